@@ -1,0 +1,1 @@
+"""graphc: a dataflow-graph compiler for training steps."""

@@ -1,0 +1,93 @@
+"""The command line: `graphc COMMAND ...`. Each command calls one public function.
+
+Nothing heavy is imported until a command runs: `graphc --help` needs neither NumPy nor networkx.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from graphc.errors import GraphcError
+
+COMMANDS = {
+    "run": ("graphc.cli.run", "Train what a .gc file or a plan describes, and evaluate it."),
+    "compile": ("graphc.cli.run", "Compile a .gc file to a plan, a file that runs on its own."),
+    "check": ("graphc.cli.check", "Check that the distributed program equals the single device."),
+    "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
+    "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),
+    "fmt": ("graphc.cli.show", "Format .gc files."),
+    "ops": ("graphc.cli.info", "List the operations."),
+    "passes": ("graphc.cli.info", "List the passes, in the order of the pipeline."),
+    "strategies": ("graphc.cli.info", "List the strategies."),
+    "backends": ("graphc.cli.info", "List the backends and transports, and why one can't run."),
+    "explain": ("graphc.cli.info", "Explain an error code."),
+}
+
+
+class Lazy(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="graphc", prog_name="graphc")
+def group() -> None:
+    """graphc compiles a training step, written for one device, for a mesh of them."""
+
+
+def main() -> None:
+    """Run the command line; every error is a message and an exit status, never a traceback.
+
+    Status: 0 fine, 1 the user's error, 2 wrong usage, 70 a defect of graphc, 130 interrupted.
+    """
+    try:
+        sys.exit(group.main(standalone_mode=False) or 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except GraphcError as error:
+        click.echo(error.render(), err=True)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(f"   = {note}", err=True)
+        sys.exit(1)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:
+        click.echo(_internal(error), err=True)
+        sys.exit(70)
+
+
+def _internal(error: Exception) -> str:
+    """The message of a defect: what failed, and the file with everything a report needs."""
+    report = Path("graphc-crash.txt")
+    text = f"command: {sys.argv[1:]}\n\n{''.join(traceback.format_exception(error))}"
+    try:
+        report.write_text(text)
+        where = f"please report it with {report}"
+    except OSError:
+        where = text
+    return f"error[G0999]: graphc failed: {type(error).__name__}: {error}\n   = help: {where}"

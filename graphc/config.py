@@ -1,0 +1,65 @@
+"""Developer's lamps: the one place that reads the environment.
+
+GRAPHC_DEBUG=1..4   1 pass names and times, 2 the IR after each pass that changed it
+GRAPHC_DUMP=dir     numbered IR files, one per pass
+GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print and parse back
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphc.graph import Graph
+    from graphc.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the environment says."""
+
+    debug: int = 0
+    dump: str = ""
+    verify: int = 1
+
+
+@lru_cache(maxsize=1)
+def get() -> Config:
+    """The configuration, read once."""
+    return Config(
+        debug=_number("GRAPHC_DEBUG", 0),
+        dump=os.environ.get("GRAPHC_DUMP", ""),
+        verify=_number("GRAPHC_VERIFY", 1),
+    )
+
+
+def _number(name: str, default: int) -> int:
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        return default
+
+
+def trace_pass(number: int, step: Pass, graph: Graph, seconds: float) -> None:
+    """Show or write a graph after a pass, as the environment asks."""
+    config = get()
+    if config.debug >= 1:
+        print(f"{number:2} {step!s:40} {len(graph):6} nodes {seconds:8.3f} s", file=sys.stderr)
+    if config.debug < 2 and not config.dump and config.verify < 2:
+        return
+    from graphc.text import parse_ir, print_ir
+
+    text = print_ir(graph, locs=True)
+    if config.debug >= 2:
+        print(text, file=sys.stderr)
+    if config.dump:
+        folder = Path(config.dump)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:02}-{step.name}.gir").write_text(text)
+    if config.verify >= 2:
+        assert parse_ir(text) == graph, f"the IR after {step} does not print and parse back"

@@ -1,0 +1,357 @@
+"""Every error code with its title and its entry for `graphc explain`.
+
+G01 language · G02 types and shapes · G03 differentiation · G04 placement and strategies ·
+G05 program, plan, runtime · G06 data · G07 backends · G08 tracing · G09 laws of the IR.
+An entry says the cause and the cure, in the user's terms.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One error: a title of a few words, and the explanation that `graphc explain` prints."""
+
+    title: str
+    text: str
+
+
+CODES: dict[str, Entry] = {
+    # -- G01 language -----------------------------------------------------------------------
+    "G0101": Entry(
+        "syntax error",
+        "The text is no program of the language: something stands where the grammar has no place\n"
+        "for it. The message says what could stand there. spec/language.md gives the grammar.",
+    ),
+    "G0102": Entry(
+        "brackets do not match",
+        "A bracket is never closed, closes nothing, or closes one of another kind. For a `{` that\n"
+        "is never closed the indentation tells where it was probably meant to end.",
+    ),
+    "G0103": Entry(
+        "bad character, number or string",
+        "A character that has no meaning outside strings and comments, an invisible one, a number\n"
+        "that is too large or misspelled, a string that does not end on its line, or an unknown\n"
+        "escape in a string.",
+    ),
+    "G0104": Entry(
+        "nested too deep",
+        "Brackets, blocks or operators nest deeper than 200 levels. Name an inner part:\n"
+        "`part = ...`, and use the name. Long sums and products are no nesting.",
+    ),
+    "G0105": Entry(
+        "source too large",
+        "A source file has at most 16 MiB and a million words and signs. Write what repeats as a\n"
+        "loop or a function, and keep data in files of their own.",
+    ),
+    "G0106": Entry(
+        "unreadable source",
+        "The source file cannot be opened, or is not UTF-8 text.",
+    ),
+    "G0107": Entry(
+        "statement in the wrong place",
+        "A file holds import, const, fn, step, data, train and strategy; a step holds variables,\n"
+        "assignments, updates, for, if, minimize and report; a function holds assignments, for, if\n"
+        "and return.",
+    ),
+    "G0108": Entry(
+        "no target",
+        "Only a name can be declared or assigned to: `w`, `w[i]`, `enc.w`. `w[i]` declares a member\n"
+        "of a family of variables; a part of a tensor cannot be assigned to.",
+    ),
+    "G0109": Entry(
+        "expression without effect",
+        "An expression alone on its line does nothing: all values are without side effects. Give\n"
+        "the value a name, or report it.",
+    ),
+    "G0110": Entry(
+        "bad list of arguments",
+        "Positional arguments come before named ones, no name is given twice, and parameters with\n"
+        "a default come last. Only the stages of a data source, such as `shuffle(seed=0)`, may\n"
+        "follow its named arguments.",
+    ),
+    "G0111": Entry(
+        "no strategy",
+        "A strategy is a product of calls: `mirrored(4) * accumulate(2)`. A strategy without\n"
+        "arguments, or one that the file defines, is its name alone. `graphc strategies` lists\n"
+        "them.",
+    ),
+    "G0112": Entry(
+        "function without a return at its end",
+        "A function gives one value, at its end: its last statement is a `return`, or an `if` with\n"
+        "an `else` whose branches all end in one. No `return` stands anywhere else.",
+    ),
+    "G0113": Entry(
+        "defined twice",
+        "Functions, constants, steps and imported files share one set of names in a file; data and\n"
+        "strategies have one each; so do the parameters of a function, the inputs of a step and\n"
+        "the variables of one loop.",
+    ),
+    # -- G02 types and shapes ---------------------------------------------------------------
+    "G0201": Entry("unknown dtype", "A dtype is one of f64 f32 f16 bf16 i64 i32 u8 bool."),
+    "G0202": Entry(
+        "wrong dtype",
+        "An operand has a dtype that the operation does not take, such as a float where an index\n"
+        "is needed. Convert it: `cast(x, i32)` in .gc, `x.astype(np.int32)` in NumPy code.",
+    ),
+    "G0203": Entry(
+        "shapes do not match",
+        "The shapes of the operands do not fit the operation. Dims are aligned from the right and\n"
+        "must be equal or 1; for a product, the last dim of the left operand must equal the\n"
+        "first dim (or the last but one) of the right one.",
+    ),
+    "G0204": Entry(
+        "tensor too large",
+        "A tensor would need more memory than the limit. The size is computed before anything is\n"
+        "allocated. Check the dims; raise the limit with `--max-bytes` if they are meant.",
+    ),
+    "G0205": Entry("no such dim", "A dim index lies outside -rank .. rank-1."),
+    "G0206": Entry(
+        "bad attribute",
+        "An attribute of an operation has a value that it does not take; the message names both.",
+    ),
+    "G0207": Entry(
+        "two names for one dim",
+        "Two operands give the same dim different names, so that graphc cannot know how many\n"
+        "entries are valid. Give both the same name in the inputs' types.",
+    ),
+    "G0208": Entry(
+        "variable declared twice",
+        "A variable is declared a second time with another type or kind. Give one of them another\n"
+        "name. `step` is the counter that random numbers and optimizers read: it is a state, i64[].",
+    ),
+    # -- G03 differentiation ----------------------------------------------------------------
+    "G0301": Entry(
+        "the loss is no scalar",
+        "`minimize` takes one float number. Reduce the per-example losses with `mean` or `sum`.",
+    ),
+    "G0302": Entry(
+        "nothing to minimize over",
+        "No parameter reaches the loss by a differentiable path: it was detached (stop_gradient,\n"
+        "a comparison, an integer cast), or the names after `over` match no parameter.",
+    ),
+    "G0303": Entry(
+        "a parameter does not reach the loss",
+        "The parameter is not used in the loss, or only through operations without a gradient. It\n"
+        "is left as it is at every step. This is a warning.",
+    ),
+    "G0304": Entry(
+        "two updates write one variable",
+        "A variable can be written once in a step: by one `minimize`, or by one `<-`.",
+    ),
+    # -- G04 placement and strategies -------------------------------------------------------
+    "G0401": Entry(
+        "no such strategy",
+        "`graphc strategies` lists the strategies. They combine with `*`: mirrored(4) * accumulate(2).",
+    ),
+    "G0402": Entry(
+        "bad arguments of a strategy",
+        "The strategy is known, its arguments are not right; the message says which.",
+    ),
+    "G0403": Entry(
+        "a barrier inside the step",
+        "A value that needs all microbatches (a global batch statistic, the denominator of a masked\n"
+        "mean) is used again inside the loop over microbatches. Leave out `accumulate`, or compute\n"
+        "the value once per update, from something that does not depend on the batch.",
+    ),
+    "G0404": Entry(
+        "a variable can't be cut like this",
+        "tensor_split names a dim that the variable does not have, or a glob that matches no\n"
+        "variable, or a dim with fewer entries than devices.",
+    ),
+    "G0405": Entry(
+        "the batch can't be cut",
+        "An operation needs the batch dim whole and can't be cut over the mesh without gathering it.",
+    ),
+    "G0406": Entry(
+        "over the memory limit",
+        "The plan's peak memory per device is over the limit given with `--peak`. Cut the variables\n"
+        "with tensor_split(n), or the batch with accumulate(k) or mirrored(n).",
+    ),
+    # -- G05 program, plan, runtime ---------------------------------------------------------
+    "G0506": Entry(
+        "index out of range",
+        "A gather or scatter met an index outside its table at run time. Look at the data: labels\n"
+        "often start at 1, or a token id is the size of the vocabulary.",
+    ),
+    "G0561": Entry(
+        "the devices disagree",
+        "Two devices made different calls where they had to make the same one, or wait for each\n"
+        "other. The compiler gives all devices one list of calls, so this is a defect of graphc\n"
+        "or of a hand-written program; the message names the devices and their calls.",
+    ),
+    "G0562": Entry(
+        "a device did not come in time",
+        "A device was not at a collective by the deadline. The message names it and the call; the\n"
+        "help says what each device was doing. It may hang, or be slower than the deadline allows.",
+    ),
+    "G0563": Entry(
+        "the session can't run",
+        "The session is closed, in the middle of another run, or lost a device in an earlier run.\n"
+        "Open a new one.",
+    ),
+    # -- G06 data ---------------------------------------------------------------------------
+    "G0601": Entry("no such data source", "Data comes from `npz(path, ...)` or `csv(path, ...)`."),
+    "G0602": Entry(
+        "the data can't be read",
+        "The file is missing, cut off, or of another kind. Paths are relative to the .gc file.",
+    ),
+    "G0603": Entry(
+        "data of the wrong shape",
+        "All arrays of a dataset have the same number of examples in their first dim, and the other\n"
+        "dims that the step's inputs declare.",
+    ),
+    "G0604": Entry(
+        "an entry is missing from the data",
+        "Every input of the step is read from the array of the same name.",
+    ),
+    "G0605": Entry(
+        "data of the wrong dtype",
+        "Values are cast only where none of them changes (u8 to f32, i64 to i32 that fit).",
+    ),
+    # -- G07 backends -----------------------------------------------------------------------
+    # -- G08 tracing ------------------------------------------------------------------------
+    # -- G09 laws of the IR -----------------------------------------------------------------
+    "G0901": Entry(
+        "the text of a graph is malformed",
+        "The text does not follow the grammar of spec/ir.md; the caret is where it stops doing so.",
+    ),
+    "G0902": Entry(
+        "not the text of a graph",
+        "The text of a graph begins with `graphc-ir 1`: the version of the format. A text of\n"
+        "another version has to be made anew with this graphc.",
+    ),
+    "G0903": Entry(
+        "defined twice",
+        "A name is defined once: a node, a variable, an output, an update, or an attribute of one\n"
+        "node. Rename one of the two.",
+    ),
+    "G0904": Entry(
+        "unknown op or attribute",
+        "The text of a graph names an op, a record or an attribute that graphc does not have.\n"
+        "`graphc ops` lists the ops with their attributes.",
+    ),
+    "G0905": Entry(
+        "a value that does not fit",
+        "A value in the text of a graph is not of the kind that its place takes: a string where a\n"
+        "number stands, an attribute that is missing, a state that no axis can have.",
+    ),
+    "G0906": Entry(
+        "the text of a graph is too large",
+        "The text is longer, or its brackets nest deeper, than any real graph needs.",
+    ),
+    "G0907": Entry(
+        "a value without text",
+        "An attribute holds an object that has no text form. Attributes are numbers, strings,\n"
+        "dtypes, extents, tensor types, tuples, records (`graphc.op.record`) and graphs.",
+    ),
+    "G0911": Entry(
+        "a name that is not its own",
+        "Every node and variable of a graph stands under its own name.",
+    ),
+    "G0912": Entry(
+        "used before it is defined",
+        "A node's operands are defined before it; a graph has no cycles.",
+    ),
+    "G0913": Entry(
+        "a type that can't be",
+        "A dim is negative, or a dim of run-time length is no multiple of its unit.",
+    ),
+    "G0914": Entry(
+        "wrong number of operands",
+        "An op has more or fewer operands than it takes.",
+    ),
+    "G0915": Entry(
+        "declared and made types differ",
+        "The shape and dtype written at a node are not those that its op makes of its operands.",
+    ),
+    "G0916": Entry(
+        "run-time dims differ",
+        "A dim of run-time length (such as `batch`) lost its name, or has another one than its\n"
+        "operands give it, so that its valid entries could not be counted.",
+    ),
+    "G0917": Entry(
+        "a variable that belongs nowhere",
+        "A variable is a param, a state, or a slot that belongs to another variable.",
+    ),
+    "G0918": Entry(
+        "a read that fits no variable",
+        "A node reads a variable that does not exist or has another type, or two nodes read the\n"
+        "same one.",
+    ),
+    "G0919": Entry(
+        "an end that does not exist",
+        "An output, an update or an objective names a node or a variable that does not exist.",
+    ),
+    "G0920": Entry(
+        "an update of another type",
+        "The new value of a variable has not the variable's shape, dtype and run-time dims.",
+    ),
+    "G0921": Entry(
+        "a placement that can't be",
+        "A placement names an axis that the mesh does not have, or a state that the tensor\n"
+        "can't be in: a split of a dim that it does not have, a partial sum of bools, a home\n"
+        "over time.",
+    ),
+    "G0922": Entry(
+        "a graph inside breaks a law",
+        "A graph that is an attribute of a node (the body of a scan, an arm of a cond) keeps\n"
+        "the laws itself; the message says which one it breaks.",
+    ),
+    "G0931": Entry(
+        "an operand lies elsewhere",
+        "After partition no node may need an operand in another placement than it has: every\n"
+        "conversion is a node of its own.",
+    ),
+    "G0932": Entry(
+        "a partial value meets a nonlinear op",
+        "A partial value is the sum (max, min) of what the places hold. Only a linear op may be\n"
+        "run on the parts: f(a + b) is f(a) + f(b) for it. Anything else needs a reduction\n"
+        "before it.",
+    ),
+    "G0933": Entry(
+        "no signature fits",
+        "Along a mesh axis, an op runs on operands that lie as one of its signatures says; the\n"
+        "help lists them. A conversion is missing before the node, or its own placement is\n"
+        "wrong.",
+    ),
+    "G0934": Entry(
+        "cut inside a group",
+        "A dim that merges several factors (by a reshape) can only be cut between whole groups\n"
+        "of the minor ones, or a part would hold pieces of entries of the other shape.",
+    ),
+    "G0935": Entry(
+        "a conversion that does not convert",
+        "A conversion takes its operand along one axis from the state that it says to the state\n"
+        "that it says, and changes nothing else.",
+    ),
+    "G0936": Entry(
+        "axes converted out of order",
+        "Where several axes split one dim, the minor one is joined first and cut last: the\n"
+        "parts of the major one are not in one piece otherwise.",
+    ),
+    "G0937": Entry(
+        "an unfinished value at the end",
+        "A partial or varying value, or one of a single turn, would reach an output or an\n"
+        "update. It has no one global value there: a conversion is missing.",
+    ),
+    "G0938": Entry(
+        "an update that lies elsewhere",
+        "A variable is read from, and its new value lies, where the variable lies.",
+    ),
+    "G0939": Entry(
+        "a barrier inside a step",
+        "A value that is there only after the last turn (an accumulated one) is used by a node\n"
+        "that runs in every turn. Leave out `accumulate`, or compute the value once per update.",
+    ),
+    "G0990": Entry(
+        "no such pass",
+        "`graphc passes` lists the passes. Options go in braces: differentiate{order=tree}.",
+    ),
+    "G0999": Entry(
+        "graphc failed",
+        "This is a defect of graphc, not of your program. The message names a file that replays it;\n"
+        "please report it with that file.",
+    ),
+}

@@ -1,0 +1,61 @@
+"""What a front end hands to the compiler: the graphs of a step, and what surrounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphc.errors import Span
+from graphc.graph import Graph
+from graphc.strategy import OneDevice, Strategy
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """`data NAME = KIND(path, batch=..., shuffle(seed=...), ...)`.
+
+    path is relative to the file that says it; options are plain values (JSON). shuffle_seed is
+    None for data read in order.
+    """
+
+    name: str
+    kind: str
+    path: str
+    batch: int
+    shuffle_seed: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origin: Span | None = None
+
+
+@dataclass(frozen=True)
+class Duration:
+    """`train for 60 epochs`; unit is 'epochs' or 'steps'."""
+
+    count: int
+    unit: str = "epochs"
+
+
+@dataclass(frozen=True)
+class Module:
+    """A training step, ready to be compiled.
+
+    train:    the graph in training mode, with its objectives
+    evaluate: the graph in evaluation mode: the same outputs, no objectives, no updates
+    init:     a graph without inputs; output NAME is the first value of variable NAME. Variables
+              that it does not name start from their `fill`.
+    data:     by name; 'train' is trained on, 'test' is evaluated on
+    """
+
+    name: str
+    train: Graph
+    evaluate: Graph
+    init: Graph
+    data: Mapping[str, DataSpec] = field(default_factory=dict)
+    duration: Duration | None = None
+    strategies: Mapping[str, Strategy] = field(default_factory=dict)
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy that the program asks for itself."""
+        return self.strategies.get("default", OneDevice())

@@ -1,0 +1,151 @@
+"""Elementwise arithmetic of two operands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.op import register
+from graphc.ops.elementwise import Elementwise
+
+if TYPE_CHECKING:
+    from graphc.op import Functions, Gradients, Value
+
+
+class Binary(Elementwise):
+    """`y[i] = f(a[i], b[i])`"""
+
+    arity = 2
+
+
+@register
+class Add(Binary):
+    """`y = a + b`"""
+
+    identity = 0.0
+    commutative = True
+    jointly_linear = True
+    ufunc = np.add
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return g, g
+
+
+@register
+class Sub(Binary):
+    """`y = a - b`"""
+
+    identity = 0.0
+    jointly_linear = True
+    ufunc = np.subtract
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return g, -g
+
+
+@register
+class Mul(Binary):
+    """`y = a * b`"""
+
+    identity = 1.0
+    commutative = True
+    linear = ((0,), (1,))
+    ufunc = np.multiply
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return g * xs[1], g * xs[0]
+
+
+@register
+class Div(Binary):
+    """`y = a / b`"""
+
+    identity = 1.0
+    denominator = 1
+    kinds = "f"
+    floats = True
+    linear = ((0,),)
+    domain = (0.5, 2.0)
+    ufunc = np.true_divide
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return g / xs[1], -g * y / xs[1]
+
+
+@register
+class Pow(Binary):
+    """`y = a ^ b`; the gradient to b is 0 where a <= 0"""
+
+    identity = 1.0
+    kinds = "f"
+    floats = True
+    domain = (0.5, 2.0)
+    ufunc = np.power
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        a, b = xs
+        positive = f.gt(a, f.zeros_like(a))
+        log = f.log(f.select(positive, a, f.ones_like(a)))  # 0 where a <= 0: no NaN from log
+        return g * b * a ** (b - 1), g * y * log
+
+
+@register
+class Maximum(Binary):
+    """`y` is the larger of a and b; a tie's gradient goes to b, so that relu'(0) = 0"""
+
+    commutative = True
+    kinds = "fiub"
+    ufunc = np.maximum
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        zero, first = f.zeros_like(g), f.gt(*xs)
+        return f.select(first, g, zero), f.select(first, zero, g)
+
+
+@register
+class Minimum(Binary):
+    """`y` is the smaller of a and b; a tie's gradient goes to b"""
+
+    commutative = True
+    kinds = "fiub"
+    ufunc = np.minimum
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        zero, first = f.zeros_like(g), f.lt(*xs)
+        return f.select(first, g, zero), f.select(first, zero, g)
+
+
+@register
+class Mod(Binary):
+    """`y = a - floor(a / b) * b`: the remainder with the sign of b"""
+
+    domain = (0.6, 1.9)
+    ufunc = np.remainder
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return g, -g * f.floor(xs[0] / xs[1])
+
+
+@register
+class FloorDiv(Binary):
+    """`y = floor(a / b)`"""
+
+    domain = (0.6, 1.9)
+    not_differentiable = "floor division is constant almost everywhere"
+    ufunc = np.floor_divide
+
+
+@register
+class Arctan2(Binary):
+    """`y` is the angle of the point (b, a), from -pi to pi"""
+
+    kinds = "f"
+    floats = True
+    domain = (0.5, 2.0)
+    ufunc = np.arctan2
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        a, b = xs
+        square = a * a + b * b
+        return g * b / square, -g * a / square

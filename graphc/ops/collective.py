@@ -1,0 +1,305 @@
+"""Conversions of one placement into another: the nodes that partition inserts.
+
+A conversion never changes the global value, so its reference kernel is the identity. Each says
+what it converts, over space or over time, and the bytes that a device moves for it on n places
+(ring algorithms; b is the bytes of the whole value along the axis).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from graphc.op import Op, Shard, letters, register, require
+from graphc.placement import Partial, R, ReduceOp, Split, State
+from graphc.types import TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+
+class Conversion(Op):
+    """Converts the state along one mesh axis."""
+
+    axis: str
+    conversion = True
+    not_differentiable = "conversions are inserted after differentiation"
+    over: ClassVar[str] = "space"
+    communicates: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def states(self) -> tuple[State, State]:
+        """The state along the axis before and after."""
+
+    def traffic(self, n: int, b: float) -> float:
+        """Bytes that one device sends for a value of b bytes on n places."""
+        return 0.0
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = letters(types[0].rank)
+        return f"{rule} -> {rule}"
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return []
+
+
+# -- over space ----------------------------------------------------------------------------------
+
+
+@register
+class AllReduce(Conversion):
+    """P -> R over space: every place gets the sum (max, min), in the engine's own order"""
+
+    axis: str
+    op: ReduceOp = "sum"
+    in_place = True
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Partial(self.op), R
+
+    def traffic(self, n: int, b: float) -> float:
+        return 2 * (n - 1) / n * b
+
+
+@register
+class TreeReduce(Conversion):
+    """P -> R over space, by a balanced binary tree over the places: the same order everywhere"""
+
+    axis: str
+    op: ReduceOp = "sum"
+    in_place = True
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Partial(self.op), R
+
+    def traffic(self, n: int, b: float) -> float:
+        return 2 * (n - 1) / n * b
+
+
+@register
+class ReduceScatter(Conversion):
+    """P -> S(dim) over space: every place gets its part of the sum (max, min)"""
+
+    axis: str
+    dim: int
+    op: ReduceOp = "sum"
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Partial(self.op), Split(self.dim)
+
+    def traffic(self, n: int, b: float) -> float:
+        return (n - 1) / n * b
+
+
+@register
+class AllGather(Conversion):
+    """S(dim) -> R over space: every place gets the parts of all"""
+
+    axis: str
+    dim: int
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Split(self.dim), R
+
+    def traffic(self, n: int, b: float) -> float:
+        return (n - 1) / n * b
+
+
+@register
+class AllToAll(Conversion):
+    """S(source) -> S(target) over space: every place sends each other one its part"""
+
+    axis: str
+    source_dim: int
+    target_dim: int
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Split(self.source_dim), Split(self.target_dim)
+
+    def traffic(self, n: int, b: float) -> float:
+        return (n - 1) / n * b / n
+
+
+@register
+class TensorSplit(Conversion):
+    """R -> S(dim) over space: every place keeps its slice, without traffic"""
+
+    axis: str
+    dim: int
+    communicates = False
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return R, Split(self.dim)
+
+
+@register
+class ToPartial(Conversion):
+    """R -> P over space: place 0 keeps the value, the others hold zero"""
+
+    axis: str
+    communicates = False
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return R, Partial()
+
+
+# -- over time -----------------------------------------------------------------------------------
+
+
+@register
+class Accumulate(Conversion):
+    """P -> R over time: a running sum (max, min) over the turns"""
+
+    axis: str
+    op: ReduceOp = "sum"
+    over = "time"
+    communicates = False
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Partial(self.op), R
+
+
+@register
+class Stack(Conversion):
+    """S(dim) -> R over time: the turns' parts one after the other"""
+
+    axis: str
+    dim: int
+    over = "time"
+    communicates = False
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Split(self.dim), R
+
+
+@register
+class Microbatch(Conversion):
+    """R -> S(dim) over time: a slice for each turn"""
+
+    axis: str
+    dim: int
+    over = "time"
+    communicates = False
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return R, Split(self.dim)
+
+
+# -- padding -------------------------------------------------------------------------------------
+
+
+@register
+class Mask(Op):
+    """`y` is x with the padding along `dim` replaced by `fill`: a select, never a product"""
+
+    dim: int
+    fill: float
+    conversion = True
+    in_place = True
+    positioned = 0
+    not_differentiable = "masks are inserted after differentiation"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(0 <= self.dim < types[0].rank, f"mask: no dim {self.dim}", code="G0205")
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = letters(types[0].rank)
+        return f"{rule} -> {rule}"
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    def run_shard(self, shard: Shard, *xs: Array) -> Array:
+        y = np.array(xs[0])
+        y[(slice(None),) * self.dim + (slice(shard.lengths[self.dim], None),)] = self.fill
+        return y
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return []
+
+
+def conversion_over(
+    over: str, axis: str, source: State, target: State, tree: bool
+) -> Conversion | None:
+    """The op that converts `source` into `target` along `axis`, or None where there is none."""
+    make = _TABLE.get((over, type(source), type(target)))
+    return make(axis, source, target, tree) if make and source != target else None
+
+
+_Make = Callable[[str, State, State, bool], Conversion | None]
+
+
+def _all_reduce(axis: str, source: State, target: State, tree: bool) -> Conversion:
+    assert isinstance(source, Partial)
+    return TreeReduce(axis, source.op) if tree else AllReduce(axis, source.op)
+
+
+def _reduce_scatter(axis: str, source: State, target: State, tree: bool) -> Conversion:
+    assert isinstance(source, Partial) and isinstance(target, Split)
+    return ReduceScatter(axis, target.dim, source.op)
+
+
+def _all_to_all(axis: str, source: State, target: State, tree: bool) -> Conversion:
+    assert isinstance(source, Split) and isinstance(target, Split)
+    return AllToAll(axis, source.dim, target.dim)
+
+
+def _accumulate(axis: str, source: State, target: State, tree: bool) -> Conversion:
+    assert isinstance(source, Partial)
+    return Accumulate(axis, source.op)
+
+
+def _gathered(op: Callable[[str, int], Conversion]) -> _Make:
+    def make(axis: str, source: State, target: State, tree: bool) -> Conversion:
+        assert isinstance(source, Split)
+        return op(axis, source.dim)
+
+    return make
+
+
+def _cut(op: Callable[[str, int], Conversion]) -> _Make:
+    def make(axis: str, source: State, target: State, tree: bool) -> Conversion:
+        assert isinstance(target, Split)
+        return op(axis, target.dim)
+
+    return make
+
+
+def _to_partial(axis: str, source: State, target: State, tree: bool) -> Conversion | None:
+    return ToPartial(axis) if target == Partial() else None
+
+
+_TABLE: dict[tuple[str, type, type], _Make] = {
+    ("space", Partial, type(R)): _all_reduce,
+    ("space", Partial, Split): _reduce_scatter,
+    ("space", Split, type(R)): _gathered(AllGather),
+    ("space", Split, Split): _all_to_all,
+    ("space", type(R), Split): _cut(TensorSplit),
+    ("space", type(R), Partial): _to_partial,
+    ("time", Partial, type(R)): _accumulate,
+    ("time", Split, type(R)): _gathered(Stack),
+    ("time", type(R), Split): _cut(Microbatch),
+}

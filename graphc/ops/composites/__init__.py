@@ -1,0 +1,26 @@
+"""Composites: everything that can be written over primitives, as plain functions of a builder.
+
+`f.softmax(x, axis=-1)` calls `softmax(f, x, axis=-1)`. Axes may be negative, `axis=None` means all
+dims, Python numbers take the dtype of the tensor beside them, and integers become f32 where a
+function works on floats. A count in a mean is the run-time one: see `mean`.
+"""
+
+from graphc.ops.composites import (
+    activations,
+    arithmetic,
+    attention,
+    convolution,
+    creation,
+    losses,
+    normalization,
+    picking,
+    products,
+    recurrent,
+    reductions,
+    shaping,
+)
+
+__all__ = [
+    "activations", "arithmetic", "attention", "convolution", "creation", "losses", "normalization",
+    "picking", "products", "recurrent", "reductions", "shaping",
+]  # fmt: skip

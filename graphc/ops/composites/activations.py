@@ -1,0 +1,95 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+
+from graphc.graph import Builder, Operand, Value
+from graphc.ops.composites.reductions import peak
+from graphc.ops.composites.support import Axis, along, dims_of, floats
+from graphc.ops.registry import composite
+
+
+@composite
+def relu(f: Builder, x: Operand) -> Value:
+    """`y = max(x, 0)`; its gradient at 0 is 0"""
+    return f.maximum(x, 0)
+
+
+@composite
+def leaky_relu(f: Builder, x: Operand, slope: float = 0.01) -> Value:
+    """`y = x where x > 0, else slope * x`"""
+    value = floats(f, x)
+    return f.select(f.gt(value, 0), value, slope * value)
+
+
+@composite
+def elu(f: Builder, x: Operand, alpha: float = 1.0) -> Value:
+    """`y = x where x > 0, else alpha * (e^x - 1)` (Clevert, Unterthiner, Hochreiter 2015)"""
+    value = floats(f, x)
+    return f.select(f.gt(value, 0), value, alpha * f.expm1(f.minimum(value, 0)))
+
+
+@composite
+def sigmoid(f: Builder, x: Operand) -> Value:
+    """`y = 1 / (1 + e^-x)`; only e to negative powers is taken, so that nothing overflows"""
+    value = floats(f, x)
+    positive = f.gt(value, 0)
+    e = f.exp(f.select(positive, -value, value))
+    return f.select(positive, f.ones_like(e), e) / (1 + e)
+
+
+@composite
+def softplus(f: Builder, x: Operand) -> Value:
+    """`y = log(1 + e^x)`, exact at both ends"""
+    value = floats(f, x)
+    positive = f.gt(value, 0)
+    small = f.log1p(f.exp(f.select(positive, -value, value)))
+    return f.select(positive, value, f.zeros_like(value)) + small
+
+
+@composite
+def log_sigmoid(f: Builder, x: Operand) -> Value:
+    """`y = log(sigmoid(x))`, exact at both ends"""
+    return -f.softplus(-floats(f, x))
+
+
+@composite
+def silu(f: Builder, x: Operand) -> Value:
+    """`y = x * sigmoid(x)` (Elfwing, Uchibe, Doya 2017)"""
+    return floats(f, x) * f.sigmoid(x)
+
+
+@composite
+def swish(f: Builder, x: Operand, beta: float = 1.0) -> Value:
+    """`y = x * sigmoid(beta * x)` (Ramachandran, Zoph, Le 2017)"""
+    value = floats(f, x)
+    return value * f.sigmoid(value if beta == 1.0 else beta * value)
+
+
+@composite
+def gelu(f: Builder, x: Operand, approximate: bool = False) -> Value:
+    """`y = x/2 * (1 + erf(x / sqrt 2))` (Hendrycks, Gimpel 2016), or its tanh approximation"""
+    value = floats(f, x)
+    if approximate:
+        inner = sqrt(2 / pi) * (value + 0.044715 * value * value * value)
+        return 0.5 * value * (1 + f.tanh(inner))
+    return 0.5 * value * (1 + f.erf(value * (1 / sqrt(2))))
+
+
+@composite
+def softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
+    """`y = e^x / sum(e^x)` over `axis`, shifted by the maximum"""
+    value = floats(f, x)
+    dims = dims_of("softmax", axis, value.rank)
+    e = f.exp(value - along(f, peak(f, value, dims), value, dims))
+    return e / along(f, f.sum(e, dims), value, dims)
+
+
+@composite
+def log_softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
+    """`y = x - log(sum(e^x))` over `axis`, shifted by the maximum"""
+    value = floats(f, x)
+    dims = dims_of("log_softmax", axis, value.rank)
+    shifted = value - along(f, peak(f, value, dims), value, dims)
+    return shifted - along(f, f.log(f.sum(f.exp(shifted), dims)), value, dims)

@@ -1,0 +1,123 @@
+"""New tensors: filled, counting, random. A shape's `size(x, 0)` keeps the run-time length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from graphc.graph import Builder, Operand, Scalar, Value
+from graphc.op import require
+from graphc.ops.composites.support import floats, sized
+from graphc.ops.registry import composite
+from graphc.types import F32, I32, DType
+
+
+@composite
+def full(
+    f: Builder, shape: int | Sequence[int], value: Operand, dtype: DType | None = None
+) -> Value:
+    """`y` is `value` everywhere"""
+    lengths, extents = sized([shape] if isinstance(shape, int) else shape)
+    single = f.lift(value, dtype)
+    return f.broadcast_to(f.to_dtype(single, dtype or single.dtype), lengths, extents)
+
+
+@composite
+def zeros(f: Builder, shape: int | Sequence[int], dtype: DType = F32) -> Value:
+    """`y` is 0 everywhere"""
+    return f.full(shape, 0, dtype)
+
+
+@composite
+def ones(f: Builder, shape: int | Sequence[int], dtype: DType = F32) -> Value:
+    """`y` is 1 everywhere"""
+    return f.full(shape, 1, dtype)
+
+
+@composite
+def arange(
+    f: Builder, start: Scalar, stop: Scalar | None = None, step: Scalar = 1,
+    dtype: DType | None = None,
+) -> Value:  # fmt: skip
+    """`y[i] = start + i * step`, below `stop`; `arange(n)` counts from 0"""
+    if stop is None:
+        start, stop = 0, start
+    require(step != 0, "arange: a step of 0", code="G0206")
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    dtype = dtype or (I32 if whole else F32)
+    if isinstance(stop, int) and whole and (start, step) == (0, 1):
+        lengths, extents = sized([stop])
+        return f.iota(shape=lengths, dim=0, dtype=dtype, extents=extents)
+    n = max(0, ceil((stop - start) / step))
+    return f.iota(shape=(n,), dim=0, dtype=dtype) * step + start
+
+
+@composite
+def linspace(f: Builder, start: Scalar, stop: Scalar, n: int = 50, dtype: DType = F32) -> Value:
+    """`y` is n numbers from start to stop, both included, at equal distances"""
+    step = (stop - start) / (n - 1) if n > 1 else 0.0
+    return f.iota(shape=(n,), dim=0, dtype=dtype) * step + float(start)
+
+
+@composite
+def eye(f: Builder, n: int, m: int | None = None, k: int = 0, dtype: DType = F32) -> Value:
+    """`y[i, j] = 1 where j - i == k, else 0`"""
+    shape = (n, n if m is None else m)
+    rows, columns = (f.iota(shape=shape, dim=d) for d in (0, 1))
+    return f.to_dtype(f.eq(columns, rows + k), dtype)
+
+
+# -- random --------------------------------------------------------------------------------------
+
+
+@composite
+def random_uniform(
+    f: Builder, shape: int | Sequence[int], low: float = 0.0, high: float = 1.0,
+    dtype: DType = F32, key: str | None = None, seed: int | None = None,
+) -> Value:  # fmt: skip
+    """`y` is uniform in [low, high), new in every step"""
+    y = _random(f, shape, "uniform", dtype, key, seed)
+    return y if (low, high) == (0.0, 1.0) else y * (high - low) + low
+
+
+@composite
+def random_normal(
+    f: Builder, shape: int | Sequence[int], mean: float = 0.0, std: float = 1.0,
+    dtype: DType = F32, key: str | None = None, seed: int | None = None,
+) -> Value:  # fmt: skip
+    """`y` is normal, new in every step"""
+    y = _random(f, shape, "normal", dtype, key, seed)
+    y = y * std if std != 1.0 else y
+    return y + mean if mean else y
+
+
+def _random(
+    f: Builder, shape: int | Sequence[int], kind: str, dtype: DType, key: str | None,
+    seed: int | None,
+) -> Value:  # fmt: skip
+    lengths, extents = sized([shape] if isinstance(shape, int) else shape)
+    return f.random(
+        f.step_count(), shape=lengths, key=key or f.key(f"random_{kind}"), kind=kind,
+        seed=f.seed if seed is None else seed, dtype=dtype, extents=extents,
+    )  # fmt: skip
+
+
+@composite
+def dropout(
+    f: Builder, x: Operand, rate: float = 0.5, key: str | None = None, seed: int | None = None
+) -> Value:
+    """`y = x / (1 - rate)`, or 0 with probability `rate`; x itself in evaluation mode
+
+    The draw depends on seed, key, step and the entry's place in the whole tensor, so on no mesh.
+    Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, JMLR 15 (2014).
+    """
+    require(0 <= rate < 1, f"dropout: the rate {rate} is not in [0, 1)", code="G0206")
+    value = floats(f, x)
+    name = key or f.key("dropout")
+    if not f.training or rate == 0:
+        return value
+    draw = f.random(
+        f.step_count(), shape=value.shape, key=name, extents=value.type.extents,
+        seed=f.seed if seed is None else seed,
+    )  # fmt: skip
+    return f.select(f.ge(draw, rate), value * (1 / (1 - rate)), f.zeros_like(value))

@@ -1,0 +1,245 @@
+"""Functions that pick entries: indexing, lookup, sorting, running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from types import EllipsisType
+from typing import TypeAlias
+
+from graphc.graph import Builder, Operand, Value
+from graphc.op import require
+from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
+from graphc.ops.indexing import Gather, TakeAlong
+from graphc.ops.ordering import Argsort, Cumsum
+from graphc.ops.registry import composite
+from graphc.ops.shape import Reverse
+from graphc.ops.slicing import Slice
+from graphc.types import F32, I32, DType, Size
+
+Key: TypeAlias = "int | slice | EllipsisType | Value | None"
+
+
+@composite
+def size(f: Builder, x: Operand, axis: int) -> Size:
+    """The length of a dim, for shapes: `zeros((size(x, 0), 64))` keeps the run-time length
+
+    As a number in an expression it is the run-time count.
+    """
+    value = f.lift(x)
+    dim = dim_of("size", axis, value.rank)
+    return Size(value.shape[dim], value.type.extent(dim))
+
+
+# -- lookup --------------------------------------------------------------------------------------
+
+
+@composite
+def embedding(f: Builder, table: Value, ids: Operand) -> Value:
+    """`y[i.., :] = table[ids[i..], :]`; an id outside 0 .. rows-1 is an error at run time"""
+    return f.add(Gather(0), (table, f.lift(ids)))
+
+
+@composite
+def take(f: Builder, x: Operand, ids: Operand, axis: int | None = None) -> Value:
+    """`y` is x at `ids` along `axis` (None: of x flattened); negative ids count from the end"""
+    value = f.lift(x)
+    if axis is None:
+        value, axis = f.flatten(value), 0
+    dim = dim_of("take", axis, value.rank)
+    return f.add(Gather(dim), (value, _wrapped(f, value, dim, ids)))
+
+
+@composite
+def take_along_axis(f: Builder, x: Operand, ids: Operand, axis: int = -1) -> Value:
+    """`y[.., i, ..] = x[.., ids[.., i, ..], ..]` along `axis`; negative ids count from the end"""
+    value = f.lift(x)
+    dim = dim_of("take_along_axis", axis, value.rank)
+    return f.add(TakeAlong(dim), (value, _wrapped(f, value, dim, ids)))
+
+
+def _wrapped(f: Builder, x: Value, dim: int, ids: Operand) -> Value:
+    given = f.lift(ids)
+    if given.dtype.kind != "i":
+        return given
+    return f.select(f.lt(given, 0), given + f.size(x, dim), given)
+
+
+@composite
+def one_hot(f: Builder, ids: Operand, n: int, dtype: DType = F32) -> Value:
+    """`y[i.., k] = 1 where ids[i..] == k, else 0`, k < n; all 0 for an id outside"""
+    return f.to_dtype(hits(f, f.lift(ids), n), dtype)
+
+
+def hits(f: Builder, ids: Value, n: int) -> Value:
+    """bool [.., n]: whether an id is k. It compares, so that the new dim can be split."""
+    shape, extents = (*ids.shape, n), ids.type.extents and (*ids.type.extents, None)
+    wide = f.broadcast(ids, shape=shape, at=tuple(range(ids.rank)))
+    return f.eq(wide, f.iota(shape=shape, dim=ids.rank, dtype=ids.dtype, extents=extents))
+
+
+# -- indexing ------------------------------------------------------------------------------------
+
+
+@composite
+def getitem(f: Builder, x: Operand, key: Key | Sequence[Key]) -> Value:
+    """`y = x[key]` as NumPy does it: integers, slices, `...`, None, and integer tensors
+
+    Several integer tensors must stand side by side. Masks are not taken: use where.
+    """
+    value = f.lift(x)
+    keys = _expanded(key if isinstance(key, tuple) else (key,), value.rank)  # type: ignore[arg-type]
+    dim = 0
+    run: list[tuple[int, Value, int]] = []  # (dim of x, index tensor, its place in the result)
+    shape: list[int] = []  # of the result, but for the index tensors
+    for k in keys:
+        match k:
+            case None:
+                shape.append(1)
+            case slice():
+                value = _sliced(f, value, dim, k)
+                shape.append(value.shape[dim])
+                dim += 1
+            case Value():
+                run.append((dim, k, len(shape)))
+                dim += 1
+            case _:
+                value = _sliced(f, value, dim, _one(k, value.shape[dim], dim))
+                value = reshaped(f, value, (*value.shape[:dim], *value.shape[dim + 1 :]))
+    return _looked_up(f, value, run, shape)
+
+
+def _expanded(keys: Sequence[Key], rank: int) -> list[Key]:
+    """The keys with `...` written out, one for each dim."""
+    used = sum(k is not None and k is not Ellipsis for k in keys)
+    require(used <= rank, f"{used} indices for a tensor of rank {rank}", code="G0206")
+    dots = sum(k is Ellipsis for k in keys)
+    require(dots <= 1, "an index has one `...` at most", code="G0206")
+    full: list[Key] = [slice(None)] * (rank - used)
+    if not dots:
+        return [*keys, *full]
+    at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+    return [*keys[:at], *full, *keys[at + 1 :]]
+
+
+def _one(k: object, n: int, dim: int) -> slice:
+    require(
+        isinstance(k, int) and not isinstance(k, bool),
+        f"can't index with {k!r}",
+        code="G0206",
+        help="an index is an integer, a slice, `...`, None or a tensor of integers",
+    )
+    assert isinstance(k, int)
+    inside = -n <= k < n
+    require(inside, f"index {k} is out of range for dim {dim} of length {n}", code="G0206")
+    return slice(k % n, k % n + 1)
+
+
+def _sliced(f: Builder, x: Value, dim: int, key: slice) -> Value:
+    n = x.shape[dim]
+    require(key.step != 0, "a slice's step can't be 0", code="G0206")
+    start, stop, step = key.indices(n)
+    chosen = range(start, stop, step)
+    if step < 0:
+        chosen = chosen[::-1]
+    if len(chosen) == 0:
+        x = f.add(Slice(dim, 0, 0), (x,))
+    elif chosen != range(n):
+        x = f.add(Slice(dim, chosen[0], chosen[-1] + 1, chosen.step), (x,))
+    return f.add(Reverse(dim), (x,)) if step < 0 and len(chosen) > 1 else x
+
+
+def _looked_up(
+    f: Builder, x: Value, run: Sequence[tuple[int, Value, int]], shape: Sequence[int]
+) -> Value:
+    """Gather along the dims of the integer tensors, merged to one; then the shape that is asked."""
+    if not run:
+        return reshaped(f, x, tuple(shape))
+    dims = [d for d, _, _ in run]
+    first, last = dims[0], dims[-1]
+    together = dims == list(range(first, last + 1)) and len({at for _, _, at in run}) == 1
+    require(together, "index tensors must stand side by side", code="G0206")
+    ids = _merged_ids(f, x, run)
+    x = reshaped(f, x, (*x.shape[:first], prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
+    at = run[0][2]
+    y = f.add(Gather(first), (x, ids))
+    return reshaped(f, y, (*shape[:at], *ids.shape, *shape[at:]))
+
+
+def _merged_ids(f: Builder, x: Value, run: Sequence[tuple[int, Value, int]]) -> Value:
+    """One index into the merged dims, from an index into each."""
+    merged: Value | None = None
+    for d, ids, _ in run:
+        require(ids.dtype.kind in "iu", f"can't index with {ids.dtype}", code="G0202")
+        part = _wrapped(f, x, d, ids)
+        merged = part if merged is None else merged * x.shape[d] + part
+    assert merged is not None
+    return merged
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+@composite
+def argsort(f: Builder, x: Operand, axis: int = -1) -> Value:
+    """`y` is the order of the entries along `axis`, smallest first, equal ones as they stand"""
+    value = f.lift(x)
+    return f.add(Argsort(dim_of("argsort", axis, value.rank)), (value,))
+
+
+@composite
+def sort(f: Builder, x: Operand, axis: int = -1) -> Value:
+    """`y` is x with its entries along `axis` in rising order"""
+    value = f.lift(x)
+    dim = dim_of("sort", axis, value.rank)
+    return f.add(TakeAlong(dim), (value, f.add(Argsort(dim), (value,))))
+
+
+@composite
+def cumsum(f: Builder, x: Operand, axis: int | None = None) -> Value:
+    """`y[i] = x[0] + ... + x[i]` along `axis` (None: of x flattened); bool and u8 in i32"""
+    value = f.lift(x)
+    if value.dtype.kind in "bu":
+        value = f.to_dtype(value, I32)
+    if axis is None:
+        value, axis = f.flatten(value), 0
+    return f.add(Cumsum(dim_of("cumsum", axis, value.rank)), (value,))
+
+
+@composite
+def diff(f: Builder, x: Operand, axis: int = -1) -> Value:
+    """`y[i] = x[i + 1] - x[i]` along `axis`"""
+    value = f.lift(x)
+    dim = dim_of("diff", axis, value.rank)
+    n = value.shape[dim]
+    require(n > 0, "diff of an empty dim")
+    return f.add(Slice(dim, 1, n), (value,)) - f.add(Slice(dim, 0, n - 1), (value,))
+
+
+@composite
+def median(f: Builder, x: Operand, axis: int | None = None) -> Value:
+    """`y` is the middle entry along `axis` (None: of all), or the mean of the middle two"""
+    value = floats(f, x)
+    if axis is None:
+        value, axis = f.flatten(value), 0
+    dim = dim_of("median", axis, value.rank)
+    n = value.shape[dim]
+    require(n > 0, "the median of no entries")
+    middle = f.add(Slice(dim, (n - 1) // 2, n // 2 + 1), (f.sort(value, dim),))
+    return f.sum(middle, dim) * 0.5 if n % 2 == 0 else f.squeeze(middle, dim)
+
+
+@composite
+def diagonal(f: Builder, x: Operand) -> Value:
+    """`y[.., i] = x[.., i, i]` of the last two dims, which have one length"""
+    value = f.lift(x)
+    square = value.rank >= 2 and value.shape[-1] == value.shape[-2]
+    require(square, f"the diagonal of shape {value.shape}")
+    rows, columns = (iota_like(f, value, value.rank - i) for i in (2, 1))
+    return f.sum(f.select(f.eq(rows, columns), value, f.zeros_like(value)), -1)
+
+
+@composite
+def trace(f: Builder, x: Operand) -> Value:
+    """`y` is the sum of the diagonal of the last two dims"""
+    return f.sum(f.diagonal(x), -1)

@@ -1,0 +1,185 @@
+"""Products: everything that is a contraction lowers to einsum of two operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_letters
+
+from graphc.graph import Builder, Operand, Value
+from graphc.op import require
+from graphc.ops.composites.support import dim_of, iota_like, reshaped
+from graphc.ops.contract import Einsum
+from graphc.ops.reduce import ReduceSum
+from graphc.ops.registry import composite
+from graphc.types import I32, promote
+
+
+def _common(f: Builder, operands: Sequence[Operand]) -> list[Value]:
+    """The operands in one dtype; bools become i32."""
+    values = [f.lift(x) for x in operands]
+    dtype = values[0].dtype
+    for v in values[1:]:
+        dtype = promote(dtype, v.dtype)
+    return [f.to_dtype(v, I32 if dtype.kind == "b" else dtype) for v in values]
+
+
+# -- einsum --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Term:
+    """A value with a letter for each of its dims."""
+
+    letters: str
+    value: Value
+
+
+@composite
+def einsum(f: Builder, *operands: Operand | str, spec: str = "") -> Value:
+    """`y = einsum("ij,jk->ik", a, b)`: the product of any number of operands, summed
+
+    Without `->` the result has the letters that occur once, in alphabetical order. A letter twice
+    in one operand is its diagonal.
+    """
+    given = list(operands)
+    if not spec:
+        first = given.pop(0)
+        require(isinstance(first, str), "einsum takes its spec first, as text", code="G0206")
+        spec = str(first)
+    inputs, out = _parsed(spec, len(given))
+    values = _common(f, given)  # type: ignore[arg-type]
+    for letters, v in zip(inputs, values, strict=True):
+        require(len(letters) == v.rank, f"einsum '{letters}' of shape {v.shape}")
+    terms = [_diagonal(f, Term(x, v)) for x, v in zip(inputs, values, strict=True)]
+    terms = [_without(f, t, out, terms) for t in terms]
+    while len(terms) > 1:
+        terms = _contracted(f, terms, out)
+    return f.transpose(terms[0].value, [terms[0].letters.index(x) for x in out])
+
+
+def _parsed(spec: str, n: int) -> tuple[list[str], str]:
+    """The letters of each operand and of the result. Raises G0206."""
+    left, arrow, out = spec.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    require("..." not in spec, f"einsum '{spec}': write `...` out in letters", code="G0206")
+    require(len(inputs) == n, f"einsum '{spec}' takes {len(inputs)} operands, not {n}")
+    every = "".join(inputs)
+    if not arrow:
+        out = "".join(sorted(x for x in set(every) if every.count(x) == 1))
+    good = all(x in ascii_letters for x in every + out) and len(set(out)) == len(out)
+    require(good and set(out) <= set(every), f"einsum: bad spec '{spec}'", code="G0206")
+    return inputs, out
+
+
+def _diagonal(f: Builder, t: Term) -> Term:
+    """The term with each letter once: entries off the diagonal are dropped."""
+    for x in dict.fromkeys(t.letters):
+        while t.letters.count(x) > 1:
+            i, j = t.letters.index(x), t.letters.rindex(x)
+            same = t.value.shape[i] == t.value.shape[j]
+            require(same, f"einsum: '{x}' is {t.value.shape[i]} and {t.value.shape[j]} long")
+            hit = f.eq(iota_like(f, t.value, i), iota_like(f, t.value, j))
+            only = f.select(hit, t.value, f.zeros_like(t.value))
+            t = Term(t.letters[:j] + t.letters[j + 1 :], f.add(ReduceSum((j,)), (only,)))
+    return t
+
+
+def _without(f: Builder, t: Term, out: str, terms: Sequence[Term]) -> Term:
+    """The term summed over the letters that stand nowhere else."""
+    others = "".join(o.letters for o in terms if o is not t) + out
+    alone = tuple(i for i, x in enumerate(t.letters) if x not in others)
+    if not alone:
+        return t
+    kept = "".join(x for x in t.letters if x in others)
+    return Term(kept, f.add(ReduceSum(alone), (t.value,)))
+
+
+def _contracted(f: Builder, terms: Sequence[Term], out: str) -> list[Term]:
+    """The terms with two of them replaced by their product: the pair with the smallest result."""
+    pairs = [(a, b) for b in range(len(terms)) for a in range(b)]
+    a, b = min(pairs, key=lambda p: _result_size(terms, p, out))
+    others = [t for i, t in enumerate(terms) if i not in (a, b)]
+    kept = _kept(terms[a], terms[b], others, out)
+    order = out if not others else "".join(kept)
+    left, right = terms[a], terms[b]
+    op = Einsum(f"{left.letters},{right.letters}->{order}")
+    return [Term(order, f.add(op, (left.value, right.value))), *others]
+
+
+def _kept(a: Term, b: Term, others: Sequence[Term], out: str) -> list[str]:
+    needed = out + "".join(t.letters for t in others)
+    return [x for x in dict.fromkeys(a.letters + b.letters) if x in needed]
+
+
+def _result_size(terms: Sequence[Term], pair: tuple[int, int], out: str) -> int:
+    a, b = (terms[i] for i in pair)
+    sizes = dict(zip(a.letters + b.letters, a.value.shape + b.value.shape, strict=True))
+    size = 1
+    for x in _kept(a, b, [t for i, t in enumerate(terms) if i not in pair], out):
+        size *= sizes[x]
+    return size
+
+
+# -- matrix products -----------------------------------------------------------------------------
+
+
+@composite
+def matmul(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y = a @ b`: NumPy's matrix product; leading dims are batches and broadcast"""
+    x, y = _common(f, (a, b))
+    require(x.rank > 0 and y.rank > 0, f"a matrix product of shapes {x.shape} and {y.shape}")
+    good = x.shape[-1] == y.shape[-2:][0]
+    require(good, f"shapes {x.shape} and {y.shape} do not match for a product")
+    rows, columns = "m" * (x.rank > 1), "n" * (y.rank > 1)
+    x, left, other = _lead(f, x, y)
+    y, right, _ = _lead(f, y, x) if other is None else (y, other, "")
+    raise NotImplementedError
+
+
+@composite
+def dot(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y` sums over the last dim of a and the last but one (or only one) of b, as np.dot does"""
+    x, y = _common(f, (a, b))
+    if x.rank == 0 or y.rank == 0:
+        return x * y
+    return f.tensordot(x, y, ((x.rank - 1,), (max(0, y.rank - 2),)))
+
+
+@composite
+def inner(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y` sums over the last dims of a and b"""
+    x, y = _common(f, (a, b))
+    return x * y if x.rank == 0 or y.rank == 0 else f.tensordot(x, y, ((-1,), (-1,)))
+
+
+@composite
+def outer(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y[i, j] = a[i] * b[j]`, both flattened"""
+    x, y = (f.flatten(v) for v in _common(f, (a, b)))
+    return f.add(Einsum("a,b->ab"), (x, y))
+
+
+@composite
+def tensordot(
+    f: Builder, a: Operand, b: Operand, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Value:
+    """`y` sums over the dims `axes` of a and of b (n: the last n of a and the first n of b)"""
+    x, y = _common(f, (a, b))
+    if isinstance(axes, int):
+        axes = tuple(range(x.rank - axes, x.rank)), tuple(range(axes))
+    pairs = zip(*axes, strict=True)
+    over = [(dim_of("tensordot", i, x.rank), dim_of("tensordot", j, y.rank)) for i, j in pairs]
+    left, right = ascii_letters[: x.rank], list(ascii_letters[x.rank : x.rank + y.rank])
+    for i, j in over:
+        right[j] = left[i]
+    summed = {left[i] for i, _ in over}
+    out = "".join(c for c in [*left, *right] if c not in summed)
+    return f.add(Einsum(f"{left},{''.join(right)}->{out}"), (x, y))
+
+
+@composite
+def dense(f: Builder, x: Operand, w: Operand, b: Operand | None = None) -> Value:
+    """`y = x @ w + b`, a fully connected layer: x [.., k], w [k, n], b [n]"""
+    y = f.matmul(x, w)
+    return y if b is None else y + b

@@ -1,0 +1,219 @@
+"""Sums, means, extremes and norms over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graphc.graph import Builder, Operand, Value
+from graphc.op import require
+from graphc.ops.composites.support import (
+    Axis,
+    along,
+    count,
+    dim_of,
+    dims_of,
+    floats,
+    kept,
+    reshaped,
+    widened,
+)
+from graphc.ops.ordering import Argmax, Argmin
+from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
+from graphc.ops.registry import composite
+from graphc.ops.slicing import Slice
+from graphc.types import BOOL, I32
+
+
+def _reduced(
+    f: Builder,
+    op: type[ReduceSum | ReduceMax | ReduceMin],
+    x: Value,
+    dims: tuple[int, ...],
+    keepdims: bool,
+) -> Value:
+    y = f.add(op(dims), (x,)) if dims else x
+    return kept(f, y, x.type, dims) if keepdims else y
+
+
+@composite
+def sum_(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y` is the sum of x over `axis`; bool and u8 are summed in i32"""
+    value = f.lift(x)
+    if value.dtype.kind in "bu":
+        value = f.to_dtype(value, I32)
+    return _reduced(f, ReduceSum, value, dims_of("sum", axis, value.rank), keepdims)
+
+
+@composite
+def mean(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y = sum(x) / count`, where count is how many entries there are at run time
+
+    On any mesh and with any padding it is the mean over the whole batch. f16 and bf16 are summed
+    in f32.
+    """
+    narrow, value = floats(f, x), widened(f, x)
+    dims = dims_of("mean", axis, value.rank)
+    total = _reduced(f, ReduceSum, value, dims, keepdims)
+    return f.to_dtype(total / count(f, value.type, dims, value), narrow.dtype)
+
+
+@composite
+def var(
+    f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False, ddof: float = 0
+) -> Value:
+    """`y = sum((x - mean(x))^2) / (count - ddof)`, with the run-time count"""
+    narrow, value = floats(f, x), widened(f, x)
+    dims = dims_of("var", axis, value.rank)
+    centred = value - along(f, f.mean(value, dims), value, dims)
+    total = _reduced(f, ReduceSum, centred * centred, dims, keepdims)
+    number = count(f, value.type, dims, value)
+    return f.to_dtype(total / (number - ddof if ddof else number), narrow.dtype)
+
+
+@composite
+def std(
+    f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False, ddof: float = 0
+) -> Value:
+    """`y = sqrt(var(x))`; its gradient is not finite where the variance is 0"""
+    return f.sqrt(f.var(x, axis, keepdims, ddof))
+
+
+@composite
+def max_(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y` is the largest entry of x over `axis`"""
+    value = f.lift(x)
+    return _extreme(f, ReduceMax, value, dims_of("max", axis, value.rank), keepdims)
+
+
+@composite
+def min_(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y` is the smallest entry of x over `axis`"""
+    value = f.lift(x)
+    return _extreme(f, ReduceMin, value, dims_of("min", axis, value.rank), keepdims)
+
+
+def _extreme(
+    f: Builder, op: type[ReduceMax | ReduceMin], x: Value, dims: tuple[int, ...], keepdims: bool
+) -> Value:
+    empty = any(x.shape[d] == 0 for d in dims)
+    require(not empty, f"the max or min of no entries: shape {x.shape} over dims {dims}")
+    return _reduced(f, op, x, dims, keepdims)
+
+
+@composite
+def any_(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y` is whether some entry of x over `axis` holds (is not 0)"""
+    value = truth(f, x)
+    return _reduced(f, ReduceMax, value, dims_of("any", axis, value.rank), keepdims)
+
+
+@composite
+def all_(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y` is whether every entry of x over `axis` holds (is not 0)"""
+    value = truth(f, x)
+    return _reduced(f, ReduceMin, value, dims_of("all", axis, value.rank), keepdims)
+
+
+def truth(f: Builder, x: Operand) -> Value:
+    """`x` as bool."""
+    value = f.lift(x)
+    return value if value.dtype == BOOL else f.ne(value, 0)
+
+
+@composite
+def prod(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y` is the product of x over `axis`, by halves: it needs these dims whole on every device"""
+    value = f.lift(x)
+    if value.dtype.kind in "bu":
+        value = f.to_dtype(value, I32)
+    dims = dims_of("prod", axis, value.rank)
+    y = value
+    for d in dims:
+        y = _product(f, y, d)
+    return y if keepdims else reshaped(f, y, _without(value.shape, dims))
+
+
+def _product(f: Builder, x: Value, dim: int) -> Value:
+    """The product along `dim`, which keeps length 1."""
+    if x.shape[dim] == 0:
+        return f.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), 1, dtype=x.dtype)
+    while (n := x.shape[dim]) > 1:
+        half = n // 2
+        low = f.add(Slice(dim, 0, half), (x,))
+        high = f.add(Slice(dim, half, 2 * half), (x,))
+        rest = [f.add(Slice(dim, n - 1, n), (x,))] if n % 2 else []
+        x = f.concat(low * high, *rest, axis=dim) if rest else low * high
+    return x
+
+
+def _without(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for i, n in enumerate(shape) if i not in dims)
+
+
+@composite
+def argmax(f: Builder, x: Operand, axis: int | None = None, keepdims: bool = False) -> Value:
+    """`y` is the index (i32) of the first largest entry along `axis`; of all entries for None"""
+    return _index_of(f, Argmax, f.lift(x), axis, keepdims)
+
+
+@composite
+def argmin(f: Builder, x: Operand, axis: int | None = None, keepdims: bool = False) -> Value:
+    """`y` is the index (i32) of the first smallest entry along `axis`; of all entries for None"""
+    return _index_of(f, Argmin, f.lift(x), axis, keepdims)
+
+
+def _index_of(
+    f: Builder, op: type[Argmax | Argmin], x: Value, axis: int | None, keepdims: bool
+) -> Value:
+    if axis is None:
+        y = f.add(op(0), (f.flatten(x),))
+        return reshaped(f, y, (1,) * x.rank) if keepdims else y
+    dim = dim_of(op.name, axis, x.rank)
+    y = f.add(op(dim), (x,))
+    return kept(f, y, x.type, (dim,)) if keepdims else y
+
+
+def peak(f: Builder, x: Value, dims: tuple[int, ...]) -> Value:
+    """The maximum over `dims`, as a constant, 0 where it is infinite: what exp is shifted by."""
+    top = f.stop_gradient(f.add(ReduceMax(dims), (x,)))
+    return f.select(f.is_finite(top), top, f.zeros_like(top))
+
+
+@composite
+def logsumexp(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
+    """`y = log(sum(exp(x)))` over `axis`, shifted by the maximum so that nothing overflows"""
+    value = floats(f, x)
+    dims = dims_of("logsumexp", axis, value.rank)
+    if not dims:
+        return value
+    top = peak(f, value, dims)
+    y = f.log(f.sum(f.exp(value - along(f, top, value, dims)), dims)) + top
+    return kept(f, y, value.type, dims) if keepdims else y
+
+
+@composite
+def norm(
+    f: Builder, x: Operand, ord: float = 2, axis: Axis = None, keepdims: bool = False
+) -> Value:
+    """`y = (sum |x|^ord)^(1/ord)` over `axis`, for ord 1, 2 or inf; no gradient at 0 for 2"""
+    value = floats(f, x)
+    match ord:
+        case 1:
+            return f.sum(f.abs(value), axis, keepdims)
+        case 2:
+            y = f.sqrt(f.sum(f.square(widened(f, value)), axis, keepdims))
+            return f.to_dtype(y, value.dtype)
+        case _:
+            require(ord == float("inf"), f"norm: ord {ord} is not 1, 2 or inf", code="G0206")
+            return f.max(f.abs(value), axis, keepdims)
+
+
+@composite
+def global_norm(f: Builder, xs: Iterable[Value]) -> Value:
+    """`y = sqrt(sum of the squares of all entries of all xs)`, at least in f32"""
+    squares = [f.sum(f.square(widened(f, x))) for x in xs]
+    require(len(squares) > 0, "global_norm of no tensors")
+    total = squares[0]
+    for s in squares[1:]:
+        total = total + s
+    return f.sqrt(total)

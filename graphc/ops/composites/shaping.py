@@ -1,0 +1,265 @@
+"""Functions that rearrange entries: reshape, stack, split, repeat, pad, triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+from graphc.graph import Builder, Operand, Scalar, Value
+from graphc.op import require
+from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
+from graphc.ops.registry import composite
+from graphc.ops.shape import Reverse, Transpose
+from graphc.ops.slicing import Concat, Pad, Slice
+from graphc.types import promote
+
+
+@composite
+def reshape(f: Builder, x: Operand, shape: int | Sequence[int]) -> Value:
+    """`y` has x's entries in row-major order in `shape`, where one length may be -1"""
+    value = f.lift(x)
+    lengths = [int(n) for n in ([shape] if isinstance(shape, int) else shape)]
+    if -1 in lengths:
+        rest = prod(n for n in lengths if n != -1)
+        fits = lengths.count(-1) == 1 and rest > 0 and value.type.size % rest == 0
+        require(fits, f"can't reshape {value.shape} to {tuple(lengths)}")
+        lengths[lengths.index(-1)] = value.type.size // rest
+    return reshaped(f, value, tuple(lengths))
+
+
+@composite
+def flatten(f: Builder, x: Operand, keep: int = 0) -> Value:
+    """`y` has the first `keep` dims of x, and the others merged to one"""
+    value = f.lift(x)
+    require(0 <= keep <= value.rank, f"flatten: keep={keep} of {value.rank} dims", code="G0206")
+    return reshaped(f, value, (*value.shape[:keep], prod(value.shape[keep:])))
+
+
+@composite
+def transpose(f: Builder, x: Operand, perm: Sequence[int] | None = None) -> Value:
+    """`y` has x's dims in the order `perm`, reversed where none is given"""
+    value = f.lift(x)
+    if perm is None:
+        order = tuple(reversed(range(value.rank)))
+    else:
+        order = tuple(dim_of("transpose", d, value.rank) for d in perm)
+    return value if order == tuple(range(value.rank)) else f.add(Transpose(order), (value,))
+
+
+@composite
+def swapaxes(f: Builder, x: Operand, a: int, b: int) -> Value:
+    """`y` is x with dims a and b exchanged"""
+    value = f.lift(x)
+    order = list(range(value.rank))
+    i, j = dim_of("swapaxes", a, value.rank), dim_of("swapaxes", b, value.rank)
+    order[i], order[j] = j, i
+    return f.transpose(value, order)
+
+
+@composite
+def moveaxis(
+    f: Builder, x: Operand, source: int | Sequence[int], target: int | Sequence[int]
+) -> Value:
+    """`y` is x with the dims `source` at the places `target`, the others in their order"""
+    value = f.lift(x)
+    sources, targets = _listed(source, value.rank), _listed(target, value.rank)
+    require(len(sources) == len(targets), "moveaxis: source and target differ", code="G0206")
+    order = [d for d in range(value.rank) if d not in sources]
+    for to, d in sorted(zip(targets, sources, strict=True)):
+        order.insert(to, d)
+    return f.transpose(value, order)
+
+
+def _listed(axis: int | Sequence[int], rank: int) -> list[int]:
+    given = [axis] if isinstance(axis, int) else axis
+    return [dim_of("moveaxis", d, rank) for d in given]
+
+
+@composite
+def expand_dims(f: Builder, x: Operand, axis: int | Sequence[int]) -> Value:
+    """`y` is x with new dims of length 1 at the places `axis` of y"""
+    value = f.lift(x)
+    rank = value.rank + (1 if isinstance(axis, int) else len(axis))
+    new = dims_of("expand_dims", axis, rank)
+    lengths = iter(value.shape)
+    return reshaped(f, value, tuple(1 if i in new else next(lengths) for i in range(rank)))
+
+
+@composite
+def squeeze(f: Builder, x: Operand, axis: Axis = None) -> Value:
+    """`y` is x without the dims `axis`, which have length 1 (None: all dims of length 1)"""
+    value = f.lift(x)
+    dims = dims_of("squeeze", axis, value.rank)
+    if axis is None:
+        dims = tuple(d for d in dims if value.shape[d] == 1 and value.type.extent(d) is None)
+    ones = all(value.shape[d] == 1 for d in dims)
+    require(ones, f"squeeze: dims {dims} of {value.shape} are not of length 1")
+    return reshaped(f, value, tuple(n for i, n in enumerate(value.shape) if i not in dims))
+
+
+# -- joining and cutting -------------------------------------------------------------------------
+
+
+def _listed_values(f: Builder, xs: Sequence[Operand | Sequence[Operand]]) -> list[Value]:
+    """The operands, given one by one or as one list, in one dtype."""
+    given = xs[0] if len(xs) == 1 and isinstance(xs[0], (list, tuple)) else xs
+    values = [f.lift(x) for x in given]  # type: ignore[arg-type]
+    require(len(values) > 0, "concat and stack take at least one operand")
+    dtype = values[0].dtype
+    for v in values[1:]:
+        dtype = promote(dtype, v.dtype)
+    return [f.to_dtype(v, dtype) for v in values]
+
+
+@composite
+def concat(f: Builder, *xs: Operand | Sequence[Operand], axis: int = 0) -> Value:
+    """`y` is the operands (one by one, or a list) one after the other along `axis`"""
+    values = _listed_values(f, xs)
+    return f.add(Concat(dim_of("concat", axis, values[0].rank)), values)
+
+
+@composite
+def stack(f: Builder, *xs: Operand | Sequence[Operand], axis: int = 0) -> Value:
+    """`y` is the operands (one by one, or a list) side by side along a new dim `axis`"""
+    values = _listed_values(f, xs)
+    dim = dim_of("stack", axis, values[0].rank + 1)
+    return f.add(Concat(dim), [f.expand_dims(v, dim) for v in values])
+
+
+@composite
+def split(f: Builder, x: Operand, parts: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
+    """`y0, y1, ...` are x cut along `axis` into equal parts, or at the places `parts`"""
+    value = f.lift(x)
+    dim = dim_of("split", axis, value.rank)
+    n = value.shape[dim]
+    if isinstance(parts, int):
+        require(parts > 0 and n % parts == 0, f"split: {n} entries into {parts} equal parts")
+        cuts = list(range(0, n + 1, n // parts)) if n else [0] * (parts + 1)
+    else:
+        cuts = [0, *parts, n]
+    good = all(0 <= a <= b <= n for a, b in pairwise(cuts))
+    require(good, f"split at {cuts[1:-1]}: the places must rise from 0 to {n}", code="G0206")
+    return tuple(f.add(Slice(dim, a, b), (value,)) for a, b in pairwise(cuts))
+
+
+# -- repeating -----------------------------------------------------------------------------------
+
+
+@composite
+def tile(f: Builder, x: Operand, times: int | Sequence[int]) -> Value:
+    """`y` is x laid side by side, `times` along each dim (aligned from the right)"""
+    value = f.lift(x)
+    counts = [times] if isinstance(times, int) else list(times)
+    rank = max(len(counts), value.rank)
+    counts = [1] * (rank - len(counts)) + counts
+    value = reshaped(f, value, (1,) * (rank - value.rank) + value.shape)
+    for dim, n in enumerate(counts):
+        value = _repeated(f, value, dim, n, before=True)
+    return value
+
+
+@composite
+def repeat(f: Builder, x: Operand, times: int, axis: int | None = None) -> Value:
+    """`y` has every entry of x `times` times in a row along `axis` (None: of x flattened)"""
+    value = f.lift(x)
+    if axis is None:
+        value, axis = f.flatten(value), 0
+    return _repeated(f, value, dim_of("repeat", axis, value.rank), times, before=False)
+
+
+def _repeated(f: Builder, x: Value, dim: int, n: int, before: bool) -> Value:
+    """A new dim of length n before or after `dim`, then merged with it."""
+    require(n >= 0, f"{n} repetitions", code="G0206")
+    if n == 1:
+        return x
+    at = dim if before else dim + 1
+    shape = (*x.shape[:at], n, *x.shape[at:])
+    wide = f.broadcast(x, shape=shape, at=tuple(i for i in range(x.rank + 1) if i != at))
+    return reshaped(f, wide, (*x.shape[:dim], x.shape[dim] * n, *x.shape[dim + 1 :]))
+
+
+# -- turning and padding -------------------------------------------------------------------------
+
+
+@composite
+def flip(f: Builder, x: Operand, axis: Axis = None) -> Value:
+    """`y` is x with the order of its entries along `axis` turned round"""
+    value = f.lift(x)
+    for d in dims_of("flip", axis, value.rank):
+        value = f.add(Reverse(d), (value,))
+    return value
+
+
+@composite
+def roll(f: Builder, x: Operand, shift: int, axis: int | None = None) -> Value:
+    """`y[i] = x[i - shift]` along `axis`, cyclically (None: of x flattened)"""
+    value = f.lift(x)
+    if axis is None:
+        return reshaped(f, f.roll(f.flatten(value), shift, 0), value.shape)
+    dim = dim_of("roll", axis, value.rank)
+    n = value.shape[dim]
+    cut = -shift % n if n else 0
+    if cut == 0:
+        return value
+    parts = f.add(Slice(dim, cut, n), (value,)), f.add(Slice(dim, 0, cut), (value,))
+    return f.add(Concat(dim), parts)
+
+
+@composite
+def pad(
+    f: Builder,
+    x: Operand,
+    widths: int | Sequence[int] | Sequence[Sequence[int]],
+    value: Scalar = 0,
+) -> Value:
+    """`y` is x with `value` around it; widths: n, (before, after), or such a pair for each dim"""
+    inner = f.lift(x)
+    pairs = _pairs(widths, inner.rank)
+    y = _padded(f, inner, pairs)
+    if value == 0 or y.shape == inner.shape:
+        return y
+    whole = f.broadcast_to(f.constant(True), inner.shape, inner.type.extents)
+    inside = _padded(f, whole, pairs)
+    return f.select(inside, y, f.full_like(y, value))
+
+
+def _pairs(
+    widths: int | Sequence[int] | Sequence[Sequence[int]], rank: int
+) -> list[tuple[int, int]]:
+    match widths:
+        case int():
+            return [(widths, widths)] * rank
+        case [int() as low, int() as high]:
+            return [(low, high)] * rank
+        case _:
+            pairs = [(int(p[0]), int(p[1])) for p in widths]  # type: ignore[index]
+            require(len(pairs) == rank, f"pad: {len(pairs)} pairs for {rank} dims", code="G0206")
+            return pairs
+
+
+def _padded(f: Builder, x: Value, pairs: Sequence[tuple[int, int]]) -> Value:
+    for dim, (low, high) in enumerate(pairs):
+        if low or high:
+            x = f.add(Pad(dim, low, high), (x,))
+    return x
+
+
+@composite
+def tril(f: Builder, x: Operand, k: int = 0) -> Value:
+    """`y` is x with zeros above the k-th diagonal of its last two dims"""
+    value = f.lift(x)
+    return f.select(_at_or_below(f, value, k), value, f.zeros_like(value))
+
+
+@composite
+def triu(f: Builder, x: Operand, k: int = 0) -> Value:
+    """`y` is x with zeros below the k-th diagonal of its last two dims"""
+    value = f.lift(x)
+    return f.select(_at_or_below(f, value, k - 1), f.zeros_like(value), value)
+
+
+def _at_or_below(f: Builder, x: Value, k: int) -> Value:
+    require(x.rank >= 2, f"a triangle of a tensor of rank {x.rank}")
+    rows, columns = iota_like(f, x, x.rank - 2), iota_like(f, x, x.rank - 1)
+    return f.ge(rows, columns - k if k else columns)

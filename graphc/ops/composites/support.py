@@ -1,0 +1,89 @@
+"""What the composites share: axes as NumPy counts them, shapes with extents, floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from graphc.graph import Builder, Operand, Value
+from graphc.op import require
+from graphc.ops.reshape import Reshape
+from graphc.ops.rules import check_dim
+from graphc.types import F32, Extents, Size, TensorType
+
+Axis: TypeAlias = int | Sequence[int] | None
+
+
+def dim_of(name: str, axis: int, rank: int) -> int:
+    """The dim that `axis` names, counted from the end where negative. Raises G0205."""
+    check_dim(name, axis + rank if axis < 0 else axis, rank)
+    return axis % rank
+
+
+def dims_of(name: str, axis: Axis, rank: int) -> tuple[int, ...]:
+    """The dims that `axis` names, in order; all of them for None. Raises G0205, G0206."""
+    if axis is None:
+        return tuple(range(rank))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    dims = sorted(dim_of(name, a, rank) for a in given)
+    require(len(set(dims)) == len(dims), f"{name}: axis {given} repeats a dim", code="G0206")
+    return tuple(dims)
+
+
+def sized(shape: Sequence[int]) -> tuple[tuple[int, ...], Extents]:
+    """A shape as plain lengths, and the extents of the lengths that are `Size`s."""
+    extents = tuple(n.extent if isinstance(n, Size) else None for n in shape)
+    return tuple(int(n) for n in shape), extents if any(extents) else ()
+
+
+def reshaped(f: Builder, x: Value, shape: tuple[int, ...]) -> Value:
+    """`x` in another shape; itself where it has that shape."""
+    return x if x.shape == shape else f.add(Reshape(shape), (x,))
+
+
+def kept(f: Builder, y: Value, like: TensorType, dims: tuple[int, ...]) -> Value:
+    """`y`, reduced from a tensor of type `like` over `dims`, with these dims back at length 1."""
+    return reshaped(f, y, tuple(1 if i in dims else n for i, n in enumerate(like.shape)))
+
+
+def along(f: Builder, y: Value, like: Value, dims: tuple[int, ...]) -> Value:
+    """`y`, reduced from `like` over `dims`, repeated along them to the shape of `like`."""
+    at = tuple(i for i in range(like.rank) if i not in dims)
+    extents = tuple(None if i in at else like.type.extent(i) for i in range(like.rank))
+    return f.broadcast(y, shape=like.shape, at=at, extents=extents if any(extents) else ())
+
+
+def floats(f: Builder, x: Operand) -> Value:
+    """`x` as a float tensor: integers and bools become f32."""
+    value = f.lift(x)
+    return value if value.dtype.kind == "f" else f.to_dtype(value, F32)
+
+
+def widened(f: Builder, x: Operand) -> Value:
+    """`x` as a float tensor of at least f32: what sums of squares are made in."""
+    value = floats(f, x)
+    return f.to_dtype(value, F32) if value.dtype.bytes == 2 else value
+
+
+def count(f: Builder, t: TensorType, dims: Sequence[int], like: Value) -> Value:
+    """How many entries of a `t` lie along `dims` at run time, in the dtype of `like`.
+
+    A dim with an extent counts its valid entries; the others together are one static number.
+    """
+    static, total = 1, None
+    for d in dims:
+        extent = t.extent(d)
+        if extent is None:
+            static *= t.shape[d]
+            continue
+        part = f.dim_size(size=t.shape[d], extent=extent, dtype=like.dtype)
+        total = part if total is None else total * part
+    if total is not None and static == 1:
+        return total
+    rest = f.dim_size(size=static, dtype=like.dtype)
+    return rest if total is None else total * rest
+
+
+def iota_like(f: Builder, x: Value, dim: int) -> Value:
+    """The index of every entry of `x` along `dim`, in i32."""
+    return f.iota(shape=x.shape, dim=dim, extents=x.type.extents)

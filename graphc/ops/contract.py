@@ -1,0 +1,125 @@
+"""Contraction: the product of two tensors, summed over the letters that the result drops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.op import Op, register, require
+from graphc.types import TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array, Functions, Gradients, Value
+
+
+@register
+class Einsum(Op):
+    """`y = einsum(spec, a, b)`: `bk,kn->bn` is the matrix product
+
+    Every letter of an operand stands in the other operand or in the result, once each.
+    """
+
+    spec: str
+    linear = ((0,), (1,))
+
+    def infer(self, *types: TensorType) -> TensorType:
+        a, b = types
+        left, right, out = parse_spec(self.spec)
+        require(a.dtype == b.dtype, f"einsum: {a.dtype} with {b.dtype}", code="G0202")
+        require(a.dtype.kind in "fiu", f"einsum does not take {a.dtype}", code="G0202")
+        ranks = len(left) == a.rank and len(right) == b.rank
+        require(ranks, f"einsum '{self.spec}' of shapes {a.shape} and {b.shape}")
+        sizes: dict[str, int] = {}
+        for x, n in [*zip(left, a.shape, strict=True), *zip(right, b.shape, strict=True)]:
+            other = sizes.setdefault(x, n)
+            require(n == other, f"shapes {a.shape} and {b.shape} do not match: {other} against {n}")
+        return TensorType(tuple(sizes[x] for x in out), a.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        left, right, out = (" ".join(part) or "." for part in parse_spec(self.spec))
+        return f"{left}, {right} -> {out}"
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        left, right, out = parse_spec(self.spec)
+        return (
+            f.einsum(g, xs[1], spec=f"{out},{right}->{left}"),
+            f.einsum(xs[0], g, spec=f"{left},{out}->{right}"),
+        )
+
+    def run(self, *xs: Array) -> Array:
+        return contract(self.spec, xs[0], xs[1])
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        pairs = [
+            ("bk,kn->bn", "f32[2,3], f32[3,4]"), ("bhqd,bhkd->bhqk", "f32[2,2,3,4], f32[2,2,5,4]"),
+            ("k,k->", "f32[5], f32[5]"), ("a,b->ba", "f32[2], f32[3]"),
+            ("bk,kn->nb", "f32[1,3], f32[3,2]"),
+            ("bk,kn->bn", "f32[2,0], f32[0,4]"), ("bk,kn->bn", "i32[2,3], i32[3,2]"),
+        ]  # fmt: skip
+        return [(cls(spec), types) for spec, types in pairs]
+
+
+@lru_cache(maxsize=1024)
+def parse_spec(spec: str) -> tuple[str, str, str]:
+    """(left, right, out) of an einsum spec. Raises G0206 where it is not a plain contraction."""
+    head, arrow, out = spec.partition("->")
+    left, comma, right = head.partition(",")
+    good = bool(arrow and comma) and all(
+        len(set(p)) == len(p) and (p.isalpha() or not p) for p in (left, right, out)
+    )
+    closed = set(left) <= set(right + out) and set(right) <= set(left + out)
+    require(
+        good and closed and set(out) <= set(left + right), f"einsum spec '{spec}'", code="G0206"
+    )
+    return left, right, out
+
+
+def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
+    """Contract by one (batched) matrix product; half precision is summed in f32."""
+    left, right, result = parse_spec(spec)
+    batch = [x for x in left if x in right and x in result]
+    inner = [x for x in left if x in right and x not in result]
+    rows = [x for x in left if x not in right]
+    cols = [x for x in right if x not in left]
+    dtype = a.dtype
+    if dtype.itemsize == 2:  # half precision: products and sums in f32, rounded once
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
+    x = _grouped(a, left, sizes, (batch, rows, inner))
+    y = _grouped(b, right, sizes, (batch, inner, cols))
+    order = batch + rows + cols
+    if out is not None and order == list(result) and dtype == a.dtype and out.flags.c_contiguous:
+        shape = (*_sizes(batch, sizes), _n(rows, sizes), _n(cols, sizes))
+        np.matmul(x, y, out=out.reshape(shape))
+        return out
+    z = np.matmul(x, y).reshape(_sizes(order, sizes))
+    z = z.transpose([order.index(c) for c in result])
+    if out is None:
+        out = np.empty(z.shape, dtype)
+    np.copyto(out, z, casting="unsafe")
+    return out
+
+
+def _sizes(names: Sequence[str], sizes: dict[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[x] for x in names)
+
+
+def _n(names: Sequence[str], sizes: dict[str, int]) -> int:
+    n = 1
+    for x in names:
+        n *= sizes[x]
+    return n
+
+
+def _grouped(
+    a: Array, dims: str, sizes: dict[str, int], groups: tuple[list[str], list[str], list[str]]
+) -> Array:
+    """`a` as [batch..., first group, second group], the last two merged to one dim each."""
+    batch, first, second = groups
+    order = [dims.index(x) for x in (*batch, *first, *second)]
+    shape = (*_sizes(batch, sizes), _n(first, sizes), _n(second, sizes))
+    return a.transpose(order).reshape(shape)

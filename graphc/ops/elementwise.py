@@ -1,0 +1,136 @@
+"""Elementwise ops: operands and result have one shape; broadcasting is an op of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from graphc.op import Op, map_rule, register, require
+from graphc.ops.rules import wide
+from graphc.types import BOOL, DType, TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array, Functions, Gradients, Value
+
+
+class Elementwise(Op):
+    """`y[i] = f(a[i], b[i], ...)`; kinds says which dtype kinds the op takes.
+
+    ufunc is the NumPy function that does it, where there is one (so that a backend can use `out=`).
+    """
+
+    elementwise = True
+    in_place = True
+    kinds: ClassVar[str] = "fiu"
+    arity: ClassVar[int] = 1
+    result: ClassVar[DType | None] = None  # the operands' dtype unless set
+    ufunc: ClassVar[np.ufunc | None] = None
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(len(types) == self.arity, f"{self.name} takes {self.arity} operands")
+        first = types[0]
+        for t in types:
+            require(t.shape == first.shape, f"{self.name}: shapes {first.shape} and {t.shape}")
+            require(
+                t.dtype == first.dtype, f"{self.name}: {first.dtype} with {t.dtype}", code="G0202"
+            )
+        require(
+            first.dtype.kind in self.kinds, f"{self.name} does not take {first.dtype}", code="G0202"
+        )
+        return TensorType(first.shape, self.result or first.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        return map_rule(types[0].rank, len(types))
+
+    def run(self, *xs: Array) -> Array:
+        assert self.ufunc is not None, f"{self.name} has neither a ufunc nor a kernel"
+        return np.asarray(self.ufunc(*xs))
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        dtype = "f32" if "f" in cls.kinds else "bool"
+        return [(cls(), ", ".join([f"{dtype}{s}"] * cls.arity)) for s in ("[3,4]", "[]", "[0,2]")]
+
+
+@register
+class Select(Elementwise):
+    """`y = a where c, else b`: never a product, so that a NaN in the other arm stays out"""
+
+    arity = 3
+    kinds = "fiub"
+    linear = ((1, 2),)
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(len(types) == 3, "select takes a condition and two arms")
+        c, a, b = types
+        require(c.dtype == BOOL, f"select: the condition must be bool, not {c.dtype}", code="G0202")
+        require(a.dtype == b.dtype, f"select: {a.dtype} with {b.dtype}", code="G0202")
+        require(c.shape == a.shape == b.shape, f"select: shapes {c.shape}, {a.shape}, {b.shape}")
+        return TensorType(a.shape, a.dtype)
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        zero = f.zeros_like(g)
+        return None, f.select(xs[0], g, zero), f.select(xs[0], zero, g)
+
+    def run(self, *xs: Array) -> Array:
+        return np.where(*xs)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        shapes = ("[3,4]", "[]", "[0,2]")
+        return [(cls(), f"bool{s}, f32{s}, f32{s}") for s in shapes]
+
+
+@register
+class Aggregate(Elementwise):
+    """`y = x0 + x1 + ...`: the contributions to one gradient, added in the order named
+
+    order: 'add_n' (one n-ary add), 'tree' (balanced pairs: the error grows with log n),
+    'accumulate' (one running sum: the least memory).
+    """
+
+    order: str = "add_n"
+    jointly_linear = True
+    aggregates = True
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(len(types) > 0, "aggregate takes at least one operand")
+        require(self.order in ORDERS, f"order '{self.order}': {', '.join(ORDERS)}", code="G0206")
+        first = types[0]
+        same = all((t.shape, t.dtype) == (first.shape, first.dtype) for t in types)
+        require(same, f"aggregate: types differ: {', '.join(map(str, types))}")
+        require(first.dtype.kind in "fiu", f"aggregate does not take {first.dtype}", code="G0202")
+        return TensorType(first.shape, first.dtype)
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g,) * len(xs)
+
+    def run(self, *xs: Array) -> Array:
+        parts = [wide(x) for x in xs]
+        total = _tree_sum(parts) if self.order == "tree" else _running_sum(parts)
+        return total.astype(xs[0].dtype)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(order), "f32[2,3], f32[2,3], f32[2,3]") for order in ORDERS] + [
+            (cls(), "f32[4]")
+        ]
+
+
+ORDERS = ("add_n", "tree", "accumulate")
+
+
+def _running_sum(xs: Sequence[Array]) -> Array:
+    total = xs[0].copy()
+    for x in xs[1:]:
+        np.add(total, x, out=total)
+    return total
+
+
+def _tree_sum(xs: Sequence[Array]) -> Array:
+    while len(xs) > 1:
+        pairs = [np.add(a, b) for a, b in zip(xs[::2], xs[1::2], strict=False)]
+        xs = [*pairs, *xs[len(pairs) * 2 :]]
+    return np.asarray(xs[0])

@@ -1,0 +1,240 @@
+"""Ops that look entries up by index, and their adjoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.errors import GraphcError
+from graphc.op import Op, Shard, register, require
+from graphc.ops.rules import check_dim, check_integers, marked, resized, wide
+from graphc.types import TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array, Functions, Gradients, Value
+
+
+def checked(ids: Array, size: int, what: str) -> Array:
+    """`ids`, all of which must lie in 0 .. size-1. Raises G0506."""
+    if ids.size and (ids.min() < 0 or ids.max() >= size):
+        bad = ids[(ids < 0) | (ids >= size)].ravel()[0]
+        raise GraphcError("G0506", f"{what}: index {bad} is out of range for a dim of {size}")
+    return ids
+
+
+def local(ids: Array, shard: Shard, dim: int, what: str) -> tuple[Array, Array]:
+    """`ids` counted from the shard's first entry, and which of them lie in it. Raises G0506."""
+    if shard.sizes:
+        checked(ids, shard.sizes[dim], what)
+    at = ids.astype(np.int64) - shard.offsets[dim]
+    return at, (at >= 0) & (at < shard.lengths[dim])
+
+
+@register
+class Gather(Op):
+    """`y = take(table, ids, dim)`: the entries of `table` at `ids` along `dim`
+
+    table [a.., v, b..], ids i32/i64 [i..] -> [a.., i.., b..]. Ids outside raise G0506; a part of a
+    split table gives 0 for the ids of the other parts.
+    """
+
+    dim: int
+    linear = ((0,),)
+    positioned = 0
+    indices = (1,)
+
+    def infer(self, *types: TensorType) -> TensorType:
+        table, ids = types
+        check_dim("gather", self.dim, table.rank)
+        check_integers("gather", ids.dtype, ids.dtype.kind)
+        return TensorType(self._shape(table.shape, ids.shape), table.dtype)
+
+    def _shape(self, table: tuple[int, ...], ids: tuple[int, ...]) -> tuple[int, ...]:
+        return (*table[: self.dim], *ids, *table[self.dim + 1 :])
+
+    def dims(self, *types: TensorType) -> str:
+        table, ids = types
+        a = [f"a{i}" for i in range(self.dim)]
+        b = [f"b{i}" for i in range(table.rank - self.dim - 1)]
+        i = [f"i{k}" for k in range(ids.rank)]
+        return (
+            f"{' '.join([*a, 'v?', *b])}, {' '.join(i) or '.'} -> {' '.join([*a, *i, *b]) or '.'}"
+        )
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        table, ids = xs
+        return f.scatter_add(ids, g, dim=self.dim, size=table.shape[self.dim]), None
+
+    def run(self, *xs: Array) -> Array:
+        table, ids = xs
+        return np.take(table, checked(ids, table.shape[self.dim], "gather"), axis=self.dim)
+
+    def run_shard(self, shard: Shard, *xs: Array) -> Array:
+        table, ids = xs
+        at, inside = local(ids, shard, self.dim, "gather")
+        if table.shape[self.dim] == 0:  # a rank that holds no row
+            return np.zeros(self._shape(table.shape, ids.shape), table.dtype)
+        rows = np.take(table, np.where(inside, at, 0), axis=self.dim)
+        keep = inside.reshape((1,) * self.dim + ids.shape + (1,) * (table.ndim - self.dim - 1))
+        return np.where(keep, rows, np.zeros((), rows.dtype))
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [
+            (cls(0), "f32[5,3], i32[4]"),
+            (cls(1), "f32[2,5,3], i32[2,2]"),
+            (cls(0), "f32[5], i32[]"),
+        ]
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return (0, types[0].shape[self.dim]) if slot == 1 else self.domain
+
+
+@register
+class ScatterAdd(Op):
+    """`y[.., ids[i], ..] += updates[.., i, ..]` over zeros: the adjoint of gather
+
+    ids i32/i64 [i..], updates [a.., i.., b..] -> [a.., size, b..]; equal ids add up.
+    """
+
+    dim: int
+    size: int
+    linear = ((1,),)
+    positioned = -1
+    indices = (0,)
+
+    def infer(self, *types: TensorType) -> TensorType:
+        ids, updates = types
+        check_integers("scatter_add", ids.dtype, ids.dtype.kind)
+        fits = updates.shape[self.dim : self.dim + ids.rank] == ids.shape
+        require(fits, f"scatter_add: indices {ids.shape} and updates {updates.shape}")
+        rest = updates.shape[self.dim + ids.rank :]
+        return TensorType((*updates.shape[: self.dim], self.size, *rest), updates.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        ids, updates = types
+        a = [f"a{i}" for i in range(self.dim)]
+        b = [f"b{i}" for i in range(updates.rank - self.dim - ids.rank)]
+        i = [f"i{k}" for k in range(ids.rank)]
+        return (
+            f"{' '.join(i) or '.'}, {' '.join([*a, *i, *b]) or '.'} -> {' '.join([*a, 'v?', *b])}"
+        )
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return None, f.gather(g, xs[0], dim=self.dim)
+
+    def run(self, *xs: Array) -> Array:
+        ids, updates = xs
+        return self._add(checked(ids, self.size, "scatter_add"), updates, self.size)
+
+    def run_shard(self, shard: Shard, *xs: Array) -> Array:
+        ids, updates = xs
+        n = shard.shape[self.dim]
+        at, inside = local(ids, shard, self.dim, "scatter_add")
+        # Rows of other ranks go to a spare row at the end, which is cut off again.
+        spare = self._add(np.where(inside, at, n), updates, n + 1)
+        return spare[(slice(None),) * self.dim + (slice(0, n),)].copy()
+
+    def _add(self, ids: Array, updates: Array, size: int) -> Array:
+        rest = updates.shape[self.dim + ids.ndim :]
+        added = wide(updates)
+        y = np.zeros((*updates.shape[: self.dim], size, *rest), added.dtype)
+        where: tuple[Any, ...] = (slice(None),) * self.dim + (ids,)
+        np.add.at(y, where, added)
+        return y.astype(updates.dtype)
+
+    def localize(self, shape: tuple[int, ...]) -> Op:
+        return replace(self, size=shape[self.dim])
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(0, 5), "i32[4], f32[4,3]"), (cls(1, 5), "i32[2,2], f32[2,2,2,3]")]
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return (0, self.size) if slot == 0 else self.domain
+
+
+@register
+class TakeAlong(Op):
+    """`y[.., i, ..] = x[.., ids[.., i, ..], ..]` along `dim`: an index for every entry"""
+
+    dim: int
+    linear = ((0,),)
+    indices = (1,)
+
+    def infer(self, *types: TensorType) -> TensorType:
+        x, ids = types
+        check_dim("take_along", self.dim, x.rank)
+        check_integers("take_along", ids.dtype, ids.dtype.kind)
+        fits = ids.rank == x.rank and resized(ids.shape, self.dim, x.shape[self.dim]) == x.shape
+        require(fits, f"take_along: {x.shape} and {ids.shape}")
+        return TensorType(ids.shape, x.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rank = types[0].rank
+        ids = marked(rank, [self.dim], ["n!"])
+        return f"{marked(rank, [self.dim])}, {ids} -> {ids}"
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return f.add_along(xs[1], g, dim=self.dim, size=xs[0].shape[self.dim]), None
+
+    def run(self, *xs: Array) -> Array:
+        x, ids = xs
+        where = _along(checked(ids, x.shape[self.dim], "take_along"), self.dim)
+        return np.asarray(x[where])
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(0), "f32[4], i32[3]"), (cls(1), "f32[2,5], i32[2,3]")]
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return (0, types[0].shape[self.dim]) if slot == 1 else self.domain
+
+
+def _along(ids: Array, dim: int) -> tuple[Any, ...]:
+    """The index of every entry: its own place, but `ids` along `dim`."""
+    where: list[Any] = list(np.indices(ids.shape, sparse=True))
+    where[dim] = ids
+    return tuple(where)
+
+
+@register
+class AddAlong(Op):
+    """`y[.., ids[.., i, ..], ..] += updates[.., i, ..]` over zeros: the adjoint of take_along"""
+
+    dim: int
+    size: int
+    linear = ((1,),)
+    indices = (0,)
+
+    def infer(self, *types: TensorType) -> TensorType:
+        ids, updates = types
+        require(ids.shape == updates.shape, f"add_along: {ids.shape} and {updates.shape}")
+        check_dim("add_along", self.dim, ids.rank)
+        check_integers("add_along", ids.dtype, ids.dtype.kind)
+        return TensorType(resized(ids.shape, self.dim, self.size), updates.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rank = types[0].rank
+        ids = marked(rank, [self.dim], ["n!"])
+        return f"{ids}, {ids} -> {marked(rank, [self.dim])}"
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return None, f.take_along(g, xs[0], dim=self.dim)
+
+    def run(self, *xs: Array) -> Array:
+        ids, updates = xs
+        added = wide(updates)
+        y = np.zeros(resized(ids.shape, self.dim, self.size), added.dtype)
+        np.add.at(y, _along(checked(ids, self.size, "add_along"), self.dim), added)
+        return y.astype(updates.dtype)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(0, 4), "i32[3], f32[3]"), (cls(1, 5), "i32[2,3], f32[2,3]")]
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return (0, self.size) if slot == 0 else self.domain

@@ -1,0 +1,121 @@
+"""Ops that scan, search or order one dim, which they need whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.op import Op, register, require
+from graphc.ops.rules import check_dim, marked, wide
+from graphc.types import I32, TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array, Functions, Gradients, Value
+
+
+class Along(Op):
+    """An op that needs one dim whole and keeps the shape."""
+
+    dim: int
+
+    def infer(self, *types: TensorType) -> TensorType:
+        check_dim(self.name, self.dim, types[0].rank)
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = marked(types[0].rank, [self.dim])
+        return f"{rule} -> {rule}"
+
+
+@register
+class Argmax(Along):
+    """`y` is the index of the first largest entry along `dim`"""
+
+    dim: int
+    not_differentiable = "the result is an index"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return _index_type(self.name, self.dim, types[0])
+
+    def dims(self, *types: TensorType) -> str:
+        return _dropped(types[0].rank, self.dim)
+
+    def run(self, *xs: Array) -> Array:
+        return np.asarray(np.argmax(xs[0], axis=self.dim)).astype(np.int32)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
+
+
+@register
+class Argmin(Along):
+    """`y` is the index of the first smallest entry along `dim`"""
+
+    dim: int
+    not_differentiable = "the result is an index"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return _index_type(self.name, self.dim, types[0])
+
+    def dims(self, *types: TensorType) -> str:
+        return _dropped(types[0].rank, self.dim)
+
+    def run(self, *xs: Array) -> Array:
+        return np.asarray(np.argmin(xs[0], axis=self.dim)).astype(np.int32)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
+
+
+def _index_type(name: str, dim: int, x: TensorType) -> TensorType:
+    check_dim(name, dim, x.rank)
+    require(x.shape[dim] > 0, f"{name} of an empty dim: {x.shape}")
+    return TensorType((*x.shape[:dim], *x.shape[dim + 1 :]), I32)
+
+
+def _dropped(rank: int, dim: int) -> str:
+    kept = " ".join(f"a{i}" for i in range(rank) if i != dim) or "."
+    return f"{marked(rank, [dim])} -> {kept}"
+
+
+@register
+class Cumsum(Along):
+    """`y[i] = x[0] + ... + x[i]` along `dim`"""
+
+    dim: int
+    linear = ((0,),)
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        back = f.cumsum(f.reverse(g, dim=self.dim), axis=self.dim)
+        return (f.reverse(back, dim=self.dim),)
+
+    def run(self, *xs: Array) -> Array:
+        x = wide(xs[0])
+        return np.cumsum(x, axis=self.dim, dtype=x.dtype).astype(xs[0].dtype)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(0), "f32[3,2]"), (cls(1), "f32[2,4]"), (cls(0), "f32[0]")]
+
+
+@register
+class Argsort(Along):
+    """`y` is the order of the entries along `dim`, smallest first, equal ones as they stand"""
+
+    dim: int
+    not_differentiable = "the result is an index"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        check_dim(self.name, self.dim, types[0].rank)
+        return TensorType(types[0].shape, I32)
+
+    def run(self, *xs: Array) -> Array:
+        return np.argsort(xs[0], axis=self.dim, kind="stable").astype(np.int32)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(0), "f32[4]"), (cls(1), "f32[2,5]")]

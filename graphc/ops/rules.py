@@ -1,0 +1,50 @@
+"""What the ops share: checks of dims, words of dims rules, sums in half precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.op import require
+
+if TYPE_CHECKING:
+    from graphc.op import Array, Functions, Value
+
+
+def check_dim(op: str, dim: int, rank: int) -> None:
+    """Raise G0205 unless 0 <= dim < rank."""
+    require(
+        0 <= dim < rank, f"{op}: there is no dim {dim} in a tensor of rank {rank}", code="G0205"
+    )
+
+
+def check_integers(op: str, dtype: object, kind: str) -> None:
+    """Raise G0202 unless an operand that holds indices is of integers."""
+    require(kind in "iu", f"{op}: indices are integers, not {dtype}", code="G0202")
+
+
+def marked(rank: int, dims: Sequence[int], new: Sequence[str] = ()) -> str:
+    """Letters with the dims in `dims` whole: `a0 a1! a2`; `new` renames those on the right."""
+    names = [f"a{i}!" if i in dims else f"a{i}" for i in range(rank)]
+    for i, name in zip(dims, new, strict=False):
+        names[i] = name
+    return " ".join(names) or "."
+
+
+def resized(shape: tuple[int, ...], dim: int, n: int) -> tuple[int, ...]:
+    """`shape` with dim `dim` of length n."""
+    return (*shape[:dim], n, *shape[dim + 1 :])
+
+
+def spread(f: Functions, y: Value, like: Value, over: tuple[int, ...]) -> Value:
+    """`y` repeated along the reduced dims, back to the shape (and extents) of `like`."""
+    kept = tuple(i for i in range(len(like.shape)) if i not in over)
+    extents = tuple(None if i in kept else like.type.extent(i) for i in range(len(like.shape)))
+    return f.broadcast(y, shape=like.shape, at=kept, extents=extents if any(extents) else ())
+
+
+def wide(x: Array) -> Array:
+    """`x` in the precision that sums are made in: f32 for f16 and bf16 (no integer has 2 bytes)."""
+    return x.astype(np.float32) if x.dtype.itemsize == 2 else x

@@ -1,0 +1,237 @@
+"""Elementwise ops of one operand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import pi, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.op import Op, register
+from graphc.ops.elementwise import Elementwise
+from graphc.ops.erf import erf
+from graphc.types import BOOL, F32, F64, I32, DType, TensorType
+
+if TYPE_CHECKING:
+    from graphc.layout import Layout
+    from graphc.op import Array, Functions, Gradients, Value
+
+
+@register
+class Neg(Elementwise):
+    """`y = -x`"""
+
+    involution = True
+    linear = ((0,),)
+    ufunc = np.negative
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (-g,)
+
+
+# -- powers and exponentials ---------------------------------------------------------------------
+
+
+class Smooth(Elementwise):
+    """A smooth function of floats."""
+
+    kinds = "f"
+    floats = True
+
+
+@register
+class Exp(Smooth):
+    """`y = e^x`"""
+
+    ufunc = np.exp
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * y,)
+
+
+@register
+class Expm1(Smooth):
+    """`y = e^x - 1`, exact near 0"""
+
+    ufunc = np.expm1
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * (y + 1),)
+
+
+@register
+class Log(Smooth):
+    """`y = ln x`"""
+
+    domain = (0.3, 3.0)
+    ufunc = np.log
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g / xs[0],)
+
+
+@register
+class Log1p(Smooth):
+    """`y = ln(1 + x)`, exact near 0"""
+
+    domain = (-0.6, 2.0)
+    ufunc = np.log1p
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g / (xs[0] + 1),)
+
+
+@register
+class Sqrt(Smooth):
+    """`y = x^(1/2)`"""
+
+    domain = (0.3, 3.0)
+    ufunc = np.sqrt
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * 0.5 / y,)
+
+
+@register
+class Tanh(Smooth):
+    """`y = tanh x`"""
+
+    ufunc = np.tanh
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * (1 - y * y),)
+
+
+@register
+class Erf(Smooth):
+    """`y = 2/sqrt(pi) * integral of e^(-t^2) from 0 to x`"""
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * f.exp(-xs[0] * xs[0]) * (2 / sqrt(pi)),)
+
+    def run(self, *xs: Array) -> Array:
+        return erf(xs[0])
+
+
+@register
+class Sin(Smooth):
+    """`y = sin x`"""
+
+    ufunc = np.sin
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * f.cos(xs[0]),)
+
+
+@register
+class Cos(Smooth):
+    """`y = cos x`"""
+
+    ufunc = np.cos
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (-g * f.sin(xs[0]),)
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+@register
+class Abs(Elementwise):
+    """`y = |x|`; the gradient at 0 is 0"""
+
+    ufunc = np.absolute
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * f.sign(xs[0]),)
+
+
+@register
+class Sign(Elementwise):
+    """`y = -1, 0 or 1`"""
+
+    not_differentiable = "sign is constant almost everywhere"
+    ufunc = np.sign
+
+
+@register
+class Floor(Elementwise):
+    """`y` is the largest integer <= x"""
+
+    not_differentiable = "floor is constant almost everywhere"
+    ufunc = np.floor
+
+
+@register
+class Round(Elementwise):
+    """`y` is the nearest integer to x, halves to even"""
+
+    not_differentiable = "round is constant almost everywhere"
+
+    def run(self, *xs: Array) -> Array:
+        return np.asarray(np.rint(xs[0])).astype(xs[0].dtype)
+
+
+@register
+class IsFinite(Elementwise):
+    """`y` is whether x is neither infinite nor NaN"""
+
+    kinds = "f"
+    floats = True
+    result = BOOL
+    not_differentiable = "the result is bool"
+    ufunc = np.isfinite
+
+
+@register
+class Not(Elementwise):
+    """`y = not x`"""
+
+    kinds = "b"
+    involution = True
+    not_differentiable = "the result is bool"
+    ufunc = np.logical_not
+
+
+@register
+class StopGradient(Elementwise):
+    """`y = x`, with no gradient"""
+
+    kinds = "fiub"
+    linear = ((0,),)
+    view = True
+    not_differentiable = "stop_gradient was asked for"
+
+    def layout(self, x: Layout) -> Layout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+
+@register
+class Cast(Elementwise):
+    """`y = x` converted to `dtype` (floats to integers cut towards zero)"""
+
+    dtype: DType
+    kinds = "fiub"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType(types[0].shape, self.dtype)
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        both_float = self.dtype.kind == "f" and xs[0].type.dtype.kind == "f"
+        return (f.cast(g, dtype=xs[0].type.dtype) if both_float else None,)
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].astype(self.dtype.numpy)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [
+            (cls(F64), "f32[3,4]"),
+            (cls(F32), "f64[2]"),
+            (cls(I32), "f32[2]"),
+            (cls(F32), "bool[2]"),
+        ]

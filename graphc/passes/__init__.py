@@ -1,0 +1,1 @@
+"""The passes: `Graph -> Graph`, one file each; `pipeline` lists them in order."""

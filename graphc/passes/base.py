@@ -1,0 +1,78 @@
+"""What a pass is, and the registry that `graphc opt` and `graphc passes` read.
+
+A pass is a frozen dataclass: its fields are its options, also on the command line
+(`differentiate{order=tree}`). It takes a graph and returns a new one; it never edits.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from graphc.errors import GraphcError, did_you_mean
+from graphc.graph import Graph
+from graphc.op import snake
+
+
+class Pass(ABC):
+    """A step of the compiler."""
+
+    name: ClassVar[str] = ""
+    optional: ClassVar[bool] = False  # the result is the same without it
+
+    @abstractmethod
+    def run(self, graph: Graph) -> Graph:
+        """The graph after the pass."""
+
+    def __str__(self) -> str:
+        given = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
+        options = ",".join(f"{k}={v}" for k, v, default in given if v != default)
+        return f"{self.name}{{{options}}}" if options else self.name
+
+
+PASSES: dict[str, type[Pass]] = {}
+T = TypeVar("T", bound=type[Pass])
+
+
+@dataclass_transform(frozen_default=True)
+def register_pass(cls: T) -> T:
+    """Make a frozen dataclass a pass known by its name in snake case."""
+    made: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
+    made.name = snake(cls.__name__)
+    assert made.__doc__, f"pass {made.name} has no docstring"
+    PASSES[made.name] = made
+    return made
+
+
+def parse_passes(text: str) -> list[Pass]:
+    """The passes of `cse,differentiate{order=tree},dce`. Raises G0901."""
+    return [_parse_one(part) for part in re.findall(r"[^,{]+(?:\{[^}]*\})?", text)]
+
+
+def _parse_one(text: str) -> Pass:
+    match = re.fullmatch(r"\s*(\w+)(?:\{([^}]*)\})?\s*", text)
+    name = match.group(1) if match else text
+    cls = PASSES.get(name)
+    if match is None or cls is None:
+        hint = did_you_mean(name, tuple(PASSES)) or f"known: {', '.join(PASSES)}"
+        raise GraphcError("G0990", f"there is no pass '{name}'", help=hint)
+    known = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
+    given: dict[str, Any] = {}
+    for option in filter(None, (match.group(2) or "").split(",")):
+        key, _, value = option.partition("=")
+        if key not in known:
+            raise GraphcError("G0990", f"pass {name} has no option '{key}'")
+        given[key] = _as_type(value, known[key])
+    return cls(**given)
+
+
+def _as_type(text: str, default: Any) -> Any:
+    match default:
+        case bool():
+            return text.lower() in ("1", "true", "yes")
+        case int():
+            return int(text)
+        case _:
+            return text

@@ -1,0 +1,203 @@
+"""Memory of a program: how long each buffer lives, and where in the arena it lies.
+
+The instructions stand in one line (prologue, loop body, epilogue, commit), so a lifetime is an
+interval of positions. What is made before the loop and read in it lives to the loop's end, since
+every turn reads it; what the loop hands to the epilogue (an accumulator) lives from the loop's
+start. Blocks are given out in the order of the line, best fit first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
+
+ALIGN = 64  # bytes: a cache line, and the widest vector
+FOREVER = 1 << 62
+
+
+@dataclass
+class Lifetimes:
+    """For each buffer that is no view: the positions at which it is first written and last read.
+
+    reread: the last read that is not a wait for a collective that was begun earlier
+    loop:   the positions of the loop body
+    """
+
+    first: dict[int, int] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+    reread: dict[int, int] = field(default_factory=dict)
+    loop: range = range(0)
+
+
+def lifetimes(role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]) -> Lifetimes:
+    """The lifetimes of the buffers that a role's step uses. Outputs live for ever."""
+    lives = Lifetimes()
+    parts = role.parts
+    lives.loop = range(len(parts[0]), len(parts[0]) + len(parts[1]))
+    started: dict[int, Start] = {}
+    for at, instruction in enumerate(x for part in parts for x in part):
+        for x in reads(instruction):
+            lives.last[buffers[x].root] = lives.reread[buffers[x].root] = at
+        made = writes(instruction)
+        if made is not None:
+            lives.first.setdefault(buffers[made].root, at)
+            lives.last.setdefault(buffers[made].root, at)
+        match instruction:
+            case Start(token=token):
+                started[token] = instruction
+            case Wait(token=token):
+                start = started.pop(token)
+                for x in (start.operand, start.result):
+                    lives.last[buffers[x].root] = at
+    for x in outputs:
+        lives.last[buffers[x].root] = FOREVER
+    _round_the_loop(lives)
+    return lives
+
+
+def _round_the_loop(lives: Lifetimes) -> None:
+    loop = lives.loop
+    for root, first in lives.first.items():
+        last = lives.last[root]
+        if first < loop.start and last in loop:
+            lives.last[root] = loop.stop - 1
+        elif first in loop and last >= loop.stop:
+            lives.first[root] = loop.start
+
+
+# -- one buffer on another -----------------------------------------------------------------------
+
+
+def overwritten(
+    at: int, instruction: Instruction, buffers: Sequence[Buffer], lives: Lifetimes
+) -> int | None:
+    """The operand that dies here and whose memory the result may take, or None."""
+    match instruction:
+        case Kernel(op=op, operands=operands, result=result) if op.in_place:
+            # With more operands a kernel makes several passes: only the first pass may overwrite.
+            candidates = operands if len(operands) <= 3 else operands[:2]
+        case Start(op=op, operand=x, result=result) if op.in_place:
+            operands = candidates = (x,)
+        case _:
+            return None
+    if buffers[result].kind != "arena" or lives.first[result] != at:
+        return None
+    if at in lives.loop and lives.last[result] >= lives.loop.stop:
+        return None
+    for x in candidates:
+        views = any(buffers[y].root == x != y for y in operands)
+        if not views and _dies(at, buffers[x], lives) and _alike(buffers[x], buffers[result]):
+            return x
+    return None
+
+
+def _dies(at: int, x: Buffer, lives: Lifetimes) -> bool:
+    if x.kind != "arena" or lives.reread[x.id] != at or lives.last[x.id] == FOREVER:
+        return False
+    return at not in lives.loop or lives.first[x.id] >= lives.loop.start
+
+
+def _alike(x: Buffer, y: Buffer) -> bool:
+    return x.shape == y.shape and x.dtype == y.dtype
+
+
+# -- the arena -----------------------------------------------------------------------------------
+
+
+def plan_arena(
+    role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]
+) -> tuple[tuple[Buffer, ...], int]:
+    """The buffers with their offsets in the arena, and the arena's size in bytes."""
+    lives = lifetimes(role, buffers, outputs)
+    arena = _Arena()
+    offsets: dict[int, int] = {}
+    born: dict[int, list[int]] = defaultdict(list)
+    dies: dict[int, list[int]] = defaultdict(list)
+    for root, first in lives.first.items():
+        if buffers[root].kind == "arena":
+            born[first].append(root)
+    for at, instruction in enumerate(x for part in role.parts for x in part):
+        heir = overwritten(at, instruction, buffers, lives)
+        for root in born.pop(at, ()):
+            if heir is not None and root == writes(instruction):
+                offsets[root] = offsets[heir]
+                dies[lives.last[heir]].remove(heir)
+            else:
+                offsets[root] = arena.take(aligned(buffers[root].bytes))
+            dies[lives.last[root]].append(root)
+        for root in dies.pop(at, ()):
+            arena.give(offsets[root], aligned(buffers[root].bytes))
+    placed = (
+        replace(b, offset=offsets.get(b.id, 0)) if b.kind == "arena" else b for b in buffers
+    )
+    return tuple(placed), arena.size
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to whole lines."""
+    return -(-size // ALIGN) * ALIGN
+
+
+@dataclass
+class _Arena:
+    """Free blocks of one piece of memory that grows at its end; neighbours are joined."""
+
+    size: int = 0
+    starts: dict[int, int] = field(default_factory=dict)  # start -> size
+    ends: dict[int, int] = field(default_factory=dict)  # end -> start
+    sizes: list[tuple[int, int]] = field(default_factory=list)  # (size, start), in order
+
+    def take(self, size: int) -> int:
+        """The offset of a block: in the smallest gap that holds it, else at the end."""
+        if not size:
+            return 0
+        i = bisect_left(self.sizes, (size, 0))
+        if i < len(self.sizes):
+            have, start = self.sizes[i]
+            self._drop(start)
+            if have > size:
+                self._keep(start + size, have - size)
+            return start
+        start = self.size
+        if start in self.ends:  # grow the gap at the end
+            start = self.ends[start]
+            self._drop(start)
+        self.size = start + size
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        """Free a block."""
+        if not size:
+            return
+        if start in self.ends:
+            before = self.ends[start]
+            size += self._drop(before)
+            start = before
+        if start + size in self.starts:
+            size += self._drop(start + size)
+        self._keep(start, size)
+
+    def _keep(self, start: int, size: int) -> None:
+        self.starts[start], self.ends[start + size] = size, start
+        insort(self.sizes, (size, start))
+
+    def _drop(self, start: int) -> int:
+        size = self.starts.pop(start)
+        del self.ends[start + size]
+        self.sizes.pop(bisect_left(self.sizes, (size, start)))
+        return size
+
+
+def extent_bytes(buffer: Buffer) -> int:
+    """Bytes from the buffer's start to the end of its last entry."""
+    if 0 in buffer.shape:
+        return 0
+    if buffer.kind != "view":
+        return prod(buffer.shape) * buffer.dtype.bytes
+    reach = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
+    return (reach + 1) * buffer.dtype.bytes

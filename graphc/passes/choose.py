@@ -1,0 +1,81 @@
+"""Choosing the cut of the variables, where a strategy leaves it to the compiler.
+
+`tensor_split(4)` without a map means: cut every parameter that is worth cutting, each along the
+dim that makes the whole step move the fewest bytes. Parameters of one shape whose names differ in
+digits only (layers of a stack) are cut alike. Found by coordinate descent from the last dim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from graphc.graph import Graph, Variable
+from graphc.placement import Axis, Split
+from graphc.strategy import Layout, Rule
+
+SMALL = 0.02  # a parameter below this share of all bytes may stay whole
+ROUNDS = 2
+
+Cost = Callable[[Layout], float]
+
+
+def choose_cuts(graph: Graph, layout: Layout, cost: Cost) -> Layout:
+    """The layout with a rule for every parameter that is cut along an axis of `layout.choose`."""
+    for name in layout.choose:
+        axis = layout.mesh.axis(name)
+        families = _families(graph, axis)
+        layout = _descend(layout, axis, families, cost)
+    return replace(layout, choose=())
+
+
+def _families(graph: Graph, axis: Axis) -> list[tuple[list[Variable], list[int | None]]]:
+    """Groups of like parameters, largest first, with the dims that they may be cut along."""
+    params = [v for v in graph.variables.values() if v.kind == "param"]
+    total = sum(v.type.bytes for v in params)
+    groups: dict[object, list[Variable]] = {}
+    for v in params:
+        groups.setdefault((re.sub(r"\d+", "#", v.name), v.type.shape), []).append(v)
+    found = []
+    for members in groups.values():
+        shape = members[0].type.shape
+        dims: list[int | None] = [d for d in range(len(shape)) if shape[d] >= axis.size]
+        dims.sort(key=lambda d: (shape[d or 0] % axis.size != 0, -(d or 0)))
+        if dims and members[0].type.bytes < SMALL * total:
+            dims.append(None)
+        if dims:
+            found.append((members, dims))
+    return sorted(found, key=lambda f: -sum(v.type.bytes for v in f[0]))
+
+
+def _descend(
+    layout: Layout,
+    axis: Axis,
+    families: list[tuple[list[Variable], list[int | None]]],
+    cost: Cost,
+) -> Layout:
+    choice = [dims[0] for _, dims in families]
+
+    def with_choice() -> Layout:
+        rules = tuple(
+            Rule(v.name, axis.name, Split(dim))
+            for (members, _), dim in zip(families, choice, strict=True)
+            if dim is not None
+            for v in members
+        )
+        return replace(layout, variables=layout.variables + rules)
+
+    least = cost(with_choice())
+    for _ in range(ROUNDS):
+        start = list(choice)
+        for i, (_, dims) in enumerate(families):
+            best = choice[i]
+            for dim in dims:
+                choice[i] = dim
+                if dim != best and (now := cost(with_choice())) < least:
+                    least, best = now, dim
+            choice[i] = best
+        if choice == start:
+            break
+    return with_choice()

@@ -1,0 +1,199 @@
+"""Optional passes that make a graph smaller without changing its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from graphc.graph import Graph, Node, Objective, subgraph_nodes
+from graphc.op import op_named
+from graphc.passes.base import Pass, register_pass
+from graphc.types import DType
+
+
+def rename_uses(graph: Graph, nodes: dict[str, Node], to: dict[str, str]) -> Graph:
+    """`graph` with these nodes, and its outputs, updates and losses renamed by `to`."""
+
+    def at(name: str) -> str:
+        return to.get(name, name)
+
+    return replace(
+        graph,
+        nodes=nodes,
+        outputs={k: at(v) for k, v in graph.outputs.items()},
+        updates={k: at(v) for k, v in graph.updates.items()},
+        objectives=tuple(_moved(o, at(o.loss)) for o in graph.objectives),
+    )
+
+
+def _moved(objective: Objective, loss: str) -> Objective:
+    return replace(objective, loss=loss)
+
+
+def _renamed(node: Node, to: dict[str, str]) -> Node:
+    operands = tuple(to.get(x, x) for x in node.operands)
+    return node if operands == node.operands else replace(node, operands=operands)
+
+
+@register_pass
+class Dce(Pass):
+    """Drop nodes that no output, update or loss needs. Inputs and variables stay.
+
+    before:  %a = exp %x ; %b = neg %x ; output y = %b
+    after:   %b = neg %x ; output y = %b
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        needed = subgraph_nodes(graph, graph.roots)
+        nodes = {n.name: n for n in graph if n.name in needed or n.op.source}
+        return replace(graph, nodes=nodes)
+
+
+@register_pass
+class Cse(Pass):
+    """Compute equal nodes once. The first one's name, place and reason stay.
+
+    before:  %a = exp %x ; %b = exp %x ; %c = add %a, %b
+    after:   %a = exp %x ; %c = add %a, %a
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        seen: dict[object, str] = {}
+        to: dict[str, str] = {}
+        nodes: dict[str, Node] = {}
+        for old in graph:
+            node = _renamed(old, to)
+            # repr tells 0.0 from -0.0 and keeps NaN equal to itself; == does neither.
+            key = (repr(node.op), node.operands, node.type)
+            if key in seen:
+                to[node.name] = seen[key]
+            else:
+                seen[key] = node.name
+                nodes[node.name] = node
+        return rename_uses(graph, nodes, to)
+
+
+@register_pass
+class Simplify(Pass):
+    """Remove what does nothing: x * 1, x + 0, a double negation, a chain of reshapes.
+
+    before:  %a = transpose %x {perm=(1, 0)} ; %b = transpose %a {perm=(1, 0)} ; output y = %b
+    after:   output y = %x
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        to: dict[str, str] = {}
+        nodes: dict[str, Node] = {}
+        for old in graph:
+            node = _merged(_renamed(old, to), nodes)
+            same = _same_as(node, nodes)
+            if same is not None and nodes[same].type == node.type:
+                to[node.name] = same
+            else:
+                nodes[node.name] = node
+        return rename_uses(graph, nodes, to)
+
+
+def _merged(node: Node, nodes: dict[str, Node]) -> Node:
+    """The node applied to its operand's operand, where one op does both."""
+    if len(node.operands) != 1:
+        return node
+    inner = nodes[node.operands[0]]
+    op = node.op.merge(inner.op) if len(inner.operands) == 1 and not inner.op.source else None
+    return replace(node, op=op, operands=inner.operands) if op is not None else node
+
+
+def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:
+    """The operand that this node equals, if it does nothing."""
+    op = node.op
+    if len(node.operands) == 1:
+        inner = nodes[node.operands[0]]
+        if op.view and not op.not_differentiable and inner.type == node.type and _keeps_order(node):
+            return inner.name
+        if op.involution and type(op) is type(inner.op):
+            return inner.operands[0]
+    if op.identity is not None and len(node.operands) == 2:
+        a, b = node.operands
+        if _scalar(nodes, b) == op.identity:
+            return a
+        if op.commutative and _scalar(nodes, a) == op.identity:
+            return b
+    return None
+
+
+def _keeps_order(node: Node) -> bool:
+    # A view op whose result has its operand's type may still permute equal dims.
+    perm = node.op.attributes.get("perm")
+    return perm is None or list(perm) == sorted(perm)
+
+
+def _scalar(nodes: dict[str, Node], name: str) -> float | None:
+    """The value of a node that is one constant number everywhere, through broadcasts."""
+    node = nodes[name]
+    while node.op.lazy and node.op.view and len(node.operands) == 1:
+        node = nodes[node.operands[0]]
+    value = node.op.attributes.get("value") if node.op.lazy and not node.operands else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+@register_pass
+class FoldConstants(Pass):
+    """Compute scalars made of constants at compile time.
+
+    before:  %a = const {value=2.0} ; %b = const {value=3.0} ; %c = mul %a, %b
+    after:   %c = const {value=6.0}
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        nodes: dict[str, Node] = {}
+        values: dict[str, np.ndarray] = {}
+        for node in graph:
+            folded = _fold(node, values)
+            nodes[node.name] = folded
+            if folded.op.lazy and not folded.operands and folded.type.shape == ():  # type: ignore[union-attr]
+                values[node.name] = folded.op.run()
+        return replace(graph, nodes=nodes)
+
+
+def _fold(node: Node, values: dict[str, np.ndarray]) -> Node:
+    foldable = node.op.elementwise and node.operands and node.type.shape == ()  # type: ignore[union-attr]
+    if not foldable or not all(x in values for x in node.operands):
+        return node
+    with np.errstate(all="ignore"):
+        result = node.op.run(*(values[x] for x in node.operands))
+    dtype: DType = node.tensor.dtype
+    const = op_named("const")(value=result.item(), dtype=dtype)  # type: ignore[call-arg]
+    return replace(node, op=const, operands=())
+
+
+@register_pass
+class Fuse(Pass):
+    """Mark elementwise nodes that run over the same shards as one group, for a backend to use.
+
+    A group is a chain: a node joins its operand's group where it is that operand's only user.
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        group: dict[str, int] = {}
+        nodes: dict[str, Node] = {}
+        for node in graph:
+            if node.op.elementwise and not node.op.lazy:
+                joins = [x for x in node.operands if x in group and _only_user(graph, x, node)]
+                group[node.name] = group[joins[0]] if joins else len(group)
+            nodes[node.name] = replace(node, fused=group.get(node.name))
+        return replace(graph, nodes=nodes)
+
+
+def _only_user(graph: Graph, name: str, user: Node) -> bool:
+    return set(graph.users[name]) == {user.name} and graph[name].type == user.type

@@ -1,0 +1,77 @@
+"""Differentiate: from `minimize` to gradients, and from gradients to updates."""
+
+from __future__ import annotations
+
+import warnings
+
+from graphc.autodiff import gradients
+from graphc.errors import GraphcError, GraphcWarning
+from graphc.graph import Builder, Graph, Objective, Value, Variable
+from graphc.op import op_named
+from graphc.passes.base import Pass, register_pass
+
+
+@register_pass
+class Differentiate(Pass):
+    """Turn every objective into gradients (scope `grad`) and updates (scope `update`).
+
+    All gradients are taken at the variables' values before the step, so several objectives do not
+    see each other's updates. order overrides the order in which contributions are added.
+
+    before:  minimize %loss with sgd(lr=0.1) over w
+    after:   %g = ... ; %step = mul %g, %lr ; %new = sub %w, %step ; update w = %new
+    """
+
+    order: str = ""
+
+    def run(self, graph: Graph) -> Graph:
+        f = Builder.like(graph, keep_nodes=True)
+        f.objectives = []
+        for objective in graph.objectives:
+            _minimize(f, graph, objective, self.order or objective.order)
+        return f.build()
+
+
+def _minimize(f: Builder, graph: Graph, objective: Objective, order: str) -> None:
+    reads = {v: graph.reads[v].name for v in objective.variables if v in graph.reads}
+    grads = gradients(f, Value(f, objective.loss), list(reads.values()), order)
+    used = {v: g for v, node in reads.items() if (g := grads[node]) is not None}
+    _report_unused(graph, objective, used)
+    with f.at(objective.origin), f.scope("update"):
+        params = {v: Value(f, reads[v]) for v in used}
+        slots = {v: _slots(f, graph.variables[v], objective) for v in used}
+        new, new_slots = objective.optimizer.apply(f, params, used, slots, f.step_count())
+    for v, value in new.items():
+        _update(f, v, value)
+        for slot, slot_value in new_slots[v].items():
+            _update(f, f"{v}.{slot}", slot_value)
+
+
+def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:
+    made = {}
+    for slot, (slot_type, fill) in objective.optimizer.slots(variable).items():
+        name = f"{variable.name}.{slot}"
+        f.variables[name] = Variable(name, slot_type, "slot", variable.name, False, fill)
+        read = op_named("variable")(source_name=name)  # type: ignore[call-arg]
+        made[slot] = f.add(read, type=slot_type, name=name)
+    return made
+
+
+def _update(f: Builder, variable: str, value: Value) -> None:
+    if variable in f.updates:
+        raise GraphcError("G0304", f"two updates write variable '{variable}'", span=f.origin)
+    f.updates[variable] = value.name
+
+
+def _report_unused(graph: Graph, objective: Objective, used: dict[str, Value]) -> None:
+    if not used:
+        raise GraphcError(
+            "G0302",
+            "no parameter reaches the loss by a differentiable path",
+            span=objective.origin or graph[objective.loss].origin,
+        )
+    for v in objective.variables:
+        if v not in used:
+            message = f"parameter '{v}' does not reach the loss: it is left as it is"
+            note = GraphcError("G0303", message, span=graph.variables[v].origin)
+            warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=2)

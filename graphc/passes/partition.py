@@ -1,0 +1,253 @@
+"""Partition: insert a node wherever a value is needed in another placement than its own.
+
+Every all_reduce, tree_reduce, accumulate and tensor_split of the program comes from here, and says
+in its `because` which conversion it is, for whom, and why. Padding is masked here too: a shard of
+a dim that does not divide (or of a short batch) has entries past the valid ones, which must not
+enter a sum, a maximum or an index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from graphc.errors import InternalError
+from graphc.graph import Because, Graph, Node
+from graphc.op import Op, Signature, op_named, parse_rule, reduced_dims
+from graphc.ops.collective import Conversion, conversion_over
+from graphc.ops.reduce import highest, lowest
+from graphc.ops.structure import Structural
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.place import lazy_nodes, ways_along
+from graphc.passes.problem import Placed
+from graphc.placement import Axis, Mesh, Placement, R, Split, is_uneven
+from graphc.types import TensorType
+
+
+@register_pass
+class Partition(Pass):
+    """Make every conversion of a placed graph a node, and mask the padding.
+
+    tree:  axes (joined by `+`) whose sums are taken by tree_reduce
+    short: the batch may have fewer examples than its dim: mask every run-time dim
+
+    before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
+    after:   %g.data : f32[4] = all_reduce %g {axis="data"} ; update w = %g.data
+    """
+
+    tree: str = ""
+    short: bool = False
+
+    def run(self, graph: Graph) -> Graph:
+        work = _Work(graph, frozenset(self.tree.split("+")), self.short)
+        for node in graph:
+            work.take(node)
+        return work.finish()
+
+
+@dataclass
+class _Work:
+    """The graph being made. names: node of the placed graph -> node here, per placement."""
+
+    graph: Graph
+    tree: frozenset[str]
+    short: bool
+    nodes: dict[str, Node] = field(default_factory=dict)
+    made: dict[tuple[str, Placement], str] = field(default_factory=dict)
+    masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lazy = lazy_nodes(self.graph)
+        empty = Placed(self.graph.mesh)
+        self.ways = {
+            a.name: ways_along(_only(self.graph, self.lazy), a, empty) for a in self.mesh.axes
+        }
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.graph.mesh
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def take(self, node: Node) -> None:
+        """Copy a node, its operands converted and masked."""
+        operands = [
+            self.converted(x, self._need(node, i), node, _reason(node))
+            for i, x in enumerate(node.operands)
+        ]
+        if operands and not isinstance(node.op, Structural):
+            operands = self._mask(node, operands)
+        self.nodes[node.name] = replace(node, operands=tuple(operands), needs=())
+        if isinstance(node.type, TensorType):
+            self.made[node.name, node.type.placement] = node.name
+
+    def _need(self, node: Node, slot: int) -> Placement:
+        if node.needs:
+            return node.needs[slot]
+        t = self.graph[node.operands[slot]].type
+        return t.placement if isinstance(t, TensorType) else Placement()
+
+    def finish(self) -> Graph:
+        """Convert what outputs and updates want, and close the graph."""
+        outputs, updates = {}, {}
+        for name, x in self.graph.outputs.items():
+            reason = f"output '{name}' is whole everywhere"
+            outputs[name] = self.converted(x, Placement(), None, reason)
+        for name, x in self.graph.updates.items():
+            want = self.graph.variables[name].type.placement
+            reason = f"variable '{name}' is {want if want.states else 'replicated'}"
+            updates[name] = self.converted(x, want, None, reason, name)
+        return replace(self.graph, nodes=self.nodes, outputs=outputs, updates=updates)
+
+    def add(
+        self, op: Op, operands: tuple[str, ...], like: Node, t: TensorType, name: str, why: Because
+    ) -> str:
+        unique, number = name, 0
+        while unique in self.nodes or unique in self.graph.nodes:
+            number += 1
+            unique = f"{name}.{number}"
+        self.nodes[unique] = Node(unique, op, operands, t, like.scope, like.origin, why)
+        return unique
+
+    # -- conversions ----------------------------------------------------------------------------
+
+    def converted(
+        self, x: str, want: Placement, user: Node | None, reason: str, variable: str = ""
+    ) -> str:
+        """The node that holds the value of `x` in the placement `want`."""
+        node = self.graph[x]
+        if not isinstance(node.type, TensorType) or (x, want) in self.made:
+            return self.made.get((x, want), x)
+        if x in self.lazy and not node.type.placement.partial and _can_remake(node, want):
+            self.made[x, want] = self._remake(node, want, user)
+            return self.made[x, want]
+        consumer = user.name if user else variable
+        at, name = node.type.placement, x
+        while at != want:
+            axis, step = self._next_step(at, want)
+            after = at.with_state(self.mesh, axis.name, step.states[1])
+            if (x, after) not in self.made:
+                rule = f"{axis.name}: {step.states[0]} -> {step.states[1]}"
+                why = Because("partition", rule, consumer, reason)
+                t = node.type.placed(after)
+                self.made[x, after] = self.add(step, (name,), node, t, f"{x}.{axis.name}", why)
+            name, at = self.made[x, after], after
+        return name
+
+    def _next_step(self, at: Placement, want: Placement) -> tuple[Axis, Conversion]:
+        """The next conversion on the way: time before space, minor axes of a dim before major."""
+        axes = [a for a in self.mesh.axes if at[a.name] != want[a.name]]
+        # A value is taken out of the loop first, and a cut along time is made last.
+        leaving = [a for a in self.mesh.time if a in axes and at[a.name] != R]
+        spatial = [a for a in self.mesh.space if a in axes]
+        entering = [a for a in self.mesh.time if a in axes and at[a.name] == R]
+        for axis in (*leaving, *reversed(spatial), *entering):
+            source, target = at[axis.name], want[axis.name]
+            if not self._blocked(axis, at, source, target):
+                tree = axis.name in self.tree
+                step = conversion_over(axis.over, axis.name, source, target, tree)
+                if step is not None:
+                    return axis, step
+        return self._detour(at, want)
+
+    def _blocked(self, axis: Axis, at: Placement, source: object, target: object) -> bool:
+        """Whether a more minor axis splits a dim that this conversion cuts or joins."""
+        order = [a.name for a in self.mesh.axes]
+        minor = order[order.index(axis.name) + 1 :]
+        dims = [s.dim for s in (source, target) if isinstance(s, Split)]
+        return any(at[a] == Split(d) for a in minor for d in dims)
+
+    def _detour(self, at: Placement, want: Placement) -> tuple[Axis, Conversion]:
+        """Gather a minor axis that is in the way; it is cut again afterwards."""
+        for axis in reversed(self.mesh.axes):
+            if isinstance(at[axis.name], Split) and not self._blocked(axis, at, at[axis.name], R):
+                step = conversion_over(axis.over, axis.name, at[axis.name], R, False)
+                if step is not None:
+                    return axis, step
+        raise InternalError("G0999", f"no way from placement {at} to {want}")
+
+    def _remake(self, node: Node, want: Placement, user: Node | None) -> str:
+        """A copy of a lazy node that makes just the part that is wanted."""
+        states = {a.name: want[a.name] for a in self.mesh.axes}
+        ways = {
+            a: next(w for w in self.ways[a][node.name] if w.result == s) for a, s in states.items()
+        }
+        operands = tuple(
+            self.converted(x, self._from(ways, i), node, _reason(node))
+            for i, x in enumerate(node.operands)
+        )
+        consumer = user.name if user else ""
+        why = Because("partition", f"made as {want}", consumer, "making it costs no traffic")
+        return self.add(node.op, operands, node, node.tensor.placed(want), node.name, why)
+
+    def _from(self, ways: dict[str, Signature], slot: int) -> Placement:
+        found = Placement()
+        for axis, way in ways.items():
+            found = found.with_state(self.mesh, axis, way.operands[slot])
+        return found
+
+    # -- padding --------------------------------------------------------------------------------
+
+    def _mask(self, node: Node, operands: list[str]) -> list[str]:
+        """The operands with their padding masked where the node would let it in."""
+        types = [self.nodes[x].tensor for x in operands]
+        rule = parse_rule(node.op.dims(*types))
+        fill = _identity(node.op, types)
+        for slot, dim in reduced_dims(rule):
+            operands[slot] = self._masked(operands[slot], dim, fill, node)
+        looked_up = [any(d.index for d in dims) for dims in (*rule.operands, rule.result)]
+        if any(looked_up):
+            for slot, t in enumerate(types):
+                if t.dtype.kind in "iu" and not looked_up[slot]:
+                    for dim in range(t.rank):
+                        operands[slot] = self._masked(operands[slot], dim, 0, node)
+        return operands
+
+    def _masked(self, x: str, dim: int, fill: float, user: Node) -> str:
+        node = self.nodes[x]
+        t = node.tensor
+        uneven = is_uneven(t, self.mesh, dim)
+        if not uneven and not (self.short and t.extent(dim)):
+            return x
+        if (x, dim, fill) not in self.masked:
+            mask = op_named("mask")(dim=dim, fill=fill)  # type: ignore[call-arg]
+            reason = "shards of unequal length" if uneven else "the batch may be short"
+            rule = f"dim {dim} is padded with {fill:g}"
+            why = Because("partition", rule, user.name, reason)
+            self.masked[x, dim, fill] = self.add(mask, (x,), node, t, f"{x}.m", why)
+        return self.masked[x, dim, fill]
+
+
+def _only(graph: Graph, names: set[str]) -> Graph:
+    """The graph with the nodes of these names and their operands' types (for their ways)."""
+    keep = set(names)
+    for name in names:
+        keep.update(graph[name].operands)
+    nodes = {
+        n.name: n if n.name in names else replace(n, op=op_named("input")(source_name=n.name))  # type: ignore[call-arg]
+        for n in graph
+        if n.name in keep
+    }
+    return replace(graph, nodes=nodes)
+
+
+def _can_remake(node: Node, want: Placement) -> bool:
+    return all(isinstance(s, Split) for _, s in want.states)
+
+
+def _identity(op: Op, types: list[TensorType]) -> float:
+    """What padding is filled with, so that it does not count."""
+    match op.reduces:
+        case "max":
+            return lowest(types[0].dtype.numpy)
+        case "min":
+            return highest(types[0].dtype.numpy)
+        case _:
+            return 0
+
+
+def _reason(node: Node) -> str:
+    """Why a node needs its operands as it does."""
+    if not node.needs:
+        return f"{node.op.name} takes its operands as they are"
+    wanted = ", ".join(str(n) if n.states else "whole" for n in node.needs)
+    return f"{node.op.name} runs with its operands {wanted}"

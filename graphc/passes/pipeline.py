@@ -1,0 +1,92 @@
+"""The pipeline: one list that reads from top to bottom, and what watches over it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from graphc import config
+from graphc.errors import GraphcError, InternalError
+from graphc.graph import Graph
+from graphc.passes.base import Pass
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
+from graphc.passes.differentiate import Differentiate
+from graphc.passes.partition import Partition
+from graphc.passes.place import Place
+from graphc.strategy import Strategy, layout_of
+from graphc.verify import verify
+
+Observer = Callable[[Pass, Graph], None]
+
+
+def differentiation() -> list[Pass]:
+    """From the front end's graph to gradients and updates."""
+    return [
+        Dce(),  # what no result needs would only be differentiated, placed and counted
+        Differentiate(),  # before placing: no gradient of a collective or a mask is ever needed
+        FoldConstants(),  # the chain rule leaves products of constants
+        Simplify(),  # and multiplications by one, double transposes
+        Cse(),  # forward and backward compute some things twice
+        Dce(),  # gradients that nobody asked for
+    ]
+
+
+def distribution(strategy: Strategy) -> list[Pass]:
+    """From a single-device graph to one that says where everything lies."""
+    return [Place(str(strategy))]
+
+
+def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
+    """From a placed graph to the one that every rank runs."""
+    tree = "+".join(layout_of(strategy).tree)
+    return [
+        Partition(tree, short),  # every difference between have and need becomes a node
+        Cse(),  # two consumers may have asked for one conversion
+        Dce(),
+        Fuse(),  # marks only: last, so that nothing breaks a group
+    ]
+
+
+def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = None) -> Graph:
+    """The graph after all passes, verified after each.
+
+    observe(pass, graph) sees every stage. Where a pass fails for a reason that is not the user's,
+    the graph before it and the rest of the pipeline are written to a file, and the error names it.
+    """
+    for i, step in enumerate(passes):
+        start = time.perf_counter()
+        try:
+            after = step.run(graph)
+            if config.get().verify:
+                verify(after, "placed" if _placed(passes[: i + 1]) else "any")
+        except GraphcError as error:
+            if not isinstance(error, InternalError) and not error.code.startswith("G09"):
+                raise
+            raise _with_replay(error, graph, passes[i:]) from error
+        except Exception as error:
+            message = f"pass {step} failed: {type(error).__name__}: {error}"
+            raise _with_replay(InternalError("G0999", message), graph, passes[i:]) from error
+        graph = after
+        config.trace_pass(i, step, graph, time.perf_counter() - start)
+        if observe:
+            observe(step, graph)
+    return graph
+
+
+def _placed(done: Sequence[Pass]) -> bool:
+    return any(isinstance(p, Partition) for p in done)
+
+
+def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> GraphcError:
+    """The error, naming a file that holds the graph before the failing pass and how to run it."""
+    from graphc.text import print_ir
+
+    path = Path(config.get().dump or ".") / "graphc-crash.gir"
+    line = ",".join(map(str, rest))
+    try:
+        path.write_text(f"# replay: graphc opt {path} -p '{line}'\n" + print_ir(graph, locs=True))
+        error.help = f"this is a defect of graphc; `graphc opt {path} -p '{line}'` replays it"
+    except (OSError, GraphcError):
+        error.help = "this is a defect of graphc; no replay file could be written"
+    return error

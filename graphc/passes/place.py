@@ -1,0 +1,205 @@
+"""Place: decide, for every node and mesh axis, the state of its value and of its operands.
+
+Each axis is a labelling problem of its own: a node picks one of the signatures that its dims rule
+allows, a value that is needed in another state than its own is converted, and the sum of the
+conversions' bytes (plus a constant per collective) is least. Axes over time come first, since a
+conversion inside the loop costs its bytes once per turn.
+
+A node takes a split along an axis only if an operand has it there: the batch is cut because the
+strategy cut the inputs, not because slicing is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from graphc.errors import GraphcError
+from graphc.graph import Graph, Node, Variable
+from graphc.op import DimsRule, Op, Signature, parse_rule, signatures
+from graphc.ops.structure import Structural
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.choose import choose_cuts
+from graphc.passes.place_space import place_over_space
+from graphc.passes.place_time import place_over_time
+from graphc.passes.problem import AxisProblem, Placed
+from graphc.placement import Axis, Placement, R, Split, State, place
+from graphc.strategy import Layout, layout_of, parse_strategy
+from graphc.types import TensorType
+
+
+def lazy_nodes(graph: Graph) -> set[str]:
+    """Nodes that are made anew wherever and however they are needed: constants, iota, random,
+    broadcasts, and elementwise nodes over nothing but these."""
+    lazy: set[str] = set()
+    for n in graph:
+        over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
+        if n.op.lazy or over_lazy:
+            lazy.add(n.name)
+    return lazy
+
+
+@lru_cache(maxsize=16384)
+def _every_way(rule: str, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
+    return signatures(parse_rule(rule), op_class, operands)
+
+
+def ways_along(graph: Graph, axis: Axis, placed: Placed) -> dict[str, tuple[Signature, ...]]:
+    """Every node's legal signatures along an axis, the replicated one first."""
+    found: dict[str, tuple[Signature, ...]] = {}
+    for node in graph:
+        if node.op.source:
+            continue
+        if isinstance(node.op, Structural):
+            found[node.name] = (Signature((R,) * len(node.operands), R),)
+            continue
+        types = [graph[x].tensor for x in node.operands]
+        text = node.op.dims(*types)
+        every = _every_way(text, type(node.op), len(types))
+        if "(" in text:
+            fits = _Groups(axis, placed, node, parse_rule(text), types).fits
+            every = tuple(w for w in every if fits(w))
+        found[node.name] = every
+    return found
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Where a dim is a group of factors, a split must fall between whole groups."""
+
+    axis: Axis
+    placed: Placed
+    node: Node
+    rule: DimsRule
+    types: Sequence[TensorType]
+
+    def fits(self, way: Signature) -> bool:
+        """Whether the major factor divides evenly; a dim of run-time length is cut in units."""
+        if not way.letter:
+            return True
+        at, out = self.rule.places(way.letter)
+        slot = next(i for i, where in enumerate(at) if where)
+        if self.types[slot].extent(at[slot][0]) and out and self.node.tensor.extent(out[0]):
+            return True
+        size = int(way.letter.rsplit("_", 1)[1])
+        return size % (self.axis.size * self._parts(way.letter)) == 0
+
+    def _parts(self, letter: str) -> int:
+        """In how many parts other axes already split the letter."""
+        parts = 1
+        for axis, ways in self.placed.ways.items():
+            if axis != self.axis.name and ways[self.node.name].letter == letter:
+                parts *= self.placed.mesh.axis(axis).size
+        return parts
+
+
+def source_states(graph: Graph, layout: Layout, axis: Axis) -> dict[str, State]:
+    """The states of inputs and variable reads along an axis, as the layout says."""
+    states: dict[str, State] = {}
+    for node in graph.inputs.values():
+        states[node.name] = _input_state(node, layout, axis)
+    for name, node in graph.reads.items():
+        states[node.name] = variable_state(graph.variables[name], graph, layout, axis)
+    return states
+
+
+def _input_state(node: Node, layout: Layout, axis: Axis) -> State:
+    t = node.tensor
+    batch = next((d for d in range(t.rank) if t.extent(d)), None)
+    return Split(batch) if axis.name in layout.batch and batch is not None else R
+
+
+def variable_state(v: Variable, graph: Graph, layout: Layout, axis: Axis) -> State:
+    """The state of a variable; a slot lies as its parameter does. Raises G0404."""
+    owner = graph.variables.get(v.of, v)
+    state = layout.variable_state(owner.name, axis.name)
+    if isinstance(state, Split):
+        shape = owner.type.shape
+        dim = state.dim + len(shape) if state.dim < 0 else state.dim
+        if not 0 <= dim < len(shape) or shape[dim] < axis.size:
+            raise GraphcError(
+                "G0404",
+                f"variable '{owner.name}' of shape {shape} can't be cut along dim {state.dim} "
+                f"into {axis.size} parts",
+                span=owner.origin,
+            )
+        return Split(dim) if v.type.shape == shape else R
+    return state
+
+
+def wanted_states(graph: Graph, layout: Layout, axis: Axis) -> tuple[tuple[str, State], ...]:
+    """What outputs (whole) and updates (as their variable lies) ask for."""
+    outputs = [(x, R) for x in graph.outputs.values()]
+    updates = [
+        (x, variable_state(graph.variables[v], graph, layout, axis))
+        for v, x in graph.updates.items()
+    ]
+    return (*outputs, *updates)
+
+
+def place_graph(graph: Graph, layout: Layout) -> Placed:
+    """The signature of every node along every axis of the layout's mesh."""
+    placed = Placed(layout.mesh, lazy=lazy_nodes(graph))
+    for axis in layout.mesh.time:
+        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
+    rounds = 2 if len(layout.mesh.space) > 1 else 1  # again, knowing what the others chose
+    for axis in layout.mesh.space * rounds:
+        placed.ways[axis.name], _ = place_over_space(_problem(graph, layout, axis, placed))
+    return placed
+
+
+def _space_cost(graph: Graph, layout: Layout) -> float:
+    """Bytes moved under the best placing of a layout (without a second round)."""
+    placed = Placed(layout.mesh, lazy=lazy_nodes(graph))
+    for axis in layout.mesh.time:
+        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
+    total = 0.0
+    for axis in layout.mesh.space:
+        placed.ways[axis.name], cost = place_over_space(_problem(graph, layout, axis, placed))
+        total += cost
+    return total
+
+
+def _problem(graph: Graph, layout: Layout, axis: Axis, placed: Placed) -> AxisProblem:
+    return AxisProblem(
+        axis, graph, placed, source_states(graph, layout, axis),
+        wanted_states(graph, layout, axis), ways_along(graph, axis, placed),
+    )  # fmt: skip
+
+
+@register_pass
+class Place(Pass):
+    """Write into every type where the value lies, and into every node how it needs its operands.
+
+    before:  %h = einsum %x, %w {spec="bk,kn->bn"}
+    after:   %h : f32[batch=8,4] {data:S(0)} = einsum %x, %w {spec="bk,kn->bn"}
+    """
+
+    strategy: str = "one_device()"
+
+    def run(self, graph: Graph) -> Graph:
+        layout = layout_of(parse_strategy(self.strategy))
+        layout = choose_cuts(graph, layout, lambda tried: _space_cost(graph, tried))
+        placed = place_graph(graph, layout)
+        nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
+        variables = {
+            v.name: replace(v, type=v.type.placed(_variable_placement(v, graph, layout)))
+            for v in graph.variables.values()
+        }
+        return replace(graph, mesh=layout.mesh, nodes=nodes, variables=variables)
+
+
+def _variable_placement(v: Variable, graph: Graph, layout: Layout) -> Placement:
+    mesh = layout.mesh
+    return place(mesh, ((a.name, variable_state(v, graph, layout, a)) for a in mesh.axes))
+
+
+def _placed_node(node: Node, graph: Graph, placed: Placed) -> Node:
+    if not isinstance(node.type, TensorType):
+        return node
+    needs = tuple(placed.operand(node.name, i) for i in range(len(node.operands)))
+    as_is = all(n == placed.placement(x) for n, x in zip(needs, node.operands, strict=True))
+    return replace(
+        node, type=node.type.placed(placed.placement(node.name)), needs=() if as_is else needs
+    )

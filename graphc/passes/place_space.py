@@ -1,0 +1,291 @@
+"""Placing along an axis over space: the choice that moves the fewest bytes between devices.
+
+The cost of a choice is the sum, over all values and all states in which they are needed, of what
+the conversion sends (ring algorithms), a latency for every collective, and 1 for every local
+conversion, so that ties fall to fewer nodes. Two rules keep the axis to what the strategy meant:
+a node takes a split only if an operand has it, and gives one up only if it can't keep it.
+
+Small problems are solved by trying everything; larger ones by descent from two starting points
+(partial sums resolved early, and late), moving single nodes and whole elementwise clusters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import product
+from math import prod
+
+from graphc.op import Signature
+from graphc.ops.collective import conversion_over
+from graphc.passes.problem import AxisProblem
+from graphc.placement import Partial, R, Split, State
+
+LATENCY = 256.0  # bytes that a collective costs on top of its traffic
+LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
+FORBIDDEN = 1e15
+EXHAUSTIVE = 5000  # try every combination up to here
+SWEEPS = 12
+
+
+def place_over_space(problem: AxisProblem) -> tuple[dict[str, Signature], float]:
+    """The signature of every node along a space axis, and the cost of the choice in bytes."""
+    search = Search(problem)
+    if prod(len(search.ways[x]) for x in search.open) <= EXHAUSTIVE:
+        search.try_everything()
+    else:
+        search.descend_from_starts()
+    return search.result(), search.total()
+
+
+class Search:
+    """The state of the search: one signature per node, and how often each state is asked for."""
+
+    def __init__(self, problem: AxisProblem) -> None:
+        self.problem, self.graph = problem, problem.graph
+        self.ways = {
+            n.name: (Signature((), problem.fixed[n.name]),) if n.op.source else problem.ways[n.name]
+            for n in self.graph
+        }
+        self._prune()
+        self.open = [n.name for n in self.graph if len(self.ways[n.name]) > 1]
+        self.users = {x: sorted(set(u)) for x, u in self.graph.users.items()}
+        self.bytes = {n.name: self._bytes(n.name) for n in self.graph}
+        self._costs: dict[tuple[str, State, State], float] = {}
+        self.choice = {x: ways[0] for x, ways in self.ways.items()}
+        self.asked: dict[str, Counter[State]] = {}
+
+    # -- what is possible -----------------------------------------------------------------------
+
+    def _prune(self) -> None:
+        """Keep the signatures that some operand's possible states can anchor."""
+        possible: dict[str, set[State]] = {}
+        for n in self.graph:
+            ways = self.ways[n.name]
+            if n.operands:
+                held = [possible[x] for x in n.operands]
+                ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
+                self.ways[n.name] = ways
+            possible[n.name] = {w.result for w in ways}
+
+    def _bytes(self, name: str) -> float:
+        """Bytes on one device of a value that is R along this axis, times the turns it takes."""
+        t, placed = self.graph[name].type, self.problem.placed
+        size = float(t.bytes)
+        for axis, ways in placed.ways.items():
+            if axis != self.problem.axis.name and isinstance(ways[name].result, Split):
+                size /= placed.mesh.axis(axis).size
+        return size * self._turns(name)
+
+    def _turns(self, name: str) -> int:
+        """How often per step the value is converted: a partial sum over time is resolved first."""
+        placed = self.problem.placed
+        return placed.mesh.turns if placed.split_over_time(name) else 1
+
+    # -- what it costs --------------------------------------------------------------------------
+
+    def conversion(self, name: str, source: State, target: State) -> float:
+        """The cost of one value's conversion."""
+        key = (name, source, target)
+        if key not in self._costs:
+            self._costs[key] = self._conversion(*key)
+        return self._costs[key]
+
+    def _conversion(self, name: str, source: State, target: State) -> float:
+        if source == target:
+            return 0.0
+        if name in self.problem.placed.lazy and source == R and isinstance(target, Split):
+            return 0.0  # made anew where it is needed
+        axis = self.problem.axis
+        op = conversion_over(axis.over, axis.name, source, target, tree=False)
+        if op is None:
+            return FORBIDDEN
+        traffic = op.traffic(axis.size, self.bytes[name])
+        return traffic + (LATENCY * self._turns(name) if op.communicates else LOCAL)
+
+    def value_cost(self, name: str) -> float:
+        """What it costs to have a value in every state that is asked for."""
+        state = self.choice[name].result
+        return sum(self.conversion(name, state, s) for s in self.asked[name])
+
+    def rule_cost(self, name: str) -> float:
+        """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
+        way, operands = self.choice[name], self.graph[name].operands
+        if not operands:
+            return 0.0
+        states = [self.choice[x].result for x in operands]
+        cost = 0.0
+        if any(s != R for s in way.operands) and not any(
+            s != R and s == have for s, have in zip(way.operands, states, strict=True)
+        ):
+            cost += FORBIDDEN
+        gives_up = any(
+            isinstance(have, Split) and have != s
+            for s, have in zip(way.operands, states, strict=True)
+        )
+        if gives_up and any(_keeps(w, states) for w in self.ways[name]):
+            cost += FORBIDDEN
+        return cost
+
+    def total(self) -> float:
+        """The cost of the whole choice."""
+        return sum(self.value_cost(x) + self.rule_cost(x) for x in self.choice)
+
+    # -- moving ---------------------------------------------------------------------------------
+
+    def recount(self) -> None:
+        """Count anew which states every value is asked for in."""
+        self.asked = {x: Counter() for x in self.choice}
+        for n in self.graph:
+            for x, s in zip(n.operands, self.choice[n.name].operands, strict=True):
+                self.asked[x][s] += 1
+        for x, s in self.problem.wanted:
+            self.asked[x][s] += 1
+
+    def move(self, name: str, way: Signature) -> None:
+        operands = self.graph[name].operands
+        for x, old, new in zip(operands, self.choice[name].operands, way.operands, strict=True):
+            asked = self.asked[x]
+            asked[old] -= 1
+            if not asked[old]:
+                del asked[old]
+            asked[new] += 1
+        self.choice[name] = way
+
+    def around(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+        """The values, and the nodes' rules, that a move of these nodes may change the cost of."""
+        values, rules = set(names), set(names)
+        for x in names:
+            values.update(self.graph[x].operands)
+            rules.update(self.users[x])
+        return values, rules
+
+    def cost_of(self, around: tuple[set[str], set[str]]) -> float:
+        values, rules = around
+        return sum(map(self.value_cost, values)) + sum(map(self.rule_cost, rules))
+
+    def improve(self, name: str) -> bool:
+        """Take the best signature of one node. Whether that was a change for the better."""
+        around = self.around((name,))
+        start, best = self.choice[name], self.choice[name]
+        least = self.cost_of(around)
+        for way in self.ways[name]:
+            self.move(name, way)
+            cost = self.cost_of(around)
+            if cost < least - 1e-9:
+                least, best = cost, way
+        self.move(name, best)
+        return best is not start
+
+    def improve_cluster(self, cluster: list[str]) -> bool:
+        """Move a whole cluster of elementwise nodes to one state, if that is better."""
+        around = self.around(cluster)
+        before = {x: self.choice[x] for x in cluster}
+        best, least = before, self.cost_of(around)
+        for state in {w.result for x in cluster for w in self.ways[x]}:
+            options = {x: _first(self.ways[x], state) for x in cluster}
+            after = {x: w or before[x] for x, w in options.items()}
+            for x, way in after.items():
+                self.move(x, way)
+            cost = self.cost_of(around)
+            if cost < least - 1e-9:
+                least, best = cost, after
+        for x, way in best.items():
+            self.move(x, way)
+        return best is not before
+
+    # -- strategies of search -------------------------------------------------------------------
+
+    def try_everything(self) -> None:
+        best, least = dict(self.choice), float("inf")
+        for ways in product(*(self.ways[x] for x in self.open)):
+            self.choice.update(zip(self.open, ways, strict=True))
+            self.recount()
+            cost = self.total()
+            if cost < least - 1e-9:
+                best, least = dict(self.choice), cost
+        self.choice = best
+        self.recount()
+
+    def descend_from_starts(self) -> None:
+        ends = []
+        for late in (False, True):
+            self.start(late)
+            self.descend()
+            ends.append((self.total(), dict(self.choice)))
+        self.choice = min(ends, key=lambda end: end[0])[1]
+        self.recount()
+
+    def start(self, late: bool) -> None:
+        """Every node takes what its operands have; partial sums are resolved early or late."""
+        for n in self.graph:
+            states = [self.choice[x].result for x in n.operands]
+            self.choice[n.name] = self._follow(n.name, states, late)
+        self.recount()
+
+    def _follow(self, name: str, states: list[State], late: bool) -> Signature:
+        ways = self.ways[name]
+        partial = any(isinstance(s, Partial) for s in states)
+        split = any(isinstance(s, Split) for s in states)
+        if not split and not (partial and late):
+            return ways[0]
+        for way in ways[1:]:
+            if _keeps(way, states):
+                return way
+        operands = self.graph[name].operands
+        return min(
+            ways,
+            key=lambda w: sum(
+                self.conversion(x, have, s)
+                for x, have, s in zip(operands, states, w.operands, strict=True)
+            ),
+        )
+
+    def descend(self) -> None:
+        clusters = self._clusters()
+        for _ in range(SWEEPS):
+            moved = [self.improve(x) for x in reversed(self.open)]
+            moved += [self.improve_cluster(c) for c in clusters]
+            if not any(moved):
+                return
+
+    def _clusters(self) -> list[list[str]]:
+        """Connected open elementwise nodes."""
+        is_open = {x for x in self.open if self.graph[x].op.elementwise}
+        root: dict[str, str] = {}
+
+        def find(x: str) -> str:
+            while root[x] != x:
+                root[x] = root[root[x]]
+                x = root[x]
+            return x
+
+        for n in self.graph:
+            if n.name in is_open:
+                root[n.name] = n.name
+                for x in n.operands:
+                    if x in is_open:
+                        root[find(x)] = find(n.name)
+        groups: dict[str, list[str]] = {}
+        for x in root:
+            groups.setdefault(find(x), []).append(x)
+        return [g for g in groups.values() if len(g) > 1]
+
+    def result(self) -> dict[str, Signature]:
+        return dict(self.choice)
+
+
+def _anchored(way: Signature, held: list[set[State]]) -> bool:
+    """Whether some operand can hold the state, other than R, that the way takes it in."""
+    return any(s != R and s in states for s, states in zip(way.operands, held, strict=True))
+
+
+def _keeps(way: Signature, states: list[State]) -> bool:
+    """Whether every operand that is not replicated is taken as it is."""
+    return any(s != R for s in way.operands) and all(
+        have in (R, s) for have, s in zip(states, way.operands, strict=True)
+    )
+
+
+def _first(ways: tuple[Signature, ...], state: State) -> Signature | None:
+    return next((w for w in ways if w.result == state), None)

@@ -1,0 +1,56 @@
+"""The problem of placing one axis: what is given, and what has been decided so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphc.graph import Graph
+from graphc.op import Signature
+from graphc.placement import Axis, Mesh, Placement, Split, State, place
+
+
+@dataclass
+class Placed:
+    """The placing of a graph so far: per axis and node, the signature it runs by.
+
+    lazy: the nodes that are made anew wherever and however they are needed.
+    """
+
+    mesh: Mesh
+    ways: dict[str, dict[str, Signature]] = field(default_factory=dict)
+    lazy: set[str] = field(default_factory=set)
+
+    def placement(self, node: str) -> Placement:
+        """The placement of a node's value."""
+        return place(self.mesh, ((axis, ways[node].result) for axis, ways in self.ways.items()))
+
+    def operand(self, node: str, slot: int) -> Placement:
+        """The placement that a node needs its operand in."""
+        return place(
+            self.mesh, ((axis, ways[node].operands[slot]) for axis, ways in self.ways.items())
+        )
+
+    def split_over_time(self, node: str) -> bool:
+        """Whether every turn has a part of the value of its own."""
+        return any(
+            isinstance(ways[node].result, Split)
+            for axis, ways in self.ways.items()
+            if self.mesh.axis(axis).over == "time"
+        )
+
+
+@dataclass(frozen=True)
+class AxisProblem:
+    """What is given when an axis is placed.
+
+    fixed:   state of every source
+    wanted:  (node, state) pairs: what outputs and updates ask for
+    ways:    the signatures of every node that has operands
+    """
+
+    axis: Axis
+    graph: Graph
+    placed: Placed
+    fixed: dict[str, State]
+    wanted: tuple[tuple[str, State], ...]
+    ways: dict[str, tuple[Signature, ...]]

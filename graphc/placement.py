@@ -1,0 +1,203 @@
+"""Placement: how a tensor lies on a mesh of devices and turns. One state per mesh axis.
+
+    R      replicated: the same whole value everywhere
+    S(d)   split: dim d is cut along the axis
+    P(op)  partial: the value is the sum (max, min) of what the places hold
+    V      varying: each place has its own value; there is no global one
+    H(k)   at home: only place k has it
+
+An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
+device). Where several axes split one dim, the mesh's order of axes is their order from major to
+minor. Shards are cut by nested ceiling and are valid from the front: the global value is the
+valid rows of the shards, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from graphc.types import TensorType
+
+ReduceOp: TypeAlias = Literal["sum", "max", "min"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    def __str__(self) -> str:
+        return "R"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    dim: int
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    op: ReduceOp = "sum"
+
+    def __str__(self) -> str:
+        return "P" if self.op == "sum" else f"P({self.op})"
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    def __str__(self) -> str:
+        return "V"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    place: int = 0
+
+    def __str__(self) -> str:
+        return f"H({self.place})"
+
+
+State: TypeAlias = Replicated | Split | Partial | Varying | Home
+R = Replicated()
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A mesh axis: `size` places over space (devices) or over time (turns)."""
+
+    name: str
+    size: int
+    over: Literal["space", "time"] = "space"
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.size}" + (" over time" if self.over == "time" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """The axes in order, major first. Ranks number the devices in row-major order of space axes."""
+
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def space(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.over == "space")
+
+    @property
+    def time(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.over == "time")
+
+    @property
+    def devices(self) -> int:
+        return prod(a.size for a in self.space)
+
+    @property
+    def turns(self) -> int:
+        return prod(a.size for a in self.time)
+
+    def axis(self, name: str) -> Axis:
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
+
+    def coordinates(self, rank: int, turn: int = 0) -> dict[str, int]:
+        """The index of (rank, turn) on every axis."""
+        at: dict[str, int] = {}
+        for axes, index in ((self.space, rank), (self.time, turn)):
+            for axis in reversed(axes):
+                index, at[axis.name] = divmod(index, axis.size)
+        return at
+
+    def __str__(self) -> str:
+        return f"mesh({', '.join(map(str, self.axes))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The states that are not R, in mesh order: `{data:S(0), turn:P}`."""
+
+    states: tuple[tuple[str, State], ...] = ()
+
+    def __getitem__(self, axis: str) -> State:
+        for name, state in self.states:
+            if name == axis:
+                return state
+        return R
+
+    def __iter__(self) -> Iterator[tuple[str, State]]:
+        return iter(self.states)
+
+    def with_state(self, mesh: Mesh, axis: str, state: State) -> Placement:
+        """The same placement with `axis` set to `state`."""
+        states = dict(self.states) | {axis: state}
+        return place(mesh, states.items())
+
+    def splits(self, dim: int) -> tuple[str, ...]:
+        """The axes that split `dim`, major first."""
+        return tuple(a for a, s in self.states if s == Split(dim))
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The axes over which the value is partial."""
+        return tuple(a for a, s in self.states if isinstance(s, Partial))
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{a}:{s}" for a, s in self.states) + "}"
+
+
+REPLICATED = Placement()
+
+
+def place(mesh: Mesh, states: Iterable[tuple[str, State]]) -> Placement:
+    """A placement from (axis, state) pairs: mesh order, R left out."""
+    given = dict(states)
+    order = [a.name for a in mesh.axes]
+    assert all(name in order for name in given), f"{given} names an axis outside {mesh}"
+    return Placement(tuple((n, given[n]) for n in order if n in given and given[n] != R))
+
+
+def chop(count: int, parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """(offset, length) of one shard when `count` entries are cut by nested ceiling.
+
+    parts: (number of parts, index of this part), major axis first. Every part but the last ones
+    has the same length; the lengths add up to count.
+    """
+    offset, capacity, length = 0, count, count
+    for n, i in parts:
+        capacity = -(-capacity // n)
+        start = min(i * capacity, length)
+        offset, length = offset + start, min(capacity, length - start)
+    return offset, length
+
+
+def capacity(count: int, sizes: Iterable[int]) -> int:
+    """The longest shard when `count` entries are cut by nested ceiling: its padded length."""
+    for n in sizes:
+        count = -(-count // n)
+    return count
+
+
+def local_shape(
+    t: TensorType, mesh: Mesh, over: tuple[str, ...] = ("space", "time")
+) -> tuple[int, ...]:
+    """The padded shape of one shard of `t`, cut along the axes that run over `over`."""
+    shape = list(t.shape)
+    for dim in range(len(shape)):
+        sizes = [a.size for a in (mesh.axis(n) for n in t.placement.splits(dim)) if a.over in over]
+        if sizes:
+            extent = t.extent(dim)
+            unit = extent.unit if extent else 1
+            shape[dim] = capacity(shape[dim] // unit, sizes) * unit
+    return tuple(shape)
+
+
+def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
+    """Whether some shard of `t` is padded along `dim` even when every entry is valid."""
+    parts = prod(mesh.axis(n).size for n in t.placement.splits(dim))
+    extent = t.extent(dim)
+    return (t.shape[dim] // (extent.unit if extent else 1)) % parts != 0

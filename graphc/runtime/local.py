@@ -1,0 +1,276 @@
+"""The local transport: N virtual devices as threads of one process; arrays are passed in place.
+
+A session keeps its threads between runs. A run that fails leaves nothing behind: the next one
+meets in a new room. Only a device that does not come back within the deadline (its thread cannot
+be ended from outside) makes the session unusable; later runs then raise G0563.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from graphc.errors import GraphcError, InternalError
+from graphc.runtime.exchange import Array, Scratch
+from graphc.runtime.rendezvous import Channel, Meeting, Room, shut_gate
+from graphc.runtime.transport import Call, Communicator, Group, Handle, Shape
+
+T = TypeVar("T")
+NOTHING = np.empty(0, np.uint8)
+INTERRUPTED = -1  # takes the place of a rank for what reaches the thread that called `run`
+
+
+class LocalCommunicator(Communicator):
+    """One virtual device's view of its session."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._scratch = Scratch()
+        self.enter(Room(size, None))
+
+    def enter(self, room: Room) -> None:
+        """Begin a run."""
+        self._room = room
+        self._turns: dict[Group, int] = {}
+
+    def start(self, call: Call, x: Any = None, out: Any = None) -> Handle:
+        x = NOTHING if x is None else np.asarray(x, order="C")
+        buffer = _buffer(call.result(x.shape), x, out) if call.receives(self.rank) else None
+        turn = self._turns.get(call.group, 0)
+        self._turns[call.group] = turn + 1
+        meeting = self._room.meet(self.rank, turn, call, x, buffer)
+        if meeting.parts == 1 and not meeting.missing:
+            self.finish(meeting)
+        return _Collective(self, meeting, buffer, buffer if out is None else out)
+
+    def finish(self, meeting: Meeting) -> None:
+        self._room.finish(self.rank, meeting, self._scratch)
+
+    def send(self, x: Any, to: int, tag: int = 0) -> None:
+        assert 0 <= to < self.size, f"device {self.rank} sends to device {to} of {self.size}"
+        self._room.post((self.rank, to, tag), np.array(x, order="C"))
+
+    def start_recv(
+        self, shape: Shape, dtype: Any, source: int, tag: int = 0, out: Any = None
+    ) -> Handle:
+        return _Receipt(self, (source, self.rank, tag), (shape, np.dtype(dtype)), out)
+
+    def take(self, channel: Channel) -> Array:
+        return self._room.take(channel)
+
+
+class _Collective:
+    """The handle of a collective: the buffer that is filled, and the array that was asked for."""
+
+    def __init__(self, comm: LocalCommunicator, meeting: Meeting, buffer: Any, out: Any) -> None:
+        self._comm, self._meeting, self._buffer, self._out = comm, meeting, buffer, out
+
+    def wait(self) -> Any:
+        self._comm.finish(self._meeting)
+        if self._buffer is None:
+            return None
+        if self._buffer is not self._out:
+            np.copyto(self._out, self._buffer)
+            self._buffer = self._out
+        return self._out
+
+
+class _Receipt:
+    """The handle of a message to come."""
+
+    def __init__(
+        self, comm: LocalCommunicator, channel: Channel, like: tuple[Shape, Any], out: Any
+    ) -> None:
+        self._comm, self._channel, self._like, self._out = comm, channel, like, out
+        self._came = False
+
+    def wait(self) -> Any:
+        if self._came:
+            return self._out
+        x = self._comm.take(self._channel)
+        if (x.shape, x.dtype) != self._like:
+            raise self._mismatch(x)
+        if self._out is None:
+            self._out = x
+        else:
+            np.copyto(self._out, x, casting="no")
+        self._came = True
+        return self._out
+
+    def _mismatch(self, x: Array) -> InternalError:
+        (source, to, tag), (shape, dtype) = self._channel, self._like
+        return InternalError(
+            "G0561",
+            f"the devices disagree: device {source} sent {x.dtype}{list(x.shape)} with tag {tag},"
+            f" device {to} expects {dtype}{list(shape)}",
+        )
+
+
+def _buffer(shape: Shape, x: Array, out: Any) -> Array:
+    """The array to fill: `out` itself where its memory is in one piece."""
+    if out is None:
+        return np.empty(shape, x.dtype)
+    assert (out.shape, out.dtype) == (shape, x.dtype), (
+        f"the result is {x.dtype}{list(shape)}, out is {out.dtype}{list(out.shape)}"
+    )
+    return out if out.flags.c_contiguous else np.empty(shape, x.dtype)
+
+
+class _Run:
+    """One run of fn: its room, its results, and the gate that opens when all workers have ended."""
+
+    def __init__(self, fn: Callable[[Communicator], Any], room: Room, workers: int) -> None:
+        self.fn, self.room, self.left = fn, room, workers
+        self.results: list[Any] = [None] * len(room.gates)
+        self.done = shut_gate()
+
+    def play(self, comm: LocalCommunicator) -> None:
+        """Run fn as comm's rank; keep its result or its error."""
+        try:
+            self.results[comm.rank] = self.fn(comm)
+            self.room.leave(comm.rank)
+        except BaseException as error:
+            self.room.fail(comm.rank, error)
+
+    def work(self, comm: LocalCommunicator) -> None:
+        """`play` on a worker's thread."""
+        self.play(comm)
+        with self.room.mutex:
+            self.left -= 1
+            if not self.left:
+                self.done.release()
+
+    def rest(self) -> bool:
+        """Wait for the workers. False if one is not back a deadline after a failure."""
+        timeout = -1 if self.room.deadline is None else self.room.deadline
+        while True:
+            failed = self.room.failed
+            if not self.left or self.done.acquire(timeout=timeout):
+                return True
+            if failed:
+                return False
+
+    def outcome(self) -> list[Any]:
+        """The results, or the error of the lowest rank that failed by itself."""
+        if not self.room.failed:
+            return self.results
+        rank, error = min(self.room.errors.items(), key=lambda item: item[0])
+        for kept in (self.room.errors, self.room.meetings, self.room.mail):
+            kept.clear()  # tracebacks hold the room, the room holds arrays
+        if rank != INTERRUPTED and not isinstance(error, GraphcError):
+            error.add_note(f"on device {rank}")
+        try:
+            raise error
+        finally:
+            del error
+
+
+class _Worker:
+    """A thread that runs the jobs of one rank, one after the other, until it is given None."""
+
+    def __init__(self, comm: LocalCommunicator) -> None:
+        self.comm, self._gate = comm, shut_gate()
+        self._job: Callable[[], None] | None = None
+        self.thread = threading.Thread(
+            target=self._main, name=f"graphc-device-{comm.rank}", daemon=True
+        )
+        self.thread.start()
+
+    def give(self, job: Callable[[], None] | None) -> None:
+        self._job = job
+        self._gate.release()
+
+    def _main(self) -> None:
+        while self._gate.acquire():
+            job, self._job = self._job, None
+            if job is None:
+                return
+            job()
+            del job  # keep nothing of a run alive while idle
+
+
+class LocalSession:
+    """`size` virtual devices. Rank 0 runs on the caller's thread unless there is a deadline.
+
+    Every rank runs in a copy of the caller's context, so that np.errstate holds for all.
+    """
+
+    def __init__(self, size: int, deadline: float | None = None) -> None:
+        assert size > 0, f"a session of {size} devices"
+        self.size, self._deadline = size, deadline
+        self._comms = [LocalCommunicator(rank, size) for rank in range(size)]
+        self._inline = size == 1 or deadline is None  # a worker can be given up, the caller not
+        self._workers = [_Worker(comm) for comm in self._comms[self._inline :]]
+        self._stop = weakref.finalize(self, _stop, self._workers)
+        self._turn = threading.Lock()
+        self._state = "open"
+
+    def run(self, fn: Callable[[Communicator], T]) -> list[T]:
+        """See `graphc.runtime.transport.Session.run`. Raises G0563 if the session is not usable."""
+        if not self._turn.acquire(blocking=False):
+            raise GraphcError("G0563", "the session is in the middle of another run")
+        try:
+            if self._state != "open":
+                raise GraphcError("G0563", f"the session is {self._state}")
+            return self._run(fn)
+        finally:
+            self._turn.release()
+
+    def _run(self, fn: Callable[[Communicator], T]) -> list[T]:
+        run = _Run(fn, Room(self.size, self._deadline), len(self._workers))
+        self._state = "missing a device that did not come back"  # until it is known that all did
+        for comm in self._comms:
+            comm.enter(run.room)
+        jobs = [partial(copy_context().run, run.work, worker.comm) for worker in self._workers]
+        try:
+            for worker, job in zip(self._workers, jobs, strict=True):
+                worker.give(job)
+            if self._inline:
+                run.play(self._comms[0])
+            rested = run.rest()
+        except BaseException as interrupt:  # Ctrl-C; a second one gives up waiting
+            run.room.fail(INTERRUPTED, interrupt)
+            rested = run.rest()
+        if rested:
+            self._state = "open"
+        return run.outcome()
+
+    def close(self) -> None:
+        """End the threads. A second close does nothing."""
+        rested = self._state == "open"
+        self._state = "closed"
+        self._stop()
+        for worker in self._workers if rested else ():
+            worker.thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _stop(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        worker.give(None)
+
+
+class LocalTransport:
+    """Virtual devices in this process. Runs everywhere."""
+
+    name = "local"
+
+    def available(self) -> str | None:
+        return None
+
+    def open(self, size: int, *, deadline: float | None = None) -> LocalSession:
+        return LocalSession(size, deadline)
+
+
+TRANSPORT = LocalTransport()

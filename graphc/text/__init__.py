@@ -1,0 +1,20 @@
+"""The text of a graph: `parse_ir(print_ir(g, locs=True)) == g`. The grammar is `ir.lark`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphc.text.printer import print_ir, print_nodes
+
+if TYPE_CHECKING:
+    from graphc.graph import Graph
+
+
+def parse_ir(text: str, file: str = "<ir>") -> Graph:
+    """The graph that a text describes, not yet verified. Raises G0901 to G0906 with the place."""
+    from graphc.text.parser import parse  # here, since printing alone needs no Lark
+
+    return parse(text, file)
+
+
+__all__ = ["parse_ir", "print_ir", "print_nodes"]

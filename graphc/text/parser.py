@@ -1,0 +1,328 @@
+"""Text to graph: Lark's LALR parser with the transformer embedded, so that nothing recurses."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedInput, VisitError
+
+import graphc.ops  # noqa: F401  registers the ops and records that a text may name
+from graphc.errors import GraphcError, Span, remember_source
+from graphc.graph import NO_MESH, Because, Graph, Node, Objective, Variable
+from graphc.op import Op, op_named, record_named
+from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, Varying
+from graphc.text.fields import Given, fill
+from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
+from graphc.types import (
+    DTYPES,
+    DType,
+    Extent,
+    Extents,
+    SparseType,
+    TensorType,
+    TupleType,
+    Type,
+    dtype_named,
+)
+
+_KINDS = ("param", "state", "slot")
+
+
+def parse(text: str, file: str = "<ir>") -> Graph:
+    """The graph that a text describes, not yet verified. Raises G0901 to G0906 with the place."""
+    try:
+        check_limits(text)
+        return _parse(text)
+    except GraphcError as error:
+        remember_source(file, text)
+        if error.span is not None:
+            error.span = replace(error.span, file=file)
+        raise
+
+
+def _parse(text: str) -> Graph:
+    try:
+        return cast(Graph, _lark().parse(text))
+    except VisitError as error:
+        raise error.orig_exc from None
+    except UnexpectedInput as error:
+        raise syntax_error(error, text, _lark()) from None
+
+
+@cache
+def _lark() -> Lark:
+    grammar = Path(__file__).with_name("ir.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", maybe_placeholders=True, transformer=_ToGraph())
+
+
+# -- the transformer ----------------------------------------------------------------------------
+
+
+class _Entry(NamedTuple):
+    """A statement: what goes under which key into which table of the graph."""
+
+    table: str
+    key: str
+    value: Any
+    token: Token
+
+
+class _Fill(NamedTuple):
+    """A variable's `fill`, in a box: its value may be None, which stands for an absent one."""
+
+    value: Any
+
+
+M = TypeVar("M")
+
+
+@v_args(inline=True)
+class _ToGraph(Transformer[Token, Graph]):
+    """Each method makes one rule's value; a token's place goes into the error, if there is one."""
+
+    def start(self, version: Token, graph: Graph) -> Graph:
+        return graph
+
+    def graph(self, name: str, mesh: Mesh | None, *entries: _Entry) -> Graph:
+        tables: dict[str, dict[str, Any]] = {
+            "nodes": {}, "variables": {}, "outputs": {}, "updates": {}, "objectives": {},
+        }  # fmt: skip
+        for table, key, value, token in entries:
+            if key in tables[table]:
+                message = f"'{short(key)}' is defined twice among the {table}"
+                raise fail(token, "G0903", message)
+            tables[table][key] = value
+        objectives = tuple(tables.pop("objectives").values())
+        return Graph(name, mesh or NO_MESH, **tables, objectives=objectives)
+
+    def mesh(self, *axes: Axis | None) -> Mesh:
+        return Mesh(_present(axes))
+
+    def axis(self, name: str, size: Token, over: Token | None) -> Axis:
+        if over is not None and over not in ("time", "space"):
+            raise fail(over, "G0905", "an axis runs over time or space", mean(over, "time space"))
+        return Axis(name, _int(size), "time" if over == "time" else "space")
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def variable(
+        self, kind: Token, name: str, type: TensorType, of: str | None, no_decay: bool | None,
+        fill: _Fill | None, at: Span | None,
+    ) -> _Entry:  # fmt: skip
+        if kind not in _KINDS:
+            known = "param state slot output update minimize"
+            raise fail(kind, "G0901", f"no statement begins with '{kind}'", mean(kind, known))
+        start = 0.0 if fill is None else fill.value
+        if isinstance(start, bool) or not isinstance(start, (int, float)):
+            raise fail(kind, "G0905", f"'{short(name)}': fill takes a number")
+        made = Variable(
+            name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at
+        )
+        return _Entry("variables", name, made, kind)
+
+    def node(
+        self, name: Token, type: Type, op: Token, operands: tuple[str, ...],
+        attributes: Given, *trailers: Any,
+    ) -> _Entry:  # fmt: skip
+        key = _value_name(name)
+        needs, scope, fused, because, origin = trailers
+        node = Node(
+            key, _op(op, attributes), operands, type, scope=scope or "", origin=origin,
+            because=because, fused=fused, needs=needs or (),
+        )  # fmt: skip
+        return _Entry("nodes", key, node, name)
+
+    def operands(self, *names: Token | None) -> tuple[str, ...]:
+        return tuple(_value_name(x) for x in names if x is not None)
+
+    def attributes(self, *fields: tuple[Token, Any] | None) -> Given:
+        return _by_name(_present(fields))
+
+    def of(self, name: str) -> str:
+        return name
+
+    def no_decay(self) -> bool:
+        return True
+
+    def fill(self, value: Any) -> _Fill:
+        return _Fill(value)
+
+    def needs(self, *placements: Placement) -> tuple[Placement, ...]:
+        return placements
+
+    def scope(self, name: str) -> str:
+        return name
+
+    def fused(self, group: Token) -> int:
+        return _int(group)
+
+    def because(
+        self, by: str, rule: Token, consumer: Token | None, reason: Token | None
+    ) -> Because:
+        target = _value_name(consumer) if consumer is not None else ""
+        return Because(by, _string(rule), target, _string(reason) if reason is not None else "")
+
+    def origin(self, file: str, line: Token, col: Token, length: Token | None) -> Span:
+        return Span(file, _int(line), _int(col), 1 if length is None else _int(length))
+
+    def output(self, name: str, value: Token) -> _Entry:
+        return _Entry("outputs", name, _value_name(value), value)
+
+    def update(self, name: str, value: Token) -> _Entry:
+        return _Entry("updates", name, _value_name(value), value)
+
+    def objective(
+        self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
+        at: Span | None,
+    ) -> _Entry:  # fmt: skip
+        made = Objective(_value_name(loss), optimizer, over or (), order or "add_n", at)
+        return _Entry("objectives", f"{loss.start_pos}", made, loss)
+
+    def over(self, *names: str) -> tuple[str, ...]:
+        return names
+
+    def order(self, name: str) -> str:
+        return name
+
+    # -- types ----------------------------------------------------------------------------------
+
+    def tensor(self, dtype: Token, *rest: Any) -> TensorType:
+        dims, placement = _present(rest[:-1]), rest[-1]
+        extents: Extents = tuple(e for e, _ in dims)
+        shape = tuple(n for _, n in dims)
+        return TensorType(shape, _dtype(dtype), extents, placement or Placement())
+
+    def dim(self, extent: Extent | None, size: Token) -> tuple[Extent | None, int]:
+        return extent, _int(size)
+
+    def extent(self, name: str, unit: Token | None) -> Extent:
+        return Extent(name, 1 if unit is None else _int(unit))
+
+    def tuple_type(self, *items: TensorType | None) -> TupleType:
+        return TupleType(_present(items))
+
+    def sparse_type(self, dense: TensorType, rows: Token, index: Token) -> SparseType:
+        return SparseType(dense, _int(rows), _dtype(index))
+
+    def placement(self, *states: tuple[str, State] | None) -> Placement:
+        return Placement(_present(states))
+
+    def state(self, axis: str, word: Token, argument: Token | None) -> tuple[str, State]:
+        match word.value, argument:
+            case "R", None:
+                return axis, R
+            case "V", None:
+                return axis, Varying()
+            case "P", None:
+                return axis, Partial()
+            case "P", Token(value="max" | "min" as op):
+                return axis, Partial(op)
+            case "S", Token(type="NUMBER"):
+                return axis, Split(_int(argument))
+            case "H", Token(type="NUMBER"):
+                return axis, Home(_int(argument))
+        raise fail(word, "G0905", "a state is R, S(dim), P, P(max), P(min), V or H(place)")
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def number(self, token: Token) -> int | float:
+        return _number(token)
+
+    def string(self, token: Token) -> str:
+        return _string(token)
+
+    def word(self, token: Token) -> Any:
+        return _CONSTANTS.get(token.value, token.value)
+
+    def tuple_value(self, *values: Any) -> tuple[Any, ...]:
+        return values
+
+    def record(self, name: Token, *fields: Any) -> Any:
+        cls = record_named(name.value)
+        if cls is None:
+            raise fail(name, "G0904", f"there is no record '{short(name)}'")
+        return _placed(name, lambda: fill(cls, name.value, _by_name(_present(fields))))
+
+    def extent_value(self, extent: Extent) -> Extent:
+        return extent
+
+    def field(self, name: Token, value: Any) -> tuple[Token, Any]:
+        return name, value
+
+    def name(self, token: Token) -> str:
+        return _string(token) if token.type == "STRING" else cast(str, token.value)
+
+
+# -- tokens to values ---------------------------------------------------------------------------
+
+_CONSTANTS: dict[str, Any] = {
+    "none": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan, **DTYPES,
+}  # fmt: skip
+
+
+def _present(values: Iterable[M | None]) -> tuple[M, ...]:
+    return tuple(x for x in values if x is not None)
+
+
+def _placed(token: Token, make: Callable[[], M]) -> M:
+    """What `make` gives; its error is placed at the token unless it has a place."""
+    try:
+        return make()
+    except GraphcError as error:
+        raise error.at(span_of(token)) from error.__cause__
+
+
+def _op(name: Token, attributes: Given) -> Op:
+    try:
+        cls = op_named(name.value)
+    except GraphcError as error:
+        raise fail(name, "G0904", error.message, error.help) from None
+    return cast(Op, _placed(name, lambda: fill(cls, name.value, attributes)))
+
+
+def _by_name(fields: Iterable[tuple[Token, Any]]) -> Given:
+    given = Given({}, {})
+    for name, value in fields:
+        if name.value in given.values:
+            raise fail(name, "G0903", f"'{name}' is given twice")
+        given.values[name.value] = value
+        given.spans[name.value] = span_of(name)
+    return given
+
+
+def _dtype(token: Token) -> DType:
+    return _placed(token, lambda: dtype_named(token.value))
+
+
+def _number(token: Token) -> int | float:
+    text = token.value
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:  # Python reads no integer of more than some thousand digits
+        raise fail(token, "G0905", f"the number {short(text)} is too long") from None
+
+
+def _int(token: Token) -> int:
+    value = _number(token)
+    if not isinstance(value, int):
+        raise fail(token, "G0905", f"a whole number is needed here, not {short(token)}")
+    return value
+
+
+def _string(token: Token) -> str:
+    try:
+        return cast(str, json.loads(token.value))
+    except ValueError as error:
+        raise fail(token, "G0905", f"bad string: {error}") from None
+
+
+def _value_name(token: Token) -> str:
+    text = token.value[1:]
+    return _string(token.update(value=text)) if text.startswith('"') else text

@@ -1,0 +1,257 @@
+"""A graph as text: typed, deterministic, one definition per line, columns aligned.
+
+    graphc-ir 1
+
+    graph digits mesh(data=4, turn=2 over time) {
+      param w1 : f32[64,128]
+
+      %x  : f32[batch=256,64] {data:S(0)}  = input {source_name="x"}
+      %w1 : f32[64,128]                    = variable {source_name="w1"}
+      %h  : f32[batch=256,128] {data:S(0)} = einsum %x, %w1 {spec="bk,kn->bn"}
+
+      output h = %h
+    }
+
+A value's text does not depend on the type of the field that holds it: strings stand in JSON
+quotes, dtypes are bare words, an extent is `<batch*4>`, a record is `adam(lr=0.01)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from graphc.errors import GraphcError, Span
+from graphc.graph import Because, Graph, Node, Objective, Variable
+from graphc.op import record_named, snake
+from graphc.placement import Mesh, Placement
+from graphc.types import DType, Extent, SparseType, TensorType, TupleType, Type
+
+VERSION = 1
+MAX_DEPTH = 100  # of brackets: what nests deeper is refused by printer and parser alike
+_WORD = re.compile(r"[^\W\d][\w./-]*")
+_VALUE_NAME = re.compile(r"[\w./-]+")
+_WIDEST_NAME, _WIDEST_TYPE = 28, 60  # longer ones stick out, so that they move no other column
+
+
+def print_ir(graph: Graph, *, locs: bool = False) -> str:
+    """The graph as text; with locs, every origin too. Raises G0907 for a value without text."""
+    return f"graphc-ir {VERSION}\n\n{graph_text(graph, locs)}\n"
+
+
+def print_nodes(graph: Graph, around: str, lines: int = 5) -> str:
+    """The definition of node `around`, marked `>`, with its neighbours: some `lines` lines."""
+    at = next((i for i, name in enumerate(graph.nodes) if name == around), 0)
+    start = max(0, min(at - lines // 2, len(graph) - lines))
+    nodes = list(islice(graph.nodes.items(), start, start + lines))
+    rows = aligned([_node_cells(node, False) for _, node in nodes])
+    marks = (">" if name == around else " " for name, _ in nodes)
+    return "\n".join(f"{mark} {row}" for mark, row in zip(marks, rows, strict=True))
+
+
+def graph_text(graph: Graph, locs: bool = False, depth: int = 0) -> str:
+    """`graph NAME mesh(...) { ... }`, without a header."""
+    mesh = f" {mesh_text(graph.mesh)}" if graph.mesh.axes else ""
+    ends = [f"output {name_text(k)} = {value_name(v)}" for k, v in graph.outputs.items()]
+    ends += [f"update {name_text(k)} = {value_name(v)}" for k, v in graph.updates.items()]
+    ends += [_objective_text(o, locs) for o in graph.objectives]
+    sections = [
+        aligned([_variable_cells(v, locs) for v in graph.variables.values()]),
+        aligned([_node_cells(n, locs, depth) for n in graph]),
+        ends,
+    ]
+    body = "\n\n".join("\n".join(f"  {row}" for row in rows) for rows in sections if rows)
+    return f"graph {name_text(graph.name)}{mesh} {{\n{body}\n}}"
+
+
+def aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    """(name, type, rest) as `name : type = rest`, the columns as wide as their usual widest."""
+    name = max((len(r[0]) for r in rows if len(r[0]) <= _WIDEST_NAME), default=0)
+    typ = max((len(r[1]) for r in rows if len(r[1]) <= _WIDEST_TYPE), default=0)
+    return [f"{a:<{name}} : {b:<{typ}} {c}".rstrip() for a, b, c in rows]
+
+
+# -- lines --------------------------------------------------------------------------------------
+
+
+def _node_cells(node: Node, locs: bool, depth: int = 0) -> tuple[str, str, str]:
+    text = f"= {node.op.name}"
+    if node.operands:
+        text += " " + ", ".join([value_name(x) for x in node.operands])
+    if attributes := fields_text(node.op, locs, depth + 1):
+        text += f" {{{attributes}}}"
+    if node.needs:
+        text += f"  needs {', '.join(map(placement_text, node.needs))}"
+    if node.scope:
+        text += f"  scope {name_text(node.scope)}"
+    if node.fused is not None:
+        text += f"  fused {node.fused}"
+    if node.because:
+        text += f"  {_because_text(node.because)}"
+    if locs and node.origin:
+        text += f"  {_origin_text(node.origin)}"
+    return value_name(node.name), type_text(node.type), text
+
+
+def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
+    words = [f"of {name_text(v.of)}"] if v.of else []
+    words += [] if v.decay else ["no decay"]
+    fill = value_text(v.fill)
+    words += [] if fill == _NO_FILL else [f"fill {fill}"]
+    words += [f" {_origin_text(v.origin)}"] if locs and v.origin else []
+    return f"{v.kind} {name_text(v.name)}", type_text(v.type), " ".join(words)
+
+
+def _objective_text(o: Objective, locs: bool) -> str:
+    text = f"minimize {value_name(o.loss)} with {value_text(o.optimizer, locs, 1)}"
+    if o.variables:
+        text += f" over {', '.join(map(name_text, o.variables))}"
+    if o.order != "add_n":
+        text += f" order {name_text(o.order)}"
+    return f"{text}  {_origin_text(o.origin)}" if locs and o.origin else text
+
+
+def _because_text(b: Because) -> str:
+    text = f"because {name_text(b.by)}: {json.dumps(b.rule)}"
+    text += f" for {value_name(b.consumer)}" if b.consumer else ""
+    return f"{text}: {json.dumps(b.reason)}" if b.reason else text
+
+
+def _origin_text(span: Span) -> str:
+    length = f"+{span.length}" if span.length != 1 else ""
+    return f"@ {name_text(span.file)}:{span.line}:{span.col}{length}"
+
+
+# -- names and types ----------------------------------------------------------------------------
+
+
+def name_text(name: str) -> str:
+    """A name as a bare word, or in JSON quotes where it would not read back as one."""
+    return name if _WORD.fullmatch(name) else json.dumps(name)
+
+
+def value_name(name: str) -> str:
+    """A node's name: `%h`, `%h.1`, `%"an odd name"`."""
+    return f"%{name}" if _VALUE_NAME.fullmatch(name) else f"%{json.dumps(name)}"
+
+
+def mesh_text(mesh: Mesh) -> str:
+    """`mesh(data=4, turn=2 over time)`"""
+    axes = (
+        f"{name_text(a.name)}={a.size}" + (" over time" if a.over == "time" else "")
+        for a in mesh.axes
+    )
+    return f"mesh({', '.join(axes)})"
+
+
+def type_text(t: Type) -> str:
+    """`f32[batch=256,64] {data:S(0)}`, `(f32[2]; i32[2])`, `sparse<f32[9,4]; 2; i32>`."""
+    match t:
+        case TensorType():
+            return _tensor_text(t)
+        case TupleType():
+            return f"({'; '.join(map(_tensor_text, t.items))})"
+        case SparseType():
+            return f"sparse<{_tensor_text(t.dense)}; {t.rows}; {t.index_dtype}>"
+
+
+def _tensor_text(t: TensorType) -> str:
+    if t.extents:
+        pairs = zip(t.shape, t.extents, strict=True)
+        dims = ",".join(f"{extent_text(e)}={n}" if e else str(n) for n, e in pairs)
+    else:
+        dims = ",".join(map(str, t.shape))
+    text = f"{t.dtype.name}[{dims}]"
+    return f"{text} {placement_text(t.placement)}" if t.placement.states else text
+
+
+def extent_text(e: Extent) -> str:
+    """`batch`, or `batch*4` where an entry of the batch covers four of the dim."""
+    return name_text(e.name) if e.unit == 1 else f"{name_text(e.name)}*{e.unit}"
+
+
+def placement_text(placement: Placement) -> str:
+    """`{data:S(0), turn:P}`"""
+    return "{" + ", ".join(f"{name_text(a)}:{s}" for a, s in placement.states) + "}"
+
+
+# -- values -------------------------------------------------------------------------------------
+
+
+def value_text(value: Any, locs: bool = False, depth: int = 0) -> str:
+    """An attribute's value. Raises G0907 where it has no text."""
+    match value:
+        case str():
+            return json.dumps(value)
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return int.__repr__(value)
+        case float():
+            return float.__repr__(value)
+        case tuple():
+            return _tuple_text(value, locs, depth)
+        case DType():
+            return value.name
+        case Extent():
+            return f"<{extent_text(value)}>"
+        case TensorType():
+            return _tensor_text(value)
+        case _:
+            return _nested_text(value, locs, depth)
+
+
+def _tuple_text(values: Iterable[Any], locs: bool, depth: int) -> str:
+    _limit(depth)
+    parts = [value_text(x, locs, depth + 1) for x in values]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _nested_text(value: Any, locs: bool, depth: int) -> str:
+    _limit(depth)
+    if isinstance(value, Graph):
+        return graph_text(value, locs, depth + 1).replace("\n", "\n    ")
+    name = snake(type(value).__name__)
+    if record_named(name) is not type(value):
+        raise GraphcError("G0907", f"a {type(value).__name__} can't stand in the text of a graph")
+    return f"{name}({fields_text(value, locs, depth + 1)})"
+
+
+def _limit(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise GraphcError("G0906", f"attributes nest deeper than {MAX_DEPTH} levels")
+
+
+def fields_text(record: Any, locs: bool = False, depth: int = 0) -> str:
+    """`name=value, ...` in the order of the fields of a frozen dataclass, defaults left out."""
+    cls: type = type(record)
+    parts = []
+    for name, default in _fields(cls):
+        text = value_text(getattr(record, name), locs, depth)
+        if text != default:
+            parts.append(f"{name}={text}")
+    return ", ".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _fields(cls: type) -> tuple[tuple[str, str | None], ...]:
+    """The fields of a class with the text of their defaults: 1, 1.0 and true are not the same."""
+    return tuple((f.name, _default_text(f)) for f in dataclasses.fields(cls))
+
+
+def _default_text(f: dataclasses.Field[Any]) -> str | None:
+    if f.default is not dataclasses.MISSING:
+        return value_text(f.default)
+    if f.default_factory is not dataclasses.MISSING:
+        return value_text(f.default_factory())
+    return None
+
+
+_NO_FILL = dict(_fields(Variable))["fill"]

@@ -1,0 +1,130 @@
+"""What a law is, and the subject that laws look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from graphc.errors import GraphcError
+from graphc.graph import Graph, Node, infer_type
+from graphc.op import Op, parse_rule, tensor_types
+from graphc.ops import infer_special
+from graphc.ops.collective import Conversion
+from graphc.placement import REPLICATED, Placement
+from graphc.text.printer import value_name
+from graphc.types import SparseType, TensorType, TupleType, Type
+
+Stage: TypeAlias = Literal["any", "placed"]
+
+
+class Complaint(NamedTuple):
+    """A breach of a law: at which node ('' for none), in words, and what would be right."""
+
+    node: str
+    message: str
+    help: str | None = None
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law: its error code, the stage from which it holds, and the check."""
+
+    code: str
+    stage: Stage
+    check: Callable[[Subject], Iterator[Complaint]]
+
+    @property
+    def text(self) -> str:
+        """The law in words: the first paragraph of the check's docstring."""
+        return " ".join((self.check.__doc__ or "").split("\n\n")[0].split())
+
+
+class Made(NamedTuple):
+    """What an op makes of operands of some types: a type and a dims rule, or a problem."""
+
+    type: Type | None = None
+    rule: str = ""
+    problem: str = ""
+    help: str | None = None
+    miscounted: bool = False  # the problem is the number of operands
+
+
+@lru_cache(maxsize=1 << 16)
+def make(op: Op, types: tuple[Type, ...]) -> Made:
+    """What `op` makes of operands of these types. Most of a graph is as before the last pass."""
+    try:
+        special = infer_special(op, types)
+        if special is not None:
+            return Made(special)
+        tensors = tensor_types(types)
+        made, rule = infer_type(op, tensors), op.dims(*tensors)
+    except GraphcError as error:
+        return Made(problem=error.message, help=error.help)
+    except (ValueError, IndexError, TypeError) as error:
+        problem = f"{op.name} does not take {len(types)} operands ({error})"
+        return Made(problem=problem, miscounted=True)
+    takes = len(parse_rule(rule).operands)
+    if takes != len(types):
+        problem = f"{op.name} takes {takes} operands, not {len(types)}"
+        return Made(problem=problem, miscounted=True)
+    return Made(made, rule)
+
+
+@dataclass
+class Subject:
+    """A graph under examination, with what several laws want to know of it, found out once."""
+
+    graph: Graph
+
+    def operand_types(self, node: Node) -> tuple[Type, ...]:
+        nodes = self.graph.nodes
+        return tuple([nodes[x].type for x in node.operands])
+
+    def tensors(self, node: Node) -> tuple[TensorType, ...]:
+        """The operands' types, where the laws before this one say that they are tensors."""
+        return tensor_types(self.operand_types(node))
+
+    @cached_property
+    def made(self) -> dict[str, Made]:
+        """What the op of each node makes of its operands; nothing for what comes from outside."""
+        return {n.name: make(n.op, self.operand_types(n)) for n in self.graph if not n.op.source}
+
+    @cached_property
+    def placements(self) -> dict[str, Placement]:
+        """Where each value lies; of a tuple, the first part that is not replicated."""
+        return {n.name: _placement(n.type) for n in self.graph}
+
+    def lies(self, node: Node) -> tuple[list[Placement], Placement]:
+        """The placements of a node's operands, and of its result."""
+        at = self.placements
+        return [at[x] for x in node.operands], at[node.name]
+
+    @cached_property
+    def computed(self) -> list[tuple[Node, list[Placement], Placement]]:
+        """The nodes that compute where not all is replicated; conversions have their own laws."""
+        nodes = (n for n in self.graph if not n.op.source and not isinstance(n.op, Conversion))
+        lie = ((n, *self.lies(n)) for n in nodes)
+        return [(n, xs, y) for n, xs, y in lie if y.states or any(p.states for p in xs)]
+
+    @cached_property
+    def reads(self) -> dict[str, str]:
+        """The node that reads each variable."""
+        return {v: node.name for v, node in self.graph.reads.items()}
+
+
+def _placement(t: Type) -> Placement:
+    match t:
+        case TensorType():
+            return t.placement
+        case SparseType():
+            return t.dense.placement
+        case TupleType():
+            placed = (x.placement for x in t.items if x.placement.states)
+            return next(placed, REPLICATED)
+
+
+def shown(name: str) -> str:
+    """A node's name in a message."""
+    return value_name(name)

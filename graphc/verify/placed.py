@@ -1,0 +1,274 @@
+"""Laws of a placed graph, from partition on: every operand lies as its op can take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import prod
+from typing import TypeAlias
+
+from graphc.graph import Node
+from graphc.op import Dim, DimsRule, Op, Signature, parse_rule, signatures
+from graphc.ops.collective import Conversion
+from graphc.ops.structure import Structural
+from graphc.placement import (
+    REPLICATED,
+    Axis,
+    Home,
+    Partial,
+    Placement,
+    R,
+    Split,
+    State,
+    Varying,
+    capacity,
+)
+from graphc.text.printer import type_text
+from graphc.types import TensorType
+from graphc.verify.law import Complaint, Law, Subject, shown
+
+_Way: TypeAlias = tuple[tuple[State, ...], State]
+
+
+@lru_cache(maxsize=16384)
+def _ways(rule: str, op: type[Op], n: int) -> tuple[Signature, ...]:
+    return signatures(parse_rule(rule), op, n)
+
+
+@lru_cache(maxsize=16384)
+def _legal(rule: str, op: type[Op], n: int) -> frozenset[_Way]:
+    return frozenset((w.operands, w.result) for w in _ways(rule, op, n))
+
+
+# -- nodes that compute -------------------------------------------------------------------------
+
+
+def no_needs(s: Subject) -> Iterator[Complaint]:
+    """No node still needs an operand otherwise than it lies: the conversions are nodes."""
+    for node in s.graph:
+        if node.needs:
+            yield Complaint(node.name, f"{shown(node.name)} still has needs after partition")
+
+
+def partial_meets_linear(s: Subject) -> Iterator[Complaint]:
+    """A partial value is used only where its op is linear."""
+    for node, operands, _ in s.computed:
+        for slot, placement in enumerate(operands):
+            for axis, state in placement:
+                if isinstance(state, Partial) and not _takes(s, node, slot, state):
+                    x = shown(node.operands[slot])
+                    message = f"{shown(node.name)} = {node.op.name} of {x}"
+                    message += f", which is partial over {axis}: a reduction is missing"
+                    help = f"{node.op.name} is not linear in operand {slot}"
+                    yield Complaint(node.name, message, help)
+
+
+def _takes(s: Subject, node: Node, slot: int, state: State) -> bool:
+    if isinstance(node.op, Structural):
+        return False
+    ways = _ways(s.made[node.name].rule, type(node.op), len(node.operands))
+    return any(way.operands[slot] == state for way in ways)
+
+
+def runs_by_a_signature(s: Subject) -> Iterator[Complaint]:
+    """Along every axis, operands and result lie as one of the op's signatures says."""
+    for node, operands, result in s.computed:
+        for axis in s.graph.mesh.axes:
+            states = tuple(p[axis.name] for p in operands)
+            if not _runs(s, node, states, result[axis.name]):
+                lie = _way_text(states, result[axis.name])
+                message = f"{shown(node.name)} = {node.op.name} can't run {lie} along {axis.name}"
+                yield Complaint(node.name, message, _ways_text(s, node))
+
+
+def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> bool:
+    used = {*states, result}
+    if used == {R}:
+        return True
+    if isinstance(node.op, Structural):
+        return False
+    if used <= {R, Varying()}:  # each place computes its own
+        return result == Varying() and Varying() in states
+    if any(isinstance(x, Home) for x in used):  # computed where the operands are at home
+        return isinstance(result, Home) and result in states and used <= {R, result}
+    return (states, result) in _legal(s.made[node.name].rule, type(node.op), len(states))
+
+
+def _way_text(states: tuple[State, ...], result: State) -> str:
+    return f"{', '.join(map(str, states))} -> {result}"
+
+
+def _ways_text(s: Subject, node: Node) -> str:
+    if isinstance(node.op, Structural):
+        return f"{node.op.name} takes and gives replicated values only"
+    ways = _ways(s.made[node.name].rule, type(node.op), len(node.operands))
+    texts = [_way_text(w.operands, w.result) for w in ways]
+    more = f"; and {len(texts) - 8} more" if len(texts) > 8 else ""
+    return f"it may run {'; '.join(texts[:8])}{more}"
+
+
+# -- groups of factors --------------------------------------------------------------------------
+
+
+def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
+    """A dim that is a group of factors is cut between the groups, in operand and result alike."""
+    for node, _, _ in s.computed:
+        if "(" not in s.made[node.name].rule:
+            continue
+        rule = parse_rule(s.made[node.name].rule)
+        cuts: dict[str, set[tuple[Fraction, ...]]] = {}
+        for dims, t in zip(rule_tensors(rule), (*s.tensors(node), node.tensor), strict=True):
+            for i, dim in enumerate(dims):
+                sizes = [s.graph.mesh.axis(a).size for a in t.placement.splits(i)]
+                if sizes and dim.letters:
+                    cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, sizes))
+        if any(len(ways) > 1 for ways in cuts.values()):
+            message = f"{shown(node.name)} = {node.op.name} is cut inside a group of factors"
+            help = "the mesh must divide the major factor, or the dim must have a run-time length"
+            yield Complaint(node.name, message, help)
+
+
+def rule_tensors(rule: DimsRule) -> tuple[tuple[Dim, ...], ...]:
+    """The dims of every operand, then of the result."""
+    return (*rule.operands, rule.result)
+
+
+def _cut(t: TensorType, i: int, dim: Dim, sizes: Sequence[int]) -> tuple[Fraction, ...]:
+    """How many entries of a dim's major factor a part has, after each of the cuts."""
+    extent = t.extent(i)
+    unit = extent.unit if extent else 1
+    minor = prod(factor_size(x) for x in dim.letters[1:])
+    parts = (capacity(t.shape[i] // unit, sizes[: k + 1]) * unit for k in range(len(sizes)))
+    return tuple(Fraction(n, minor) for n in parts)
+
+
+def factor_size(letter: str) -> int:
+    """The size that a factor's letter spells: `x3_16` is a factor of 16."""
+    return int(letter.rsplit("_", 1)[1])
+
+
+# -- conversions --------------------------------------------------------------------------------
+
+
+def conversions_convert(s: Subject) -> Iterator[Complaint]:
+    """A conversion takes its axis from the one state to the other, and leaves the others alone."""
+    for node in s.graph:
+        if isinstance(node.op, Conversion):
+            problem = _misconverted(s, node, node.op)
+            if problem:
+                yield Complaint(node.name, f"{shown(node.name)} = {node.op.name}: {problem}")
+
+
+def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
+    axis = next((a for a in s.graph.mesh.axes if a.name == op.axis), None)
+    if axis is None:
+        return f"the mesh has no axis '{op.axis}'"
+    if axis.over != op.over:
+        return f"it runs over {op.over}, but '{op.axis}' is an axis over {axis.over}"
+    (before,), after = s.lies(node)
+    source, target = op.states
+    if before[op.axis] != source:
+        return f"{shown(node.operands[0])} is {before[op.axis]} along {op.axis}, not {source}"
+    if after[op.axis] != target:
+        return f"the result is {after[op.axis]} along {op.axis}, not {target}"
+    if _without(before, op.axis) != _without(after, op.axis):
+        return f"it changes {before} into {after}: more than {op.axis}"
+    return None
+
+
+def _without(placement: Placement, axis: str) -> tuple[tuple[str, State], ...]:
+    return tuple((a, state) for a, state in placement if a != axis)
+
+
+def minor_axes_first(s: Subject) -> Iterator[Complaint]:
+    """Where several axes split one dim, the most minor one is joined first and cut last."""
+    for node in s.graph:
+        if isinstance(node.op, Conversion):
+            (before,), after = s.lies(node)
+            for state, placement in zip(node.op.states, (before, after), strict=True):
+                if isinstance(state, Split) and placement.splits(state.dim)[-1] != node.op.axis:
+                    minor = placement.splits(state.dim)[-1]
+                    message = f"{shown(node.name)} = {node.op.name} along {node.op.axis}, but "
+                    message += f"dim {state.dim} is split along {minor} too, which is more minor"
+                    yield Complaint(node.name, message, f"join {minor} before, or cut it after")
+
+
+# -- ends ---------------------------------------------------------------------------------------
+
+
+def ends_are_whole(s: Subject) -> Iterator[Complaint]:
+    """No partial or varying value reaches an output or an update, and none of a single turn."""
+    ends = [(f"output '{k}'", x, REPLICATED) for k, x in s.graph.outputs.items()]
+    ends += [
+        (f"the update of '{v}'", x, s.graph.variables[v].type.placement)
+        for v, x in s.graph.updates.items()
+    ]
+    for what, x, home in ends:
+        for axis, state in s.placements[x]:
+            word = _unfinished(state, s.graph.mesh.axis(axis))
+            if word and home[axis] != state:
+                yield Complaint(
+                    x,
+                    f"a {word} value would reach {what}: {shown(x)} is {state} along {axis}",
+                    "a conversion to R is missing",
+                )
+
+
+def _unfinished(state: State, axis: Axis) -> str | None:
+    match state:
+        case Partial():
+            return "partial"
+        case Varying():
+            return "varying"
+        case Split() if axis.over == "time":
+            return "single turn's"
+        case _:
+            return None
+
+
+def updates_lie_as_variables(s: Subject) -> Iterator[Complaint]:
+    """A variable's new value lies where the variable lies, and is read from there."""
+    for v, variable in s.graph.variables.items():
+        want = variable.type.placement
+        read, update = s.reads.get(v), s.graph.updates.get(v)
+        for what, x in (("read as", read), ("updated with", update)):
+            if x is not None and s.placements[x] != want:
+                message = f"variable '{v}' is {want}, but {what} {shown(x)}"
+                yield Complaint(x, f"{message} : {type_text(s.graph[x].type)}")
+
+
+# -- time ---------------------------------------------------------------------------------------
+
+
+def no_barrier(s: Subject) -> Iterator[Complaint]:
+    """What needs all turns of a time axis is not used by a node that runs in every turn."""
+    for axis in s.graph.mesh.time:
+        late: dict[str, str] = {}  # a value that is there after the loop only -> the conversion
+        for node in s.graph:
+            operands, result = s.lies(node)
+            source = next((late[x] for x in node.operands if x in late), None)
+            if source and any(p[axis.name] != R for p in (*operands, result)):
+                message = f"{shown(node.name)} runs in every turn of {axis.name}, but uses what "
+                message += f"{shown(source)} gives after the last one"
+                yield Complaint(node.name, message, "a barrier inside a step is not supported")
+            if source or _ends_loop(node, axis):
+                late[node.name] = source or node.name
+
+
+def _ends_loop(node: Node, axis: Axis) -> bool:
+    op = node.op
+    return isinstance(op, Conversion) and op.axis == axis.name and op.states[0] != R
+
+
+LAWS = (
+    Law("G0931", "placed", no_needs),
+    Law("G0932", "placed", partial_meets_linear),
+    Law("G0933", "placed", runs_by_a_signature),
+    Law("G0934", "placed", groups_are_cut_alike),
+    Law("G0935", "placed", conversions_convert),
+    Law("G0936", "placed", minor_axes_first),
+    Law("G0937", "placed", ends_are_whole),
+    Law("G0938", "placed", updates_lie_as_variables),
+    Law("G0939", "placed", no_barrier),
+)

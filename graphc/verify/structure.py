@@ -1,0 +1,268 @@
+"""Laws that hold at every stage: names, operands, types, ends, placements that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphc.errors import VerifyError
+from graphc.graph import Graph
+from graphc.ops.elementwise import ORDERS
+from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split
+from graphc.text.printer import name_text, type_text
+from graphc.types import SparseType, TensorType, TupleType, Type
+from graphc.verify.law import Complaint, Law, Subject, shown
+
+_KINDS = ("param", "state", "slot")
+
+
+def named_by_key(s: Subject) -> Iterator[Complaint]:
+    """A node, and a variable, stands in the graph under its own name."""
+    for key, node in s.graph.nodes.items():
+        if node.name != key:
+            yield Complaint(key, f"{shown(key)} calls itself {shown(node.name)}")
+    for key, variable in s.graph.variables.items():
+        if variable.name != key:
+            yield Complaint("", f"variable {name_text(key)} calls itself {variable.name}")
+
+
+def defined_before_use(s: Subject) -> Iterator[Complaint]:
+    """Every operand is defined before the node that uses it."""
+    defined: set[str] = set()
+    for node in s.graph:
+        for x in node.operands:
+            if x not in defined:
+                how = "before it is defined" if x in s.graph.nodes else "which is not defined"
+                yield Complaint(node.name, f"{shown(node.name)} uses {shown(x)}, {how}")
+        defined.add(node.name)
+
+
+def well_formed(s: Subject) -> Iterator[Complaint]:
+    """A type has no negative dim, and a dim of run-time length is a multiple of its unit."""
+    for node in s.graph:
+        for t in _tensors(node.type):
+            if any(n < 0 for n in t.shape) or len(t.extents) not in (0, t.rank):
+                yield Complaint(node.name, f"{shown(node.name)} can't have the shape {t.shape}")
+            for n, e in zip(t.shape, t.extents, strict=False):
+                if e is not None and (e.unit < 1 or n % e.unit):
+                    message = f"{shown(node.name)}: a dim of {n} has no units of {e.unit}"
+                    yield Complaint(node.name, message)
+
+
+def arity(s: Subject) -> Iterator[Complaint]:
+    """A node has as many operands as its op takes; an input or a variable has none."""
+    for node in s.graph:
+        if node.op.source and node.operands:
+            yield Complaint(node.name, f"{shown(node.name)} comes from outside: no operands")
+    for name, made in s.made.items():
+        if made.miscounted:
+            yield Complaint(name, f"{shown(name)}: {made.problem}")
+
+
+def typed(s: Subject) -> Iterator[Complaint]:
+    """A node's shape and dtype are those that its op makes of its operands."""
+    for name, made in s.made.items():
+        if made.problem:
+            yield Complaint(name, f"{shown(name)}: {made.problem}", made.help)
+        elif not _alike(s.graph[name].type, made.type):
+            yield _declared(s, name)
+
+
+def extents_agree(s: Subject) -> Iterator[Complaint]:
+    """A node's run-time dims are those that its op makes of its operands' run-time dims."""
+    for name, made in s.made.items():
+        if isinstance(made.type, TensorType) and s.graph[name].tensor.extents != made.type.extents:
+            yield _declared(s, name)
+
+
+def _declared(s: Subject, name: str) -> Complaint:
+    made = s.made[name].type
+    assert made is not None, "a node with a problem has been complained of"
+    declared = f"{shown(name)} is declared {_bare(s.graph[name].type)}"
+    return Complaint(name, f"{declared}, but it is {_bare(made)}")
+
+
+def _alike(a: Type, b: object) -> bool:
+    match a, b:
+        case TensorType(), TensorType():
+            return a.shape == b.shape and a.dtype == b.dtype
+        case TupleType(), TupleType():
+            return len(a.items) == len(b.items) and all(map(_alike, a.items, b.items))
+        case SparseType(), SparseType():
+            return (a.rows, a.index_dtype) == (b.rows, b.index_dtype) and _alike(a.dense, b.dense)
+        case _:
+            return False
+
+
+def _tensors(t: Type) -> tuple[TensorType, ...]:
+    match t:
+        case TensorType():
+            return (t,)
+        case TupleType():
+            return t.items
+        case SparseType():
+            return (t.dense,)
+
+
+def _bare(t: Type) -> str:
+    return type_text(t.bare()) if isinstance(t, TensorType) else type_text(t)
+
+
+# -- variables and ends -------------------------------------------------------------------------
+
+
+def variables_known(s: Subject) -> Iterator[Complaint]:
+    """A variable is a param, a state, or a slot of a variable that exists."""
+    for v in s.graph.variables.values():
+        if v.kind not in _KINDS:
+            yield Complaint("", f"variable {name_text(v.name)} is of no known kind: '{v.kind}'")
+        elif (v.kind == "slot") != bool(v.of) or (v.of and v.of not in s.graph.variables):
+            message = f"{v.kind} {name_text(v.name)} belongs to {name_text(v.of)}"
+            yield Complaint("", message, "a slot, and nothing else, belongs to a variable")
+
+
+def sources_known(s: Subject) -> Iterator[Complaint]:
+    """Each input and each variable is read by one node at most; a read has its variable's type."""
+    seen: dict[tuple[str, str], str] = {}
+    for node in s.graph:
+        if not node.op.source:
+            continue
+        key = node.op.source, node.op.attributes["source_name"]
+        if key in seen:
+            message = f"{shown(node.name)} and {shown(seen[key])} both read the {key[0]} '{key[1]}'"
+            yield Complaint(node.name, message)
+        seen[key] = node.name
+        if node.op.source == "variable":
+            yield from _read(s.graph, node.name, key[1])
+
+
+def _read(graph: Graph, name: str, of: str) -> Iterator[Complaint]:
+    variable, t = graph.variables.get(of), graph[name].type
+    if variable is None:
+        yield Complaint(name, f"{shown(name)} reads '{of}', which is no variable")
+    elif not isinstance(t, TensorType) or t.bare() != variable.type.bare():
+        declared = _bare(variable.type)
+        yield Complaint(name, f"{shown(name)} is {_bare(t)}, but variable '{of}' is {declared}")
+
+
+def ends_exist(s: Subject) -> Iterator[Complaint]:
+    """Outputs, updates and objectives name nodes and variables that exist; a loss is one float."""
+    graph = s.graph
+    for what, ends in (("output", graph.outputs), ("update", graph.updates)):
+        for name, x in ends.items():
+            if x not in graph.nodes:
+                yield Complaint("", f"{what} '{name}' is {shown(x)}, which is not defined")
+    writes = [("update", v) for v in graph.updates]
+    writes += [("minimize", v) for o in graph.objectives for v in o.variables]
+    for what, v in writes:
+        if v not in graph.variables:
+            yield Complaint("", f"{what} names '{v}', which is no variable")
+    for o in graph.objectives:
+        if o.loss not in graph.nodes:
+            yield Complaint("", f"minimize names {shown(o.loss)}, which is not defined")
+        elif not _is_loss(graph[o.loss].type):
+            t = type_text(graph[o.loss].type)
+            yield Complaint(o.loss, f"minimize takes one float number; {shown(o.loss)} is {t}")
+        if o.order not in ORDERS:
+            yield Complaint("", f"minimize: order '{o.order}' is none of {', '.join(ORDERS)}")
+
+
+def _is_loss(t: Type) -> bool:
+    return isinstance(t, TensorType) and t.shape == () and t.dtype.kind == "f"
+
+
+def updates_fit(s: Subject) -> Iterator[Complaint]:
+    """A variable's new value has the variable's type."""
+    for v, x in s.graph.updates.items():
+        t, want = s.graph[x].type, s.graph.variables[v].type
+        if not isinstance(t, TensorType) or t.bare() != want.bare():
+            yield Complaint(x, f"update '{v}': {shown(x)} is {_bare(t)}, not {_bare(want)}")
+
+
+# -- placements ---------------------------------------------------------------------------------
+
+
+def placements_possible(s: Subject) -> Iterator[Complaint]:
+    """A placement names axes of the mesh, in its order, each in a state that the tensor takes."""
+    for v in s.graph.variables.values():
+        if problem := _impossible(v.type, v.type.placement, s.graph.mesh):
+            yield Complaint("", f"variable {name_text(v.name)} is {type_text(v.type)}: {problem}")
+    for node in s.graph:
+        for t in _tensors(node.type):
+            if t.placement.states and (problem := _impossible(t, t.placement, s.graph.mesh)):
+                message = f"{shown(node.name)} is {type_text(node.type)}: {problem}"
+                yield Complaint(node.name, message)
+        if node.needs:
+            yield from _needs(s, node.name)
+
+
+def _needs(s: Subject, name: str) -> Iterator[Complaint]:
+    node = s.graph[name]
+    if len(node.needs) != len(node.operands):
+        yield Complaint(name, f"{shown(name)} needs {len(node.needs)} placements: one per operand")
+        return
+    for x, need in zip(node.operands, node.needs, strict=True):
+        t = s.graph[x].type
+        if isinstance(t, TensorType) and (problem := _impossible(t, need, s.graph.mesh)):
+            yield Complaint(name, f"{shown(name)} needs {shown(x)} {need}: {problem}")
+
+
+def _impossible(t: TensorType, placement: Placement, mesh: Mesh) -> str | None:
+    order = [a.name for a in mesh.axes]
+    names = [a for a, _ in placement]
+    for a in names:
+        if a not in order:
+            return f"the mesh has no axis '{a}'"
+    if names != sorted(set(names), key=order.index):
+        return "the axes are not in the mesh's order, once each"
+    if len({state.op for _, state in placement if isinstance(state, Partial)}) > 1:
+        return "sums, maxima and minima do not commute: one kind of partial at a time"
+    problems = (_bad_state(t, state, mesh.axis(a)) for a, state in placement)
+    return next((p for p in problems if p), None)
+
+
+def _bad_state(t: TensorType, state: object, axis: Axis) -> str | None:
+    match state:
+        case _ if state == R:
+            return f"R is written by leaving '{axis.name}' out"
+        case Split(dim) if not 0 <= dim < t.rank:
+            return f"there is no dim {dim} to split"
+        case Partial("sum") if t.dtype.kind == "b":
+            return "bools have no partial sum"
+        case Home() if axis.over == "time":
+            return "a turn is no home: H is for axes over space"
+        case Home(place) if not 0 <= place < axis.size:
+            return f"'{axis.name}' has no place {place}"
+    return None
+
+
+# -- sub-graphs ---------------------------------------------------------------------------------
+
+
+def subgraphs_keep_the_laws(s: Subject) -> Iterator[Complaint]:
+    """A graph that is an attribute keeps the laws of every stage itself."""
+    from graphc.verify import verify  # the laws of a graph hold for the graphs inside it
+
+    for node in s.graph:
+        for name, value in vars(node.op).items():
+            if isinstance(value, Graph):
+                try:
+                    verify(value)
+                except VerifyError as error:
+                    where = f"in the graph '{name}' of {shown(node.name)}"
+                    yield Complaint(node.name, f"{where}, {error.code}: {error.message}")
+
+
+LAWS = (
+    Law("G0911", "any", named_by_key),
+    Law("G0912", "any", defined_before_use),
+    Law("G0913", "any", well_formed),
+    Law("G0914", "any", arity),
+    Law("G0915", "any", typed),
+    Law("G0916", "any", extents_agree),
+    Law("G0917", "any", variables_known),
+    Law("G0918", "any", sources_known),
+    Law("G0919", "any", ends_exist),
+    Law("G0920", "any", updates_fit),
+    Law("G0921", "any", placements_possible),
+    Law("G0922", "any", subgraphs_keep_the_laws),
+)
