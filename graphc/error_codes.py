@@ -88,6 +88,39 @@ CODES: dict[str, Entry] = {
         "strategies have one each; so do the parameters of a function, the inputs of a step and\n"
         "the variables of one loop.",
     ),
+    "G0120": Entry(
+        "no such name",
+        "The name is neither defined in the program nor built in. `graphc ops` lists what is.",
+    ),
+    "G0121": Entry(
+        "arguments do not fit",
+        "A function, initialiser or optimizer is called with arguments that it does not take.",
+    ),
+    "G0122": Entry(
+        "an operation on the wrong thing",
+        "An operator, an index or an unpacking meets something that it does not work on.",
+    ),
+    "G0123": Entry(
+        "not known at compile time",
+        "Conditions, loops, dims and options are evaluated when the program is compiled. To choose\n"
+        "between tensors, use where(condition, a, b).",
+    ),
+    "G0124": Entry("endless recursion", "A function calls itself without an end."),
+    "G0125": Entry("no step", "A program has one `step` with a `minimize` or a `report`."),
+    "G0126": Entry(
+        "bad data, duration or batch",
+        'Data is read by `data train = npz("file.npz", batch=256, shuffle(seed=0))`, and a duration\n'
+        "is `train for 60 epochs` or `train for 500 steps`.",
+    ),
+    "G0127": Entry("bad import", "A file imports itself, or too many files are imported."),
+    "G0128": Entry(
+        "a dim of unknown length",
+        "A named dim of an input is bound by the batch of the data or by a `const`.",
+    ),
+    "G0129": Entry(
+        "bad variable",
+        "A variable has a static shape and starts from an initialiser; only a `state` is written.",
+    ),
     # -- G02 types and shapes ---------------------------------------------------------------
     "G0201": Entry("unknown dtype", "A dtype is one of f64 f32 f16 bf16 i64 i32 u8 bool."),
     "G0202": Entry(
@@ -170,10 +203,54 @@ CODES: dict[str, Entry] = {
         "with tensor_split(n), or the batch with accumulate(k) or mirrored(n).",
     ),
     # -- G05 program, plan, runtime ---------------------------------------------------------
+    "G0501": Entry(
+        "the step needs a second loop",
+        "A value that is known only after the last microbatch is used in every microbatch: a\n"
+        "global statistic in the middle of a step. Run the step without `accumulate`, or let the\n"
+        "value not depend on the batch.",
+    ),
+    "G0502": Entry(
+        "a result is not whole",
+        "An output would be only a part of the value on each device. A conversion is missing: a\n"
+        "defect of graphc, or of a hand-written graph.",
+    ),
+    "G0503": Entry(
+        "microbatches can't be streamed",
+        "`step` was given an iterator of microbatches, but the step needs the number of examples\n"
+        "before the last one has come, or gives a result for every example. Give it the whole\n"
+        "batch at once.",
+    ),
+    "G0504": Entry(
+        "a program holds tensors only",
+        "A tuple or sparse rows would have to be stored between operations.",
+    ),
+    "G0505": Entry(
+        "the variables are no longer valid",
+        "A step failed after it had begun to write variables, so some are new and some are old.\n"
+        "Load the last checkpoint (or initial values) to go on.",
+    ),
     "G0506": Entry(
         "index out of range",
         "A gather or scatter met an index outside its table at run time. Look at the data: labels\n"
         "often start at 1, or a token id is the size of the vocabulary.",
+    ),
+    "G0507": Entry(
+        "the plan can't be read",
+        "The file is no plan, was cut off, or was changed after it was written (its checksum does not\n"
+        "fit, or a field has a value that it can't have). Compile it again.",
+    ),
+    "G0508": Entry(
+        "the plan is of another version",
+        "The plan was written by a graphc whose plans are not the same. Compile it again with this\n"
+        "one.",
+    ),
+    "G0510": Entry(
+        "the values do not fit the variables",
+        "Every variable needs one value of its global shape and of a dtype that casts to its own.",
+    ),
+    "G0511": Entry(
+        "no such program",
+        "An engine runs the programs that it was given, which share one mesh and one set of variables.",
     ),
     "G0561": Entry(
         "the devices disagree",
@@ -210,8 +287,119 @@ CODES: dict[str, Entry] = {
         "data of the wrong dtype",
         "Values are cast only where none of them changes (u8 to f32, i64 to i32 that fit).",
     ),
+    "G0611": Entry(
+        "an entry is missing from the batch",
+        "A batch is a dict with an array for every input of the step.",
+    ),
+    "G0612": Entry(
+        "an entry that the step does not take",
+        "A batch has the inputs of the step and nothing else; leave the others out.",
+    ),
+    "G0613": Entry(
+        "a batch entry of the wrong shape",
+        "The array must have the shape that the input declares; only a dim with a name (`batch`) may\n"
+        "have fewer entries, and only if the step was compiled for short batches.",
+    ),
+    "G0614": Entry(
+        "a batch entry of the wrong dtype",
+        "Values are cast only within their kind (f64 to f32, i64 to i32 where all fit): floats do not\n"
+        "become integers by themselves.",
+    ),
+    "G0615": Entry(
+        "more examples than the batch",
+        "The batch size is fixed when the step is compiled; fewer examples are fine, more are not.",
+    ),
+    "G0616": Entry(
+        "the entries differ in their number of examples",
+        "All entries of one batch that share a named dim have the same number of entries in it.",
+    ),
+    "G0617": Entry(
+        "an empty batch",
+        "A step needs at least one example, and a stream at least one microbatch.",
+    ),
+    "G0618": Entry(
+        "too many microbatches",
+        "`accumulate(k)` takes at most k microbatches per step.",
+    ),
     # -- G07 backends -----------------------------------------------------------------------
+    "G0701": Entry(
+        "no such backend",
+        "Backends and transports are plug-ins; `graphc backends` lists those that are installed.",
+    ),
+    "G0702": Entry(
+        "the backend can't run here",
+        "Something that the plug-in needs is missing on this machine; the message says what.",
+    ),
+    "G0703": Entry(
+        "a broken plug-in",
+        "The package of a plug-in is installed, but importing it fails. Mend or uninstall it.",
+    ),
+    "G0704": Entry(
+        "two plug-ins of one name",
+        "Two installed packages bring a plug-in of the same name. Uninstall one of them.",
+    ),
+    "G0705": Entry(
+        "a backend computes a wrong type",
+        "A backend's kernel gave a result of another shape or dtype than the operation has: a defect\n"
+        "of the backend. `pytest --pyargs graphc.testing --backend NAME` finds such kernels.",
+    ),
     # -- G08 tracing ------------------------------------------------------------------------
+    "G0801": Entry(
+        "a Python decision on a traced value",
+        "`if`, `while`, `and`, `or`, `not`, `in`, `min` and `max` need to know a value while the step\n"
+        "is being traced, but a traced value has none yet: it stands for every batch to come. Choose\n"
+        "entry by entry with `np.where(condition, a, b)`, `np.maximum`, `np.logical_and`. To tell\n"
+        "training from evaluation, ask `graphc.training()`, which is a Python bool.",
+    ),
+    "G0802": Entry(
+        "this NumPy function can't be traced",
+        "`graphc.frontend.numpy_table` does not have the function. spec/numpy.md lists those that\n"
+        "trace. Where the result's shape depends on the values (`unique`, `nonzero`), there is no\n"
+        "static graph for it: mask with `np.where` and reduce instead. Functions of constants only\n"
+        "may be called freely: they run once, while tracing.",
+    ),
+    "G0803": Entry(
+        "a traced value is no number yet",
+        "int(), float(), .item(), .tolist(), np.asarray(), range() and list indices need a number;\n"
+        "a traced value stands for every batch to come. Stay in NumPy functions; look up with\n"
+        "`np.take(table, index, axis=0)`; hand values out with `graphc.report(name, value)`.",
+    ),
+    "G0804": Entry(
+        "a change in place that can't be traced",
+        "Writing entries (`x[i] = v`) changes memory, and a graph has none. Build the result instead:\n"
+        "`np.where(mask, v, x)`, `np.concatenate`, `np.stack`. `x += y` and `out=` are traced as long\n"
+        "as no other name shares the array's memory (a slice, a reshape or a transpose of it).",
+    ),
+    "G0805": Entry(
+        "an index that can't be traced",
+        "Indices are integers, slices, None, ..., integer arrays. A boolean mask gives a result whose\n"
+        "shape depends on the values: use `np.where(mask, x, 0)` and reduce.",
+    ),
+    "G0806": Entry(
+        "parameters or a batch of the wrong form",
+        "Parameters, state and batches are nested dicts, lists, tuples, named tuples or dataclasses\n"
+        "of NumPy arrays. All arrays of a batch have the same first dim, unless named in `whole=`.",
+    ),
+    "G0807": Entry(
+        "outside of a traced function",
+        "graphc.report, graphc.state, graphc.minimize and graphc.nn record nodes of the step that is\n"
+        "being traced. Call them inside the function that graphc.compile or graphc.trace is given.",
+    ),
+    "G0808": Entry(
+        "a value of another trace",
+        "A traced value was kept (in a global, an attribute, a default argument) and used after its\n"
+        "own trace had ended. Return it, or keep it as `graphc.state`.",
+    ),
+    "G0809": Entry(
+        "the function's result has the wrong form",
+        "A traced function returns the loss, or (loss, metrics); with state, (loss, new_state) or\n"
+        "(loss, new_state, metrics). The loss is a float scalar, metrics a dict of named values, and\n"
+        "new_state has the form, shapes and dtypes of the state.",
+    ),
+    "G0810": Entry(
+        "an argument that can't be traced",
+        "The NumPy function traces, but not with this argument; the message names both.",
+    ),
     # -- G09 laws of the IR -----------------------------------------------------------------
     "G0901": Entry(
         "the text of a graph is malformed",

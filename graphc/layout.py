@@ -38,8 +38,10 @@ class Layout:
         """One past the last element that an entry lies at."""
         if 0 in self.shape:
             return self.offset
-        return self.offset + 1 + sum(
-            (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
+        return (
+            self.offset
+            + 1
+            + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
         )
 
     def transposed(self, perm: tuple[int, ...]) -> Layout:

@@ -203,6 +203,11 @@ def record_named(name: str) -> type | None:
     return _RECORDS.get(name)
 
 
+def record_names() -> list[str]:
+    """The names of all records."""
+    return sorted(_RECORDS)
+
+
 def require(condition: bool, message: str, *, code: str = "G0203", help: str | None = None) -> None:
     """Raise a GraphcError of `code` unless the condition holds."""
     if not condition:

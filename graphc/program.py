@@ -12,7 +12,7 @@ failure before `commit` leaves the variables as they were.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from typing import TypeAlias
@@ -252,6 +252,11 @@ def ranges_of(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
     return tuple(_range(t, mesh, dim) for dim in range(t.rank))
 
 
+def exact_ranges(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
+    """The same for a program that runs on full batches only: every count is the static one."""
+    return tuple(replace(r, extent="") for r in ranges_of(t, mesh))
+
+
 def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
     extent = t.extent(dim)
     unit = extent.unit if extent else 1
@@ -274,6 +279,7 @@ __all__ = [
     "Start",
     "Wait",
     "Write",
+    "exact_ranges",
     "ranges_of",
     "reads",
     "writes",

@@ -76,7 +76,12 @@ class Build:
     def data(self, parts: Parts) -> s.Data:
         source = parts[3]
         if not isinstance(source, s.Call):
-            fail("G0101", "expected a call that reads data", source, 'such as `npz("x.npz", batch=32)`')
+            fail(
+                "G0101",
+                "expected a call that reads data",
+                source,
+                'such as `npz("x.npz", batch=32)`',
+            )
         return s.Data(defined(parts[1]), source, span=span_of(parts))
 
     def train(self, parts: Parts) -> s.Train:
@@ -177,10 +182,10 @@ class Build:
         return s.For(names, items, body, span=CURRENT.get().cover(parts[0], items))
 
     def choice(self, parts: Parts) -> s.If:
-        branches, otherwise = nodes(parts), ()
-        if isinstance(branches[-1], tuple):
-            *branches, otherwise = branches
-        return s.If(tuple(branches), otherwise, span=branches[0].span)
+        bodies = nodes(parts)
+        branches = tuple(b for b in bodies if isinstance(b, s.Branch))
+        otherwise = bodies[len(branches) :]
+        return s.If(branches, *otherwise or ((),), span=branches[0].span)
 
     def branch(self, parts: Parts) -> s.Branch:
         return s.Branch(parts[1], parts[2], span=CURRENT.get().cover(parts[0], parts[1]))

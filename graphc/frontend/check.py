@@ -7,6 +7,7 @@ The grammar lets these pass on purpose: "`param` belongs in a step" helps more t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from graphc.errors import GraphcError, Span
@@ -52,10 +53,12 @@ def check_depth(node: s.Node) -> None:
 
 
 def _depth(root: s.Node) -> None:
+    # The file, the statement and the innermost value are no nesting.
+    limit = MAX_NESTING + 3
     stack: list[tuple[s.Node, int]] = [(root, 0)]
     while stack:
         node, depth = stack.pop()
-        if depth > MAX_NESTING:
+        if depth > limit:
             raise too_deep(node.span)
         step = 0 if isinstance(node, s.Argument | s.Link | s.Entry | s.Branch) else 1
         stack += [(child, depth + step) for child in s.children(node)]
@@ -99,7 +102,7 @@ def _misplaced(node: s.Statement, place: str) -> GraphcError:
     match node, place:
         case s.Assign(), "file":
             help = "at the top of a file a value is named by `const NAME = ...`"
-        case (s.Variable() | s.Update()), "function":
+        case ((s.Variable() | s.Update()), "function"):
             help = "declare it in the step and hand it to the function as an argument"
         case s.Return(), "step":
             help = "a step gives numbers out by `report name = ...`"
@@ -155,7 +158,7 @@ def _no_return(function: s.Function) -> GraphcError:
 
 def _parameters(parameters: Sequence[s.Parameter]) -> None:
     _once((p.name for p in parameters), "parameter")
-    for before, after in zip(parameters, parameters[1:], strict=False):
+    for before, after in pairwise(parameters):
         if before.default is not None and after.default is None:
             raise GraphcError(
                 "G0110",
@@ -178,7 +181,7 @@ def _arguments(module: s.Module) -> None:
 
 def check_call(call: s.Call) -> None:
     """Raise G0110 for a positional argument behind a named one, or a name given twice."""
-    for before, after in zip(call.arguments, call.arguments[1:], strict=False):
+    for before, after in pairwise(call.arguments):
         if before.name is not None and after.name is None:
             raise GraphcError(
                 "G0110",

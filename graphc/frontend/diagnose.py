@@ -1,11 +1,11 @@
-"""Turns a syntax error into words: what stands there, what was expected, what was probably meant."""
+"""Turns a syntax error into words: what stands there, what was expected, what was meant."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -34,7 +34,7 @@ _NAMED = {
 
 
 class Habit(NamedTuple):
-    """A usual mistake: what stands before the offending place on its line, what follows, help."""
+    """A usual mistake: what stands in the statement before the place, what follows, the help."""
 
     before: str
     after: str
@@ -43,56 +43,63 @@ class Habit(NamedTuple):
 
 _BRACES = "a block is written in braces: `for i in range(4) { ... }`"
 _COMMENT = "a comment begins with `#`"
-_HABITS = tuple(
-    (re.compile(before + r"\Z"), re.compile(after), help)
+_HABITS: Final = tuple(
+    (re.compile(rf"(?:{before})\Z"), re.compile(after), help)
     for before, after, help in (
-        # Other languages' words.
-        Habit(r"\s*def\s+", r"", "a function is written `fn name(a, b) = expression`"),
-        Habit(r"\s*(func|function|proc)\s+", r"", "a function begins with `fn`"),
-        Habit(r".*\blambda\b\s*", r"", "name the function: `fn name(x) = expression`"),
-        Habit(r"\s*class\s+", r"", "there are no classes; write `fn` or `step`"),
-        Habit(r"\s*while\s+", r"", "loops are static: `for i in range(n) { ... }`"),
-        Habit(r"\s*elif\s+", r"", "write `} else if condition {` on the closing brace's line"),
-        Habit(r"\s*(let|var|val|auto|set)\s+", r"", "an assignment is written `name = expression`"),
-        Habit(r"\s*from\s+", r"", 'a file is imported whole: `import "layers.gc" as layers`'),
+        # Words of other languages.
+        Habit(r"\s*(def|func|function)\s+", "", "a function is written `fn f(a, b) = expression`"),
+        Habit(r".*\blambda\b\s*", "", "name the function: `fn name(x) = expression`"),
+        Habit(r"\s*class\s+", "", "there are no classes; write `fn` or `step`"),
+        Habit(r"\s*while\s+", "", "loops are static: `for i in range(n) { ... }`"),
+        Habit(r"\s*elif\s+", "", "write `} else if condition {` on the closing brace's line"),
+        Habit(r"\s*(let|var|val|set)\s+", "", "an assignment is written `name = expression`"),
+        Habit(r"\s*from\s+", "", 'a file is imported whole: `import "layers.gc" as layers`'),
         Habit(r"\s*import\s+", r"\w", 'a file is named in quotes: `import "layers.gc"`'),
-        Habit(r"\s*(pass|break|continue|raise|with|try|async|await|yield)\b.*", r"", "there is no such statement"),
         Habit(r"\s*train\s+", r"[\w(]", "write `train for 60 epochs`"),
         Habit(r"\s*", r"else\b", "`else` stands on the line of the closing brace: `} else {`"),
-        # Blocks.
-        Habit(r"\s*fn\b[^)]*", r":", "a function's parameters have no types: shapes are known at each call"),
-        Habit(r"\s*(fn|step)\b.*\)\s*", r"->", "what comes out is inferred: leave `->` out"),
-        Habit(r"(\s*|.*\}\s*)(for|if|else|step|fn)\b.*", r":\s*(#.*)?$", _BRACES),
-        Habit(r"(\s*|.*\}\s*)(for|if|else|step)\b.*", r"\s*$|#", "open the block on this line with `{`"),
-        Habit(r"\s*step\s*", r"\(.*|$", "a step has a name: `step NAME(x: f32[batch, 64]) { ... }`"),
-        Habit(r"\s*step\b[^)]*[(,]\s*\w+\s*", r"[,)]", "an input has a type: `x: f32[batch, 64]`"),
-        Habit(r".*\S", r"\}", "a `}` ends a block; is a `{` missing above?"),
+        # Blocks and headers.
+        Habit(r"\s*fn\b[^)]*", ":", "parameters have no types: shapes are known at each call"),
+        Habit(r"\s*(fn|step)\b.*\)\s*", "->", "what comes out is inferred: leave `->` out"),
+        Habit(r"\s*(for|if|else|step|fn)\b.*", r":\s*(#.*)?$", _BRACES),
+        Habit(r"\s*fn\b.*\)\s*", "", "write `fn f(x) = expression` or `fn f(x) { ... }`"),
+        Habit(r"\s*(for|if|else|step)\b.*", r"\s*($|#)", "open the block on this line with `{`"),
+        Habit(r"\s*step\s*\(.*", ":", "a step has a name: `step NAME(x: f32[batch, 64]) { ... }`"),
+        Habit(r"\s*step\b[^)]*[(,]\s*\w+\s*", "[,)]", "an input has a type: `x: f32[batch, 64]`"),
         # Statements.
-        Habit(r"\s*(param|state)\s+[\w.\[\]]+\s*", r"=", "give its type: `param w: f32[64, 128] = zeros()`"),
+        Habit(
+            r"\s*(param|state)\s+[\w.\[\]]+\s*", "=",
+            "give its type: `param w: f32[64, 128] = zeros()`",
+        ),
         Habit(r"\s*(param|state)\b.*:.*", r"\s*($|#|\{)", "give its start value: `= zeros()`"),
-        Habit(r"\s*minimize\b(?!.*\bwith\b).*", r"", "name the optimizer: `minimize loss with adam(lr=1e-3)`"),
-        Habit(r"\s*report\s+\w+\s*", r"", "write `report name = expression`"),
+        Habit(
+            r"\s*minimize\b(?!.*\bwith\b).*", "",
+            "name the optimizer: `minimize loss with adam(lr=1e-3)`",
+        ),
+        Habit(r"\s*report\s+\w+\s*", "", "write `report name = expression`"),
         Habit(r"\s*return\s*", r"\s*($|#|\})", "a function returns a value: `return expression`"),
+        Habit(r"\s*[\w.]+\s*", ":=", "an assignment is written `name = expression`"),
+        Habit(
+            r"\s*[\w.]+\s*", ":",
+            "only variables and inputs have types: `param w: f32[64] = zeros()`",
+        ),
         # Operators.
-        Habit(r".*[-+*/%@]\s*", r"=(?!=)", "there is no `+=` or the like: write `x = x + 1`"),
-        Habit(r".*:", r"=", "an assignment is written `=`"),
-        Habit(r"(\s*|.*\}\s*else\s+)if\b.*", r"=(?!=)", "`=` assigns; to compare, write `==`"),
-        Habit(r".*[=(,].*", r"=(?!=)", "`=` stands once, behind a name; to compare, write `==`"),
-        Habit(r".*", r"<-", "`<-` updates a state; for less than a negative number write `a < -b`"),
-        Habit(r".*", r"&", "write `and`"),
-        Habit(r".*", r"\|", "write `or`; `|` only chains optimizers, after `with`"),
-        Habit(r".*", r"!(?!=)", "write `not`"),
-        Habit(r".*", r"~", "write `not`"),
-        Habit(r".*", r"\^", "a power is written `**`"),
-        Habit(r".*", r"is\b", "compare by `==`"),
-        Habit(r".*", r"\?", "write `a if condition else b`"),
-        Habit(r".*", r"\$|`|\\", "this sign has no meaning outside a string"),
-        Habit(r".*", r"->", "there are no arrows but `<-`, which updates a state"),
-        # Spelling.
-        Habit(r"\s*/?", r"/|\*", _COMMENT),
-        Habit(r".*(\"\"|'')", r"[\"']", f"{_COMMENT}; a string ends on its line"),
-        Habit(r".*\b[fFrRbBuU]", r"[\"']", "strings have no prefix"),
-        Habit(r".*\d", r"[A-Za-z_]", "a name begins with a letter, and a product needs its `*`"),
+        Habit(r".*[-+*/%@]\s*", "=(?!=)", "there is no `+=` or the like: write `x = x + 1`"),
+        Habit(r"\s*(else\s+)?if\b.*", "=(?!=)", "`=` assigns; to compare, write `==`"),
+        Habit(r".*[=(,].*", "=(?!=)", "`=` stands once, behind a name; to compare, write `==`"),
+        Habit(".*", "<-", "`<-` updates a state; for less than a negative number: `a < -b`"),
+        Habit(".*", "&", "write `and`"),
+        Habit(".*", r"\|", "write `or`; `|` only chains optimizers, after `with`"),
+        Habit(".*", "!(?!=)|~", "write `not`"),
+        Habit(".*", r"\^", "a power is written `**`"),
+        Habit(".*", r"is\b", "compare by `==`"),
+        Habit(".*", r"\?", "write `a if condition else b`"),
+        Habit(".*", "->", "there is no `->`; `<-` updates a state"),
+        # Comments, strings, numbers.
+        Habit(r"\s*", "/", _COMMENT),
+        Habit(r".*/", r"\*", _COMMENT),
+        Habit(r".*(\"\"|'')", "[\"']", f"{_COMMENT}; a string ends on its line"),
+        Habit(r".*\b[fFrRbBuU]", "[\"']", "strings have no prefix"),
+        Habit(r".*\d", "[A-Za-z_]", "a name begins with a letter; a product is written with `*`"),
     )
 )  # fmt: skip
 
@@ -122,11 +129,28 @@ def _unexpected(
     error: UnexpectedToken, token: Token, source: Source, signs: Mapping[str, str]
 ) -> GraphcError:
     span = _place(source, token)
+    help = _habit(source, span)
+    word = _leading_word(source, token)
+    if word is not None:
+        message = f"`{word}` begins no statement"
+        help = help or did_you_mean(word, _STATEMENT_WORDS) or "write `name = expression`"
+        return GraphcError("G0101", message, span=source.cover(word, word), help=help)
     parser = error.interactive_parser
-    accepted = parser.accepts() if parser else error.expected
+    accepted = parser.accepts() if parser else error.expected  # type: ignore[no-untyped-call]
     message = f"expected {_expected(accepted, signs)}, found {_found(token)}"
-    help = _habit(source, span) or _unknown_statement(source, span)
+    if "NAME" in accepted and re.fullmatch("[a-z]+", token):
+        help = help or f"`{token}` is a reserved word: choose another name"
     return GraphcError("G0101", message, span=span, help=help)
+
+
+def _leading_word(source: Source, token: Token) -> Token | None:
+    """The word before `token` if it begins a statement as a keyword would and is none: `parm w`."""
+    before = [t for t in source.tokens[-3:] if (t.start_pos or 0) < (token.start_pos or 0)]
+    *_, ahead, word = (None, None, *before)
+    if word is None or word in _STATEMENT_WORDS or token.type not in ("NAME", "INT", "STRING"):
+        return None
+    begins = word.type == "NAME" and (ahead is None or ahead.type in ("SEP", "LBRACE", "RBRACE"))
+    return word if begins else None
 
 
 def _place(source: Source, token: Token) -> Span:
@@ -176,19 +200,10 @@ def _found(token: Token) -> str:
 def _habit(source: Source, span: Span) -> str | None:
     """The help for a usual mistake, by what stands around `span`. Looks at 200 characters."""
     line = source.lines[span.line - 1]
-    start = max(0, span.col - 201)
-    before, after = line[start : span.col - 1], line[span.col - 1 : span.col + 199]
+    before = line[max(0, span.col - 201) : span.col - 1]
+    before = re.split("[{};]", before)[-1]
+    after = line[span.col - 1 : span.col + 199]
     for looks_back, looks_on, help in _HABITS:
         if looks_on.match(after) and looks_back.match(before):
             return help
     return None
-
-
-def _unknown_statement(source: Source, span: Span) -> str | None:
-    """A word at the start of a statement that is followed by another one is a misspelled keyword."""
-    before = source.lines[span.line - 1][: span.col - 1]
-    word = re.fullmatch(r"\s*([A-Za-z_]{1,40})\s+", before[-80:])
-    if word is None:
-        return None
-    known = f"a statement begins with one of {', '.join(_STATEMENT_WORDS)} or reads `name = ...`"
-    return did_you_mean(word.group(1), _STATEMENT_WORDS) or known

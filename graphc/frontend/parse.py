@@ -59,7 +59,9 @@ def read_file(path: str | Path) -> bytes:
             return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise GraphcError("G0106", f"cannot read {path}: {reason}", span=Span(str(path), 1)) from None
+        raise GraphcError(
+            "G0106", f"cannot read {path}: {reason}", span=Span(str(path), 1)
+        ) from None
 
 
 def _parse(source: Source, start: str) -> Any:
@@ -95,7 +97,7 @@ class LineEnds(PostLex):
 
 @cache
 def parser() -> Lark:
-    """The parser with the tree builder inside it: no walk over a parse tree, which would recurse."""
+    """The parser, with the tree builder inside: a walk over a parse tree would recurse."""
     return Lark(
         GRAMMAR.read_text(encoding="utf-8"),
         parser="lalr",

@@ -154,7 +154,7 @@ def _keep_comment(source: Source, piece: re.Match[str], line: int, column: int) 
 
 
 class _Brackets:
-    """The open brackets. `suspect` is a `{` that was closed by a `}` indented less than its line."""
+    """The open brackets. `suspect`: a `{` closed by a `}` that is indented less than its line."""
 
     def __init__(self, source: Source) -> None:
         self.source = source

@@ -8,8 +8,7 @@ what is left of depth is bounded by `graphc.frontend.check`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from graphc.errors import Span
@@ -355,15 +354,10 @@ class Module(Node):
 # -- walks -----------------------------------------------------------------------------------------
 
 
-@cache
-def _field_names(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind) if f.name not in ("span", "comments"))
-
-
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below `node`, in the order of the source but for `Conditional`'s."""
-    for name in _field_names(type(node)):
-        match getattr(node, name):
+    for name in node.__dataclass_fields__:
+        match None if name in ("span", "comments") else getattr(node, name):
             case Node() as child:
                 yield child
             case tuple() as several:

@@ -13,6 +13,7 @@ from graphc.ops import (
     binary,
     collective,
     comparison,
+    composites,
     contract,
     elementwise,
     indexing,
@@ -36,7 +37,7 @@ def infer_special(op: Op, types: Sequence[Type]) -> Type | None:
 
 
 __all__ = [
-    "COMPOSITES", "binary", "collective", "comparison", "composite", "contract", "elementwise",
-    "indexing", "infer_special", "ordering", "reduce", "reshape", "shape", "slicing", "source",
-    "structure", "unary", "windows",
+    "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
+    "elementwise", "indexing", "infer_special", "ordering", "reduce", "reshape", "shape", "slicing",
+    "source", "structure", "unary", "windows",
 ]  # fmt: skip

@@ -238,7 +238,7 @@ class Mask(Op):
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
-        return []
+        return [(cls(0, 0.0), "f32[4,2]"), (cls(1, 7.0), "f32[2,3]")]
 
 
 def conversion_over(

@@ -70,7 +70,8 @@ class Gather(Op):
 
     def run(self, *xs: Array) -> Array:
         table, ids = xs
-        return np.take(table, checked(ids, table.shape[self.dim], "gather"), axis=self.dim)
+        ids = checked(ids, table.shape[self.dim], "gather")
+        return np.asarray(np.take(table, ids, axis=self.dim))
 
     def run_shard(self, shard: Shard, *xs: Array) -> Array:
         table, ids = xs

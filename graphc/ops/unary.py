@@ -218,7 +218,7 @@ class Cast(Elementwise):
     kinds = "fiub"
 
     def infer(self, *types: TensorType) -> TensorType:
-        return TensorType(types[0].shape, self.dtype)
+        return TensorType(super().infer(*types).shape, self.dtype)
 
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
         both_float = self.dtype.kind == "f" and xs[0].type.dtype.kind == "f"

@@ -12,7 +12,6 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 
 from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
 
@@ -132,9 +131,7 @@ def plan_arena(
             dies[lives.last[root]].append(root)
         for root in dies.pop(at, ()):
             arena.give(offsets[root], aligned(buffers[root].bytes))
-    placed = (
-        replace(b, offset=offsets.get(b.id, 0)) if b.kind == "arena" else b for b in buffers
-    )
+    placed = (replace(b, offset=offsets.get(b.id, 0)) if b.kind == "arena" else b for b in buffers)
     return tuple(placed), arena.size
 
 
@@ -191,13 +188,3 @@ class _Arena:
         del self.ends[start + size]
         self.sizes.pop(bisect_left(self.sizes, (size, start)))
         return size
-
-
-def extent_bytes(buffer: Buffer) -> int:
-    """Bytes from the buffer's start to the end of its last entry."""
-    if 0 in buffer.shape:
-        return 0
-    if buffer.kind != "view":
-        return prod(buffer.shape) * buffer.dtype.bytes
-    reach = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
-    return (reach + 1) * buffer.dtype.bytes

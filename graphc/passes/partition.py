@@ -194,12 +194,9 @@ class _Work:
         fill = _identity(node.op, types)
         for slot, dim in reduced_dims(rule):
             operands[slot] = self._masked(operands[slot], dim, fill, node)
-        looked_up = [any(d.index for d in dims) for dims in (*rule.operands, rule.result)]
-        if any(looked_up):
-            for slot, t in enumerate(types):
-                if t.dtype.kind in "iu" and not looked_up[slot]:
-                    for dim in range(t.rank):
-                        operands[slot] = self._masked(operands[slot], dim, 0, node)
+        for slot in node.op.indices:
+            for dim in range(types[slot].rank):
+                operands[slot] = self._masked(operands[slot], dim, 0, node)
         return operands
 
     def _masked(self, x: str, dim: int, fill: float, user: Node) -> str:

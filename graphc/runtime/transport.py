@@ -228,7 +228,10 @@ class Communicator(Protocol):
 
 
 class Session(Protocol):
-    """`size` ranks that stand ready. A context manager: leaving it closes it."""
+    """`size` ranks that stand ready. A context manager: leaving it closes it.
+
+    A rank has the same communicator in every run.
+    """
 
     size: int
 

@@ -88,7 +88,7 @@ def getitem(f: Builder, x: Operand, key: Key | Sequence[Key]) -> Value:
     Several integer tensors must stand side by side. Masks are not taken: use where.
     """
     value = f.lift(x)
-    keys = _expanded(key if isinstance(key, tuple) else (key,), value.rank)  # type: ignore[arg-type]
+    keys = _expanded(key if isinstance(key, tuple) else (key,), value.rank)
     dim = 0
     run: list[tuple[int, Value, int]] = []  # (dim of x, index tensor, its place in the result)
     shape: list[int] = []  # of the result, but for the index tensors

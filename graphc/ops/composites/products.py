@@ -131,10 +131,25 @@ def matmul(f: Builder, a: Operand, b: Operand) -> Value:
     require(x.rank > 0 and y.rank > 0, f"a matrix product of shapes {x.shape} and {y.shape}")
     good = x.shape[-1] == y.shape[-2:][0]
     require(good, f"shapes {x.shape} and {y.shape} do not match for a product")
+    batch = _BATCH[: max(x.rank, y.rank, 2) - 2]
     rows, columns = "m" * (x.rank > 1), "n" * (y.rank > 1)
-    x, left, other = _lead(f, x, y)
-    y, right, _ = _lead(f, y, x) if other is None else (y, other, "")
-    raise NotImplementedError
+    left, right = _lead(f, x, y, batch), _lead(f, y, x, batch)
+    spec = f"{left.letters}{rows}k,{right.letters}k{columns}->{batch}{rows}{columns}"
+    return f.add(Einsum(spec), (left.value, right.value))
+
+
+_BATCH = "".join(c for c in ascii_letters if c not in "kmn")
+
+
+def _lead(f: Builder, x: Value, y: Value, batch: str) -> Term:
+    """`x` with the letters of its batch dims, without those of length 1 that y is longer in."""
+    mine, theirs = x.shape[:-2], y.shape[:-2]
+    letters = batch[len(batch) - len(mine) :]
+    sizes = dict(zip(batch[len(batch) - len(theirs) :], theirs, strict=True))
+    stays = [n != 1 or sizes.get(c, 1) == 1 for c, n in zip(letters, mine, strict=True)]
+    shape = (*(n for n, stay in zip(mine, stays, strict=True) if stay), *x.shape[len(mine) :])
+    kept = "".join(c for c, stay in zip(letters, stays, strict=True) if stay)
+    return Term(kept, reshaped(f, x, shape))
 
 
 @composite

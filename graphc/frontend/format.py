@@ -1,0 +1,180 @@
+"""Formats .gc text: one spelling for every program, with its comments where they were.
+
+Laws, each tested: formatting twice is formatting once; the formatted text has the same syntax
+tree and the same comments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from typing import TypeAlias
+
+from lark import Token
+
+from graphc.frontend.layout import INDENT, WIDTH, Row, Statement, lay_out
+from graphc.frontend.parse import parse_with_source
+from graphc.frontend.source import Source
+from graphc.frontend.syntax import Comment
+
+# Columns whose widths differ by more than this are not aligned: the gaps would be too wide.
+RAGGED = 24
+
+_Columns: TypeAlias = tuple[tuple[int, str], list[int]]
+
+
+def format_source(data: str | bytes, file: str = "<source>") -> str:
+    """The canonical text of a program. Raises G01xx where it is none."""
+    _, source = parse_with_source(data, file)
+    rows = _Rows(source).rows
+    _align_cells(rows)
+    _align_comments(rows)
+    return "".join(_lines(rows))
+
+
+class _Rows:
+    """The statements and comments of a source, one after the other, as rows."""
+
+    def __init__(self, source: Source) -> None:
+        self.rows: list[Row] = []
+        self.statement = Statement(0)
+        self.blank = False  # whether a blank line stands before the statement
+        self.line = 0  # the source line of what came last
+        self.header: Statement | None = None  # of a block in which nothing has stood yet
+        for part in _merged(source):
+            match part:
+                case Token():
+                    self._token(part)
+                    self.line = part.line or 1
+                case Comment():
+                    self._comment(part.text, part.span.line)
+                    self.line = part.span.line
+        self._end()
+
+    def _token(self, token: Token) -> None:
+        if token.type == "SEP":
+            if not self.statement.open:
+                self._end()
+        elif token == "}" and not self.statement.open:
+            self._close_block(token)
+        else:
+            self._begin(token.line or 1)
+            if self.statement.add(token).role == "block":
+                self._open_block()
+
+    def _comment(self, text: str, line: int) -> None:
+        trailing = line == self.line
+        if self.statement.open:
+            self.statement.add_comment(text, trailing)
+        elif trailing and self.statement.pieces:
+            self.statement.comment = text
+        elif trailing and self.rows:
+            self.rows[-1].comment = text
+            self.header = None
+        else:
+            self._begin(line)
+            self.rows.append(Row(self.statement.indent, text, blank_before=self.blank))
+
+    def _begin(self, line: int) -> None:
+        """Something stands on `line`: the first of a statement, or a comment."""
+        if not self.statement.pieces:
+            first = not self.rows or self.header is not None
+            self.blank = not first and line > self.line + 1
+            self.header = None
+
+    def _end(self) -> None:
+        """The statement is complete; the next one stands beside it."""
+        if self.statement.pieces:
+            rows = lay_out(self.statement)
+            rows[0].blank_before = self.blank
+            self.rows += rows
+            self.statement = Statement(self.statement.indent)
+
+    def _open_block(self) -> None:
+        self.header = self.statement
+        self._end()
+        self.statement = Statement(self.header.indent + INDENT)
+
+    def _close_block(self, brace: Token) -> None:
+        """The brace on a line of its own, or right behind that of an empty block."""
+        self._end()
+        if self.header is None:
+            self.statement = Statement(self.statement.indent - INDENT)
+            self.blank = False
+        else:
+            self.statement, self.header = self.header, None
+            start = len(self.rows) - len(lay_out(self.statement))
+            self.blank = self.rows[start].blank_before
+            del self.rows[start:]
+        self.statement.add(brace)
+
+
+def _merged(source: Source) -> Iterator[Token | Comment]:
+    """Tokens and comments in the order of the text."""
+    return merge(source.tokens, source.comments, key=_place)
+
+
+def _place(part: Token | Comment) -> tuple[int, int]:
+    match part:
+        case Token():
+            return part.line or 1, part.column or 1
+        case Comment():
+            return part.span.line, part.span.col
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def _align_cells(rows: list[Row]) -> None:
+    """Declarations, and assignments, that stand one below the other: types and `=` in columns."""
+    for run in _runs(rows, _cell_columns):
+        widths = [max(map(len, column)) for column in zip(*(r.cells for r in run), strict=True)]
+        texts = [" ".join(map(str.ljust, row.cells, widths)).rstrip() for row in run]
+        if run[0].indent + max(map(len, texts)) <= WIDTH:
+            for row, text in zip(run, texts, strict=True):
+                row.text = text
+
+
+def _align_comments(rows: list[Row]) -> None:
+    """Comments beside rows that stand one below the other."""
+    for run in _runs(rows, _comment_column):
+        width = max(len(row.text) for row in run)
+        for row in run:
+            row.text = row.text.ljust(width)
+
+
+def _cell_columns(row: Row) -> _Columns | None:
+    widths = [len(cell) for cell in row.cells[:-1]]
+    return ((row.indent, row.kind), widths) if row.cells else None
+
+
+def _comment_column(row: Row) -> _Columns | None:
+    return ((row.indent, ""), [len(row.text)]) if row.comment else None
+
+
+def _runs(rows: list[Row], columns: Callable[[Row], _Columns | None]) -> Iterator[list[Row]]:
+    """Runs of neighbours of one kind, with even widths and no blank line between."""
+    run: list[Row] = []
+    kind, low, high = None, [0], [0]
+    for row in rows:
+        found = columns(row)
+        if found and run and kind == found[0] and not row.blank_before:
+            lower, higher = list(map(min, low, found[1])), list(map(max, high, found[1]))
+            if all(b - a <= RAGGED for a, b in zip(lower, higher, strict=True)):
+                run.append(row)
+                low, high = lower, higher
+                continue
+        if run:
+            yield run
+        run = [row] if found else []
+        kind, low, high = (found[0], found[1], found[1]) if found else (None, [0], [0])
+    if run:
+        yield run
+
+
+def _lines(rows: list[Row]) -> Iterator[str]:
+    for row in rows:
+        if row.blank_before:
+            yield "\n"
+        comment = f"  {row.comment}" if row.comment else ""
+        yield f"{' ' * row.indent}{row.text}{comment}\n"

@@ -1,0 +1,290 @@
+"""Lays one statement out: the spaces between its tokens, and its lines where one is too long.
+
+A statement is a list of pieces, its tokens with the comments that stand between them. Where the
+source broke its lines does not matter, except that a comment inside brackets keeps its place
+beside or above its item. A line that is too long is opened at its widest bracket, again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal, TypeAlias
+
+from lark import Token
+
+WIDTH: Final = 100
+INDENT: Final = 4
+
+Role: TypeAlias = Literal[
+    "", "comment", "block", "group", "call", "list", "index", "map", "options", "close"
+]
+
+_VALUE_ENDS = frozenset({
+    "NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "RBRACE",
+})  # fmt: skip
+_OPENERS = frozenset({"group", "call", "list", "index", "map", "options"})
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """A token as it will be printed, or a comment.
+
+    space:    one stands before it, unless it begins a line
+    role:     of a bracket, what it holds; of anything else, none
+    unary:    a minus sign that belongs to what follows
+    trailing: a comment with code before it on its line
+    commas:   of an opening bracket, how many stand directly in it
+    """
+
+    text: str
+    kind: str
+    space: bool
+    role: Role = ""
+    unary: bool = False
+    trailing: bool = False
+    commas: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One line of output. cells: its parts that are aligned with those of rows of its kind."""
+
+    indent: int
+    text: str
+    comment: str | None = None
+    blank_before: bool = False
+    kind: str = ""
+    cells: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Pieces that stand on one line if they fit."""
+
+    indent: int
+    pieces: Sequence[Piece]
+    comment: str | None = None
+
+
+class Statement:
+    """The pieces of one statement. A block's header, and its closing brace, are one each."""
+
+    def __init__(self, indent: int) -> None:
+        self.indent = indent
+        self.comment: str | None = None
+        self.pieces: list[Piece] = []
+        self.open: list[Piece] = []
+
+    def add(self, token: Token) -> Piece:
+        """Append a token. The role of its piece says whether it begins or ends a block."""
+        before = next((p for p in reversed(self.pieces) if p.role != "comment"), None)
+        text = _double_quoted(token) if token.type == "STRING" else str(token)
+        piece = Piece(text, str(token.type), False, self._role(text, before))
+        piece.unary = text == "-" and (before is None or before.kind not in _VALUE_ENDS)
+        piece.space = before is not None and self._spaced(piece, before)
+        if piece.role == "close":
+            self._close(before)
+        elif piece.role in _OPENERS:
+            self.open.append(piece)
+        elif text == "," and self.open:
+            self.open[-1].commas += 1
+        self.pieces.append(piece)
+        return piece
+
+    def add_comment(self, text: str, trailing: bool) -> None:
+        """Append a comment that stands inside a bracket."""
+        self.pieces.append(Piece(text, "COMMENT", True, "comment", trailing=trailing))
+
+    def _role(self, text: str, before: Piece | None) -> Role:
+        follows = before is not None and before.kind in _VALUE_ENDS
+        match text:
+            case "(":
+                return "call" if follows else "group"
+            case "[":
+                return "index" if follows else "list"
+            case "{":
+                return self._brace(follows or (before is not None and before.kind == "ELSE"))
+            case ")" | "]":
+                return "close"
+            case "}":
+                return "close" if self.open else "block"
+            case _:
+                return ""
+
+    def _brace(self, follows: bool) -> Role:
+        """Behind a value or `else` a `{` begins a block, but for the options of a variable."""
+        if self.open or not follows:
+            return "map"
+        return "options" if self.pieces[0].kind in ("PARAM", "STATE") else "block"
+
+    def _spaced(self, piece: Piece, before: Piece) -> bool:
+        inside = self.open[-1].role if self.open else ""
+        opened, closes = before.role in _OPENERS, piece.role == "close"
+        if before.role == piece.role == "block":
+            return False
+        if opened or closes:
+            return inside == "options" and not (opened and closes)
+        if before.text == ",":
+            return True
+        if piece.role in ("call", "index") or piece.text in (",", ":", "."):
+            return False
+        if before.text == "." or before.unary:
+            return False
+        if before.text == ":":
+            return inside != "index"
+        return not inside or "=" not in (piece.text, before.text)
+
+    def _close(self, before: Piece | None) -> None:
+        """Close the innermost bracket. No comma stands before it, but in a tuple of one."""
+        opener = self.open.pop()
+        single = opener.role == "group" and opener.commas == 1
+        if before is not None and before.text == "," and not single:
+            at = next(i for i in range(len(self.pieces) - 1, -1, -1) if self.pieces[i] is before)
+            del self.pieces[at]
+
+
+def _double_quoted(token: Token) -> str:
+    """The same string between double quotes."""
+    if token[0] == '"':
+        return str(token)
+    turned = {"\\'": "'", '"': '\\"'}
+    inner = re.sub(r'\\.|"', lambda m: turned.get(m.group(), m.group()), token[1:-1])
+    return f'"{inner}"'
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+def lay_out(statement: Statement) -> list[Row]:
+    """The rows of a statement: one, or as many as its width and its comments need."""
+    rows: list[Row] = []
+    work = [_Part(statement.indent, statement.pieces, statement.comment)]
+    while work:
+        part = work.pop()
+        pair = _bracket_to_open(part)
+        if pair is None:
+            rows.append(Row(part.indent, _text(part.pieces), part.comment))
+        else:
+            work += reversed(_opened(part, *pair))
+    if len(rows) == 1:
+        rows[0].kind, rows[0].cells = _cells(statement.pieces)
+    return rows
+
+
+def _text(pieces: Sequence[Piece]) -> str:
+    return "".join(" " + p.text if p.space else p.text for p in pieces).lstrip(" ")
+
+
+def _bracket_to_open(part: _Part) -> tuple[int, int] | None:
+    """The first bracket with a comment in it; if the line is too long, the widest."""
+    brackets = list(_outer_brackets(part.pieces))
+    for start, stop in brackets:
+        if any(p.role == "comment" for p in part.pieces[start:stop]):
+            return start, stop
+    if part.indent + len(_text(part.pieces)) <= WIDTH:
+        return None
+    filled = [pair for pair in brackets if pair[1] - pair[0] > 1]
+    return max(filled, key=lambda p: len(_text(part.pieces[p[0] : p[1]])), default=None)
+
+
+def _outer_brackets(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
+    depth = start = 0
+    for at, piece in enumerate(pieces):
+        if piece.role in _OPENERS:
+            start = start if depth else at
+            depth += 1
+        elif piece.role == "close":
+            depth -= 1
+            if depth == 0:
+                yield start, at
+        depth = max(depth, 0)  # the last line of an opened bracket begins by closing it
+
+
+def _opened(part: _Part, start: int, stop: int) -> list[_Part]:
+    """The line up to the bracket, what is in it, and the rest."""
+    body = part.pieces[start + 1 : stop]
+    inner = part.indent + INDENT
+    parts = [_Part(part.indent, part.pieces[: start + 1])]
+    fits = inner + len(_text(body)) <= WIDTH
+    if fits and not any(p.role == "comment" for p in body):
+        parts.append(_Part(inner, body))
+    else:
+        _add_items(parts, body, inner)
+    return [*parts, _Part(part.indent, part.pieces[stop:], part.comment)]
+
+
+def _add_items(parts: list[_Part], body: Sequence[Piece], indent: int) -> None:
+    """Append each item of a bracket with its comma, its comments above, beside or below it."""
+    items = list(_items(body))
+    for item in items:
+        lead, within, code, late = _comments_apart(item)
+        _add_comments(parts, lead, indent)
+        parts += [_Part(indent, [comment]) for comment in within]
+        if code:
+            comma = [Piece(",", "COMMA", False)] if len(items) > 1 else []
+            parts.append(_Part(indent, [*code, *comma]))
+        _add_comments(parts, late, indent)
+
+
+def _add_comments(parts: list[_Part], comments: Sequence[Piece], indent: int) -> None:
+    for comment in comments:
+        last = parts[-1]
+        if comment.trailing and last.comment is None and last.pieces[-1].role != "comment":
+            last.comment = comment.text
+        else:
+            parts.append(_Part(indent, [comment]))
+
+
+def _items(body: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """The pieces between the commas that stand directly in a bracket."""
+    item: list[Piece] = []
+    for piece, depth in _with_depth(body):
+        if depth == 0 and piece.text == "," and piece.role == "":
+            yield item
+            item = []
+        else:
+            item.append(piece)
+    yield item
+
+
+def _comments_apart(item: list[Piece]) -> tuple[list[Piece], ...]:
+    """(comments before an item's code, comments in it, the code, comments behind it)."""
+    marked = [(p, depth == 0 and p.role == "comment") for p, depth in _with_depth(item)]
+    code = [at for at, (_, is_comment) in enumerate(marked) if not is_comment]
+    first, last = (code[0], code[-1]) if code else (len(item), len(item))
+    within = [p for p, is_comment in marked[first : last + 1] if is_comment]
+    return item[:first], within, [item[at] for at in code], item[last + 1 :]
+
+
+def _with_depth(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
+    """Each piece with the number of brackets around it; a bracket stands inside itself."""
+    depth = 0
+    for piece in pieces:
+        depth += piece.role in _OPENERS
+        yield piece, depth
+        depth -= piece.role == "close"
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def _cells(pieces: Sequence[Piece]) -> tuple[str, tuple[str, ...]]:
+    """The kind of a statement that has columns, and their texts: name, type, value."""
+    kind = pieces[0].kind
+    ends = [
+        (piece.text, at)
+        for at, (piece, depth) in enumerate(_with_depth(pieces))
+        if depth == 0 and piece.text in (":", "=", "<-") and piece.role == ""
+    ]
+    cuts: tuple[int, ...]
+    match kind, ends:
+        case (("PARAM" | "STATE"), [(":", colon), ("=", equal)]):
+            cuts = (0, colon + 1, equal, len(pieces))
+        case (("CONST" | "DATA" | "STRATEGY" | "REPORT" | "NAME"), [("=" | "<-" as sign, at)]):
+            kind, cuts = kind + sign, (0, at, len(pieces))
+        case _:
+            return "", ()
+    return kind, tuple(_text(pieces[a:b]) for a, b in pairwise(cuts))

@@ -1,0 +1,418 @@
+"""Ufuncs entry by entry, as composites and ops; `f(f, a, b)` with operands already converted."""
+
+from __future__ import annotations
+
+from math import log as ln
+from math import pi
+from typing import Any
+
+from graphc.frontend.numpy_registry import traces, traces_ufunc
+from graphc.frontend.operands import as_int, operand, operands, value
+from graphc.graph import Builder, Operand, Scalar, Value
+from graphc.op import require
+from graphc.ops.composites.reductions import truth
+from graphc.ops.composites.support import floats
+from graphc.types import F64, I32, DType
+
+# -- by the same name, or nearly ------------------------------------------------------------------
+
+_UNARY = {
+    "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt",
+    "tanh": "tanh", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "arcsin",
+    "arccos": "arccos", "arctan": "arctan", "sinh": "sinh", "cosh": "cosh",
+    "arcsinh": "arcsinh", "arccosh": "arccosh", "arctanh": "arctanh", "absolute": "abs",
+    "sign": "sign", "negative": "neg", "square": "square", "cbrt": "cbrt", "exp2": "exp2",
+    "log2": "log2", "log10": "log10", "deg2rad": "deg2rad", "radians": "deg2rad",
+    "rad2deg": "rad2deg", "degrees": "rad2deg", "isfinite": "is_finite", "isnan": "isnan",
+    "isinf": "isinf", "invert": "invert",
+}  # fmt: skip
+_BINARY = {
+    "subtract": "sub", "divide": "div", "floor_divide": "floor_div", "remainder": "mod",
+    "arctan2": "arctan2", "maximum": "maximum", "minimum": "minimum", "equal": "eq",
+    "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+    "greater_equal": "ge", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+}  # fmt: skip
+
+
+def _enter() -> None:
+    for name, op in _UNARY.items():
+        traces_ufunc(name)(_unary(op))
+    for name, op in _BINARY.items():
+        traces_ufunc(name)(_binary(op))
+
+
+def _unary(op: str) -> Any:
+    def call(f: Builder, x: Operand) -> Value:
+        return getattr(f, op)(x)  # type: ignore[no-any-return]
+
+    call.__doc__ = f"`{op}`"
+    return call
+
+
+def _binary(op: str) -> Any:
+    def call(f: Builder, a: Operand, b: Operand) -> Value:
+        return f.binary(op, a, b)
+
+    call.__doc__ = f"`{op}`"
+    return call
+
+
+_enter()
+
+
+# -- arithmetic -----------------------------------------------------------------------------------
+
+
+def _both_bool(a: Operand, b: Operand) -> bool:
+    kinds = [x.dtype.kind if isinstance(x, Value) else type(x) for x in (a, b)]
+    return all(k in ("b", bool) for k in kinds)
+
+
+@traces_ufunc("add")
+def add(f: Builder, a: Operand, b: Operand) -> Value:
+    """`add`; of two bools, `or`"""
+    return f.binary("or" if _both_bool(a, b) else "add", a, b)
+
+
+@traces_ufunc("multiply")
+def multiply(f: Builder, a: Operand, b: Operand) -> Value:
+    """`mul`; of two bools, `and`"""
+    return f.binary("and" if _both_bool(a, b) else "mul", a, b)
+
+
+@traces_ufunc("power")
+def power(f: Builder, a: Operand, b: Operand) -> Value:
+    """`power`; of two integer arrays in f64, rounded back"""
+    x, y = f.match(a, b) if isinstance(b, Value) else (a, None)
+    if y is None or y.dtype.kind == "f" or not isinstance(x, Value):
+        return f.power(a, b)  # type: ignore[no-any-return]
+    exact = f.power(f.to_dtype(x, F64), f.to_dtype(y, F64))
+    return f.to_dtype(f.round(exact), x.dtype)
+
+
+@traces_ufunc("float_power")
+def float_power(f: Builder, a: Operand, b: Operand) -> Value:
+    """`power` in f64"""
+    base, exponent = (f.to_dtype(f.lift(x, F64), F64) for x in (a, b))
+    return f.binary("pow", base, exponent)
+
+
+@traces_ufunc("positive")
+def positive(f: Builder, x: Value) -> Value:
+    """x itself"""
+    return x
+
+
+@traces_ufunc("conjugate", methods=("conj", "conjugate"))
+def conjugate(f: Builder, x: Any) -> Value:
+    """x itself: there are no complex dtypes"""
+    return value(f, x)
+
+
+@traces_ufunc("reciprocal")
+def reciprocal(f: Builder, x: Value) -> Value:
+    """`reciprocal`; of integers cut towards zero, as NumPy does"""
+    if x.dtype.kind == "f":
+        return f.reciprocal(x)  # type: ignore[no-any-return]
+    return f.where(f.eq(f.abs(x), 1), x, f.zeros_like(x))  # type: ignore[no-any-return]
+
+
+@traces_ufunc("fmod")
+def fmod(f: Builder, a: Operand, b: Operand) -> Value:
+    """the remainder with the sign of a"""
+    x, y = f.match(a, b)
+    size = f.binary("mod", f.abs(x), f.abs(y))
+    return f.where(f.lt(x, 0), -size, size)  # type: ignore[no-any-return]
+
+
+@traces_ufunc("divmod")
+def divmod_(f: Builder, a: Operand, b: Operand) -> tuple[Value, Value]:
+    """`floor_div` and `mod`"""
+    return f.binary("floor_div", a, b), f.binary("mod", a, b)
+
+
+@traces_ufunc("modf")
+def modf(f: Builder, x: Value) -> tuple[Value, Value]:
+    """the fraction and the whole part, both with the sign of x"""
+    number = floats(f, x)
+    whole = f.trunc(number)
+    return number - whole, whole
+
+
+@traces_ufunc("fabs")
+def fabs(f: Builder, x: Value) -> Value:
+    """`abs` as a float"""
+    return f.abs(floats(f, x))  # type: ignore[no-any-return]
+
+
+@traces_ufunc("hypot")
+def hypot(f: Builder, a: Operand, b: Operand) -> Value:
+    """the square root of a^2 + b^2, without overflow"""
+    x, y = f.match(a, b)
+    x, y = f.abs(floats(f, x)), f.abs(floats(f, y))
+    large, small = f.maximum(x, y), f.minimum(y, x)  # each takes one of a tie's gradients
+    ratio = small / f.where(f.eq(large, 0), 1.0, large)
+    return large * f.sqrt(1 + ratio * ratio)  # type: ignore[no-any-return]
+
+
+@traces_ufunc("logaddexp")
+def logaddexp(f: Builder, a: Operand, b: Operand) -> Value:
+    """`logaddexp`"""
+    return f.logaddexp(a, b)  # type: ignore[no-any-return]
+
+
+@traces_ufunc("logaddexp2")
+def logaddexp2(f: Builder, a: Operand, b: Operand) -> Value:
+    """the logarithm to base 2 of 2^a + 2^b"""
+    x, y = (floats(f, v) * ln(2) for v in f.match(a, b))
+    return f.logaddexp(x, y) * (1 / ln(2))  # type: ignore[no-any-return]
+
+
+@traces_ufunc("ldexp")
+def ldexp(f: Builder, a: Operand, b: Operand) -> Value:
+    """a * 2^b"""
+    x = floats(f, a)
+    return x * f.binary("pow", 2.0, f.to_dtype(f.lift(b), x.dtype))
+
+
+# -- rounding -------------------------------------------------------------------------------------
+
+
+def _whole(x: Value) -> bool:
+    return x.dtype.kind != "f"
+
+
+@traces_ufunc("floor")
+def floor(f: Builder, x: Value) -> Value:
+    """`floor`"""
+    return x if _whole(x) else f.floor(x)
+
+
+@traces_ufunc("ceil")
+def ceil(f: Builder, x: Value) -> Value:
+    """`ceil`"""
+    return f.ceil(x)  # type: ignore[no-any-return]
+
+
+@traces_ufunc("trunc")
+def trunc(f: Builder, x: Value) -> Value:
+    """`trunc`"""
+    return f.trunc(x)  # type: ignore[no-any-return]
+
+
+@traces("fix")
+def fix(f: Builder, x: Any) -> Value:
+    """`trunc`"""
+    return f.trunc(value(f, x))  # type: ignore[no-any-return]
+
+
+@traces_ufunc("rint")
+def rint(f: Builder, x: Value) -> Value:
+    """`round`, halves to even"""
+    return f.round(floats(f, x))
+
+
+@traces("round", "around", methods=("round",))
+def around(f: Builder, a: Any, decimals: Any = 0) -> Value:
+    """`round` to a number of decimals"""
+    x, places = value(f, a), as_int(decimals, "decimals")
+    if _whole(x) and places >= 0:
+        return x
+    scale = 10.0 ** abs(places)
+    if places == 0:
+        return f.round(x)
+    up = places > 0
+    y = f.round(x * scale if up else x / scale)
+    return f.to_dtype(y / scale if up else y * scale, x.dtype)
+
+
+# -- tests ----------------------------------------------------------------------------------------
+
+
+def _logical(op: str) -> Any:
+    def call(f: Builder, a: Operand, b: Operand) -> Value:
+        return f.binary(op, truth(f, a), truth(f, b))
+
+    call.__doc__ = f"`{op}` of the truth of both (not 0)"
+    return call
+
+
+for _name in ("and", "or", "xor"):
+    traces_ufunc(f"logical_{_name}")(_logical(_name))
+
+
+@traces_ufunc("logical_not")
+def logical_not(f: Builder, x: Value) -> Value:
+    """`not` of x's truth (not 0)"""
+    return f.not_(truth(f, x))
+
+
+@traces_ufunc("signbit")
+def signbit(f: Builder, x: Value) -> Value:
+    """whether x is negative, -0.0 included"""
+    if x.dtype.kind != "f":
+        return f.lt(x, 0)
+    below = f.lt(f.where(f.eq(x, 0), 1 / f.where(f.eq(x, 0), x, 1.0), x), 0)
+    return below  # type: ignore[no-any-return]
+
+
+@traces("isneginf")
+def isneginf(f: Builder, x: Any) -> Value:
+    """whether x is minus infinity"""
+    return f.eq(floats(f, value(f, x)), float("-inf"))
+
+
+@traces("isposinf")
+def isposinf(f: Builder, x: Any) -> Value:
+    """whether x is plus infinity"""
+    return f.eq(floats(f, value(f, x)), float("inf"))
+
+
+@traces("isclose")
+def isclose(
+    f: Builder, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Value:
+    """|a - b| <= atol + rtol |b|, or equal"""
+    x, y = f.match(*(f.lift(v) for v in operands(f, a, b)))
+    x, y = floats(f, x), floats(f, y)
+    near = f.and_(f.le(f.abs(x - y), atol + rtol * f.abs(y)), f.is_finite(y))
+    near = f.or_(near, f.eq(x, y))
+    return f.or_(near, f.and_(f.isnan(x), f.isnan(y))) if equal_nan else near
+
+
+@traces("allclose")
+def allclose(f: Builder, a: Any, b: Any, **options: Any) -> Value:
+    """whether all entries are close: a traced bool, for a report"""
+    return f.all(isclose(f, a, b, **options))  # type: ignore[no-any-return]
+
+
+@traces("array_equal")
+def array_equal(f: Builder, a1: Any, a2: Any) -> Value | bool:
+    """whether all entries are equal: a traced bool, for a report"""
+    x, y = value(f, a1), value(f, a2)
+    return f.all(f.eq(x, y)) if x.shape == y.shape else False
+
+
+@traces("array_equiv")
+def array_equiv(f: Builder, a1: Any, a2: Any) -> Value:
+    """whether all entries are equal after broadcasting: a traced bool, for a report"""
+    return f.all(f.binary("eq", *operands(f, a1, a2)))  # type: ignore[no-any-return]
+
+
+# -- selection ------------------------------------------------------------------------------------
+
+
+@traces_ufunc("heaviside")
+def heaviside(f: Builder, a: Operand, b: Operand) -> Value:
+    """0 below 0, b at 0, 1 above; NaN stays"""
+    x, h = (floats(f, v) for v in f.match(a, b))
+    step = f.where(f.gt(x, 0), 1.0, f.where(f.lt(x, 0), 0.0, x))
+    return f.where(f.eq(x, 0), h, step)  # type: ignore[no-any-return]
+
+
+@traces_ufunc("copysign")
+def copysign(f: Builder, a: Operand, b: Operand) -> Value:
+    """a with the sign of b"""
+    x, y = (floats(f, v) for v in f.match(a, b))
+    size = f.abs(x)
+    return f.where(signbit(f, y), -size, size)  # type: ignore[no-any-return]
+
+
+def _ignoring_nan(op: str) -> Any:
+    def call(f: Builder, a: Operand, b: Operand) -> Value:
+        x, y = f.match(a, b)
+        best = f.binary(op, x, y)
+        if x.dtype.kind != "f":
+            return best
+        return f.where(f.isnan(x), y, f.where(f.isnan(y), x, best))  # type: ignore[no-any-return]
+
+    call.__doc__ = f"`{op}`; of a NaN and a number, the number"
+    return call
+
+
+traces_ufunc("fmax")(_ignoring_nan("maximum"))
+traces_ufunc("fmin")(_ignoring_nan("minimum"))
+
+
+@traces("nan_to_num")
+def nan_to_num(
+    f: Builder, x: Any, copy: bool = True, nan: Scalar = 0.0, posinf: Any = None,
+    neginf: Any = None,
+) -> Value:  # fmt: skip
+    """numbers in place of NaN and infinities"""
+    y = value(f, x)
+    if y.dtype.kind != "f":
+        return y
+    low, high = _limits(y.dtype)
+    number = f.where(f.isnan(y), nan, y)
+    number = f.where(f.eq(y, float("inf")), high if posinf is None else posinf, number)
+    return f.where(f.eq(y, float("-inf")), low if neginf is None else neginf, number)  # type: ignore[no-any-return]
+
+
+def _limits(dtype: DType) -> tuple[float, float]:
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype.numpy)
+    return float(info.min), float(info.max)
+
+
+@traces("where")
+def where(f: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
+    """`where` with three arguments"""
+    require(
+        x is not None and y is not None,
+        "np.where(condition) without values has a shape that depends on the condition",
+        code="G0802",
+        help="write np.where(condition, a, b)",
+    )
+    a, b = operands(f, x, y)
+    return f.where(operand(f, condition), a, b)  # type: ignore[no-any-return]
+
+
+@traces("select")
+def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
+    """the first choice whose condition holds"""
+    require(len(condlist) == len(choicelist), "np.select: as many conditions as choices")
+    result = operand(f, default)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = where(f, condition, choice, result)
+    return f.lift(result)
+
+
+@traces("choose", methods=("choose",))
+def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
+    """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
+    ids, options = value(f, a), list(choices)
+    require(len(options) > 0, "np.choose of no choices", code="G0810")
+    result = operand(f, options[-1])
+    for i, choice in reversed(list(enumerate(options[:-1]))):
+        result = where(f, f.le(ids, i), choice, result)
+    return f.lift(result)
+
+
+@traces("clip", methods=("clip",))
+def clip(f: Builder, a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Value:
+    """`clip`"""
+    low, high = named.pop("min", a_min), named.pop("max", a_max)
+    require(not named, f"np.clip: {', '.join(named)} can't be traced", code="G0810")
+    x = value(f, a)
+    bounds = (None if v is None else operands(f, x, v)[1] for v in (low, high))
+    return f.clip(x, *bounds)  # type: ignore[no-any-return]
+
+
+@traces("sinc")
+def sinc(f: Builder, x: Any) -> Value:
+    """sin(pi x) / (pi x), 1 at 0"""
+    angle = floats(f, value(f, x)) * pi
+    zero = f.eq(angle, 0)
+    safe = f.where(zero, 1.0, angle)
+    return f.where(zero, 1.0, f.sin(safe) / safe)  # type: ignore[no-any-return]
+
+
+@traces("searchsorted")
+def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
+    """how many entries of the sorted a are below (`right`: not above) each entry of v"""
+    require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
+    table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
+    below = f.binary("lt" if side == "left" else "le", table, wanted)
+    return f.sum(f.to_dtype(below, I32), axis=-1)  # type: ignore[no-any-return]

@@ -1,0 +1,120 @@
+"""Where handlers of NumPy functions are entered, and what is said about those that have none.
+
+A handler is `(f, *args, **options)`: f is the Builder, the rest is what the user gave, with graph
+values in place of traced arrays. It returns values, or plain Python data. Its parameters are named
+as NumPy names them, so that keywords work; `out=` never reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+Handler: TypeAlias = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+
+TABLE: dict[Callable[..., Any], Handler] = {}  # array functions
+UFUNCS: dict[np.ufunc, Handler] = {}  # ufuncs, called plainly: (f, *operands)
+NAMES: dict[str, Handler] = {}  # all of them, by the name after `np.`
+METHODS: dict[str, Handler] = {}  # of ndarray
+PROPERTIES: dict[str, Handler] = {}  # attributes of ndarray that make a new array
+VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory in NumPy
+
+
+def find(name: str) -> Any:
+    """The function `np.<name>`, or None where this NumPy does not have it."""
+    found: Any = np
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def traces(
+    *names: str, methods: tuple[str, ...] = (), view: bool = False
+) -> Callable[[H], H]:
+    """Enter a handler for NumPy functions (and methods of ndarray) by name."""
+
+    def enter(handler: H) -> H:
+        for name in names:
+            if (function := find(name)) is not None:
+                TABLE[function] = NAMES[name] = handler
+        METHODS.update(dict.fromkeys(methods, handler))
+        if view:
+            VIEWS.add(handler)
+        return handler
+
+    return enter
+
+
+def traces_ufunc(*names: str, methods: tuple[str, ...] = ()) -> Callable[[H], H]:
+    """Enter a handler for ufuncs by name: a plain function of operands."""
+
+    def enter(handler: H) -> H:
+        for name in names:
+            if (function := find(name)) is not None:
+                UFUNCS[function] = NAMES[name] = handler
+        METHODS.update(dict.fromkeys(methods, handler))
+        return handler
+
+    return enter
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """`np.linalg.norm`: what users call the function."""
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"np{module.removeprefix('numpy')}.{getattr(function, '__name__', function)}"
+
+
+_SHAPE = "the shape of the result depends on the values: "
+_PLACE = "it changes an array in place: "
+_MASK = _SHAPE + "mask with np.where(mask, x, 0) and reduce"
+_EIGEN = "there is no op for matrix decompositions: compute it outside of the step"
+_PRINT = "hand values out of the step with graphc.report(name, value)"
+_SETS = _SHAPE + "compare with np.isin or ==, and reduce"
+_WRITE = _PLACE + "build the result with np.where, np.stack or np.concatenate"
+
+ADVICE: dict[str, str] = {
+    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "compress", "extract"), _MASK),
+    **dict.fromkeys(
+        ("unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "union1d",
+         "intersect1d", "setdiff1d", "setxor1d", "trim_zeros"), _SETS),
+    **dict.fromkeys(
+        ("copyto", "put", "putmask", "place", "put_along_axis", "fill_diagonal"), _WRITE),
+    **dict.fromkeys(
+        ("linalg.cholesky", "linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals",
+         "linalg.eigvalsh", "linalg.inv", "linalg.lstsq", "linalg.pinv", "linalg.qr",
+         "linalg.slogdet", "linalg.solve", "linalg.svd", "linalg.svdvals", "linalg.cond",
+         "linalg.matrix_rank", "linalg.tensorinv", "linalg.tensorsolve", "roots", "poly"), _EIGEN),
+    **dict.fromkeys(("save", "savez", "savez_compressed", "savetxt"), _PRINT),
+    "bincount": _SHAPE + "sum np.equal(x[..., None], np.arange(n)) or graphc.nn.one_hot(x, n)",
+    "histogram": "count with np.searchsorted and graphc.nn.one_hot",
+    "piecewise": "write np.where(condition, a, b) or np.select",
+    "apply_along_axis": "write the function for the whole array, with axis=",
+    "apply_over_axes": "give the reduction a tuple of axes",
+    "insert": "write np.concatenate of the parts",
+    "lexsort": "write np.argsort of one combined key",
+    "einsum_path": "np.einsum chooses its order itself",
+    "linspace": "write start + (stop - start) * np.linspace(0, 1, n)",
+    "geomspace": "write np.exp(a + (b - a) * np.linspace(0, 1, n))",
+    "logspace": "write 10 ** (a + (b - a) * np.linspace(0, 1, n))",
+    "frexp": "write np.log2 and np.floor",
+    "i0": "there is no op for Bessel functions",
+    "convolve2d": "write graphc.nn.conv2d",
+}  # fmt: skip
+
+_NUMBER = "a traced value has no numbers yet: " + _PRINT
+_STRUCTURE = "a traced array has no memory"
+
+REFUSED_METHODS: dict[str, str] = {
+    **dict.fromkeys(("item", "tolist", "tobytes", "tofile", "dump", "dumps"), _NUMBER),
+    **dict.fromkeys(("fill", "put", "itemset", "resize", "setfield"), _WRITE),
+    "sort": _PLACE + "write x = np.sort(x)",
+    "partition": _PLACE + "write x = np.partition(x, kth)",
+    **dict.fromkeys(("nonzero", "compress"), _MASK),
+    **dict.fromkeys(
+        ("base", "ctypes", "data", "flags", "strides", "view", "byteswap", "getfield",
+         "setflags"), _STRUCTURE),
+    "flat": "write x.ravel()",
+}  # fmt: skip

@@ -1,0 +1,120 @@
+"""Ufuncs: entry by entry, and their methods reduce, accumulate, outer and at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphcError
+from graphc.frontend import numpy_elementwise, numpy_linear, numpy_reduce
+from graphc.frontend.numpy_registry import UFUNCS, Handler
+from graphc.frontend.numpy_scan import scan
+from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
+from graphc.graph import Builder, Operand, Value, broadcast_types
+
+_LOADED = (numpy_elementwise, numpy_linear)  # they enter their ufuncs when imported
+
+_REDUCTIONS: dict[np.ufunc, Handler] = {
+    np.add: numpy_reduce.sum_, np.multiply: numpy_reduce.prod,
+    np.maximum: numpy_reduce.max_, np.minimum: numpy_reduce.min_,
+    np.logical_and: numpy_reduce.all_, np.logical_or: numpy_reduce.any_,
+    np.logaddexp: numpy_reduce.logsumexp,
+}  # fmt: skip
+_ASSOCIATIVE = {
+    np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp,
+    np.logical_and, np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
+}  # fmt: skip
+
+
+@cache
+def handler(ufunc: np.ufunc, method: str) -> Handler | None:
+    """The handler of a ufunc's method ('__call__', 'reduce', ...), or None."""
+    function = UFUNCS.get(ufunc)
+    if function is None:
+        return None
+    match method:
+        case "__call__":
+            return _call(function)
+        case "reduce":
+            return _reduce(ufunc)
+        case "accumulate" if ufunc in _ASSOCIATIVE:
+            return _accumulate(ufunc, function)
+        case "outer" if ufunc.nin == 2:
+            return _outer(function)
+        case "at" if ufunc is np.add:
+            return _add_at
+        case _:
+            return None
+
+
+def _call(function: Handler) -> Handler:
+    def call(
+        f: Builder, *xs: Any, where: Any = True, base: Any = None, dtype: Any = None,
+        casting: str = "same_kind", order: str = "K", subok: bool = True,
+    ) -> Any:  # fmt: skip
+        given: list[Operand] = operands(f, *xs)
+        if dtype is not None:
+            given = [f.to_dtype(f.lift(x), dtype_argument(dtype)) for x in given]
+        made = function(f, *given)
+        return made if where is True else _masked(f, made, where, base)
+
+    return call
+
+
+def _masked(f: Builder, made: Any, where: Any, base: Any) -> Value:
+    if base is None or not isinstance(made, Value):
+        raise GraphcError(
+            "G0810",
+            "where= without out= leaves entries undefined",
+            help="write np.where(mask, result, other), or give out=np.zeros_like(x)",
+        )
+    return f.where(value(f, where), made, value(f, base))
+
+
+def _reduce(ufunc: np.ufunc) -> Handler | None:
+    reduction = _REDUCTIONS.get(ufunc)
+    if reduction is None:
+        return None
+
+    def reduce(f: Builder, a: Any, axis: Any = 0, **options: Any) -> Any:
+        return reduction(f, a, axis=axis, **options)
+
+    return reduce
+
+
+def _accumulate(ufunc: np.ufunc, function: Handler) -> Handler:
+    def accumulate(f: Builder, a: Any, axis: Any = 0, dtype: Any = None) -> Value:
+        x = numpy_reduce.typed(f, a, dtype)
+        dim = as_int(as_axis(axis), "axis")
+        if ufunc is np.add:
+            return f.cumsum(x, dim)
+        return scan(f, lambda a, b: function(f, a, b), x, dim)
+
+    return accumulate
+
+
+def _outer(function: Handler) -> Handler:
+    def outer(f: Builder, a: Any, b: Any) -> Any:
+        x, y = value(f, a), value(f, b)
+        left = f.reshape(x, (*x.shape, *(1,) * y.rank))
+        return function(f, left, y)
+
+    return outer
+
+
+def _add_at(f: Builder, indices: Any, updates: Any, *, x: Any) -> Value:
+    """np.add.at with integer indices into the first dim."""
+    target, ids = value(f, x), value(f, indices)
+    if ids.dtype.kind not in "iu":
+        raise GraphcError("G0805", f"np.add.at: indices are integers, not {ids.dtype}")
+    shape = (*ids.shape, *target.shape[1:])
+    given = f.to_dtype(f.lift(operands(f, target, updates)[1], target.dtype), target.dtype)
+    _, extents = broadcast_types(given.type, given.type)
+    given = f.broadcast_to(given, shape, extents if given.shape == shape else ())
+    return target + f.scatter_add(ids, given, dim=0, size=target.shape[0])
+
+
+Elementwise = Callable[..., Any]

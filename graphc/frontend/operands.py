@@ -1,0 +1,169 @@
+"""From what a NumPy call is given to values of the graph.
+
+Python numbers are weak: they take the dtype of the tensor beside them. So are NumPy's scalars and
+0-d arrays of its default dtypes (float64, int64, bool), which is what `np.pi`, `np.sqrt(64)` or
+`np.prod(shape)` give: they do not turn an f32 step into f64. An array of one or more dims, and a
+scalar of another dtype (`np.float32(2)`), keeps its dtype and promotes as graphc.types.promote
+says, float64 included: write `.astype(np.float32)` at the constant where it is not meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.errors import GraphcError
+from graphc.frontend.count import Derived
+from graphc.graph import Builder, Operand, Value
+from graphc.ops.source import Data
+from graphc.types import F32, I32, DType, Size, dtype_of, promote
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+MAX_CONSTANT = 1 << 28  # bytes: what is larger is data, not a constant of the step
+_WEAK = (np.float64, np.int64, np.bool_)
+
+
+def operand(f: Builder, x: Any, like: DType | None = None) -> Operand:
+    """`x` as a value, or as a Python number that takes the dtype of what it meets.
+
+    like is the dtype in which a number computed from run-time counts is made. Raises G0201, G0810.
+    """
+    match x:
+        case Value():
+            return x
+        case Derived():
+            return _derived(f, x, like)
+        case np.generic() | np.ndarray() if x.ndim == 0:
+            weak = isinstance(x[()], _WEAK)
+            return x.item() if weak else f.constant(x.item(), _dtype(x.dtype))  # type: ignore[no-any-return]
+        case bool() | int() | float():
+            return x
+        case np.ndarray():
+            return constant(f, x)
+        case list() | tuple():
+            return _listed(f, x)
+        case _:
+            raise GraphcError(
+                "G0810",
+                f"a {type(x).__name__} is no array",
+                help="traced functions take arrays and numbers",
+            )
+
+
+def value(f: Builder, x: Any) -> Value:
+    """`x` as a value; a Python int becomes i32, a float f32."""
+    return f.lift(operand(f, x))
+
+
+def _dtype(dtype: np.dtype[Any]) -> DType:
+    if dtype.kind in "cOSUMmV":
+        raise GraphcError("G0810", f"a constant of dtype {dtype} can't be traced")
+    return dtype_of(dtype)
+
+
+def _derived(f: Builder, x: Derived, like: DType | None) -> Value:
+    whole = isinstance(x, int) and (like is None or like.kind != "f")
+    dtype = I32 if whole else like if like is not None and like.kind == "f" else F32
+
+    def read(size: Size) -> Value:
+        return f.lift(size, dtype)
+
+    result = x.formula(read)
+    assert isinstance(result, Value)
+    return result
+
+
+def constant(f: Builder, array: Array) -> Value:
+    """A constant array; one that is the same everywhere is a number, broadcast. Raises G0810."""
+    dtype = _dtype(array.dtype)
+    if array.nbytes > MAX_CONSTANT:
+        raise GraphcError(
+            "G0810",
+            f"a constant of {array.nbytes} bytes would be kept in the program",
+            help="pass the array in the batch, or as state",
+        )
+    if array.size and bool((array == array.flat[0]).all()):
+        single = f.constant(array.flat[0].item(), dtype)
+        return f.broadcast_to(single, array.shape)
+    return f.const_array(data=Data.of(array, dtype))
+
+
+def _listed(f: Builder, xs: Sequence[Any]) -> Operand:
+    """A list of numbers and arrays, as np.array would join them."""
+    if not _traced_inside(xs):
+        return operand(f, np.asarray(xs))
+    values = common(f, [operand(f, x) for x in xs])
+    return f.stack(values)  # type: ignore[no-any-return]
+
+
+def _traced_inside(xs: Sequence[Any]) -> bool:
+    stack: list[Any] = [xs]
+    while stack:
+        match stack.pop():
+            case Value() | Derived():
+                return True
+            case list() | tuple() as more:
+                stack.extend(more)
+            case _:
+                pass
+    return False
+
+
+def common(f: Builder, xs: Sequence[Operand]) -> list[Value]:
+    """The operands in one dtype; Python numbers are weak, unless there are only numbers."""
+    known = [x.dtype for x in xs if isinstance(x, Value)]
+    dtype = known[0] if known else None
+    for other in known[1:]:
+        assert dtype is not None
+        dtype = promote(dtype, other)
+    values = [f.lift(x, dtype) for x in xs]
+    for v in values:
+        dtype = v.dtype if dtype is None else promote(dtype, v.dtype)
+    assert dtype is not None
+    return [f.to_dtype(v, dtype) for v in values]
+
+
+def operands(f: Builder, *xs: Any) -> list[Operand]:
+    """Several operands of one function: counts take the dtype of the first tensor."""
+    like = next((x.dtype for x in xs if isinstance(x, Value)), None)
+    return [operand(f, x, like) for x in xs]
+
+
+def dtype_argument(dtype: Any) -> DType:
+    """The graphc dtype of a `dtype=` argument. Raises G0201, G0810."""
+    return dtype_of(np.dtype(dtype))
+
+
+def as_int(x: Any, what: str) -> int:
+    """`x` as a Python int that keeps a run-time length. Raises G0810."""
+    if isinstance(x, int) and not isinstance(x, bool):
+        return x
+    try:
+        return index(x)
+    except TypeError:
+        raise GraphcError("G0810", f"{what} is a whole number, not {x!r}") from None
+
+
+def as_axis(axis: Any, what: str = "axis") -> int | tuple[int, ...] | None:
+    """An `axis=` argument: None, an int or several."""
+    match axis:
+        case None:
+            return None
+        case list() | tuple():
+            return tuple(as_int(a, what) for a in axis)
+        case _:
+            return as_int(axis, what)
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape argument: an int or several."""
+    match shape:
+        case list() | tuple() | np.ndarray():
+            return tuple(as_int(n, "a length") for n in shape)
+        case _:
+            return (as_int(shape, "a length"),)

@@ -1,0 +1,104 @@
+"""A graph as JSON, for programs that are not graphc."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from graphc.errors import Span
+from graphc.graph import Graph, Node, Objective, Variable
+from graphc.op import snake
+from graphc.placement import Placement
+from graphc.text.printer import VERSION, type_text
+from graphc.types import DType, Extent, SparseType, TensorType, TupleType, Type
+
+
+def to_json(graph: Graph) -> str:
+    """The whole graph as one JSON object, keys in a fixed order; an infinity or NaN is a string."""
+    return json.dumps({"graphc-ir": VERSION, **_graph(graph)}, indent=1, allow_nan=False) + "\n"
+
+
+def _graph(graph: Graph) -> dict[str, Any]:
+    return {
+        "name": graph.name,
+        "mesh": [{"name": a.name, "size": a.size, "over": a.over} for a in graph.mesh.axes],
+        "variables": [_variable(v) for v in graph.variables.values()],
+        "nodes": [_node(n) for n in graph],
+        "outputs": graph.outputs,
+        "updates": graph.updates,
+        "objectives": [_objective(o) for o in graph.objectives],
+    }
+
+
+def _variable(v: Variable) -> dict[str, Any]:
+    return {
+        "name": v.name, "type": _type(v.type), "kind": v.kind, "of": v.of or None,
+        "decay": v.decay, "fill": _value(v.fill), "origin": _origin(v.origin),
+    }  # fmt: skip
+
+
+def _node(n: Node) -> dict[str, Any]:
+    because = n.because and {f.name: getattr(n.because, f.name) for f in fields(n.because)}
+    return {
+        "name": n.name, "op": n.op.name,
+        "attributes": {name: _value(x) for name, x in n.op.attributes.items()},
+        "operands": list(n.operands), "type": _type(n.type),
+        "needs": [_placement(p) for p in n.needs], "scope": n.scope, "fused": n.fused,
+        "because": because, "origin": _origin(n.origin),
+    }  # fmt: skip
+
+
+def _objective(o: Objective) -> dict[str, Any]:
+    return {
+        "loss": o.loss, "optimizer": _value(o.optimizer), "variables": list(o.variables),
+        "order": o.order, "origin": _origin(o.origin),
+    }  # fmt: skip
+
+
+def _origin(span: Span | None) -> dict[str, Any] | None:
+    return {f.name: getattr(span, f.name) for f in fields(span)} if span else None
+
+
+def _placement(placement: Placement) -> dict[str, str]:
+    return {axis: str(state) for axis, state in placement}
+
+
+def _type(t: Type) -> dict[str, Any]:
+    match t:
+        case TensorType():
+            extents = [e and str(e) for e in t.extents] or [None] * t.rank
+            return {
+                "text": type_text(t), "shape": list(t.shape), "dtype": t.dtype.name,
+                "extents": extents, "placement": _placement(t.placement),
+            }  # fmt: skip
+        case TupleType():
+            return {"text": type_text(t), "items": [_type(x) for x in t.items]}
+        case SparseType():
+            return {
+                "text": type_text(t), "dense": _type(t.dense), "rows": t.rows,
+                "index_dtype": t.index_dtype.name,
+            }  # fmt: skip
+
+
+def _value(value: Any) -> Any:
+    """An attribute's value; what JSON has no word for is a string or an object."""
+    match value:
+        case float() if not math.isfinite(value):
+            return repr(value)
+        case DType():
+            return value.name
+        case Extent():
+            return {"extent": value.name, "unit": value.unit}
+        case TensorType():
+            return _type(value)
+        case Graph():
+            return _graph(value)
+        case tuple():
+            return [_value(x) for x in value]
+        case _ if is_dataclass(value):
+            named = {f.name: _value(getattr(value, f.name)) for f in fields(value)}
+            return {"record": snake(type(value).__name__), **named}
+        case _:
+            return value

@@ -1,0 +1,227 @@
+"""Where the boxes of a training step lie: a layered layout of its own, O(V + E), deterministic.
+
+Other layouts tear a training graph apart, since a gradient uses values from far above. Here the
+step is folded: the forward part runs down, the backward part beside it runs up again, so that a
+value and its gradient lie in about the same row, and the updates run down on the right:
+
+    variables | forward | exchanges | backward | exchanges | slots | update
+
+A row holds one layer of the longest path. What depends on no input (variables, constants and what
+is made of them alone) lies aside, in the row of its first user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from graphc.inspect.scene import Box, Kind, Part, Scene
+
+
+class Lane(IntEnum):
+    """The columns of the picture, from left to right."""
+
+    VARIABLES = 0
+    FORWARD = 1
+    FORWARD_EXCHANGE = 2
+    CONSTANTS = 3
+    BACKWARD = 4
+    BACKWARD_EXCHANGE = 5
+    SLOTS = 6
+    UPDATE = 7
+
+
+TITLES = {
+    Lane.VARIABLES: "variables", Lane.FORWARD: "forward", Lane.FORWARD_EXCHANGE: "exchange",
+    Lane.CONSTANTS: "", Lane.BACKWARD: "backward", Lane.BACKWARD_EXCHANGE: "exchange",
+    Lane.SLOTS: "", Lane.UPDATE: "update",
+}  # fmt: skip
+
+_MAIN = {
+    Part.FORWARD: Lane.FORWARD, Part.BACKWARD: Lane.BACKWARD, Part.UPDATE: Lane.UPDATE,
+}  # fmt: skip
+_SIDE = {
+    Part.FORWARD: Lane.VARIABLES, Part.BACKWARD: Lane.CONSTANTS, Part.UPDATE: Lane.SLOTS,
+}  # fmt: skip
+_EXCHANGE = {
+    Part.FORWARD: Lane.FORWARD_EXCHANGE, Part.BACKWARD: Lane.BACKWARD_EXCHANGE,
+    Part.UPDATE: Lane.UPDATE,
+}  # fmt: skip
+_EXCHANGED = (Kind.SPACE, Kind.TIME)
+
+
+ABREAST = 6  # boxes beside each other in one row of a lane
+STACKED = 3  # chains under one another in one row of a side lane
+
+
+@dataclass
+class Links:
+    """The neighbours of every box."""
+
+    before: list[list[int]]
+    after: list[list[int]]
+
+    @classmethod
+    def of(cls, scene: Scene) -> Links:
+        made = cls([[] for _ in scene.boxes], [[] for _ in scene.boxes])
+        for a, b in scene.edges:
+            made.before[b].append(a)
+            made.after[a].append(b)
+        return made
+
+
+@dataclass
+class Layout:
+    """The lane and row of every box, and its place among those that share both."""
+
+    lanes: list[Lane]
+    rows: list[int]
+    order: dict[tuple[Lane, int], list[int]] = field(default_factory=dict)
+
+    def lines(self, links: Links) -> dict[tuple[Lane, int], list[list[int]]]:
+        """The boxes of each row in lines: a long row is broken, chains lie under one another."""
+        return {key: _lines(key[0], members, links) for key, members in self.order.items()}
+
+
+def layout(scene: Scene, links: Links) -> Layout:
+    """Lay the boxes of a scene out."""
+    heavy = _heavy(scene.boxes, links)
+    parts = _parts(scene.boxes, links)
+    lanes = [
+        _lane(box, part, aside=not is_heavy)
+        for box, part, is_heavy in zip(scene.boxes, parts, heavy, strict=True)
+    ]
+    made = Layout(lanes, _Rows(links, parts, heavy).rows())
+    _sort_rows(made, links)
+    return made
+
+
+def _heavy(boxes: Sequence[Box], links: Links) -> list[bool]:
+    """Whether a box depends on an input: those make the layers, the others lie where used."""
+    heavy = [box.kind is Kind.INPUT for box in boxes]
+    for i, before in enumerate(links.before):
+        heavy[i] = heavy[i] or boxes[i].kind is Kind.END or any(heavy[x] for x in before)
+    return heavy
+
+
+def _parts(boxes: Sequence[Box], links: Links) -> list[Part]:
+    """The part each box is drawn in; a constant stands with its first user."""
+    parts = [box.part for box in boxes]
+    for i in reversed(range(len(boxes))):
+        if boxes[i].kind is Kind.CONSTANT and links.after[i]:
+            parts[i] = parts[links.after[i][0]]
+        elif boxes[i].kind in _EXCHANGED and parts[i] is Part.UPDATE:
+            parts[i] = parts[links.before[i][0]]
+    return parts
+
+
+def _lane(box: Box, part: Part, aside: bool) -> Lane:
+    if box.kind in _EXCHANGED:
+        return _EXCHANGE[part]
+    return (_SIDE if aside else _MAIN)[part]
+
+
+@dataclass
+class _Rows:
+    """The rows of the boxes, part by part: forward down, backward up, update down."""
+
+    links: Links
+    parts: list[Part]
+    heavy: list[bool]
+
+    def rows(self) -> list[int]:
+        n = range(len(self.parts))
+        forward = self._depths(Part.FORWARD, dict.fromkeys(n, 0))
+        backward = self._late(Part.BACKWARD, self._depths(Part.BACKWARD, dict.fromkeys(n, 0)))
+        last = max([*forward.values(), *backward.values()], default=0)
+        rows = {i: last - depth for i, depth in backward.items()}
+        # Stretch the forward part, so that a value lies beside its gradient.
+        beside = {i: min(self._rows_of(self.links.after[i], rows), default=0) for i in n}
+        rows |= self._late(Part.FORWARD, self._depths(Part.FORWARD, beside))
+        below = {i: max(self._rows_of(self.links.before[i], rows), default=0) for i in n}
+        rows |= self._depths(Part.UPDATE, below)
+        top = min(rows.values(), default=0)
+        return [rows[i] - top for i in n]
+
+    def _members(self, part: Part) -> list[int]:
+        return [i for i, its in enumerate(self.parts) if its is part]
+
+    def _depths(self, part: Part, least: dict[int, int]) -> dict[int, int]:
+        """The longest path to each box within a part, at least as given; the light ones, which
+        depend on no input, lie in the row of their first user."""
+        members = self._members(part)
+        depths: dict[int, int] = {}
+        for i in members:
+            above = self._rows_of(self.links.before[i], depths) if self.heavy[i] else []
+            depths[i] = max([least[i], *(d + 1 for d in above)])
+        return self._gather(members, depths)
+
+    def _late(self, part: Part, depths: dict[int, int]) -> dict[int, int]:
+        """Every box just above its first user in the part, where that is lower."""
+        members = self._members(part)
+        for i in reversed(members):
+            users = [depths[x] for x in self.links.after[i] if x in depths]
+            if self.heavy[i] and users:
+                depths[i] = max(depths[i], min(users) - 1)
+        return self._gather(members, depths)
+
+    def _gather(self, members: list[int], depths: dict[int, int]) -> dict[int, int]:
+        for i in reversed(members):
+            users = [depths[x] for x in self.links.after[i] if x in depths]
+            if users and not self.heavy[i]:
+                depths[i] = min(users)
+        return depths
+
+    def _rows_of(self, near: Iterable[int], rows: dict[int, int]) -> list[int]:
+        return [rows[x] for x in near if x in rows and self.heavy[x]]
+
+
+def _sort_rows(made: Layout, links: Links) -> None:
+    """Order each row of a lane by the mean place of the neighbours that are placed already; a
+    chain that lies in one row stays together, in its order."""
+    for i, key in enumerate(zip(made.lanes, made.rows, strict=True)):
+        made.order.setdefault(key, []).append(i)
+    place: dict[int, float] = {}
+    for key in sorted(made.order, key=lambda k: (k[1], k[0])):
+        members = made.order[key]
+        first = _chains(members, links)
+        pull = {i: _pull(i, links, place) for i in members}
+        members.sort(key=lambda i: (pull[first[i]], first[i], i))
+        middle = (len(members) - 1) / 2
+        place |= {i: k - middle for k, i in enumerate(members)}
+
+
+def _chains(members: list[int], links: Links) -> dict[int, int]:
+    """For each box of a row, the first of those that it is linked to within the row."""
+    first = {i: i for i in members}
+    for i in members:
+        for x in links.before[i]:
+            if x in first:
+                low, high = sorted((_root(first, x), _root(first, i)))
+                first[high] = low
+    return {i: _root(first, i) for i in members}
+
+
+def _root(first: dict[int, int], i: int) -> int:
+    while first[i] != i:
+        first[i] = first[first[i]]
+        i = first[i]
+    return i
+
+
+def _pull(i: int, links: Links, place: dict[int, float]) -> float:
+    near = [place[x] for x in (*links.before[i], *links.after[i]) if x in place]
+    return sum(near) / len(near) if near else 0.0
+
+
+def _lines(lane: Lane, members: list[int], links: Links) -> list[list[int]]:
+    if lane not in _SIDE.values():
+        return [members[k : k + ABREAST] for k in range(0, len(members), ABREAST)]
+    chains: dict[int, list[int]] = {}
+    for i, first in _chains(members, links).items():
+        chains.setdefault(first, []).append(i)
+    lines: list[list[int]] = [[] for _ in range(min(STACKED, len(chains)))]
+    for k, chain in enumerate(chains.values()):
+        lines[k * len(lines) // len(chains)] += chain
+    return lines

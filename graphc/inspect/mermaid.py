@@ -1,0 +1,41 @@
+"""A graph as a Mermaid flowchart, for Markdown pages."""
+
+from __future__ import annotations
+
+import re
+
+from graphc.graph import Graph
+from graphc.inspect.scene import STYLES, Box, Kind, clip, scene
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9 _.,:=+*/()-]")
+_SHAPES = {Kind.INPUT: "([{}])", Kind.VARIABLE: "[({})]", Kind.END: "[[{}]]"}
+MAX_EDGES = 500  # Mermaid draws no more than this unless its site is configured otherwise
+
+
+def to_mermaid(graph: Graph) -> str:
+    """The graph as a Mermaid flowchart; every character outside a small set is an entity."""
+    picture = scene(graph)
+    lines = ["flowchart TB"]
+    if len(picture.edges) > MAX_EDGES:
+        lines.append(f"  %% {len(picture.edges)} edges: set maxEdges, Mermaid draws {MAX_EDGES}")
+    lines += [f"  {_node(i, box)}" for i, box in enumerate(picture.boxes)]
+    lines += [f"  n{a} --> n{b}" for a, b in picture.edges]
+    lines += [
+        f"  classDef {kind.name.lower()} fill:{style.fill},stroke:{style.stroke},color:#1f2630"
+        for kind, style in STYLES.items()
+    ]
+    lines.append("  classDef inserted stroke-dasharray:5 3")
+    inserted = [f"n{i}" for i, box in enumerate(picture.boxes) if box.inserted]
+    if inserted:
+        lines.append(f"  class {','.join(inserted)} inserted")
+    return "\n".join(lines) + "\n"
+
+
+def _node(i: int, box: Box) -> str:
+    label = '"' + "<br/>".join(_escaped(clip(line, 60)) for line in box.lines) + '"'
+    shape = _SHAPES.get(box.kind, "[{}]").format(label)
+    return f"n{i}{shape}:::{box.kind.name.lower()}"
+
+
+def _escaped(text: str) -> str:
+    return _UNSAFE.sub(lambda m: f"#{ord(m[0])};", text)

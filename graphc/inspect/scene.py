@@ -1,0 +1,174 @@
+"""What a picture of a graph shows: a box for every value and every end, an edge per operand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import NamedTuple
+
+from graphc.graph import Graph, Node
+from graphc.ops.collective import Conversion
+from graphc.text.printer import (
+    fields_text,
+    placement_text,
+    type_text,
+    value_name,
+    value_text,
+)
+from graphc.types import TensorType
+
+
+class Kind(Enum):
+    """What a box stands for: its colour."""
+
+    INPUT = "input"
+    VARIABLE = "variable"
+    CONSTANT = "constant"
+    COMPUTE = "compute"
+    SPACE = "exchange over space"
+    TIME = "exchange over time"
+    END = "output, update"
+
+
+class Style(NamedTuple):
+    """The colours of a kind: what fills a box, and what draws its outline."""
+
+    fill: str
+    stroke: str
+
+
+STYLES = {
+    Kind.INPUT: Style("#e3effc", "#2f6fbf"),
+    Kind.VARIABLE: Style("#fcf1d2", "#b9850b"),
+    Kind.CONSTANT: Style("#f2f3f5", "#9aa2ad"),
+    Kind.COMPUTE: Style("#ffffff", "#646d7a"),
+    Kind.SPACE: Style("#fde3df", "#c93f33"),
+    Kind.TIME: Style("#ebe3fb", "#7347c2"),
+    Kind.END: Style("#ddf2e3", "#2a8749"),
+}
+
+
+class Part(Enum):
+    """The part of a step that a value belongs to, by the scope that differentiate gave it."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box. lines: the text in it; tooltip: all that is known; inserted: made by a pass."""
+
+    name: str
+    lines: tuple[str, ...]
+    tooltip: str
+    kind: Kind
+    part: Part
+    inserted: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Boxes in topological order, and edges (from box, to box) by their indices."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+def scene(graph: Graph) -> Scene:
+    """The picture of a graph."""
+    boxes = [_box(node) for node in graph]
+    index = {node.name: i for i, node in enumerate(graph)}
+    edges = [(index[x], index[node.name]) for node in graph for x in node.operands]
+    for word, name, x, part in _ends(graph):
+        edges.append((index[x], len(boxes)))
+        part = part or boxes[index[x]].part
+        boxes.append(Box(f"{word} {name}", (word, clean(name)), clean(name), Kind.END, part))
+    mesh = f"   {graph.mesh}" if graph.mesh.axes else ""
+    return Scene(clean(f"{graph.name}{mesh}"), tuple(boxes), tuple(edges))
+
+
+def _ends(graph: Graph) -> list[tuple[str, str, str, Part | None]]:
+    ends: list[tuple[str, str, str, Part | None]] = []
+    ends += [("output", name, x, None) for name, x in graph.outputs.items()]
+    ends += [("update", name, x, Part.UPDATE) for name, x in graph.updates.items()]
+    for o in graph.objectives:
+        ends.append(("minimize", value_text(o.optimizer), o.loss, None))
+    return ends
+
+
+def _box(node: Node) -> Box:
+    return Box(
+        node.name, _lines(node), _tooltip(node), _kind(node), _part(node), node.because is not None
+    )
+
+
+def _kind(node: Node) -> Kind:
+    match node.op:
+        case Conversion(over="time"):
+            return Kind.TIME
+        case Conversion():
+            return Kind.SPACE
+        case op if op.source:
+            return Kind.INPUT if op.source == "input" else Kind.VARIABLE
+        case _:
+            return Kind.COMPUTE if node.operands else Kind.CONSTANT
+
+
+def _part(node: Node) -> Part:
+    match node.scope.split("/")[0]:
+        case "grad":
+            return Part.BACKWARD
+        case "update":
+            return Part.UPDATE
+        case _:
+            return Part.FORWARD
+
+
+def _lines(node: Node) -> tuple[str, ...]:
+    """`%h`, `einsum "bk,kn->bn"`, `f32[batch=256,128]`, `{data:S(0)}`"""
+    name, t = value_name(node.name), node.type
+    bare = type_text(t.bare()) if isinstance(t, TensorType) else type_text(t)
+    lines = [name, bare] if node.op.source else [name, _call(node), bare]
+    if isinstance(t, TensorType) and t.placement.states:
+        lines.append(placement_text(t.placement))
+    return tuple(clean(line) for line in lines)
+
+
+def _call(node: Node) -> str:
+    """The op with the numbers and words among its attributes: `einsum bk,kn->bn`."""
+    defaults = {f.name: f.default for f in fields(node.op)}  # type: ignore[arg-type]
+    values = [
+        value if isinstance(value, str) else value_text(value)
+        for name, value in node.op.attributes.items()
+        if isinstance(value, str | int | float) and value != defaults[name]
+    ]
+    return " ".join([node.op.name, *values])
+
+
+def _tooltip(node: Node) -> str:
+    attributes = fields_text(node.op)
+    lines = [
+        f"{value_name(node.name)} : {type_text(node.type)}",
+        f"= {node.op.name} {', '.join(map(value_name, node.operands))}".rstrip()
+        + (f" {{{attributes}}}" if attributes else ""),
+    ]
+    if node.because:
+        lines.append(f"because {node.because}")
+    if node.scope:
+        lines.append(f"scope {node.scope}")
+    if node.origin:
+        lines.append(f"from {node.origin}")
+    return "\n".join(clean(clip(line, 400)) for line in lines)
+
+
+def clean(text: str) -> str:
+    """`text` without characters that XML and terminals do not take, on one line."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def clip(text: str, length: int) -> str:
+    """At most `length` characters of a text, the rest as an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"

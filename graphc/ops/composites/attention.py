@@ -1,0 +1,82 @@
+"""Attention: Vaswani et al., "Attention is all you need", 2017."""
+
+from __future__ import annotations
+
+from math import sqrt
+from string import ascii_lowercase
+
+from graphc.graph import Builder, Operand, Value, broadcast_types
+from graphc.op import require
+from graphc.ops.composites.support import iota_like, reshaped
+from graphc.ops.contract import Einsum
+from graphc.ops.registry import composite
+from graphc.types import BOOL
+
+_LARGE = {8: -1e300, 4: -1e38, 2: -6e4}  # a score that no key gets, by bytes; finite: no NaN
+
+
+@composite
+def attention(
+    f: Builder, q: Value, k: Value, v: Value, mask: Value | None = None, causal: bool = False,
+    scale: float | None = None,
+) -> Value:  # fmt: skip
+    """`y = softmax(q k^T * scale) v`, over the last two dims
+
+    q [.., t, d], k [.., s, d], v [.., s, e] -> [.., t, e], with equal leading dims. mask is bool,
+    broadcast to [.., t, s]: true where q may see k. causal: q at i sees k at j <= i + s - t.
+    scale is 1 / sqrt(d) unless given.
+    """
+    lead = q.shape[:-2]
+    good = q.rank >= 2 and k.shape == (*lead, *k.shape[-2:]) and v.shape[:-1] == k.shape[:-1]
+    require(good, f"attention: q {q.shape}, k {k.shape}, v {v.shape}")
+    a = ascii_lowercase[: len(lead)]
+    scores = f.add(Einsum(f"{a}TD,{a}SD->{a}TS"), (q, k))
+    scores = scores * (1 / sqrt(q.shape[-1]) if scale is None else scale)
+    seen = _visible(f, scores, mask, causal)
+    if seen is not None:
+        low = f.full_like(scores, _LARGE[scores.dtype.bytes])
+        scores = f.select(seen, scores, low)
+    return f.add(Einsum(f"{a}TS,{a}SE->{a}TE"), (f.softmax(scores), v))
+
+
+@composite
+def causal_attention(f: Builder, q: Value, k: Value, v: Value, scale: float | None = None) -> Value:
+    """`y` is attention in which nothing sees what comes later"""
+    return f.attention(q, k, v, causal=True, scale=scale)
+
+
+def _visible(f: Builder, scores: Value, mask: Value | None, causal: bool) -> Value | None:
+    seen = None
+    if mask is not None:
+        require(mask.dtype == BOOL, f"attention: the mask is bool, not {mask.dtype}", code="G0202")
+        shape, extents = broadcast_types(scores.type, mask.type)
+        require(shape == scores.shape, f"attention: mask {mask.shape} for scores {scores.shape}")
+        seen = f.broadcast_to(mask, shape, extents)
+    if causal:
+        queries, keys = (iota_like(f, scores, scores.rank - i) for i in (2, 1))
+        ahead = scores.shape[-1] - scores.shape[-2]
+        past = f.ge(queries + ahead if ahead else queries, keys)
+        seen = past if seen is None else f.and_(seen, past)
+    return seen
+
+
+@composite
+def multi_head_attention(
+    f: Builder, x: Value, wqkv: Value, wo: Value, heads: int, bqkv: Operand | None = None,
+    bo: Operand | None = None, mask: Value | None = None, causal: bool = False,
+) -> Value:  # fmt: skip
+    """`y = concat over heads of attention(x wq, x wk, x wv) @ wo`: self-attention
+
+    x [n, t, c]; wqkv [c, heads * 3 * d]: the columns of a head's q, k and v lie together, head
+    after head, so that a split of them is a split of the heads; wo [heads * d, c].
+    """
+    require(x.rank == 3, f"multi_head_attention takes x [n, t, c], not {x.shape}")
+    n, t, _ = x.shape
+    width = wqkv.shape[-1]
+    require(width % (3 * heads) == 0, f"{width} columns of wqkv for 3 * {heads} heads")
+    d = width // (3 * heads)
+    qkv = reshaped(f, f.dense(x, wqkv, bqkv), (n, t, heads, 3, d))
+    q, k, v = (f.transpose(f.getitem(qkv, (..., i, slice(None))), (0, 2, 1, 3)) for i in range(3))
+    y = f.attention(q, k, v, mask, causal)
+    merged = reshaped(f, f.transpose(y, (0, 2, 1, 3)), (n, t, heads * d))
+    return f.dense(merged, wo, bo)

@@ -1,0 +1,84 @@
+"""Losses. Cross-entropies are per example; mse, mae and huber are means over all entries."""
+
+from __future__ import annotations
+
+from graphc.graph import Builder, Operand, Value
+from graphc.op import require
+from graphc.ops.composites.picking import hits
+from graphc.ops.composites.reductions import peak
+from graphc.ops.composites.support import along, floats, widened
+from graphc.ops.registry import composite
+
+
+@composite
+def cross_entropy(f: Builder, logits: Operand, labels: Operand) -> Value:
+    """`y = -log softmax(logits)[label]` per example, over the last dim
+
+    logits [i.., k]; labels integers [i..], or floats [i.., k] that sum to 1. A label outside
+    0 .. k-1 gives NaN. f16 and bf16 logits are taken in f32. Neither the logits nor the labels are
+    looked up, so that the dim of the classes can be split.
+    """
+    x, t = widened(f, logits), f.lift(labels)
+    last = (x.rank - 1,)
+    require(x.rank > 0, "cross_entropy needs logits with a dim of classes")
+    soft = t.dtype.kind == "f"
+    fits = t.shape == (x.shape if soft else x.shape[:-1])
+    require(fits, f"cross_entropy: logits {x.shape} and labels {t.shape}", help=_HELP)
+    shifted = x - along(f, peak(f, x, last), x, last)
+    total = f.log(f.sum(f.exp(shifted), last))
+    if soft:
+        return f.sum(f.to_dtype(t, x.dtype) * (along(f, total, x, last) - shifted), last)
+    classes = x.shape[-1]
+    chosen = f.select(hits(f, t, classes), shifted, f.zeros_like(shifted))
+    loss = total - f.sum(chosen, last)
+    valid = f.and_(f.ge(t, 0), f.lt(t, classes))
+    return f.select(valid, loss, f.full_like(loss, float("nan")))
+
+
+_HELP = "integer labels have one dim less than the logits, soft labels have the same shape"
+
+
+@composite
+def sigmoid_cross_entropy(f: Builder, logits: Operand, targets: Operand) -> Value:
+    """`y = -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x))` per entry, t in [0, 1]"""
+    x = floats(f, logits)
+    return f.softplus(x) - x * f.to_dtype(f.lift(targets), x.dtype)
+
+
+@composite
+def binary_cross_entropy(f: Builder, p: Operand, targets: Operand, epsilon: float = 1e-7) -> Value:
+    """`y = -t log p - (1 - t) log(1 - p)` per entry, p kept in [epsilon, 1 - epsilon]
+
+    Where p comes from a sigmoid, sigmoid_cross_entropy of its argument is exact.
+    """
+    probability = f.clip(widened(f, p), epsilon, 1 - epsilon)
+    t = f.to_dtype(f.lift(targets), probability.dtype)
+    return -(t * f.log(probability) + (1 - t) * f.log1p(-probability))
+
+
+@composite
+def mse(f: Builder, prediction: Operand, target: Operand) -> Value:
+    """`y = mean((prediction - target)^2)` over all entries"""
+    return f.mean(f.square(_difference(f, prediction, target)))
+
+
+@composite
+def mae(f: Builder, prediction: Operand, target: Operand) -> Value:
+    """`y = mean(|prediction - target|)` over all entries"""
+    return f.mean(f.abs(_difference(f, prediction, target)))
+
+
+@composite
+def huber(f: Builder, prediction: Operand, target: Operand, delta: float = 1.0) -> Value:
+    """`y = mean(d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2))` (Huber 1964)"""
+    d = _difference(f, prediction, target)
+    size = f.abs(d)
+    return f.mean(f.select(f.le(size, delta), 0.5 * d * d, delta * (size - 0.5 * delta)))
+
+
+def _difference(f: Builder, prediction: Operand, target: Operand) -> Value:
+    p, t = f.lift(prediction), f.lift(target)
+    same = p.shape == t.shape
+    # (n, 1) against (n,) would broadcast to (n, n): a loss that trains, and is wrong.
+    require(same or p.rank == 0 or t.rank == 0, f"shapes {p.shape} and {t.shape} do not match")
+    return floats(f, p) - floats(f, t)

@@ -1,0 +1,99 @@
+"""Normalisation. Statistics are taken in f32 at least, and divide by run-time counts."""
+
+from __future__ import annotations
+
+from graphc.errors import GraphcError
+from graphc.graph import Builder, Operand, Value, Variable
+from graphc.op import require
+from graphc.ops.composites.support import Axis, along, dim_of, dims_of, floats, widened
+from graphc.ops.registry import composite
+from graphc.types import TensorType
+
+
+@composite
+def layer_norm(
+    f: Builder, x: Operand, scale: Operand | None = None, shift: Operand | None = None,
+    axis: Axis = -1, eps: float = 1e-5,
+) -> Value:  # fmt: skip
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` over `axis` (Ba, Kiros, Hinton 2016)"""
+    narrow, value = floats(f, x), widened(f, x)
+    dims = dims_of("layer_norm", axis, value.rank)
+    centred = value - along(f, f.mean(value, dims), value, dims)
+    deviation = f.sqrt(f.mean(centred * centred, dims) + eps)
+    y = centred / along(f, deviation, value, dims)
+    return _affine(f.to_dtype(y, narrow.dtype), scale, shift)
+
+
+@composite
+def rms_norm(
+    f: Builder, x: Operand, scale: Operand | None = None, axis: Axis = -1, eps: float = 1e-6
+) -> Value:
+    """`y = x / sqrt(mean(x^2) + eps) * scale` over `axis` (Zhang, Sennrich 2019)"""
+    narrow, value = floats(f, x), widened(f, x)
+    dims = dims_of("rms_norm", axis, value.rank)
+    size = f.sqrt(f.mean(value * value, dims) + eps)
+    return _affine(f.to_dtype(value / along(f, size, value, dims), narrow.dtype), scale, None)
+
+
+@composite
+def batch_norm(
+    f: Builder, x: Operand, scale: Operand | None = None, shift: Operand | None = None,
+    axis: int = -1, momentum: float = 0.9, eps: float = 1e-5, name: str | None = None,
+) -> Value:  # fmt: skip
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` for every place along `axis`
+
+    In training mean and variance (divided by n) are the whole batch's, on any mesh, and the states
+    `name.mean` and `name.var` follow: `s = momentum * s + (1 - momentum) * batch`. In evaluation
+    the states are used. name is the scope's next `batch_norm` unless given; it must be the same in
+    both modes. (Ioffe, Szegedy 2015)
+    """
+    narrow, value = floats(f, x), widened(f, x)
+    channel = dim_of("batch_norm", axis, value.rank)
+    dims = tuple(i for i in range(value.rank) if i != channel)
+    states = _Statistics(f, name or f.key("batch_norm"), value, channel)
+    if f.training:
+        mean = f.mean(value, dims)
+        centred = value - along(f, mean, value, dims)
+        var = f.mean(centred * centred, dims)
+        states.follow(f, mean, var, momentum)
+    else:
+        mean, var = states.mean, states.var
+        centred = value - along(f, mean, value, dims)
+    y = centred * along(f, f.rsqrt(var + eps), value, dims)
+    parts = [None if v is None else _channels(f, v, value, dims) for v in (scale, shift)]
+    return _affine(f.to_dtype(y, narrow.dtype), *parts)
+
+
+class _Statistics:
+    """The running mean and variance of a batch norm, as states."""
+
+    def __init__(self, f: Builder, name: str, x: Value, channel: int) -> None:
+        self.name = name
+        t = TensorType((x.shape[channel],), x.dtype)
+        self.mean = f.declare(Variable(f"{name}.mean", t, kind="state", origin=f.origin))
+        self.var = f.declare(Variable(f"{name}.var", t, kind="state", fill=1.0, origin=f.origin))
+
+    def follow(self, f: Builder, mean: Value, var: Value, momentum: float) -> None:
+        """Set the updates of the states."""
+        require(0 <= momentum <= 1, f"batch_norm: momentum {momentum}", code="G0206")
+        for state, new in ((self.mean, mean), (self.var, var)):
+            mixed = momentum * state + (1 - momentum) * f.stop_gradient(new)
+            _update(f, state.node.op.attributes["source_name"], mixed)
+
+
+def _update(f: Builder, variable: str, value: Value) -> None:
+    if variable in f.updates:
+        text = f"two updates write variable '{variable}'"
+        raise GraphcError("G0304", text, span=f.origin, help="give each batch_norm its own name")
+    f.updates[variable] = value.name
+
+
+def _channels(f: Builder, v: Operand, like: Value, dims: tuple[int, ...]) -> Value:
+    """A value per channel, repeated to the shape of `like`."""
+    value = f.lift(v, like.dtype)
+    return value if value.rank == 0 else along(f, value, like, dims)
+
+
+def _affine(y: Value, scale: Operand | None, shift: Operand | None) -> Value:
+    y = y if scale is None else y * scale
+    return y if shift is None else y + shift

@@ -1,0 +1,297 @@
+"""Schedule: from a partitioned graph to the Program that every rank runs.
+
+    prologue   what does not vary over time           loop       what does, once per turn
+    epilogue   what follows the last turn             commit     from the first write of a variable
+
+Nodes keep their order within a part, so all ranks begin the same collectives in the same order.
+A collective is begun at its node and waited for just before its result is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from graphc.errors import GraphcError
+from graphc.graph import Graph, Node
+from graphc.layout import Layout
+from graphc.op import op_named
+from graphc.ops.collective import Conversion
+from graphc.passes.buffers import plan_arena
+from graphc.passes.phases import Phase, Phases, phases
+from graphc.placement import local_shape
+from graphc.program import (
+    Buffer, Feed, Instruction, Kernel, Loop, Program, Role, Start, Wait, Write, exact_ranges,
+    ranges_of, writes,
+)  # fmt: skip
+from graphc.types import TensorType
+
+
+def schedule(graph: Graph, *, exact: bool = False) -> Program:
+    """The Program of a graph whose every operand lies as its op needs it.
+
+    exact: the batch is always full; without it, a dim with an extent may have fewer entries at run
+    time (and the graph must have its masks). Takes time linear in the number of nodes.
+    Raises G0501 for a step that needs two loops, G0502 for a result that is not whole, G0504 for
+    tuples and sparse rows.
+    """
+    return _Scheduler(graph, exact).program()
+
+
+@dataclass
+class _Scheduler:
+    graph: Graph
+    exact: bool
+    buffers: list[Buffer] = field(default_factory=list)
+    at: dict[str, int] = field(default_factory=dict)  # node -> its buffer
+    layouts: list[Layout] = field(default_factory=list)  # of each buffer, in elements of its root
+    variables: dict[str, int] = field(default_factory=dict)
+    variable_types: dict[str, TensorType] = field(default_factory=dict)
+    parts: dict[Phase, list[Instruction]] = field(default_factory=dict)
+    pending: dict[int, int] = field(default_factory=dict)  # result of a collective -> token
+    tokens: int = 0
+    snapshots: dict[str, int] = field(default_factory=dict)  # node -> copy of an old value
+
+    def __post_init__(self) -> None:
+        self.aliases = _aliases(self.graph)
+        self.writers: dict[str, list[str]] = {}
+        for variable, x in self.graph.updates.items():
+            self.writers.setdefault(x, []).append(variable)
+        self.last_reads: dict[str, int] = {}  # variable -> position of its last reader in the tail
+        self.positions: dict[str, int] = {}
+
+    def program(self) -> Program:
+        graph = self.graph
+        self._add_variables()
+        copied = self._copied()
+        plan = phases(graph, copied)
+        self._note_tail(plan.of(graph, Phase.TAIL))
+        inputs = self._inputs()
+        for phase in Phase:
+            self.parts[phase] = []
+            for node in self._ordered(plan, phase):
+                self._emit(node, phase, plan, copied)
+            if phase == Phase.EPILOGUE:
+                self._snapshot(phase)
+            self._wait_for_all(phase)
+        outputs = {name: self._output(name, x) for name, x in graph.outputs.items()}
+        self._write_variables()
+        role = self._role()
+        buffers, arena = plan_arena(role, self.buffers, outputs.values())
+        counts = {} if self.exact else _counts(inputs.values())
+        return Program(
+            graph.name, graph.mesh, (role,), buffers, inputs, self.variables, self.variable_types,
+            outputs, counts, arena,
+        )  # fmt: skip
+
+    def _ordered(self, plan: Phases, phase: Phase) -> list[Node]:
+        return [n for n in plan.of(self.graph, phase) if n.op.source != "variable"]
+
+    def _role(self) -> Role:
+        tail = self.parts[Phase.TAIL]
+        first = next((i for i, x in enumerate(tail) if self._writes_variable(x)), len(tail))
+        body = tuple(self.parts[Phase.LOOP])
+        return Role(
+            "replica",
+            setup=tuple(self.parts[Phase.SETUP]),
+            prologue=tuple(self.parts[Phase.PROLOGUE]),
+            loop=Loop(self.graph.mesh.turns, body) if body else None,
+            epilogue=tuple(self.parts[Phase.EPILOGUE] + tail[:first]),
+            commit=tuple(tail[first:]),
+        )
+
+    def _writes_variable(self, instruction: Instruction) -> bool:
+        made = writes(instruction)
+        return made is not None and self.buffers[made].kind == "variable"
+
+    # -- what comes from outside ----------------------------------------------------------------
+
+    def _add_variables(self) -> None:
+        for name, variable in self.graph.variables.items():
+            t = variable.type
+            buffer = self._add(name, t, "variable")
+            self.variables[name], self.variable_types[name] = buffer, t
+        for node in self.graph:
+            if node.op.source == "variable":
+                self.at[node.name] = self.variables[_source(node)]
+
+    def _inputs(self) -> dict[str, TensorType]:
+        """The declared types of the batch's entries; without extents where it must be full."""
+        types = {name: node.tensor for name, node in self.graph.inputs.items()}
+        if self.exact:
+            types = {k: TensorType(t.shape, t.dtype, (), t.placement) for k, t in types.items()}
+        return types
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def _emit(self, node: Node, phase: Phase, plan: Phases, copied: set[str]) -> None:
+        if not isinstance(node.type, TensorType):
+            raise _not_a_tensor(node)
+        if node.name in plan.joins:
+            self.at[node.name] = self.at[node.operands[0]]
+            return
+        operands = tuple(self.at[x] for x in node.operands)
+        self._wait_for(operands, phase)
+        made: Instruction
+        if node.op.source == "input":
+            result = self._add(node.name, node.type)
+            made = Feed(_source(node), result)
+        elif isinstance(node.op, Conversion) and node.op.communicates:
+            made = self._start(node, operands[0])
+            result = made.result
+        else:
+            result = self._result(node, operands, phase, copied)
+            op = node.op.localize(self.buffers[result].shape)
+            made = Kernel(op, operands, result, node.name, node.origin, node.fused)
+        self.at[node.name] = result
+        self.parts[phase].append(made)
+
+    def _start(self, node: Node, operand: int) -> Start:
+        self.tokens += 1
+        result = self._add(node.name, node.tensor)
+        self.pending[result] = self.tokens
+        return Start(node.op, operand, result, self.tokens, node.name, node.origin)
+
+    def _result(self, node: Node, operands: tuple[int, ...], phase: Phase, copied: set[str]) -> int:
+        """The buffer for a kernel's result: a view, a variable's own, or a new one."""
+        t = node.tensor
+        if node.op.view and node.name not in copied:
+            view = self._view(node, operands[0])
+            if view is not None:
+                return view
+        if phase == Phase.TAIL:
+            variable = self._overwritten(node, operands)
+            if variable is not None:
+                return variable
+        return self._add(node.name, t, "constant" if phase == Phase.SETUP else "arena")
+
+    def _view(self, node: Node, operand: int) -> int | None:
+        shape = local_shape(node.tensor, self.graph.mesh)
+        layout = node.op.localize(shape).layout(self.layouts[operand])
+        if layout is None:
+            return None
+        return self._add(node.name, node.tensor, "view", layout, self.buffers[operand].root)
+
+    def _add(
+        self, name: str, t: TensorType, kind: str = "arena", layout: Layout | None = None,
+        base: int = -1,
+    ) -> int:  # fmt: skip
+        mesh = self.graph.mesh
+        shape = local_shape(t, mesh)
+        ranges = exact_ranges(t, mesh) if self.exact else ranges_of(t, mesh)
+        strides = layout.strides if layout else ()
+        offset = layout.offset * t.dtype.bytes if layout else 0
+        buffer = Buffer(
+            len(self.buffers), name, shape, t.dtype, kind, offset, base, strides, t.shape, ranges
+        )
+        self.buffers.append(buffer)
+        self.layouts.append(layout or Layout.dense(shape))
+        return buffer.id
+
+    # -- collectives ----------------------------------------------------------------------------
+
+    def _wait_for(self, operands: Sequence[int], phase: Phase) -> None:
+        for x in operands:
+            token = self.pending.pop(self.buffers[x].root, None)
+            if token is not None:
+                self.parts[phase].append(Wait(token))
+
+    def _wait_for_all(self, phase: Phase) -> None:
+        self._wait_for(list(self.pending), phase)
+
+    # -- results and variables ------------------------------------------------------------------
+
+    def _copied(self) -> set[str]:
+        """Views that must be copied: for a collective, or to keep a variable's old value."""
+        ends = [*self.graph.outputs.values(), *self.graph.updates.values()]
+        kept = {x for x in ends if self.graph[x].op.view and self._old_variable(x)}
+        sent = {
+            n.operands[0] for n in self.graph if isinstance(n.op, Conversion) and n.op.communicates
+        }
+        return kept | {x for x in sent if self.graph[x].op.view}
+
+    def _old_variable(self, name: str) -> str | None:
+        """The updated variable whose old value a node is a view of, if any."""
+        variable = self.aliases.get(name)
+        return variable if variable in self.graph.updates else None
+
+    def _snapshot(self, phase: Phase) -> None:
+        """Copy the variables whose old value is a result or the new value of another one."""
+        wanted = list(self.graph.outputs.values())
+        wanted += [x for v, x in self.graph.updates.items() if self._old_variable(x) != v]
+        copy = op_named("stop_gradient")()
+        for name in dict.fromkeys(wanted):
+            node = self.graph[name]
+            if node.op.source == "variable" and self._old_variable(name):
+                result = self._add(f"{name}.old", node.tensor)
+                kernel = Kernel(copy, (self.at[name],), result, name, node.origin)
+                self.parts[phase].append(kernel)
+                self.snapshots[name] = result
+
+    def _note_tail(self, tail: Sequence[Node]) -> None:
+        for at, node in enumerate(tail):
+            self.positions[node.name] = at
+            for x in node.operands:
+                if x in self.aliases:
+                    self.last_reads[self.aliases[x]] = at
+
+    def _overwritten(self, node: Node, operands: tuple[int, ...]) -> int | None:
+        """The variable that a kernel of the tail may write its result to, or None.
+
+        No later node may read the variable's old value, nor this one in another layout.
+        """
+        for name in self.writers.get(node.name, ()) if node.op.in_place else ():
+            variable = self.variables[name]
+            in_layout = all(self.buffers[x].root != variable or x == variable for x in operands)
+            in_reach = len(operands) <= 3 or variable not in operands[2:]
+            unread = self.last_reads.get(name, -1) <= self.positions[node.name]
+            if in_layout and in_reach and unread:
+                return variable
+        return None
+
+    def _output(self, name: str, x: str) -> int:
+        node = self.graph[x]
+        if not isinstance(node.type, TensorType):
+            raise _not_a_tensor(node)
+        if node.type.placement.states:
+            raise GraphcError(
+                "G0502", f"output '{name}' is %{x}, which is {node.type}", span=node.origin
+            )
+        return self.snapshots.get(x, self.at[x])
+
+    def _write_variables(self) -> None:
+        for v, x in self.graph.updates.items():
+            source = self.at[x] if self._old_variable(x) == v else self.snapshots.get(x, self.at[x])
+            if source != self.variables[v]:
+                self.parts[Phase.TAIL].append(Write(source, self.variables[v]))
+
+
+def _aliases(graph: Graph) -> dict[str, str]:
+    """The variable that each node reads or is a view of, for those that do."""
+    found: dict[str, str] = {}
+    for node in graph:
+        if node.op.source == "variable":
+            found[node.name] = _source(node)
+        elif node.op.view and node.operands[0] in found:
+            found[node.name] = found[node.operands[0]]
+    return found
+
+
+def _source(node: Node) -> str:
+    return str(node.op.attributes["source_name"])
+
+
+def _counts(types: Iterable[TensorType]) -> dict[str, int]:
+    """The run-time dims of the inputs, with their static number."""
+    return {
+        e.name: n // e.unit for t in types for e, n in zip(t.extents, t.shape, strict=False) if e
+    }
+
+
+def _not_a_tensor(node: Node) -> GraphcError:
+    return GraphcError(
+        "G0504",
+        f"%{node.name} is a {node.type}; a program holds tensors only",
+        span=node.origin,
+        help="take the parts out of the tuple, or make the rows dense, where they are made",
+    )

@@ -1,0 +1,114 @@
+"""What a backend is: it loads programs, and runs them on one device of a session.
+
+A backend is a plug-in of the entry point group `graphc.backends`. One that has kernels only makes
+itself with `KernelBackend`: feeding, placement, conversions, collectives and variables are then
+done for it by `graphc.runtime.executor`. One that compiles whole steps implements the protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.op import Op
+from graphc.program import Program
+from graphc.runtime.supply import Supply
+from graphc.runtime.transport import Communicator
+
+Array: TypeAlias = NDArray[Any]
+Programs: TypeAlias = Mapping[str, Program]
+
+
+class Device(Protocol):
+    """One rank's variables, and the steps that it can run on them.
+
+    Arrays that go in or out are NumPy arrays of the padded local shape; those that come out are
+    the caller's to keep.
+    """
+
+    committing: bool  # whether the present (or last) step has begun to write variables
+
+    def get(self, name: str) -> Array:
+        """This rank's shard of a variable."""
+        ...
+
+    def set(self, name: str, value: Array) -> None:
+        """Overwrite this rank's shard of a variable."""
+        ...
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        """Run one step and return its outputs.
+
+        Sets `committing` to False at its begin and to True before the first write of a variable. A
+        step that raises before that leaves the variables as they were.
+        """
+        ...
+
+
+class Loaded(Protocol):
+    """Programs made ready for a device: checked, compiled."""
+
+    def device(self, rank: int, comm: Communicator) -> Device:
+        """The device of one rank, on the thread that will run it. Variables start undefined.
+
+        comm is the rank's communicator in every step to come.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step."""
+
+    name: str
+    executor: str
+
+    def available(self) -> str | None:
+        """None where it can run here, else the reason why not. Must be cheap."""
+        ...
+
+    def load(self, programs: Programs, role: str = "replica") -> Loaded:
+        """Make programs ready that share one mesh and one set of variables."""
+        ...
+
+
+Kernel: TypeAlias = Callable[[Op, Sequence[Any]], Any]
+
+
+def _host(x: Any) -> Array:
+    return np.asarray(x)
+
+
+def _runs_here() -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class KernelBackend:
+    """A whole backend from one function.
+
+    kernel(op, operands): a new array with the op's result; every op that a graph may hold comes
+                          here, except conversions between placements and ops that need their
+                          global position, which run on the host. It may return NotImplemented: the
+                          op's reference kernel is run then.
+    to_device, to_host:   convert a NumPy array to the backend's arrays, and back
+    unavailable:          says why the backend can't run here, or None
+    """
+
+    name: str
+    kernel: Kernel
+    executor: str = "kernels"
+    to_device: Callable[[Array], Any] = _host
+    to_host: Callable[[Any], Array] = _host
+    unavailable: Callable[[], str | None] = _runs_here
+
+    def available(self) -> str | None:
+        return self.unavailable()
+
+    def load(self, programs: Programs, role: str = "replica") -> Loaded:
+        from graphc.runtime.executor import LoadedKernels
+
+        return LoadedKernels(self, programs, role)

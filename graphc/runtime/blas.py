@@ -1,0 +1,62 @@
+"""Threads of the BLAS that NumPy carries: virtual devices share the cores, so each gets its part.
+
+OpenBLAS takes its number of threads for the whole process, by a function of its C interface
+(https://www.openmathlib.org/OpenBLAS/docs/extensions/). Where NumPy uses another BLAS, nothing is
+done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+_PREFIXES = ("scipy_openblas", "openblas")
+_SUFFIXES = ("64_", "")
+
+
+@lru_cache(maxsize=1)
+def _library() -> tuple[ctypes.CDLL, str, str] | None:
+    """The library with the prefix and suffix of its names, or None."""
+    folder = Path(np.__file__).parent
+    for path in [*folder.parent.glob("numpy.libs/*openblas*"), *folder.glob(".dylibs/*openblas*")]:
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        for prefix in _PREFIXES:
+            for suffix in _SUFFIXES:
+                try:
+                    getattr(library, f"{prefix}_set_num_threads{suffix}")
+                    return library, prefix, suffix
+                except AttributeError:
+                    continue
+    return None
+
+
+def blas_threads() -> int | None:
+    """How many threads a product may use, or None where that is not known."""
+    found = _library()
+    if found is None:
+        return None
+    library, prefix, suffix = found
+    return int(getattr(library, f"{prefix}_get_num_threads{suffix}")())
+
+
+def limit_blas(devices: int) -> int | None:
+    """Give each of `devices` its part of the cores. Returns the number that was set before."""
+    before = blas_threads()
+    if before is not None and devices > 1:
+        set_blas_threads(max(1, min(before, (os.cpu_count() or 1) // devices)))
+    return before
+
+
+def set_blas_threads(n: int | None) -> None:
+    """Let products use n threads; None leaves it as it is."""
+    found = _library()
+    if found is not None and n is not None:
+        library, prefix, suffix = found
+        getattr(library, f"{prefix}_set_num_threads{suffix}")(n)

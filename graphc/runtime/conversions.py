@@ -1,0 +1,75 @@
+"""The local conversions on NumPy arrays, shared by all backends: what no op's `run` can do.
+
+Each works from the ranges of its buffers: which entries of the global tensor this rank holds
+before, and which after, at this turn. Padding of a result is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.op import Op
+from graphc.ops.collective import (
+    Accumulate, Mask, Microbatch, Stack, TensorSplit, ToPartial,
+)  # fmt: skip
+from graphc.program import Kernel
+from graphc.runtime.site import Site
+from graphc.runtime.supply import Supply
+
+Array: TypeAlias = NDArray[Any]
+COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+
+
+def convert(
+    kernel: Kernel, site: Site, turn: int, supply: Supply, xs: Sequence[Array], out: Array
+) -> None:
+    """Run a local conversion: the result is written to `out`, which keeps its value over turns.
+
+    out may be the operand itself for a mask.
+    """
+    (x,) = xs
+    match kernel.op:
+        case Mask(dim=dim, fill=fill):
+            if out is not x:
+                np.copyto(out, x)
+            length = site.spans(kernel.operands[0], turn, supply)[dim][1]
+            if length < out.shape[dim]:
+                out[along(dim, length, None)] = fill
+        case TensorSplit(dim=dim) | Microbatch(dim=dim):
+            (before, _), (after, length) = _ends(kernel, site, turn, supply, dim)
+            _copy(out, 0, x, after - before, length, dim)
+            out[along(dim, length, None)] = 0
+        case ToPartial(axis=axis):
+            np.copyto(out, x) if site.places[turn][axis] == 0 else out.fill(0)
+        case Accumulate(op=op):
+            np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
+        case Stack(dim=dim):
+            if turn == 0:
+                out.fill(0)
+            (start, length), (base, _) = _ends(kernel, site, turn, supply, dim)
+            _copy(out, start - base, x, 0, length, dim)
+        case op:
+            raise AssertionError(f"{op.name} is no local conversion")
+
+
+def along(dim: int, start: int, stop: int | None) -> tuple[slice, ...]:
+    """The index of a range of entries of one dim."""
+    return (slice(None),) * dim + (slice(start, stop),)
+
+
+def _ends(
+    kernel: Kernel, site: Site, turn: int, supply: Supply, dim: int
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(offset, length) along dim of the operand and of the result."""
+    operand = site.spans(kernel.operands[0], turn, supply)[dim]
+    return operand, site.spans(kernel.result, turn, supply)[dim]
+
+
+def _copy(out: Array, to: int, x: Array, start: int, length: int, dim: int) -> None:
+    out[along(dim, to, to + length)] = x[along(dim, start, start + length)]

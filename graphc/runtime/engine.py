@@ -1,0 +1,231 @@
+"""The engine: programs, loaded on the devices of a session, that run steps on shared variables."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError, did_you_mean
+from graphc.placement import Mesh
+from graphc.program import Program
+from graphc.runtime.backend import Backend, Device, Programs
+from graphc.runtime.batches import Batch
+from graphc.runtime.blas import limit_blas, set_blas_threads
+from graphc.runtime.shards import check_placements, check_variables, owners, put_shard, shard_of
+from graphc.runtime.stream import MicrobatchStream
+from graphc.runtime.supply import Supply, WholeBatch
+from graphc.runtime.transport import Communicator, Transport
+
+Array: TypeAlias = NDArray[Any]
+SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
+
+
+class Engine:
+    """Programs that share a mesh and variables, on a session of `mesh.devices` ranks.
+
+    A context manager. Raises G0511 for programs that do not fit together, G0702 where the backend
+    or the transport can't run here, and what they raise themselves. deadline: seconds that a
+    device waits for another at most (None: for ever).
+    """
+
+    def __init__(
+        self, programs: Programs, backend: Backend, transport: Transport | None = None, *,
+        deadline: float | None = None, role: str = "replica",
+    ) -> None:  # fmt: skip
+        self.programs = dict(programs)
+        self.first = _check_together(self.programs)
+        self.backend = backend
+        self._devices: dict[int, Device] = {}
+        self._invalid = ""
+        transport = transport or _local()
+        for plugin in (backend, transport):
+            check_available(plugin.name, plugin.available())
+        self._loaded = backend.load(self.programs, role)
+        self._blas = limit_blas(self.mesh.devices)
+        self._session = transport.open(self.mesh.devices, deadline=deadline)
+        try:
+            self._session.run(self._start)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, comm: Communicator) -> None:
+        self._devices[comm.rank] = self._loaded.device(comm.rank, comm)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.first.mesh
+
+    # -- variables ------------------------------------------------------------------------------
+
+    def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
+        """Set the variables from global values. Raises G0510 for missing, extra or unfit ones."""
+        arrays = check_variables(self.first, values, partly=partly)
+        types, mesh = self.first.variable_types, self.mesh
+
+        def run(comm: Communicator) -> None:
+            for name, value in arrays.items():
+                self._devices[comm.rank].set(name, shard_of(value, types[name], mesh, comm.rank))
+
+        self._session.run(run)
+        if not partly:
+            self._invalid = ""
+
+    def variables(self) -> dict[str, Array]:
+        """The global values of all variables. Raises G0505 after a step that failed half-way."""
+        self._check_valid()
+        types, mesh = self.first.variable_types, self.mesh
+        values = {name: np.zeros(t.shape, t.dtype.numpy) for name, t in types.items()}
+        holders = {name: frozenset(owners(t, mesh)) for name, t in types.items()}
+
+        def run(comm: Communicator) -> None:
+            device, rank = self._devices[comm.rank], comm.rank
+            for name, t in types.items():
+                if rank in holders[name]:
+                    put_shard(device.get(name), t, mesh, rank, values[name])
+
+        self._session.run(run)
+        return values
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def step(
+        self, batch: Batch | Iterator[Batch], program: str = "", *, poison: bool = False
+    ) -> dict[str, Array]:
+        """Run one step of a program (the first one by default) and return its outputs.
+
+        batch: the global batch, or an iterator of microbatches. A batch that is not full runs
+               `NAME.short`, where there is such a program.
+        Ctrl-C lets the step finish, then raises KeyboardInterrupt. A failure before the step has
+        begun to write leaves the variables as they were; after that the engine is not valid until
+        variables are loaded again (G0505).
+        """
+        self._check_valid()
+        name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
+        with _Uninterrupted():
+            return self._run(lambda comm: self._devices[comm.rank].step(name, supply))
+
+    def _run(self, step: Callable[[Communicator], dict[str, Array]]) -> dict[str, Array]:
+        for device in self._devices.values():
+            device.committing = False
+        try:
+            return self._session.run(step)[0]
+        except BaseException as error:
+            if any(device.committing for device in self._devices.values()):
+                self._invalid = str(error) or type(error).__name__
+            raise
+
+    def _supply(
+        self, name: str, batch: Batch | Iterator[Batch], poison: bool
+    ) -> tuple[str, Supply]:
+        if name not in self.programs:
+            known = tuple(self.programs)
+            hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+            raise GraphcError("G0511", f"there is no program '{name}'", help=hint)
+        short = name + SHORT
+        if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
+            name = short if short in self.programs else name
+            return name, MicrobatchStream(self.programs[name], batch, poison=poison)
+        if short in self.programs and not _is_full(self.programs[short], batch):
+            name = short
+        return name, WholeBatch(self.programs[name], batch, poison=poison)
+
+    def _check_valid(self) -> None:
+        if self._invalid:
+            raise GraphcError(
+                "G0505", f"a step failed while it wrote the variables: {self._invalid}",
+                help="load variables (a checkpoint, or initial values) to go on",
+            )  # fmt: skip
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the session. A second close does nothing."""
+        self._session.close()
+        self._devices.clear()
+        set_blas_threads(self._blas)
+        self._blas = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run_once(
+    program: Program, backend: Backend, batch: Batch | None = None,
+    variables: Mapping[str, Any] | None = None, transport: Transport | None = None,
+) -> tuple[dict[str, Array], dict[str, Array]]:  # fmt: skip
+    """(outputs, variables) of one step of one program, on a session of its own."""
+    with Engine({"program": program}, backend, transport) as engine:
+        engine.load_variables(variables or {})
+        outputs = engine.step(batch or {})
+        return outputs, engine.variables()
+
+
+def check_available(name: str, reason: str | None) -> None:
+    """Raise G0702 where a plug-in says why it can't run here."""
+    if reason is not None:
+        raise GraphcError("G0702", f"'{name}' can't run here: {reason}")
+
+
+def _local() -> Transport:
+    from graphc.runtime.local import TRANSPORT
+
+    return TRANSPORT
+
+
+def _check_together(programs: Programs) -> Program:
+    """The first program, after a check that all have its mesh and variables."""
+    if not programs:
+        raise GraphcError("G0511", "an engine needs at least one program")
+    first_name, first = next(iter(programs.items()))
+    check_placements(first)
+    for name, program in programs.items():
+        if program.mesh != first.mesh or program.variable_types != first.variable_types:
+            raise GraphcError(
+                "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
+            )
+    return first
+
+
+def _is_full(program: Program, batch: Batch) -> bool:
+    """Whether a batch has all the examples that a program takes (errors are found later)."""
+    if not isinstance(batch, Mapping):
+        return True
+    return all(
+        np.shape(batch[name]) == t.shape
+        for name, t in program.inputs.items()
+        if t.extents and name in batch
+    )
+
+
+class _Uninterrupted:
+    """Ctrl-C is noted inside and raised at the end; a second one is raised at once."""
+
+    def __enter__(self) -> None:
+        self._noted = False
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._before = signal.getsignal(signal.SIGINT)
+            self._main = self._before is signal.default_int_handler
+        if self._main:
+            signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._noted:
+            raise KeyboardInterrupt
+        self._noted = True
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
+        if self._noted and kind is None:
+            raise KeyboardInterrupt

@@ -1,0 +1,195 @@
+"""The default executor: one kernel at a time, on fresh arrays, without a plan of the memory.
+
+It needs nothing of a backend but a function that runs one op; what it does is the meaning of a
+Program. The reference backend is this with each op's own `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+from graphc.ops.source import DimSize
+from graphc.program import (
+    Feed, Instruction, Kernel, Loop, Program, Recv, Send, Start, Wait, Write,
+)  # fmt: skip
+from graphc.runtime.backend import KernelBackend, Programs
+from graphc.runtime.conversions import convert
+from graphc.runtime.site import Site
+from graphc.runtime.supply import Supply
+from graphc.runtime.transport import Communicator, Handle
+
+Array: TypeAlias = NDArray[Any]
+
+
+class LoadedKernels:
+    """Programs that are interpreted with a backend's kernels."""
+
+    def __init__(self, backend: KernelBackend, programs: Programs, role: str) -> None:
+        self._backend, self._programs, self._role = backend, programs, role
+
+    def device(self, rank: int, comm: Communicator) -> KernelDevice:
+        return KernelDevice(self._backend, self._programs, self._role, rank, comm)
+
+
+class KernelDevice:
+    """One rank of interpreted programs."""
+
+    def __init__(
+        self, backend: KernelBackend, programs: Programs, role: str, rank: int, comm: Communicator
+    ) -> None:
+        self._backend = backend
+        self._runs = {n: _Run(backend, p, role, rank, comm) for n, p in programs.items()}
+        self._variables: dict[str, Any] = {}
+        self.committing = False
+
+    def get(self, name: str) -> Array:
+        return np.array(self._backend.to_host(self._variables[name]))
+
+    def set(self, name: str, value: Array) -> None:
+        self._variables[name] = self._backend.to_device(np.array(value))
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        self.committing = False
+        run = self._runs[program]
+        with np.errstate(all="ignore"):
+            run.before_commit(supply, self._variables)
+            self.committing = True
+            return run.commit(self._variables)
+
+
+class _Run:
+    """One program on one rank. values: buffer -> array; views are copies here."""
+
+    def __init__(
+        self, backend: KernelBackend, program: Program, role: str, rank: int, comm: Communicator
+    ) -> None:
+        self.backend, self.program, self.role = backend, program, program.role(role)
+        self.comm, self.site = comm, Site(program, rank)
+        self.constants: dict[int, Any] | None = None
+        self.values: dict[int, Any] = {}
+        self.handles: dict[int, tuple[Handle, int]] = {}
+        self.supply: Supply
+
+    def before_commit(self, supply: Supply, variables: dict[str, Any]) -> None:
+        """Everything up to the first write of a variable."""
+        self.supply, self.handles = supply, {}
+        if self.constants is None:
+            self.values = {}
+            self.run(self.role.setup)
+            self.constants = self.values
+        self.values = dict(self.constants)
+        for name, buffer in self.program.variables.items():
+            self.values[buffer] = variables[name]
+        self.run(self.role.prologue)
+        if self.role.loop:
+            self.run([self.role.loop])
+        self.run(self.role.epilogue)
+
+    def commit(self, variables: dict[str, Any]) -> dict[str, Array]:
+        """The rest of the step; the outputs."""
+        self.run(self.role.commit)
+        for name, buffer in self.program.variables.items():
+            variables[name] = self.values[buffer]
+        to_host, outputs = self.backend.to_host, self.program.outputs
+        found = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
+        self.values = {}
+        return found
+
+    def run(self, instructions: Iterable[Instruction], turn: int = 0) -> None:
+        for x in instructions:
+            match x:
+                case Feed(source=source, result=result):
+                    self.feed(source, result, turn)
+                case Kernel():
+                    self.kernel(x, turn)
+                case Start():
+                    self.start(x, turn)
+                case Wait(token=token):
+                    handle, result = self.handles.pop(token)
+                    self.values[result] = self.backend.to_device(handle.wait())
+                case Loop(turns=turns, body=body):
+                    for t in range(turns):
+                        self.run(body, t)
+                case Write(operand=operand, variable=variable):
+                    self.values[variable] = self.values[operand]
+                case Send() | Recv():
+                    raise AssertionError("roles that exchange messages are not interpreted yet")
+
+    # -- instructions ---------------------------------------------------------------------------
+
+    def feed(self, source: str, result: int, turn: int) -> None:
+        buffer = self.program.buffers[result]
+        out = np.empty(buffer.shape, buffer.dtype.numpy)
+        self.supply.fill(source, buffer, self.site.places[turn], out)
+        self.values[result] = self.backend.to_device(out)
+
+    def start(self, start: Start, turn: int) -> None:
+        call = self.site.call(start, turn, self.supply)
+        # A copy, as the operand may be a variable that is written before the wait.
+        x = np.array(self.backend.to_host(self.values[start.operand]), order="C")
+        self.handles[start.token] = self.comm.start(call, x), start.result
+
+    def kernel(self, kernel: Kernel, turn: int) -> None:
+        xs = [self.values[x] for x in kernel.operands]
+        try:
+            made = self._on_host(kernel, turn, xs)
+            if made is None:
+                made = self.backend.kernel(kernel.op, xs)
+                if made is NotImplemented:
+                    made = self._to_device(kernel.op.run(*self._hosts(xs)))
+                self._check(kernel, made)
+        except GraphcError as error:
+            raise error.at(kernel.origin) from None
+        except Exception as error:
+            error.add_note(f"in %{kernel.node} = {kernel.op.name}")
+            raise
+        self.values[kernel.result] = made
+
+    def _on_host(self, kernel: Kernel, turn: int, xs: Sequence[Any]) -> Any:
+        """The result of an op that depends on the place of its tensors; None for the others."""
+        op = kernel.op
+        if op.conversion:
+            out = self._target(kernel)
+            convert(kernel, self.site, turn, self.supply, self._hosts(xs), out)
+            return self._to_device(out)
+        if isinstance(op, DimSize):
+            return self._to_device(op.of_count(dim_size(op, self.supply)))
+        if self.site.is_placed(kernel):
+            shard = self.site.shard(kernel, turn, self.supply)
+            return self._to_device(op.run_shard(shard, *self._hosts(xs)))
+        return None
+
+    def _target(self, kernel: Kernel) -> Array:
+        """What a conversion writes to: the value of the last turn, where there was one."""
+        buffer = self.program.buffers[kernel.result]
+        if kernel.result in self.values:
+            return np.array(self.backend.to_host(self.values[kernel.result]))
+        return np.empty(buffer.shape, buffer.dtype.numpy)
+
+    def _hosts(self, xs: Sequence[Any]) -> list[Array]:
+        return [self.backend.to_host(x) for x in xs]
+
+    def _to_device(self, x: Array) -> Any:
+        return self.backend.to_device(np.asarray(x))
+
+    def _check(self, kernel: Kernel, made: Any) -> None:
+        """Raise G0705 where a kernel's result is not of the shape and dtype that it must have."""
+        buffer, host = self.program.buffers[kernel.result], self.backend.to_host(made)
+        if host.shape != buffer.shape or host.dtype != buffer.dtype.numpy:
+            raise GraphcError(
+                "G0705",
+                f"backend '{self.backend.name}' computes {kernel.op.name} as "
+                f"{host.dtype}{list(host.shape)}, it is {buffer.dtype}{list(buffer.shape)}",
+            )
+
+
+def dim_size(op: DimSize, supply: Supply) -> int:
+    """How many entries of the op's dim are valid in this step."""
+    if op.extent is None:
+        return op.size
+    return supply.count(op.extent.name, op.size // op.extent.unit) * op.extent.unit

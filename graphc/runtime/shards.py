@@ -1,0 +1,80 @@
+"""Global values and the shards that ranks hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+from graphc.placement import Mesh, Replicated, Split, local_shape
+from graphc.program import Program, exact_ranges
+from graphc.runtime.supply import copy_padded
+from graphc.types import TensorType
+
+Array: TypeAlias = NDArray[Any]
+
+
+def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
+    """The padded shard of a global value that a rank holds."""
+    out = np.empty(local_shape(t, mesh), t.dtype.numpy)
+    copy_padded(value, _spans(t, mesh, rank), out)
+    return out
+
+
+def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) -> None:
+    """Write what is valid of a rank's shard to its place in the global value."""
+    spans = _spans(t, mesh, rank)
+    valid = shard[tuple(slice(n) for _, n in spans)]
+    out[tuple(slice(o, o + n) for o, n in spans)] = valid
+
+
+def owners(t: TensorType, mesh: Mesh) -> list[int]:
+    """The first rank that holds each shard: enough of them for the whole value."""
+    split = {a for a, state in t.placement if isinstance(state, Split)}
+    found = []
+    for rank in range(mesh.devices):
+        at = mesh.coordinates(rank)
+        if all(not at[a.name] for a in mesh.space if a.name not in split):
+            found.append(rank)
+    return found
+
+
+def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
+    at = mesh.coordinates(rank)
+    return [r.at(at, {}) for r in exact_ranges(t, mesh)]
+
+
+def check_variables(
+    program: Program, values: Mapping[str, Any], *, partly: bool = False
+) -> dict[str, Array]:
+    """The global values as arrays of the variables' types. Raises G0510.
+
+    partly: not every variable must be there.
+    """
+    types = program.variable_types
+    missing = [] if partly else [name for name in types if name not in values]
+    extra = [name for name in values if name not in types]
+    if missing or extra:
+        text = f"no value for {', '.join(missing)}" if missing else f"no variable {extra[0]}"
+        raise GraphcError("G0510", text, help=f"the variables are: {', '.join(types) or 'none'}")
+    found = {}
+    for name, value in values.items():
+        t, array = types[name], np.asarray(value)
+        if array.shape != t.shape or not np.can_cast(array.dtype, t.dtype.numpy, "same_kind"):
+            raise GraphcError(
+                "G0510",
+                f"variable '{name}' is {t.bare()}, the value is {array.dtype}{list(array.shape)}",
+            )
+        found[name] = array
+    return found
+
+
+def check_placements(program: Program) -> None:
+    """Raise G0510 for a variable whose value no rank can give: partial, varying or at home."""
+    for name, t in program.variable_types.items():
+        for _, state in t.placement:
+            if not isinstance(state, Split | Replicated):
+                raise GraphcError("G0510", f"variable '{name}' is {t}: it has no global value")

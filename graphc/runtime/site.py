@@ -1,0 +1,118 @@
+"""Site: a program as one rank sees it. From buffers' ranges to offsets, lengths and groups."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from graphc.op import Shard
+from graphc.ops import collective
+from graphc.program import Buffer, Kernel, Program, Start
+from graphc.runtime import transport
+from graphc.runtime.supply import Supply
+from graphc.runtime.transport import Call, Group, Order
+
+KEPT = 4096  # shards and calls that are kept; every size of a short batch makes new ones
+
+
+class Site:
+    """One rank's place on the mesh, and what follows from it."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        self.program, self.rank = program, rank
+        self.places = [program.mesh.coordinates(rank, t) for t in range(program.mesh.turns)]
+        self._kept: dict[Any, Any] = {}
+        self.group = lru_cache(maxsize=None)(self._group)
+
+    def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
+        """(offset, length) of what this rank's buffer holds at a turn, per dim."""
+        at = self.places[turn]
+        return [supply.cut(r, at) for r in self.program.buffers[buffer].ranges]
+
+    # -- kernels --------------------------------------------------------------------------------
+
+    def is_placed(self, kernel: Kernel) -> bool:
+        """Whether the kernel's result depends on where its tensors lie: `run_shard`, not `run`."""
+        positioned = self.positioned(kernel)
+        return positioned is not None and any(r.axes or r.extent for r in positioned.ranges)
+
+    def positioned(self, kernel: Kernel) -> Buffer | None:
+        """The tensor whose position the kernel needs."""
+        slot = kernel.op.positioned
+        if slot is None:
+            return None
+        return self.program.buffers[kernel.result if slot < 0 else kernel.operands[slot]]
+
+    def shard(self, kernel: Kernel, turn: int, supply: Supply) -> Shard:
+        """What `run_shard` needs to know."""
+        key = ("shard", kernel.result, turn, supply.key)
+        shard: Shard | None = self._kept.get(key)
+        if shard is None:
+            positioned = self.positioned(kernel)
+            assert positioned is not None, f"{kernel.op.name} has no position"
+            spans = self.spans(positioned.id, turn, supply)
+            offsets, lengths = tuple(o for o, _ in spans), tuple(n for _, n in spans)
+            shard = Shard(self.program.buffers[kernel.result].shape, offsets, lengths)
+            self._keep(key, shard, supply)
+        return shard
+
+    def _keep(self, key: Any, value: Any, supply: Supply) -> None:
+        if supply.key is not None:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[key] = value
+
+    # -- collectives ----------------------------------------------------------------------------
+
+    def _group(self, axis: str) -> Group:
+        """The ranks along a mesh axis, this one among them."""
+        mesh, mine = self.program.mesh, self.places[0]
+        step = 1
+        for a in reversed(mesh.space):
+            if a.name == axis:
+                first = self.rank - mine[axis] * step
+                return tuple(first + i * step for i in range(a.size))
+            step *= a.size
+        raise KeyError(axis)
+
+    def call(self, start: Start, turn: int, supply: Supply) -> Call:
+        """The transport's call for a collective at a turn."""
+        key = ("call", start.token, turn, supply.key)
+        call: Call | None = self._kept.get(key)
+        if call is None:
+            call = self._call(start, turn, supply)
+            self._keep(key, call, supply)
+        return call
+
+    def _call(self, start: Start, turn: int, supply: Supply) -> Call:
+        op = start.op
+        assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
+        group = self.group(op.axis)
+        order: Order = "tree" if isinstance(op, collective.TreeReduce) else "engine"
+        lengths = lambda buffer, dim: self._lengths(buffer, dim, op.axis, turn, supply)  # noqa: E731
+        x, y = start.operand, start.result
+        shape = self.program.buffers[y].shape
+        where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
+        match op:
+            case collective.AllReduce() | collective.TreeReduce():
+                return transport.AllReduce(group, op.op, order, where=where)
+            case collective.ReduceScatter(dim=d):
+                return transport.ReduceScatter(
+                    group, op.op, d, lengths(y, d), shape[d], order, where=where
+                )
+            case collective.AllGather(dim=d):
+                return transport.AllGather(group, d, lengths(x, d), shape[d], where=where)
+            case collective.AllToAll(source_dim=s, target_dim=d):
+                return transport.AllToAll(
+                    group, d, lengths(y, d), shape[d], s, lengths(x, s), shape[s], where=where
+                )
+            case _:
+                raise AssertionError(f"no transport call does {op.name}")
+
+    def _lengths(
+        self, buffer: int, dim: int, axis: str, turn: int, supply: Supply
+    ) -> tuple[int, ...]:
+        """How many entries of a dim each member along an axis holds."""
+        r, at = self.program.buffers[buffer].ranges[dim], self.places[turn]
+        size = self.program.mesh.axis(axis).size
+        return tuple(supply.cut(r, {**at, axis: i})[1] for i in range(size))

@@ -1,0 +1,106 @@
+"""Gradients against central differences, in f64, of first and second order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.autodiff import gradients
+from graphc.graph import Builder, Graph, Value
+from graphc.ops.evaluate import evaluate
+from graphc.ops.source import Data, Input
+from graphc.types import F64, TensorType, dtype_of
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+    Function = Callable[..., Value]
+
+STEP = 1e-5
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """A graph of a random projection of a function, its gradient, and a projection of that.
+
+    value: node of `sum(f(xs) * u)`; first: nodes of its gradient by each float operand;
+    slope: node of `sum(first * v)`; second: nodes of the gradient of that. "" for none.
+    """
+
+    graph: Graph
+    value: str
+    first: tuple[str, ...]
+    slope: str
+    second: tuple[str, ...]
+
+
+def derivatives(function: Function, xs: Sequence[Array], seed: int = 0) -> Derivatives:
+    """Build the graph of `function(f, *values)` and its derivatives by the floats among `xs`."""
+    f = Builder("derivatives")
+    rng = np.random.default_rng(seed)
+    inputs = [_input(f, f"x{i}", x) for i, x in enumerate(xs)]
+    floats = [v for v in inputs if v.dtype.kind == "f"]
+    value = _projected(f, [function(f, *inputs)], rng)
+    first = gradients(f, value, [v.name for v in floats])
+    found = [g for v in floats if (g := first[v.name]) is not None]
+    slope = _projected(f, found, rng) if found else None
+    second = gradients(f, slope, [v.name for v in floats]) if slope else {}
+    return Derivatives(
+        f.build(),
+        value.name,
+        tuple(_name(first[v.name]) for v in floats),
+        slope.name if slope else "",
+        tuple(_name(second.get(v.name)) for v in floats),
+    )
+
+
+def _name(value: Value | None) -> str:
+    return value.name if value is not None else ""
+
+
+def _input(f: Builder, name: str, x: Array) -> Value:
+    return f.add(Input(name), type=TensorType(x.shape, dtype_of(x.dtype)), name=name)
+
+
+def _projected(f: Builder, values: Sequence[Value], rng: np.random.Generator) -> Value:
+    """The sum of all entries, each times a random number, as one scalar."""
+    total: Value | None = None
+    for v in values:
+        weights = f.const_array(data=Data.of(rng.uniform(0.5, 1.5, v.shape), F64))
+        part = f.reduce_sum(v * weights, over=tuple(range(v.rank)))
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def check_gradients(
+    function: Function, xs: Sequence[Array], order: int = 2, tolerance: float = 1e-6
+) -> None:
+    """Raise AssertionError unless the gradients of `function` agree with central differences."""
+    made = derivatives(function, xs)
+    feeds = {f"x{i}": x for i, x in enumerate(xs)}
+    values = evaluate(made.graph, feeds)
+    slots = [i for i, x in enumerate(xs) if x.dtype.kind == "f"]
+    targets = [(made.value, made.first), (made.slope, made.second)][:order]
+    for target, names in targets:
+        for slot, name in zip(slots, names, strict=True) if target else ():
+            expected = _differences(made.graph, target, feeds, f"x{slot}")
+            got = values[name] if name else np.zeros_like(xs[slot])
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def _differences(graph: Graph, target: str, feeds: dict[str, Array], name: str) -> Array:
+    """The slope of a scalar node along each entry of an input."""
+    x = feeds[name]
+    slopes = np.zeros(x.shape)
+    for at in np.ndindex(*x.shape):
+        ends = []
+        for step in (STEP, -STEP):
+            moved = x.copy()
+            moved[at] += step
+            ends.append(float(evaluate(graph, {**feeds, name: moved})[target]))
+        slopes[at] = (ends[0] - ends[1]) / (2 * STEP)
+    return slopes

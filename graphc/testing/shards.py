@@ -1,0 +1,171 @@
+"""A dims rule against the truth: an op cut into parts as the rule says must give the whole.
+
+Each part runs as a rank would run it: on operands padded to the longest part, with poison in the
+padding (NaN, or a wild integer) and masks only where partition puts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.graph import infer_type
+from graphc.op import (
+    Dim,
+    Op,
+    Shard,
+    Signature,
+    parse_rule,
+    reduced_dims,
+    signatures,
+)
+from graphc.ops.reduce import highest, lowest
+from graphc.placement import Partial, Split, chop
+from graphc.testing.samples import Case
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+
+def ways(case: Case) -> list[Signature]:
+    """The signatures of an op on operands of these types."""
+    rule = parse_rule(case.op.dims(*case.types))
+    return list(signatures(rule, type(case.op), len(case.types)))
+
+
+def check_way(case: Case, way: Signature, parts: int) -> None:
+    """Raise AssertionError unless the op, cut into `parts` as `way` says, gives the whole."""
+    xs = case.operands()
+    whole = case.op.run(*xs)
+    cut = _Cut(case, way, parts)
+    with np.errstate(all="ignore"):  # what the padding does is of no interest
+        pieces = [cut.run(i, cut.operands(xs, i)) for i in range(parts)]
+    joined = cut.joined(pieces)
+    assert joined.dtype == whole.dtype
+    np.testing.assert_allclose(joined, whole, rtol=1e-12, atol=1e-12)
+
+
+class _Cut:
+    """A case cut along one mesh axis; a dim that is a group of factors is cut in whole units."""
+
+    def __init__(self, case: Case, way: Signature, parts: int) -> None:
+        self.case, self.way, self.parts = case, way, parts
+        self.rule = parse_rule(case.op.dims(*case.types))
+        self.result = infer_type(case.op, case.types)
+
+    # -- where the parts lie --------------------------------------------------------------------
+
+    def unit(self, dim: Dim, length: int) -> int:
+        """How many entries of a dim go together: the product of a group's minor factors."""
+        return prod(int(x.rsplit("_", 1)[1]) for x in dim.letters[1:])
+
+    def range(self, dims: Sequence[Dim], shape: Sequence[int], dim: int, i: int) -> tuple[int, ...]:
+        """(offset, length, padded length) of part i along a dim, in entries."""
+        unit = self.unit(dims[dim], shape[dim])
+        count = shape[dim] // unit
+        offset, length = chop(count, [(self.parts, i)])
+        return offset * unit, length * unit, -(-count // self.parts) * unit
+
+    # -- one part -------------------------------------------------------------------------------
+
+    def operands(self, xs: Sequence[Array], i: int) -> list[Array]:
+        """The operands of part i, padded and masked."""
+        pieces = []
+        for slot, (x, state) in enumerate(zip(xs, self.way.operands, strict=True)):
+            match state:
+                case Split(dim):
+                    x = self._piece(x, slot, dim, i)
+                case Partial():
+                    x = _summand(x, self.parts, i)
+            pieces.append(x)
+        return pieces
+
+    def _piece(self, x: Array, slot: int, dim: int, i: int) -> Array:
+        offset, length, padded = self.range(self.rule.operands[slot], x.shape, dim, i)
+        poison = _poison(x)
+        if (slot, dim) in reduced_dims(self.rule):
+            poison = _identity(self.case.op, x)
+        if slot in self.case.op.indices:
+            poison = 0
+        shape = (*x.shape[:dim], padded, *x.shape[dim + 1 :])
+        piece = np.full(shape, poison, x.dtype)
+        lead = (slice(None),) * dim
+        piece[(*lead, slice(0, length))] = x[(*lead, slice(offset, offset + length))]
+        return piece
+
+    def run(self, i: int, operands: Sequence[Array]) -> Array:
+        """The op on part i, as a rank runs it."""
+        local = list(self.result.shape)
+        if isinstance(self.way.result, Split):
+            dim = self.way.result.dim
+            local[dim] = self.range(self.rule.result, self.result.shape, dim, i)[2]
+        op = self.case.op.localize(tuple(local))
+        if op.positioned is None:
+            y = op.run(*operands)
+        else:
+            y = op.run_shard(self._shard(op.positioned, tuple(local), i), *operands)
+        assert y.shape == tuple(local), f"{op} gives {y.shape}, not {tuple(local)}"
+        return y
+
+    def _shard(self, slot: int, local: tuple[int, ...], i: int) -> Shard:
+        if slot < 0:
+            dims, shape, state = self.rule.result, self.result.shape, self.way.result
+        else:
+            dims, shape = self.rule.operands[slot], self.case.types[slot].shape
+            state = self.way.operands[slot]
+        offsets, lengths = [0] * len(shape), list(shape)
+        if isinstance(state, Split):
+            offsets[state.dim], lengths[state.dim], _ = self.range(dims, shape, state.dim, i)
+        return Shard(local, tuple(offsets), tuple(lengths), shape)
+
+    # -- all parts ------------------------------------------------------------------------------
+
+    def joined(self, pieces: Sequence[Array]) -> Array:
+        """The whole value from its parts."""
+        match self.way.result:
+            case Split(dim):
+                valid = [self._valid(y, dim, i) for i, y in enumerate(pieces)]
+                return np.concatenate(valid, axis=dim)
+            case Partial(op):
+                combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op]
+                return np.asarray(reduce(combine, pieces))
+            case _:
+                return pieces[0]
+
+    def _valid(self, y: Array, dim: int, i: int) -> Array:
+        length = self.range(self.rule.result, self.result.shape, dim, i)[1]
+        return np.asarray(y[(slice(None),) * dim + (slice(0, length),)])
+
+
+def _poison(x: Array) -> float | bool:
+    match x.dtype.kind:
+        case "b":
+            return True
+        case "i" | "u":
+            return 77
+        case _:
+            return float("nan")
+
+
+def _identity(op: Op, x: Array) -> float:
+    match op.reduces:
+        case "max":
+            return lowest(x.dtype)
+        case "min":
+            return highest(x.dtype)
+        case _:
+            return 0
+
+
+def _summand(x: Array, parts: int, i: int) -> Array:
+    """One of `parts` random tensors whose sum is x."""
+    rng = np.random.default_rng(7)
+    noise: Array = rng.uniform(-3, 3, (parts - 1, *x.shape))
+    if x.dtype.kind in "iu":
+        noise = np.rint(noise)
+    pieces = [*noise.astype(x.dtype), (x - noise.sum(0)).astype(x.dtype)]
+    return np.asarray(pieces[i])

@@ -1,0 +1,109 @@
+"""How a random model is run: strategy, devices, turns, precision, and how full the batch is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import combinations
+
+from graphc.graph import Graph
+from graphc.types import DTYPES, DType
+
+SPACES = (
+    "one_device", "mirrored", "tree", "tensor_auto", "tensor_map", "data_x_model", "model_x_data",
+)  # fmt: skip
+ORDERS = ("last", "first")  # where accumulate stands in the product
+
+
+@dataclass(frozen=True)
+class Config:
+    """One way to run a model.
+
+    space, devices: the strategy over space; turns, order: accumulate(turns) and its place in the
+    product; even: the batch divides by everything; short: fewer examples than the batch has.
+    """
+
+    space: str
+    devices: int
+    turns: int
+    order: str
+    dtype: str
+    even: bool
+    short: bool
+
+    @property
+    def precision(self) -> DType:
+        return DTYPES[self.dtype]
+
+    @property
+    def batch(self) -> int:
+        """The static size of the batch."""
+        return 12 if self.even else 7
+
+    @property
+    def valid(self) -> int:
+        """How many examples there are."""
+        return (5 if self.even else 4) if self.short else self.batch
+
+    def strategy(self, cut: Mapping[str, int]) -> str:
+        """The strategy's text; cut is the map of a tensor_split that is told what to cut."""
+        spatial = self._spatial("{" + ", ".join(f'"{k}": {d}' for k, d in cut.items()) + "}")
+        turns = f"accumulate({self.turns})" if self.turns > 1 else ""
+        parts = (spatial, turns) if self.order == "last" else (turns, spatial)
+        return " * ".join(filter(None, parts))
+
+    def _spatial(self, cut: str) -> str:
+        n, half = self.devices, max(1, self.devices // 2)
+        pair = f"mirrored({n - half or 1})", f"tensor_split({half + 1 if half > 1 else 2})"
+        match self.space:
+            case "one_device":
+                return "one_device()"
+            case "mirrored":
+                return f"mirrored({n})"
+            case "tree":
+                return f'mirrored({n}, reduce="tree")'
+            case "tensor_auto":
+                return f"tensor_split({n})"
+            case "tensor_map":
+                return f"tensor_split({n}, {cut})" if cut != "{}" else f"tensor_split({n})"
+            case "data_x_model":
+                return " * ".join(pair)
+            case _:
+                return " * ".join(reversed(pair))
+
+    def pairs(self) -> Iterator[tuple[tuple[str, object], tuple[str, object]]]:
+        """Every pair of settings that occurs in this configuration."""
+        settings = [(f.name, getattr(self, f.name)) for f in fields(self)]
+        yield from combinations(settings, 2)
+
+
+OPTIONS: dict[str, tuple[object, ...]] = {
+    "space": SPACES, "devices": (1, 2, 3, 4), "turns": (1, 2, 3), "order": ORDERS,
+    "dtype": ("f64", "f32"), "even": (True, False), "short": (False, True),
+}  # fmt: skip
+
+
+def config(seed: int) -> Config:
+    """The configuration of that seed; small ones as often as large ones."""
+    rng = random.Random(f"config {seed}")
+    return Config(**{name: rng.choice(options) for name, options in OPTIONS.items()})  # type: ignore[arg-type]
+
+
+def every_pair() -> set[tuple[tuple[str, object], tuple[str, object]]]:
+    """Every pair of settings of two different options."""
+    settings = {name: [(name, o) for o in options] for name, options in OPTIONS.items()}
+    return {
+        (a, b) for x, y in combinations(settings, 2) for a in settings[x] for b in settings[y]
+    }
+
+
+def cuts(graph: Graph, parts: int, seed: int) -> dict[str, int]:
+    """A random map for tensor_split: some parameters, each with a dim that is long enough."""
+    rng = random.Random(f"cuts {seed}")
+    found = {}
+    for v in graph.variables.values():
+        dims = [d for d, n in enumerate(v.type.shape) if n >= parts]
+        if v.kind == "param" and dims and rng.random() < 0.7:
+            found[v.name] = rng.choice(dims)
+    return found

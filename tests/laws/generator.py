@@ -1,0 +1,229 @@
+"""The end of a random model (losses, gradients, updates, outputs), and its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from laws.recipe import BATCH, Maker, Model, Picks, Recipe, batches, random_recipe
+from laws.simulate import Array, Results, evaluate
+from laws.steps import STEPS, WEIGHTS, step
+
+from graphc.autodiff import gradients
+from graphc.graph import Builder, Value, Variable
+from graphc.ops.elementwise import ORDERS
+from graphc.passes.cleanup import Dce
+from graphc.types import F64, DType, Size, TensorType
+
+TRIES = 3  # draws of the data of one model
+LARGEST = 1e4
+MARGIN = 1e-3  # how far from a kink the data must stay
+CANCELS = 1e-6  # of the largest value: a result below is only rounding
+
+
+def recipe(seed: int, most: int = 14) -> Recipe:
+    """The recipe of that seed."""
+    return random_recipe(seed, WEIGHTS, most)
+
+
+def make(recipe: Recipe, batch: int, dtype: DType) -> Model:
+    """The recipe's training step for a batch of that size, differentiated."""
+    m = Maker(Builder(), batch, dtype)
+    for s in recipe.steps:
+        STEPS[s.kind](m, Picks(s.choices))
+    _close(m, Picks(m.finish))
+    return Model(Dce().run(m.f.build()), m.limits, not m.f.unpaddable)
+
+
+# -- the ends -------------------------------------------------------------------------------------
+
+
+@step(0)
+def loss(m: Maker, p: Picks) -> None:
+    """A term of the loss: a mean, a sum, a weighted sum over the batch."""
+    if (x := m.any(p)) is None:
+        return
+    match p.number(5):
+        case 0:
+            term = m.f.sum(x) * 0.1
+        case 1:
+            term = m.f.mean(m.f.sum(x, axis=tuple(d for d in range(x.rank) if d))) * 0.5
+        case 2:
+            term = m.f.sum(m.f.sin(x) * x) / m.f.lift(Size(m.batch, BATCH), m.dtype)
+        case _:
+            term = m.f.mean(x * x)
+    m.terms.append(term)
+
+
+@step(0.5)
+def regulariser(m: Maker, p: Picks) -> None:
+    if m.params:
+        w = p.of(m.params)
+        m.terms.append(p.of((m.f.sum(w * w) * 0.1, m.f.sum(m.f.sqrt(w * w + 0.1)) * 0.05)))
+
+
+@step(0.4)
+def statistic_state(m: Maker, p: Picks) -> None:
+    """A running mean over steps."""
+    x = m.any(p)
+    if x is not None and batches(x):
+        now = m.f.mean(x, axis=tuple(batches(x)))
+        name = f"s{len(m.f.variables)}"
+        state = m.f.declare(Variable(name, TensorType(now.shape, m.dtype), kind="state"))
+        m.f.updates[name] = (state * 0.9 + m.f.stop_gradient(now) * 0.1).name
+
+
+@step(0)
+def optimizer(m: Maker, p: Picks) -> None:
+    m.finish = tuple(p.number(10**6) for _ in range(6))
+
+
+def _close(m: Maker, p: Picks) -> None:
+    """The whole loss, its gradients, the updates and the outputs."""
+    if not m.params:
+        STEPS["biased"](m, Picks(()))
+    if not m.terms or not _reached(m):
+        m.terms.append(m.f.mean(m.pool[-1] * m.pool[-1]))
+    total = m.terms[0]
+    for term in m.terms[1:]:
+        total = total + term
+    m.f.outputs["loss"] = total.name
+    for i, stat in enumerate(m.stats):
+        m.f.outputs[f"stat{i}"] = stat.name
+    if p.chance(3):
+        m.f.outputs["last"] = m.pool[-1].name
+    order = p.of(ORDERS)
+    found = gradients(m.f, total, [w.name for w in m.params], order)
+    _update(m, p, {w.name: g for w in m.params if (g := found[w.name]) is not None})
+
+
+def _reached(m: Maker) -> bool:
+    names = {w.name for w in m.params}
+    for node in m.f.nodes.values():
+        if names.intersection(node.operands):
+            names.add(node.name)
+    return any(t.name in names for t in m.terms)
+
+
+def _update(m: Maker, p: Picks, grads: dict[str, Value]) -> None:
+    """Plain descent, momentum, or a root mean square; at times clipped by the global norm."""
+    f, how = m.f, p.number(4)
+    if p.chance(5) and grads:
+        norm = f.sqrt(f.global_norm(list(grads.values())) + 1.0)
+        grads = {w: g / norm for w, g in grads.items()}
+    for w, g in grads.items():
+        value = Value(f, w)
+        match how:
+            case 0:
+                slot = f.declare(Variable(f"{w}.m", value.type, "slot", w))
+                moved = slot * 0.9 + g
+                f.updates[f"{w}.m"] = moved.name
+                f.updates[w] = (value - moved * 0.1).name
+            case 1:
+                slot = f.declare(Variable(f"{w}.v", value.type, "slot", w))
+                seen = slot * slot * 0.9 + g * g * 0.1
+                f.updates[f"{w}.v"] = f.sqrt(seen + 0.01).name
+                f.updates[w] = (value - g * 0.1 / f.sqrt(seen + 0.1)).name
+            case _:
+                f.updates[w] = (value - g * 0.1).name
+
+
+# -- data -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Data:
+    """Global inputs and variables of a model, with what one device makes of them in f64."""
+
+    inputs: dict[str, Array]
+    variables: dict[str, Array]
+    truth: Results
+
+    def cast(self, dtype: DType) -> Data:
+        """The same numbers (exactly: they fit f32) in another precision."""
+        return Data(_cast(self.inputs, dtype), _cast(self.variables, dtype), self.truth)
+
+
+def _cast(arrays: dict[str, Array], dtype: DType) -> dict[str, Array]:
+    return {k: a.astype(dtype.numpy) if a.dtype.kind == "f" else a for k, a in arrays.items()}
+
+
+def data_for(recipe: Recipe, batch: int) -> Data | None:
+    """Data on which the model is smooth and finite, or None where a few draws give none."""
+    model = make(recipe, batch, F64)
+    rng = np.random.default_rng(recipe.seed)
+    for _ in range(TRIES):
+        inputs, variables = _draw(model, rng)
+        with np.errstate(all="ignore"):
+            truth, values = evaluate(model.graph, inputs, variables)
+        if _is_smooth(model, values) and not _cancels(truth, values):
+            return Data(inputs, variables, truth)
+    return None
+
+
+def _draw(model: Model, rng: np.random.Generator) -> tuple[dict[str, Array], dict[str, Array]]:
+    inputs: dict[str, Array] = {}
+    for name, node in model.graph.inputs.items():
+        shape = node.tensor.shape
+        limit = model.limits.get(name)
+        inputs[name] = _numbers(rng, shape) if limit is None else _ids(rng, shape, limit)
+    variables = {}
+    for name, v in model.graph.variables.items():
+        zero = np.zeros((), v.type.dtype.numpy)
+        variables[name] = _numbers(rng, v.type.shape) if v.type.dtype.kind == "f" else zero
+    return inputs, variables
+
+
+def _numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.normal(0, 0.8, shape).astype(np.float32).astype(np.float64)
+
+
+def _ids(rng: np.random.Generator, shape: tuple[int, ...], limit: int) -> Array:
+    return rng.integers(0, limit, shape).astype(np.int32)
+
+
+def _is_smooth(model: Model, values: dict[str, Array]) -> bool:
+    """Whether everything is finite and no value lies near a kink (exact zeros may)."""
+    floats = [v for v in values.values() if v.dtype.kind == "f" and v.size]
+    if not all(np.isfinite(v).all() and np.abs(v).max() < LARGEST for v in floats):
+        return False
+    return all(
+        _gap(n.op.name, n.op.attributes, [values[x] for x in n.operands]) > MARGIN
+        for n in model.graph
+    )
+
+
+def _gap(name: str, attributes: dict[str, object], xs: list[Array]) -> float:
+    """How far the operands of a node are from where its result or gradient jumps."""
+    if not xs or xs[0].dtype.kind != "f" or not xs[0].size:
+        return np.inf
+    match name:
+        case "maximum" | "minimum" | "lt" | "le" | "gt" | "ge":
+            return _least(xs[0] - xs[1])
+        case "abs" | "sign":
+            return _least(xs[0])
+        case "floor":
+            return _least(xs[0] - np.round(xs[0]))
+        case "reduce_max" | "reduce_min":
+            return _second(xs[0] if name == "reduce_max" else -xs[0], attributes["over"])
+        case _:
+            return np.inf
+
+
+def _least(gap: Array) -> float:
+    return float(np.abs(gap[gap != 0]).min(initial=np.inf))
+
+
+def _second(x: Array, over: object) -> float:
+    """The distance of the largest entry to the next; exact ties are no kink of the truth's."""
+    assert isinstance(over, tuple)
+    top = x.max(axis=over, keepdims=True)
+    return _least(top - x)
+
+
+def _cancels(truth: Results, values: dict[str, Array]) -> bool:
+    """Whether a result is nothing but the rounding of larger numbers."""
+    largest = max(float(np.abs(v).max(initial=0)) for v in values.values() if v.dtype.kind == "f")
+    results = [*truth.outputs.values(), *truth.variables.values()]
+    sizes = [float(np.abs(r).max(initial=0)) for r in results if r.dtype.kind == "f"]
+    return any(0 < s < CANCELS * largest for s in sizes)

@@ -1,0 +1,297 @@
+"""What a partitioned graph means, place by place, in plain NumPy.
+
+An oracle that shares no code with the schedule, the runtime or the arithmetic of shards: which
+entries a place holds is worked out from the definition (cut the line of valid entries, major axis
+first), and a conversion goes through the whole tensor. Every place of the mesh, that is every
+device at every turn, evaluates every node. After each node the padding is filled with NaN and with
+indices that are out of range, so that a missing mask can't be right by luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.graph import Graph, Node
+from graphc.op import Op, Shard
+from graphc.ops.collective import Conversion, Mask
+from graphc.ops.source import DimSize
+from graphc.placement import Mesh, Partial, Placement, Replicated, Split
+from graphc.types import TensorType
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Arrays: TypeAlias = Mapping[str, Array]
+Place: TypeAlias = tuple[int, ...]  # an index on every axis of the mesh
+Value: TypeAlias = dict[Place, Array]  # what every place holds
+
+WILD = {"f": np.nan, "i": 2**30, "u": 255, "b": True}
+COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+class Disagreement(AssertionError):
+    """Places that should hold the same hold different values, or an entry is held by none."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a step gives: outputs, and variables after it."""
+
+    outputs: dict[str, Array]
+    variables: dict[str, Array]
+
+
+def simulate(graph: Graph, counts: Mapping[str, int], inputs: Arrays, variables: Arrays) -> Results:
+    """Run a partitioned graph on every place of its mesh.
+
+    counts: the run-time number of units of each extent. inputs and variables: global values, of
+    exactly the valid size. Raises Disagreement.
+    """
+    return Simulator(graph, counts).run(inputs, variables)
+
+
+@dataclass
+class Simulator:
+    """The state of a simulation: what every node is at every place."""
+
+    graph: Graph
+    counts: Mapping[str, int]
+    values: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.graph.mesh
+
+    @property
+    def places(self) -> list[Place]:
+        return list(product(*(range(a.size) for a in self.mesh.axes)))
+
+    def run(self, inputs: Arrays, variables: Arrays) -> Results:
+        with np.errstate(all="ignore"):
+            for node in self.graph:
+                self.values[node.name] = self._evaluate(node, inputs, variables)
+            outputs = {k: self.whole(x, Placement()) for k, x in self.graph.outputs.items()}
+            after = {k: np.array(variables[k]) for k in self.graph.variables}
+            for v, x in self.graph.updates.items():
+                after[v] = self.whole(x, self.graph.variables[v].type.placement)
+        return Results(outputs, after)
+
+    def _evaluate(self, node: Node, inputs: Arrays, variables: Arrays) -> Value:
+        if node.op.source:
+            given = inputs if node.op.source == "input" else variables
+            return self._scatter(given[node.op.attributes["source_name"]], node.tensor)
+        if isinstance(node.op, Conversion):
+            return self._convert(node, node.op)
+        return self._compute(node)
+
+    # -- what a place holds ---------------------------------------------------------------------
+
+    def held(self, t: TensorType, dim: int, place: Place) -> Array:
+        """The global indices of the valid entries along `dim` that a place holds."""
+        extent = t.extent(dim)
+        unit = extent.unit if extent else 1
+        line = np.arange(self.counts[extent.name] if extent else t.shape[dim])
+        most = len(line)
+        for index, axis in enumerate(self.mesh.axes):
+            if t.placement[axis.name] == Split(dim):
+                most = -(-most // axis.size)
+                line = line[place[index] * most : (place[index] + 1) * most]
+        return (line[:, None] * unit + np.arange(unit)).ravel()
+
+    def padded(self, t: TensorType) -> tuple[int, ...]:
+        """The shape of a shard: the same at every place, whatever the run-time counts."""
+        shape = list(t.shape)
+        for dim, length in enumerate(shape):
+            extent = t.extent(dim)
+            unit = extent.unit if extent else 1
+            units = length // unit
+            for axis in self.mesh.axes:
+                if t.placement[axis.name] == Split(dim):
+                    units = -(-units // axis.size)
+            shape[dim] = units * unit
+        return tuple(shape)
+
+    def valid(self, t: TensorType) -> tuple[int, ...]:
+        """The number of valid entries of the whole tensor, per dim."""
+        extents = [t.extent(d) for d in range(t.rank)]
+        pairs = zip(extents, t.shape, strict=True)
+        return tuple(self.counts[e.name] * e.unit if e else n for e, n in pairs)
+
+    def _cut(self, whole: Array, known: Array, t: TensorType, place: Place) -> Array:
+        """A place's shard of a whole tensor, padded with what must not be used."""
+        where = [self.held(t, d, place) for d in range(t.rank)]
+        shard = np.full(self.padded(t), WILD[t.dtype.kind], t.dtype.numpy)
+        if not known[np.ix_(*where)].all():
+            raise Disagreement(f"place {place} needs entries of {t} that nobody holds")
+        shard[tuple(slice(len(w)) for w in where)] = whole[np.ix_(*where)]
+        return shard
+
+    def _paste(self, whole: Array, known: Array, shard: Array, t: TensorType, place: Place) -> None:
+        """Write a place's valid entries into the whole tensor."""
+        where = [self.held(t, d, place) for d in range(t.rank)]
+        whole[np.ix_(*where)] = shard[tuple(slice(len(w)) for w in where)]
+        known[np.ix_(*where)] = True
+
+    def _scatter(self, value: Array, t: TensorType) -> Value:
+        whole = np.asarray(value, t.dtype.numpy)
+        assert whole.shape == self.valid(t), f"{whole.shape} given for {t}"
+        shards: dict[object, Array] = {}
+        result = {}
+        for place in self.places:
+            key = self._key(t, place)
+            if key not in shards:
+                shards[key] = self._cut(whole, np.ones(whole.shape, bool), t, place)
+            result[place] = shards[key]
+        return result
+
+    def _key(self, t: TensorType, place: Place) -> object:
+        return tuple(self.held(t, d, place).tobytes() for d in range(t.rank))
+
+    def whole(self, name: str, want: Placement) -> Array:
+        """The global value of a node that must lie as `want`; all places must agree on it."""
+        t = self.graph[name].tensor
+        if t.placement != want:
+            raise Disagreement(f"%{name} is {t}, wanted {want}")
+        whole, known = self._canvas(t)
+        for place in self.places:
+            before, seen = whole.copy(), known.copy()
+            self._paste(whole, known, self.values[name][place], t, place)
+            if not np.array_equal(whole[seen], before[seen], equal_nan=t.dtype.kind == "f"):
+                raise Disagreement(f"%{name}: place {place} differs from the places before it")
+        if not known.all():
+            raise Disagreement(f"%{name}: some entries are held by no place")
+        return whole
+
+    def _canvas(self, t: TensorType) -> tuple[Array, Array]:
+        shape = self.valid(t)
+        return np.full(shape, WILD[t.dtype.kind], t.dtype.numpy), np.zeros(shape, bool)
+
+    # -- kernels --------------------------------------------------------------------------------
+
+    def _compute(self, node: Node) -> Value:
+        """A kernel at every place; places with the same operands share the result."""
+        done: dict[object, Array] = {}
+        result: Value = {}
+        for place in self.places:
+            xs = [self.values[x][place] for x in node.operands]
+            key = (tuple(map(id, xs)), self._key(node.tensor, place))
+            if node.op.positioned is not None and node.op.positioned >= 0:
+                key += (self._key(self.graph[node.operands[node.op.positioned]].tensor, place),)
+            if key not in done:
+                done[key] = self._kernel(node, place, xs)
+            result[place] = done[key]
+        return result
+
+    def _kernel(self, node: Node, place: Place, xs: list[Array]) -> Array:
+        shape = self.padded(node.tensor)
+        y = self._run(node, node.op.localize(shape), place, shape, xs)
+        assert y.shape == shape, f"%{node.name}: {y.shape} instead of {shape}"
+        assert y.dtype == node.tensor.dtype.numpy, f"%{node.name} is {y.dtype}"
+        return y if isinstance(node.op, Mask) else self._poisoned(y, node.tensor, place)
+
+    def _run(
+        self, node: Node, op: Op, place: Place, shape: tuple[int, ...], xs: list[Array]
+    ) -> Array:
+        if isinstance(op, DimSize):
+            extent = op.extent
+            return op.of_count(self.counts[extent.name] * extent.unit if extent else op.size)
+        if op.positioned is None:
+            return np.asarray(op.run(*xs))
+        slot = op.positioned
+        t = node.tensor if slot < 0 else self.graph[node.operands[slot]].tensor
+        held = [self.held(t, d, place) for d in range(t.rank)]
+        offsets = tuple(int(h[0]) if len(h) else 0 for h in held)
+        shard = Shard(shape, offsets, tuple(map(len, held)), self.valid(t))
+        return np.asarray(op.run_shard(shard, *xs))
+
+    def _poisoned(self, y: Array, t: TensorType, place: Place) -> Array:
+        lengths = [len(self.held(t, d, place)) for d in range(t.rank)]
+        if list(y.shape) != lengths:
+            y = np.array(y)
+            for dim, length in enumerate(lengths):
+                y[(slice(None),) * dim + (slice(length, None),)] = WILD[t.dtype.kind]
+        return y
+
+    # -- conversions ----------------------------------------------------------------------------
+
+    def _convert(self, node: Node, op: Conversion) -> Value:
+        """What the places along the axis hold, put together and cut anew."""
+        x = node.operands[0]
+        old, new = self.graph[x].tensor, node.tensor
+        source, target = op.states
+        found = old.placement[op.attributes["axis"]], new.placement[op.attributes["axis"]]
+        if found != (source, target):
+            raise Disagreement(f"%{node.name} converts {found}, but its op says {op.states}")
+        result: Value = {}
+        done: dict[object, Array] = {}
+        for group in self._groups(op.attributes["axis"]):
+            shards = [self.values[x][place] for place in group]
+            match source:
+                case Replicated() if target == Partial():
+                    result.update(self._to_partial(group, shards, old))
+                case Replicated():
+                    for place, shard in zip(group, shards, strict=True):
+                        result[place] = self._recut([place], [shard], old, new, place, "", done)
+                case Partial(op=how):
+                    for place in group:
+                        result[place] = self._recut(group, shards, old, new, place, how, done)
+                case _:
+                    for place in group:
+                        result[place] = self._recut(group, shards, old, new, place, "", done)
+        return result
+
+    def _groups(self, axis: str) -> Iterator[list[Place]]:
+        """The places that differ along one axis only, in its order."""
+        k = [a.name for a in self.mesh.axes].index(axis)
+        rest = [range(1) if i == k else range(a.size) for i, a in enumerate(self.mesh.axes)]
+        for first in product(*rest):
+            yield [(*first[:k], i, *first[k + 1 :]) for i in range(self.mesh.axes[k].size)]
+
+    def _to_partial(self, group: list[Place], shards: list[Array], t: TensorType) -> Value:
+        zeros = self._poisoned(np.zeros_like(shards[0]), t, group[0])
+        return {place: shards[0] if i == 0 else zeros for i, place in enumerate(group)}
+
+    def _recut(
+        self, group: list[Place], shards: list[Array], old: TensorType, new: TensorType,
+        place: Place, how: str, done: dict[object, Array],
+    ) -> Array:  # fmt: skip
+        key = (tuple(map(id, shards)), self._key(new, place))
+        if key not in done:
+            whole, known = self._canvas(old)
+            if how:
+                # Along an axis over which a value is partial, all places hold the same entries.
+                shards, group = [_combined(shards, how)], group[:1]
+            for member, shard in zip(group, shards, strict=True):
+                self._paste(whole, known, shard, old, member)
+            done[key] = self._cut(whole, known, new, place)
+        return done[key]
+
+
+def _combined(shards: list[Array], how: str) -> Array:
+    total = shards[0]
+    for shard in shards[1:]:
+        total = COMBINE[how](total, shard)
+    return np.asarray(total)
+
+
+def evaluate(graph: Graph, inputs: Arrays, variables: Arrays) -> tuple[Results, dict[str, Array]]:
+    """The single-device truth: every node of an unplaced graph once, in order, on whole tensors.
+
+    Also gives the value of every node.
+    """
+    values: dict[str, Array] = {}
+    for node in graph:
+        if node.op.source:
+            given = inputs if node.op.source == "input" else variables
+            value = np.asarray(given[node.op.attributes["source_name"]])
+        else:
+            value = np.asarray(node.op.run(*(values[x] for x in node.operands)))
+        assert value.shape == node.tensor.shape, f"%{node.name}: {value.shape} for {node.tensor}"
+        assert value.dtype == node.tensor.dtype.numpy, f"%{node.name}: {value.dtype}"
+        values[node.name] = value
+    outputs = {k: values[x] for k, x in graph.outputs.items()}
+    after = {k: values[graph.updates[k]] if k in graph.updates else variables[k] for k in variables}
+    return Results(outputs, after), values

@@ -1,0 +1,121 @@
+"""Every op's gradient, against central differences in f64, of first and second order."""
+
+import numpy as np
+import pytest
+
+import graphc.ops  # noqa: F401  (registers the ops)
+from graphc.autodiff import gradients
+from graphc.graph import Builder, Value
+from graphc.op import all_ops, op_named
+from graphc.ops.evaluate import evaluate
+from graphc.ops.source import Input
+from graphc.testing.differences import check_gradients
+from graphc.testing.samples import Case, sample_cases
+from graphc.types import F32, F64, TensorType
+
+
+def in_f64(case: Case) -> Case | None:
+    typed = case.with_dtype(F64)
+    return typed if typed and typed.op.infer(*typed.types).dtype == F64 else None
+
+
+DIFFERENTIABLE = [
+    typed
+    for case in sample_cases()
+    if case.types and not case.op.not_differentiable and (typed := in_f64(case))
+]
+
+
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=str)
+def test_gradient_is_the_central_difference_in_first_and_second_order(case: Case) -> None:
+    check_gradients(lambda f, *xs: f.add(case.op, xs), case.operands())
+
+
+def test_every_differentiable_op_is_among_the_cases() -> None:
+    tested = {c.op.name for c in DIFFERENTIABLE}
+    missing = {n for n, c in all_ops().items() if not c.not_differentiable} - tested
+    assert missing == set()
+
+
+def value_and_gradients(name: str, *xs: float) -> list[float]:
+    f = Builder()
+    inputs = [f.add(Input(f"x{i}"), type=TensorType((), F64), name=f"x{i}") for i in range(len(xs))]
+    y = getattr(f, name)(*inputs)
+    grads = gradients(f, y, [x.name for x in inputs])
+    values = evaluate(f.build(), {f"x{i}": np.array(x) for i, x in enumerate(xs)})
+    return [float(values[g.name]) for x in inputs if (g := grads[x.name]) is not None]
+
+
+@pytest.mark.parametrize(
+    "name, xs, expected",
+    [
+        ("maximum", (1.0, 1.0), [0, 1]),
+        ("minimum", (1.0, 1.0), [0, 1]),
+        ("abs", (0.0,), [0]),
+        ("pow", (0.0, 2.0), [0, 0]),
+        ("pow", (-2.0, 3.0), [12, 0]),
+        ("relu", (0.0,), [0]),
+        ("sigmoid", (0.0,), [0.25]),
+        ("softplus", (0.0,), [0.5]),
+        ("arcsinh", (0.0,), [1]),
+        ("elu", (-800.0,), [0]),
+        ("sigmoid", (-800.0,), [0]),
+        ("softplus", (800.0,), [1]),
+        ("gelu", (0.0,), [0.5]),
+    ],
+)
+def test_gradient_at_a_kink_is_as_documented(
+    name: str, xs: tuple[float, ...], expected: list[float]
+) -> None:
+    assert value_and_gradients(name, *xs) == pytest.approx(expected)
+
+
+def test_ties_of_a_maximum_share_the_gradient() -> None:
+    f = Builder()
+    x = f.add(Input("x"), type=TensorType((3,), F64), name="x")
+    g = gradients(f, f.reduce_max(x, over=(0,)), ["x"])["x"]
+    assert g is not None
+    values = evaluate(f.build(), {"x": np.array([2.0, 1.0, 2.0])})
+    assert values[g.name].tolist() == [0.5, 0, 0.5]
+
+
+def test_nothing_flows_through_stop_gradient() -> None:
+    f = Builder()
+    x = f.add(Input("x"), type=TensorType((), F64), name="x")
+    y = f.stop_gradient(x) * x
+    g = gradients(f, y, ["x"])["x"]
+    assert g is not None
+    assert evaluate(f.build(), {"x": np.array(3.0)})[g.name] == 3
+
+
+def test_nan_in_the_arm_not_taken_stays_out_of_the_gradient() -> None:
+    def safe_log(f: Builder, x: Value) -> Value:
+        positive = f.gt(x, 0.0)
+        return f.select(positive, f.log(f.select(positive, x, f.ones_like(x))), f.zeros_like(x))
+
+    check_gradients(safe_log, [np.array([-1.0, 2.0])])
+
+
+def test_a_cast_to_integers_has_no_gradient() -> None:
+    f = Builder()
+    x = f.add(Input("x"), type=TensorType((), F32), name="x")
+    y = f.cast(f.cast(x, "i32"), "f32")
+    assert gradients(f, y, ["x"])["x"] is None
+
+
+def test_gradient_of_a_half_stays_a_half() -> None:
+    from graphc.types import DTYPES
+
+    for dtype in DTYPES.values():
+        if dtype.kind != "f":
+            continue
+        f = Builder()
+        x = f.add(Input("x"), type=TensorType((4,), dtype), name="x")
+        g = gradients(f, f.mean(f.tanh(x) ** 2), ["x"])["x"]
+        assert g is not None and g.dtype == dtype
+
+
+def test_not_differentiable_op_refuses_with_its_reason() -> None:
+    op = op_named("sign")()
+    with pytest.raises(AssertionError, match="constant almost everywhere"):
+        op.grad(None, None, None)  # type: ignore[arg-type]

@@ -1,0 +1,123 @@
+"""The optional passes, as graphs before and after."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.graph import Builder, Graph, Value
+from graphc.op import op_named
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
+from graphc.types import F32, TensorType
+
+
+def source(f: Builder, name: str, *shape: int) -> Value:
+    op = op_named("input")(source_name=name)  # type: ignore[call-arg]
+    return f.add(op, type=TensorType(shape, F32), name=name)
+
+
+def built(f: Builder, **outputs: Value) -> Graph:
+    f.outputs.update({k: v.name for k, v in outputs.items()})
+    return f.build()
+
+
+def test_dce_drops_what_nothing_needs_and_keeps_inputs() -> None:
+    f = Builder()
+    x, unused = source(f, "x", 2), source(f, "unused", 2)
+    f.exp(unused)
+    graph = Dce().run(built(f, y=-x))
+    assert list(graph.nodes) == ["x", "unused", "neg"]
+
+
+def test_dce_keeps_updates() -> None:
+    f = Builder()
+    x = source(f, "x", 2)
+    f.updates["w"] = f.exp(x).name
+    assert "exp" in Dce().run(f.build()).nodes
+
+
+def test_cse_computes_equal_nodes_once() -> None:
+    f = Builder()
+    x = source(f, "x", 2)
+    graph = Cse().run(built(f, y=f.exp(x) + f.exp(x)))
+    assert graph["add"].operands == ("exp", "exp")
+    assert "exp.1" not in graph.nodes
+
+
+def test_cse_keeps_draws_with_different_keys_apart() -> None:
+    f = Builder()
+    step = f.step_count()
+    a = f.random(step, shape=(2,), key="a")
+    b = f.random(step, shape=(2,), key="b")
+    total = a + b
+    graph = Cse().run(built(f, y=total))
+    assert graph[total.name].operands == ("random", "random.1")
+
+
+def test_cse_tells_zero_from_minus_zero() -> None:
+    f = Builder()
+    graph = Cse().run(built(f, y=f.constant(0.0), z=f.constant(-0.0)))
+    assert graph.outputs["y"] != graph.outputs["z"]
+
+
+def test_cse_takes_nan_for_nan() -> None:
+    f = Builder()
+    nan = float("nan")
+    graph = Cse().run(built(f, y=f.constant(nan), z=f.constant(nan)))
+    assert graph.outputs["y"] == graph.outputs["z"]
+
+
+@pytest.mark.parametrize("number, op", [(0.0, "add"), (0.0, "sub"), (1.0, "mul"), (1.0, "div")])
+def test_simplify_drops_an_identity(number: float, op: str) -> None:
+    f = Builder()
+    x = source(f, "x", 3)
+    graph = Simplify().run(built(f, y=f.binary(op, x, number)))
+    assert graph.outputs["y"] == "x"
+
+
+def test_simplify_does_not_drop_zero_minus_x() -> None:
+    f = Builder()
+    x = source(f, "x", 3)
+    graph = Simplify().run(built(f, y=f.binary("sub", 0.0, x)))
+    assert graph.outputs["y"] == "sub"
+
+
+def test_simplify_undoes_a_double_transpose_and_negation() -> None:
+    f = Builder()
+    x = source(f, "x", 2, 3)
+    twice = f.add(op_named("transpose")(perm=(1, 0)), (x,))  # type: ignore[call-arg]
+    twice = f.add(op_named("transpose")(perm=(1, 0)), (twice,))  # type: ignore[call-arg]
+    negated = -x
+    graph = Simplify().run(built(f, y=twice, z=-negated))
+    assert graph.outputs == {"y": "x", "z": "x"}
+
+
+def test_simplify_keeps_a_transpose_between_equal_dims() -> None:
+    f = Builder()
+    x = source(f, "x", 3, 3)
+    y = f.add(op_named("transpose")(perm=(1, 0)), (x,))  # type: ignore[call-arg]
+    assert Simplify().run(built(f, y=y)).outputs["y"] == y.name
+
+
+def test_fold_constants_computes_scalars() -> None:
+    f = Builder()
+    y = f.constant(2.0) * f.constant(3.0)
+    graph = FoldConstants().run(built(f, y=y))
+    assert graph[y.name].op == op_named("const")(value=6.0, dtype=F32)  # type: ignore[call-arg]
+
+
+def test_fold_constants_leaves_a_run_time_count_alone() -> None:
+    from graphc.types import Extent
+
+    f = Builder()
+    y = f.dim_size(size=8, extent=Extent("batch")) * f.constant(2.0)
+    graph = FoldConstants().run(built(f, y=y))
+    assert graph[y.name].operands
+
+
+def test_fuse_marks_a_chain_and_nothing_else() -> None:
+    f = Builder()
+    x = source(f, "x", 4)
+    y = f.tanh(f.exp(x))
+    graph = Fuse().run(built(f, y=f.reduce_sum(y, over=(0,))))
+    assert graph["exp"].fused == graph["tanh"].fused is not None
+    assert graph["reduce_sum"].fused is None

@@ -1,0 +1,154 @@
+"""Placing and partition: what a strategy comes to, read off the graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.autodiff import gradients
+from graphc.errors import GraphcError
+from graphc.graph import Builder, Graph, Value, Variable
+from graphc.op import op_named
+from graphc.passes.cleanup import Cse, Dce
+from graphc.passes.partition import Partition
+from graphc.passes.pipeline import run_passes
+from graphc.passes.place import Place
+from graphc.placement import Partial, Split
+from graphc.types import F32, I32, Extent, TensorType
+
+BATCH = 12
+
+
+def batch_input(f: Builder, name: str, *rest: int, dtype: object = F32) -> Value:
+    extents = (Extent("batch"),) + (None,) * len(rest)
+    op = op_named("input")(source_name=name)  # type: ignore[call-arg]
+    return f.add(op, type=TensorType((BATCH, *rest), dtype, extents), name=name)  # type: ignore[arg-type]
+
+
+def param(f: Builder, name: str, *shape: int) -> Value:
+    return f.declare(Variable(name, TensorType(shape, F32)))
+
+
+def mlp() -> Graph:
+    f = Builder("mlp")
+    x, y = batch_input(f, "x", 6), batch_input(f, "y", dtype=I32)
+    w1, b1, w2 = param(f, "w1", 6, 8), param(f, "b1", 8), param(f, "w2", 8, 4)
+    h = f.relu(f.matmul(x, w1) + b1)
+    loss = f.mean(f.cross_entropy(f.matmul(h, w2), y))
+    found = gradients(f, loss, [w1.name, b1.name, w2.name])
+    for w in (w1, b1, w2):
+        g = found[w.name]
+        assert g is not None
+        f.updates[w.name] = (w - g * 0.1).name
+    f.outputs["loss"] = loss.name
+    return run_passes(f.build(), [Cse(), Dce()])
+
+
+def partitioned(graph: Graph, strategy: str, short: bool = False) -> Graph:
+    return run_passes(graph, [Place(strategy), Partition("", short), Cse(), Dce()])
+
+
+def conversions(graph: Graph) -> list[str]:
+    return sorted(n.op.name for n in graph if n.op.conversion)
+
+
+def test_one_device_needs_no_conversion() -> None:
+    assert conversions(partitioned(mlp(), "one_device()")) == []
+
+
+def test_mirrored_exchanges_every_gradient_once_and_the_loss() -> None:
+    assert conversions(partitioned(mlp(), "mirrored(4)")) == ["all_reduce"] * 4
+
+
+def test_accumulate_alone_moves_nothing_between_devices() -> None:
+    assert conversions(partitioned(mlp(), "accumulate(3)")) == ["accumulate"] * 4
+
+
+@pytest.mark.parametrize("turns", [2, 3, 6])
+def test_one_exchange_per_update_however_many_microbatches(turns: int) -> None:
+    graph = partitioned(mlp(), f"mirrored(2) * accumulate({turns})")
+    assert conversions(graph) == ["accumulate"] * 4 + ["all_reduce"] * 4
+
+
+def test_time_is_resolved_before_space() -> None:
+    graph = partitioned(mlp(), "mirrored(2) * accumulate(2)")
+    for node in graph:
+        if node.op.name == "all_reduce":
+            assert graph[node.operands[0]].tensor.placement["turn"] == node.tensor.placement["turn"]
+
+
+def test_column_then_row_split_needs_one_all_reduce() -> None:
+    graph = partitioned(mlp(), 'tensor_split(2, {"w1": 1, "b1": 0, "w2": 0})')
+    assert conversions(graph) == ["all_reduce"]
+
+
+def test_tensor_split_finds_the_cheapest_cut_itself() -> None:
+    graph = partitioned(mlp(), "tensor_split(2)")
+    assert graph.variables["w1"].type.placement["model"] == Split(1)
+    assert graph.variables["w2"].type.placement["model"] == Split(0)
+    assert conversions(graph) == ["all_reduce"]
+
+
+def test_slots_and_updates_lie_as_their_variable_does() -> None:
+    graph = partitioned(mlp(), 'tensor_split(2, {"w1": 1})')
+    assert graph[graph.updates["w1"]].tensor.placement["model"] == Split(1)
+
+
+def test_a_gradient_under_data_parallelism_is_partial() -> None:
+    placed = run_passes(mlp(), [Place("mirrored(2)")])
+    assert any(n.tensor.placement["data"] == Partial() for n in placed)
+
+
+def test_every_inserted_node_says_why() -> None:
+    for strategy in ("mirrored(3)", "accumulate(2)", "tensor_split(2)"):
+        graph = partitioned(mlp(), strategy, short=True)
+        for node in graph:
+            if node.op.conversion:
+                assert node.because and node.because.by == "partition" and node.because.reason
+
+
+def test_shards_of_unequal_length_are_masked_before_sums() -> None:
+    assert "mask" not in conversions(partitioned(mlp(), "mirrored(4)"))
+    assert "mask" in conversions(partitioned(mlp(), "mirrored(5)"))
+
+
+def test_a_short_batch_is_masked_on_one_device_too() -> None:
+    assert "mask" in conversions(partitioned(mlp(), "one_device()", short=True))
+
+
+def test_tree_order_makes_tree_reduce_nodes() -> None:
+    graph = run_passes(mlp(), [Place("mirrored(4)"), Partition("data")])
+    assert set(conversions(graph)) == {"tree_reduce"}
+
+
+def test_a_statistic_of_the_batch_used_inside_the_loop_is_a_barrier() -> None:
+    f = Builder()
+    x = batch_input(f, "x", 3)
+    centred = x - f.mean(x, axis=0)
+    f.outputs["y"] = f.mean(f.square(centred)).name
+    graph = f.build()
+    assert "all_reduce" in conversions(partitioned(graph, "mirrored(2)"))
+    with pytest.raises(GraphcError, match="only after the last microbatch") as caught:
+        partitioned(graph, "accumulate(2)")
+    assert caught.value.code == "G0403"
+
+
+def test_a_cut_that_a_variable_does_not_have_is_an_error() -> None:
+    with pytest.raises(GraphcError, match="can't be cut along dim 5") as caught:
+        partitioned(mlp(), 'tensor_split(2, {"w1": 5})')
+    assert caught.value.code == "G0404"
+
+
+def test_reshape_that_merges_the_batch_stays_split() -> None:
+    f = Builder()
+    x = batch_input(f, "x", 3, 5)
+    flat = f.reshape(x, (-1, 5)) if True else x
+    f.outputs["y"] = f.mean(flat).name
+    graph = partitioned(f.build(), "mirrored(2)")
+    assert graph[flat.name].tensor.placement["data"] == Split(0)
+
+
+def test_a_dim_that_an_op_needs_whole_is_gathered() -> None:
+    f = Builder()
+    x = batch_input(f, "x", 3)
+    f.outputs["y"] = f.reduce_sum(f.cumsum(x, axis=0), over=(0, 1)).name
+    assert "all_gather" in conversions(partitioned(f.build(), "mirrored(2)"))

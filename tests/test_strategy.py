@@ -1,0 +1,67 @@
+"""Strategies as data: text, product, layout, errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.errors import GraphcError
+from graphc.placement import R, Split
+from graphc.strategy import Accumulate, Mirrored, OneDevice, TensorSplit, layout_of, parse_strategy
+
+TEXTS = [
+    "one_device()", "mirrored(4)", "accumulate(3)", "tensor_split(2)", 'mirrored(2, reduce="tree")',
+    'tensor_split(2, cut={"w*": 1, "b": 0})', "mirrored(4) * accumulate(2)",
+    "mirrored(2) * tensor_split(2) * accumulate(3)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_print_then_parse_is_identity(text: str) -> None:
+    strategy = parse_strategy(text)
+    assert parse_strategy(str(strategy)) == strategy
+    assert str(parse_strategy(str(strategy))) == str(strategy)
+
+
+def test_product_joins_meshes_in_order() -> None:
+    mesh = layout_of(Mirrored(4) * Accumulate(2)).mesh
+    assert str(mesh) == "mesh(data=4, turn=2 over time)"
+    assert mesh.devices == 4 and mesh.turns == 2
+
+
+def test_one_device_is_the_neutral_element() -> None:
+    assert OneDevice() * Mirrored(2) == Mirrored(2)
+    assert Mirrored(2) * OneDevice() == Mirrored(2)
+
+
+def test_equal_axes_get_names_of_their_own() -> None:
+    mesh = layout_of(Mirrored(2) * Mirrored(3)).mesh
+    assert [a.name for a in mesh.axes] == ["data", "data2"]
+
+
+def test_an_explicit_list_of_devices_counts() -> None:
+    assert parse_strategy("mirrored([0, 1, 2])") == Mirrored(3)
+
+
+def test_the_first_rule_that_matches_a_variable_wins() -> None:
+    layout = layout_of(TensorSplit(2, (("w1", 0), ("w*", 1))))
+    assert layout.variable_state("w1", "model") == Split(0)
+    assert layout.variable_state("w2", "model") == Split(1)
+    assert layout.variable_state("b", "model") == R
+
+
+@pytest.mark.parametrize(
+    "text, code, message",
+    [
+        ("MirroredStrategy(2)", "G0401", r"did you mean `mirrored\(n\)`"),
+        ("mirored(2)", "G0401", "did you mean 'mirrored'"),
+        ("EXPERIMENTAL_TREE", "G0401", 'reduce="tree"'),
+        ("mirrored(0)", "G0402", "at least one device"),
+        ("mirrored(2, 3, 4)", "G0402", "does not take these arguments"),
+        ('mirrored("a")', "G0402", "devices can't be 'a'"),
+        ('tensor_split(2, {"w": "x"})', "G0402", "name globs to dims"),
+    ],
+)
+def test_errors_say_what_to_write(text: str, code: str, message: str) -> None:
+    with pytest.raises(GraphcError, match=message) as caught:
+        parse_strategy(text)
+    assert caught.value.code == code
