@@ -2,14 +2,14 @@
 
     source ──front end──► Module ──differentiate──► ──place──► ──partition──► ──schedule──► Plan
 
-Everything below `compile_module` is a named stage; each stage's graph can be looked at (`observe`).
+Every arrow is a list of passes in graphc.passes.pipeline; `observe` sees the graph after each.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
@@ -19,11 +19,13 @@ from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.passes.schedule import schedule
+from graphc.placement import Split
 from graphc.program import Program
-from graphc.runtime.plan import Plan
-from graphc.strategy import OneDevice, Strategy
+from graphc.runtime.plan import Plan, PlannedVariable
+from graphc.strategy import OneDevice, Strategy, named_parts
 
 Observe = Callable[[str, Pass, Graph], None]
+PROGRAMS = ("train", "evaluate")
 
 
 def compile_module(
@@ -33,41 +35,69 @@ def compile_module(
     peak: int | None = None,
     observe: Observe | None = None,
 ) -> Plan:
-    """The plan of a module under a strategy (the module's own by default).
+    """The plan of a module under a strategy (by default the module's own).
 
+    Its programs are 'init', 'train', 'evaluate', and 'train.short', 'evaluate.short' for batches
+    that are not full, where the step can run them. Its strategy has the cuts that the compiler
+    chose written out.
     peak: limit in bytes on what one device needs; G0406 where the plan is over it.
-    observe(program name, pass, graph) sees the graph after every pass.
     Raises GraphcError for whatever in the program or the strategy can't be compiled.
     """
     start = time.perf_counter()
     strategy = strategy or module.strategy
     programs = {"init": _init_program(module.init)}
-    for name, graph in (("train", module.train), ("evaluate", module.evaluate)):
-        programs |= _compile(name, graph, strategy, observe)
+    exact: dict[str, str] = {}
+    train, evaluate = module.train, _with_ratios(module.evaluate)
+    for name, graph in (("train", train), ("evaluate", evaluate)):
+        seen = _observer(observe, name)
+        graph = run_passes(graph, differentiation(), seen)
+        if name == "train":
+            train = graph
+        graph = replace(graph, variables=train.variables)  # programs share them, slots included
+        placed = run_passes(graph, distribution(strategy), seen)
+        strategy = resolved(strategy, placed)
+        programs[name] = schedule(run_passes(placed, partitioning(strategy), seen), exact=True)
+        needs_whole = unpaddable(graph)
+        exact[name] = needs_whole.name if needs_whole else ""
+        if needs_whole is None:
+            short = run_passes(placed, partitioning(strategy, short=True))
+            programs[f"{name}.short"] = schedule(short)
     if peak is not None:
         _check_peak(programs, peak)
-    return _plan(module, strategy, programs, time.perf_counter() - start)
+    variables = {v.name: PlannedVariable(v.kind, v.of, v.fill) for v in train.variables.values()}
+    meta = {
+        "exact": exact,
+        "compile_seconds": time.perf_counter() - start,
+        "duration": asdict(module.duration) if module.duration else None,
+    }
+    return Plan(module.name, programs, variables, str(strategy), _data(module), meta)
 
 
-def _compile(
-    name: str, graph: Graph, strategy: Strategy, observe: Observe | None
-) -> dict[str, Program]:
-    """The program for a full batch, and the one for a short batch where there can be one."""
-    seen = (lambda step, after: observe(name, step, after)) if observe else None
-    graph = _with_ratios(graph) if not graph.objectives else graph
-    graph = run_passes(graph, differentiation(), seen)
-    placed = run_passes(graph, distribution(strategy), seen)
-    programs = {name: schedule(run_passes(placed, partitioning(strategy), seen))}
-    if unpaddable(graph) is None:
-        short = run_passes(placed, partitioning(strategy, short=True))
-        programs[f"{name}.short"] = schedule(short)
-    return programs
+def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:
+    """(pass name, graph after it) for every pass of one program; first ('source', as written)."""
+    graph = module.train if program == "train" else module.evaluate
+    found: list[tuple[str, Graph]] = [("source", graph)]
+
+    def observe(name: str, step: Pass, after: Graph) -> None:
+        if name == program:
+            found.append((step.name, after))
+
+    compile_module(module, strategy, observe=observe)
+    yield from found
 
 
-def _init_program(graph: Graph) -> Program:
-    """Initial values are computed once, on one device, and cut afterwards."""
-    one = OneDevice()
-    return schedule(run_passes(graph, [*distribution(one), *partitioning(one)]))
+def resolved(strategy: Strategy, placed: Graph) -> Strategy:
+    """The strategy with every choice that placing made written out."""
+    result: Strategy = OneDevice()
+    for axis, part in named_parts(strategy):
+        cuts = [
+            (v.name, state.dim)
+            for v in placed.variables.values()
+            if v.kind == "param" and isinstance(state := v.type.placement[axis], Split)
+        ]
+        chosen = part.layout(axis).choose
+        result = result * (part.with_cuts(tuple(cuts)) if chosen else part)
+    return result
 
 
 def unpaddable(graph: Graph) -> Node | None:
@@ -76,10 +106,27 @@ def unpaddable(graph: Graph) -> Node | None:
         if node.op.source or isinstance(node.op, Structural) or not node.operands:
             continue
         types = [graph[x].tensor for x in node.operands]
-        if any(t.extents for t in types):
-            if lost_extents(parse_rule(node.op.dims(*types)), types, node.tensor):
-                return node
+        if any(t.extents for t in types) and lost_extents(
+            parse_rule(node.op.dims(*types)), types, node.tensor
+        ):
+            return node
     return None
+
+
+def _data(module: Module) -> dict[str, object]:
+    """The data specifications as plain values."""
+    keep = ("kind", "path", "batch", "shuffle_seed")
+    return {name: {k: getattr(spec, k) for k in keep} for name, spec in module.data.items()}
+
+
+def _observer(observe: Observe | None, name: str) -> Callable[[Pass, Graph], None] | None:
+    return (lambda step, after: observe(name, step, after)) if observe else None
+
+
+def _init_program(graph: Graph) -> Program:
+    """First values are computed once, on one device, and cut afterwards."""
+    one = OneDevice()
+    return schedule(run_passes(graph, [*distribution(one), *partitioning(one)]), exact=True)
 
 
 def _with_ratios(graph: Graph) -> Graph:
@@ -91,8 +138,8 @@ def _with_ratios(graph: Graph) -> Graph:
     outputs = dict(graph.outputs)
     for name, x in graph.outputs.items():
         node = graph[x]
-        if node.op.denominator is not None and node.tensor.shape == ():
-            below = node.op.denominator
+        below = node.op.denominator
+        if below is not None and node.tensor.shape == ():
             outputs[f"{name}/num"] = node.operands[1 - below]
             outputs[f"{name}/den"] = node.operands[below]
     return replace(graph, outputs=outputs)

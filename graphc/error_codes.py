@@ -229,6 +229,10 @@ CODES: dict[str, Entry] = {
         "A step failed after it had begun to write variables, so some are new and some are old.\n"
         "Load the last checkpoint (or initial values) to go on.",
     ),
+    "G0509": Entry(
+        "variables can't be read or written",
+        "The file of variables (.safetensors) is missing, damaged, or can't be written.",
+    ),
     "G0506": Entry(
         "index out of range",
         "A gather or scatter met an index outside its table at run time. Look at the data: labels\n"
@@ -282,6 +286,10 @@ CODES: dict[str, Entry] = {
     "G0604": Entry(
         "an entry is missing from the data",
         "Every input of the step is read from the array of the same name.",
+    ),
+    "G0606": Entry("nothing to evaluate on", "The test data has no example."),
+    "G0607": Entry(
+        "no data", 'A program that is run names its data: `data train = npz("x.npz", batch=256)`.'
     ),
     "G0605": Entry(
         "data of the wrong dtype",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 
@@ -74,7 +75,7 @@ class Layout:
         strides: list[int] = []
         while old:
             block, sizes = _equal_products(old, new)
-            if any(s != n2 * s2 for (_, s), (n2, s2) in zip(block, block[1:], strict=False)):
+            if any(s != n2 * s2 for (_, s), (n2, s2) in pairwise(block)):
                 return None
             strides += [s * block[-1][1] for s in Layout.dense(tuple(sizes)).strides]
             old, new = old[len(block) :], new[len(sizes) :]

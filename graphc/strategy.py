@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,10 @@ class Strategy(ABC):
     def parts(self) -> tuple[Strategy, ...]:
         """The strategies that this one is the product of."""
         return (self,)
+
+    def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
+        """The same strategy with the cut of the variables that the compiler chose."""
+        return self
 
     def __mul__(self, other: Strategy) -> Strategy:
         parts = tuple(p for p in self.parts + other.parts if not isinstance(p, OneDevice))
@@ -147,6 +151,9 @@ class TensorSplit(Strategy):
         mesh = Mesh((Axis(name, self.devices),))
         return Layout(mesh, variables=rules, choose=() if self.cut else (name,))
 
+    def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
+        return replace(self, cut=cut or (("*.none", 0),))
+
 
 @dataclass(frozen=True)
 class Accumulate(Strategy):
@@ -182,10 +189,10 @@ class Product(Strategy):
         return " * ".join(map(str, self.factors))
 
 
-def layout_of(strategy: Strategy) -> Layout:
-    """The layout of a strategy: the meshes of its parts joined, axes named apart."""
+def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
+    """The parts of a strategy, each with the name of its axis, equal names told apart."""
     taken: set[str] = set()
-    layouts = []
+    named = []
     for part in strategy.parts:
         base = name = part.axis_name
         number = 1
@@ -193,7 +200,13 @@ def layout_of(strategy: Strategy) -> Layout:
             number += 1
             name = f"{base}{number}"
         taken.add(name)
-        layouts.append(part.layout(name))
+        named.append((name, part))
+    return named
+
+
+def layout_of(strategy: Strategy) -> Layout:
+    """The layout of a strategy: the meshes of its parts joined, axes named apart."""
+    layouts = [part.layout(name) for name, part in named_parts(strategy)]
     return Layout(
         Mesh(tuple(a for x in layouts for a in x.mesh.axes)),
         tuple(a for x in layouts for a in x.batch),

@@ -28,7 +28,7 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {
     "subtract": "sub", "divide": "div", "floor_divide": "floor_div", "remainder": "mod",
-    "arctan2": "arctan2", "maximum": "maximum", "minimum": "minimum", "equal": "eq",
+    "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "maximum": "maximum", "minimum": "minimum", "equal": "eq",
     "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
     "greater_equal": "ge", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
 }  # fmt: skip
@@ -51,7 +51,7 @@ def _unary(op: str) -> Any:
 
 def _binary(op: str) -> Any:
     def call(f: Builder, a: Operand, b: Operand) -> Value:
-        return f.binary(op, a, b)
+        return getattr(f, op)(a, b)  # type: ignore[no-any-return]
 
     call.__doc__ = f"`{op}`"
     return call
@@ -143,22 +143,6 @@ def modf(f: Builder, x: Value) -> tuple[Value, Value]:
 def fabs(f: Builder, x: Value) -> Value:
     """`abs` as a float"""
     return f.abs(floats(f, x))  # type: ignore[no-any-return]
-
-
-@traces_ufunc("hypot")
-def hypot(f: Builder, a: Operand, b: Operand) -> Value:
-    """the square root of a^2 + b^2, without overflow"""
-    x, y = f.match(a, b)
-    x, y = f.abs(floats(f, x)), f.abs(floats(f, y))
-    large, small = f.maximum(x, y), f.minimum(y, x)  # each takes one of a tie's gradients
-    ratio = small / f.where(f.eq(large, 0), 1.0, large)
-    return large * f.sqrt(1 + ratio * ratio)  # type: ignore[no-any-return]
-
-
-@traces_ufunc("logaddexp")
-def logaddexp(f: Builder, a: Operand, b: Operand) -> Value:
-    """`logaddexp`"""
-    return f.logaddexp(a, b)  # type: ignore[no-any-return]
 
 
 @traces_ufunc("logaddexp2")
@@ -409,10 +393,24 @@ def sinc(f: Builder, x: Any) -> Value:
     return f.where(zero, 1.0, f.sin(safe) / safe)  # type: ignore[no-any-return]
 
 
-@traces("searchsorted")
+@traces("searchsorted", methods=("searchsorted",))
 def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
     """how many entries of the sorted a are below (`right`: not above) each entry of v"""
     require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
     table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
     below = f.binary("lt" if side == "left" else "le", table, wanted)
     return f.sum(f.to_dtype(below, I32), axis=-1)  # type: ignore[no-any-return]
+
+
+@traces("digitize")
+def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
+    """the number of the bin of each entry; the bins rise"""
+    return searchsorted(f, bins, x, side="left" if right else "right")
+
+
+@traces("isin")
+def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
+    """whether each entry is one of `test_elements`"""
+    x, tests = value(f, element), f.flatten(value(f, test_elements))
+    found = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
+    return f.not_(found) if invert else found  # type: ignore[no-any-return]

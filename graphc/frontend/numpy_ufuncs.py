@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,8 @@ from graphc.frontend.numpy_registry import UFUNCS, Handler
 from graphc.frontend.numpy_scan import scan
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
 from graphc.graph import Builder, Operand, Value, broadcast_types
+from graphc.op import require
+from graphc.types import TensorType
 
 _LOADED = (numpy_elementwise, numpy_linear)  # they enter their ufuncs when imported
 
@@ -108,13 +109,10 @@ def _outer(function: Handler) -> Handler:
 def _add_at(f: Builder, indices: Any, updates: Any, *, x: Any) -> Value:
     """np.add.at with integer indices into the first dim."""
     target, ids = value(f, x), value(f, indices)
-    if ids.dtype.kind not in "iu":
-        raise GraphcError("G0805", f"np.add.at: indices are integers, not {ids.dtype}")
-    shape = (*ids.shape, *target.shape[1:])
+    require(ids.dtype.kind in "iu", f"np.add.at with indices of {ids.dtype}", code="G0805")
+    known = tuple(ids.type.extent(i) for i in range(ids.rank))
+    rest = target.shape[1:]
+    wanted = TensorType((*ids.shape, *rest), target.dtype, (*known, *(None,) * len(rest)))
     given = f.to_dtype(f.lift(operands(f, target, updates)[1], target.dtype), target.dtype)
-    _, extents = broadcast_types(given.type, given.type)
-    given = f.broadcast_to(given, shape, extents if given.shape == shape else ())
+    given = f.broadcast_to(given, *broadcast_types(given.type, wanted))
     return target + f.scatter_add(ids, given, dim=0, size=target.shape[0])
-
-
-Elementwise = Callable[..., Any]

@@ -21,7 +21,7 @@ def to_mermaid(graph: Graph) -> str:
     lines += [f"  {_node(i, box)}" for i, box in enumerate(picture.boxes)]
     lines += [f"  n{a} --> n{b}" for a, b in picture.edges]
     lines += [
-        f"  classDef {kind.name.lower()} fill:{style.fill},stroke:{style.stroke},color:#1f2630"
+        f"  classDef {_class(kind)} fill:{style.fill},stroke:{style.stroke},color:#1f2630"
         for kind, style in STYLES.items()
     ]
     lines.append("  classDef inserted stroke-dasharray:5 3")
@@ -34,7 +34,11 @@ def to_mermaid(graph: Graph) -> str:
 def _node(i: int, box: Box) -> str:
     label = '"' + "<br/>".join(_escaped(clip(line, 60)) for line in box.lines) + '"'
     shape = _SHAPES.get(box.kind, "[{}]").format(label)
-    return f"n{i}{shape}:::{box.kind.name.lower()}"
+    return f"n{i}{shape}:::{_class(box.kind)}"
+
+
+def _class(kind: Kind) -> str:
+    return f"kind{kind.name.title()}"  # not `end`, which Mermaid takes for a keyword
 
 
 def _escaped(text: str) -> str:

@@ -74,7 +74,8 @@ class _Canvas:
         for lane in sorted(widths):
             self.lanes[lane] = left, widths[lane]
             left += widths[lane] + _LANE_GAP
-        self.width = left - _LANE_GAP + _MARGIN
+        title = _MARGIN * 2 + len(self.scene.title) * _CHAR * 1.5
+        self.width = max(left - _LANE_GAP + _MARGIN, title, 360.0)
 
     def _span(self, row: list[int]) -> float:
         return sum(self.widths[i] for i in row) + _GAP_X * (len(row) - 1)
@@ -90,17 +91,18 @@ class _Canvas:
                 left, width = self.lanes[lane]
                 at = y
                 for line in rows:
-                    self._place_line(line, left + width / 2, at)
-                    at += max(self.heights[i] for i in line) + _GAP_Y
+                    height = max(self.heights[i] for i in line)
+                    self._place_line(line, left + width / 2, at + height / 2)
+                    at += height + _GAP_Y
                 tallest = max(tallest, at - y)
             y += tallest
         self.height = y - _GAP_Y + _MARGIN
 
-    def _place_line(self, line: list[int], middle: float, top: float) -> None:
-        left = middle - self._span(line) / 2
+    def _place_line(self, line: list[int], x: float, y: float) -> None:
+        left = x - self._span(line) / 2
         self.outer |= {(line[0], _LEFT), (line[-1], _RIGHT)}
         for i in line:
-            self.x[i], self.y[i] = left + self.widths[i] / 2, top + self.heights[i] / 2
+            self.x[i], self.y[i] = left + self.widths[i] / 2, y
             left += self.widths[i] + _GAP_X
 
     # -- drawing --------------------------------------------------------------------------------

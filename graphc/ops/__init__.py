@@ -17,9 +17,13 @@ from graphc.ops import (
     contract,
     elementwise,
     indexing,
+    init,
+    optim,
+    optimizers,
     ordering,
     reduce,
     reshape,
+    schedules,
     shape,
     slicing,
     source,
@@ -38,6 +42,6 @@ def infer_special(op: Op, types: Sequence[Type]) -> Type | None:
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
-    "elementwise", "indexing", "infer_special", "ordering", "reduce", "reshape", "shape", "slicing",
-    "source", "structure", "unary", "windows",
+    "elementwise", "indexing", "infer_special", "init", "optim", "optimizers", "ordering", "reduce",
+    "reshape", "schedules", "shape", "slicing", "source", "structure", "unary", "windows",
 ]  # fmt: skip

@@ -9,12 +9,12 @@ their slots are kept in; what depends on the step alone is done in f64.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
 from graphc.graph import Builder, Value, Variable
-from graphc.op import record, require
+from graphc.op import record, require, snake
 from graphc.ops.schedules import Rate, Schedule
 from graphc.types import F32, F64, DType, TensorType
 
@@ -56,14 +56,15 @@ class Transform(ABC):
     """Maps a value per variable to another one: gradients before the optimizer, moves after it."""
 
     slot_names: ClassVar[tuple[str, ...]] = ()
-    watches: ClassVar[bool] = False  # stands after the optimizer, and hands the moves on as they are
+    watches: ClassVar[bool] = False  # stands after the optimizer, and hands its moves on
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
             low, high = _RANGES.get(field.name, (float("-inf"), float("inf")))
             value = getattr(self, field.name)
             good = not isinstance(value, int | float) or low <= value <= high
-            text = f"{type(self).__name__.lower()}: {field.name}={value!r} is not in [{low}, {high}]"
+            name = snake(type(self).__name__)
+            text = f"{name}: {field.name}={value!r} is not in [{low}, {high}]"
             require(good, text, code="G0206")
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
@@ -116,239 +117,6 @@ class Elementwise(Optimizer):
         """The move of one variable, and its new slots."""
 
 
-def _decayed(at: Moment, name: str, g: Value, weight_decay: float) -> Value:
-    """`g + weight_decay * p`, for a variable that decays."""
-    return g + weight_decay * at.params[name] if weight_decay and at.decays(name) else g
-
-
-def _followed(average: Value, x: Value, decay: float) -> Value:
-    """`average` moved towards x: `decay * average + (1 - decay) * x`."""
-    return average + (1 - decay) * (x - average)
-
-
-# -- gradient descent ----------------------------------------------------------------------------
-
-
-@record
-@dataclass(frozen=True)
-class Sgd(Elementwise):
-    """`m = momentum * m + g; p -= lr * m`; nesterov: `p -= lr * (g + momentum * m)`
-
-    g includes weight_decay * p. Without momentum no slot is kept. (Polyak 1964; Nesterov 1983, in
-    the form of Sutskever, Martens, Dahl, Hinton 2013)
-    """
-
-    lr: Rate = 1e-2
-    momentum: float = 0.0
-    nesterov: bool = False
-    weight_decay: float = 0.0
-
-    def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
-        t = TensorType(param.type.shape, wide(param.type.dtype))
-        return {"momentum": (t, 0.0)} if self.momentum else {}
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        g = _decayed(at, name, g, self.weight_decay)
-        if not self.momentum:
-            return -at.scale(g, at.rate(self.lr)), {}
-        m = self.momentum * slots["momentum"] + g
-        direction = g + self.momentum * m if self.nesterov else m
-        return -at.scale(direction, at.rate(self.lr)), {"momentum": m}
-
-
-@record
-@dataclass(frozen=True)
-class Momentum(Sgd):
-    """sgd with a momentum of 0.9: `m = momentum * m + g; p -= lr * m`"""
-
-    momentum: float = 0.9
-
-
-@record
-@dataclass(frozen=True)
-class Lion(Elementwise):
-    """`p -= lr * (sign(b1 * m + (1 - b1) * g) + weight_decay * p); m = b2 * m + (1 - b2) * g`
-
-    Chen et al., "Symbolic discovery of optimization algorithms", 2023.
-    """
-
-    lr: Rate = 1e-4
-    b1: float = 0.9
-    b2: float = 0.99
-    weight_decay: float = 0.0
-    slot_names: ClassVar[tuple[str, ...]] = ("m",)
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        m = slots["m"]
-        direction = _decayed(at, name, at.f.sign(_followed(m, g, self.b1)), self.weight_decay)
-        return -at.scale(direction, at.rate(self.lr)), {"m": _followed(m, g, self.b2)}
-
-
-# -- scaled by the size of past gradients --------------------------------------------------------
-
-
-@record
-@dataclass(frozen=True)
-class Adagrad(Elementwise):
-    """`a += g^2; p -= lr * g / (sqrt(a) + eps)`, a from `initial` (Duchi, Hazan, Singer 2011)"""
-
-    lr: Rate = 1e-2
-    initial: float = 0.0
-    eps: float = 1e-10
-    slot_names: ClassVar[tuple[str, ...]] = ("a",)
-
-    def fill(self, slot: str) -> float:
-        return self.initial
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        a = slots["a"] + g * g
-        return -at.scale(g, at.rate(self.lr)) / (at.f.sqrt(a) + self.eps), {"a": a}
-
-
-@record
-@dataclass(frozen=True)
-class Rmsprop(Elementwise):
-    """`v = decay * v + (1 - decay) * g^2; d = g / (sqrt(v) + eps); p -= lr * d`
-
-    momentum: `m = momentum * m + d; p -= lr * m`. centered: sqrt(v - (mean of g)^2), as in Graves
-    2013. (Hinton, Srivastava, Swersky, lecture 6e, 2012)
-    """
-
-    lr: Rate = 1e-2
-    decay: float = 0.9
-    eps: float = 1e-8
-    momentum: float = 0.0
-    centered: bool = False
-
-    def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
-        names = ["v", *["momentum"] * bool(self.momentum), *["mean"] * self.centered]
-        t = TensorType(param.type.shape, wide(param.type.dtype))
-        return dict.fromkeys(names, (t, 0.0))
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        new = {"v": _followed(slots["v"], g * g, self.decay)}
-        spread = new["v"]
-        if self.centered:
-            new["mean"] = _followed(slots["mean"], g, self.decay)
-            spread = at.f.maximum(spread - at.f.square(new["mean"]), 0)
-        d = g / (at.f.sqrt(spread) + self.eps)
-        if self.momentum:
-            d = new["momentum"] = self.momentum * slots["momentum"] + d
-        return -at.scale(d, at.rate(self.lr)), new
-
-
-class AdamLike(Elementwise):
-    """Optimizers that follow the mean m of the gradients and the mean v of their squares."""
-
-    lr: Rate
-    b1: float
-    b2: float
-    eps: float
-    slot_names: ClassVar[tuple[str, ...]] = ("m", "v")
-
-    def means(self, g: Value, slots: dict[str, Value]) -> dict[str, Value]:
-        return {
-            "m": _followed(slots["m"], g, self.b1),
-            "v": _followed(slots["v"], g * g, self.b2),
-        }
-
-    def corrections(self, at: Moment) -> tuple[Value, Value]:
-        """What the means still lack after t steps from 0: `1 - b1^t` and `1 - b2^t`."""
-        return 1.0 - at.f.power(self.b1, at.t), 1.0 - at.f.power(self.b2, at.t)
-
-    def direction(self, at: Moment, new: dict[str, Value]) -> Value:
-        """`m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)`"""
-        first, second = self.corrections(at)
-        size = at.scale(at.f.sqrt(new["v"]), at.f.rsqrt(second)) + self.eps
-        return at.scale(new["m"], 1.0 / first) / size
-
-
-@record
-@dataclass(frozen=True)
-class Adam(AdamLike):
-    """`p -= lr * m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)`
-
-    with `m = b1 * m + (1 - b1) * g` and `v = b2 * v + (1 - b2) * g^2`. With epsilon_hat it is the
-    form of the paper's section 2 (and of Keras): `p -= lr * c * m / (sqrt(v) + eps)`,
-    c = sqrt(1 - b2^t) / (1 - b1^t). (Kingma, Ba 2014)
-    """
-
-    lr: Rate = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    epsilon_hat: bool = False
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        new, rate = self.means(g, slots), at.rate(self.lr)
-        if not self.epsilon_hat:
-            return -at.scale(self.direction(at, new), rate), new
-        first, second = self.corrections(at)
-        step = at.scale(new["m"], rate * (at.f.sqrt(second) / first))
-        return -step / (at.f.sqrt(new["v"]) + self.eps), new
-
-
-@record
-@dataclass(frozen=True)
-class Adamw(AdamLike):
-    """adam with decoupled decay: `p -= lr * (adam's direction + weight_decay * p)`
-
-    Loshchilov, Hutter, "Decoupled weight decay regularization", 2017.
-    """
-
-    lr: Rate = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    weight_decay: float = 1e-2
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        new = self.means(g, slots)
-        direction = _decayed(at, name, self.direction(at, new), self.weight_decay)
-        return -at.scale(direction, at.rate(self.lr)), new
-
-
-@record
-@dataclass(frozen=True)
-class Lamb(AdamLike):
-    """`p -= lr * |p| / |d| * d`, d = adam's direction + weight_decay * p, norms per variable
-
-    The ratio is 1 where a norm is 0. You et al., "Large batch optimization for deep learning:
-    training BERT in 76 minutes", 2019.
-    """
-
-    lr: Rate = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-6
-    weight_decay: float = 0.0
-
-    def move(
-        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
-    ) -> tuple[Value, dict[str, Value]]:
-        new, p = self.means(g, slots), at.params[name]
-        d = _decayed(at, name, self.direction(at, new), self.weight_decay)
-        ratio = _trust(at.f, at.f.norm(p), at.f.norm(d))
-        return -at.scale(ratio * d, at.rate(self.lr)), new
-
-
-def _trust(f: Builder, p: Value, d: Value) -> Value:
-    both = f.and_(f.gt(p, 0), f.gt(d, 0))
-    return f.select(both, p / f.where(both, d, 1.0), f.ones_like(p))
-
-
 # -- transforms ----------------------------------------------------------------------------------
 
 
@@ -395,7 +163,7 @@ class Ema(Transform):
         for v, move in given.items():
             p = at.params[v]
             average = at.f.where(first, p, slots[v]["ema"])
-            new[v] = {"ema": _followed(average, p + move, self.decay)}
+            new[v] = {"ema": average + (1 - self.decay) * (p + move - average)}
         return given, new
 
 
@@ -413,7 +181,7 @@ class Chain(Optimizer):
             good,
             "a chain is clipping, then one optimizer, then averages",
             code="G0206",
-            help="such as chain(clip_by_global_norm(1.0), adam(1e-3), ema(0.999))",
+            help=_HELP,
         )
         names = [n for m in self.members for n in _slot_names(m)]
         twice = sorted({n for n in names if names.count(n) > 1})
@@ -431,6 +199,7 @@ class Chain(Optimizer):
         return given, new
 
 
+_HELP = "such as clip_by_global_norm(1.0), adam(lr=1e-3), ema(0.999)"
 _SCALAR = Variable("", TensorType((), F32))
 
 
@@ -439,7 +208,18 @@ def _slot_names(member: Transform) -> list[str]:
 
 
 def chain(*members: Transform) -> Optimizer:
-    """The optimizer that does one member after the other; a lone optimizer is itself."""
+    """The optimizer that does one member after the other; a lone optimizer is itself.
+
+    Raises G0206 unless it is transforms of gradients, one optimizer, then averages.
+    """
+    return as_optimizer(members)
+
+
+def as_optimizer(steps: Sequence[object]) -> Optimizer:
+    """The optimizer that `minimize loss with A, B, C` means. Raises G0206."""
+    members = tuple(s for s in steps if isinstance(s, Transform))
+    for s in steps:
+        require(s in members, f"{s!r} is no optimizer", code="G0206", help=_HELP)
     match members:
         case [Optimizer() as lone]:
             return lone

@@ -124,9 +124,9 @@ def _mark_tail(graph: Graph, runs: dict[str, Phase], copied: set[str]) -> None:
         users = graph.users[node.name]
         if not (users or node.name in ends) or node.name in copied or not _is_safe(node):
             continue
-        if runs[node.name] in (Phase.PROLOGUE, Phase.EPILOGUE):
-            if all(runs[u] == Phase.TAIL for u in users):
-                runs[node.name] = Phase.TAIL
+        once = runs[node.name] in (Phase.PROLOGUE, Phase.EPILOGUE)
+        if once and all(runs[u] == Phase.TAIL for u in users):
+            runs[node.name] = Phase.TAIL
 
 
 def _is_safe(node: Node) -> bool:

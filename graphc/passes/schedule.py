@@ -21,8 +21,19 @@ from graphc.passes.buffers import plan_arena
 from graphc.passes.phases import Phase, Phases, phases
 from graphc.placement import local_shape
 from graphc.program import (
-    Buffer, Feed, Instruction, Kernel, Loop, Program, Role, Start, Wait, Write, exact_ranges,
-    ranges_of, writes,
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Loop,
+    Program,
+    Role,
+    Start,
+    Wait,
+    Write,
+    exact_ranges,
+    ranges_of,
+    writes,
 )  # fmt: skip
 from graphc.types import TensorType
 
@@ -66,7 +77,7 @@ class _Scheduler:
         copied = self._copied()
         plan = phases(graph, copied)
         self._note_tail(plan.of(graph, Phase.TAIL))
-        inputs = self._inputs()
+        inputs = {name: node.tensor for name, node in graph.inputs.items()}
         for phase in Phase:
             self.parts[phase] = []
             for node in self._ordered(plan, phase):
@@ -114,13 +125,6 @@ class _Scheduler:
         for node in self.graph:
             if node.op.source == "variable":
                 self.at[node.name] = self.variables[_source(node)]
-
-    def _inputs(self) -> dict[str, TensorType]:
-        """The declared types of the batch's entries; without extents where it must be full."""
-        types = {name: node.tensor for name, node in self.graph.inputs.items()}
-        if self.exact:
-            types = {k: TensorType(t.shape, t.dtype, (), t.placement) for k, t in types.items()}
-        return types
 
     # -- nodes ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError, did_you_mean
+from graphc.program import Program
 from graphc.types import DType, TensorType
 
 Array: TypeAlias = NDArray[Any]
@@ -28,23 +29,22 @@ class Length:
         return f"{self.extent}<={self.most}" if self.extent else str(self.most)
 
 
-def lengths_of(t: TensorType) -> list[Length]:
-    """The lengths of the dims of a global batch entry."""
+def lengths_of(t: TensorType, counts: Mapping[str, int]) -> list[Length]:
+    """The lengths of the dims of a global batch entry; only an extent in counts may vary."""
     extents = t.extents or (None,) * t.rank
     return [
-        Length(n, e.name, e.unit) if e else Length(n)
+        Length(n, e.name, e.unit) if e and e.name in counts else Length(n)
         for n, e in zip(t.shape, extents, strict=True)
     ]
 
 
-def check_batch(
-    inputs: Mapping[str, TensorType], batch: Batch
-) -> tuple[dict[str, Array], dict[str, int]]:
+def check_batch(program: Program, batch: Batch) -> tuple[dict[str, Array], dict[str, int]]:
     """The entries as arrays, and the number of units of each extent. Raises G0611-G0617."""
+    inputs = program.inputs
     check_names(inputs, batch)
     counts: dict[str, int] = {}
     arrays = {
-        name: check_entry(name, batch[name], t.dtype, lengths_of(t), counts)
+        name: check_entry(name, batch[name], t.dtype, lengths_of(t, program.counts), counts)
         for name, t in inputs.items()
     }
     for extent, n in counts.items():
@@ -118,6 +118,4 @@ def _castable(name: str, value: Any, dtype: DType) -> Array:
 
 def _wrong_shape(name: str, array: Array, lengths: Sequence[Length]) -> GraphcError:
     wanted = ", ".join(map(str, lengths))
-    return GraphcError(
-        "G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]"
-    )
+    return GraphcError("G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]")

@@ -12,9 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.op import Op
 from graphc.ops.collective import (
-    Accumulate, Mask, Microbatch, Stack, TensorSplit, ToPartial,
+    Accumulate,
+    Mask,
+    Microbatch,
+    Stack,
+    TensorSplit,
+    ToPartial,
 )  # fmt: skip
 from graphc.program import Kernel
 from graphc.runtime.site import Site
@@ -22,8 +26,6 @@ from graphc.runtime.supply import Supply
 
 Array: TypeAlias = NDArray[Any]
 COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
-
-
 
 
 def convert(

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from graphc.errors import GraphcError
 from graphc.ops.source import DimSize
 from graphc.program import (
-    Feed, Instruction, Kernel, Loop, Program, Recv, Send, Start, Wait, Write,
+    Feed,
+    Instruction,
+    Kernel,
+    Loop,
+    Program,
+    Recv,
+    Send,
+    Start,
+    Wait,
+    Write,
 )  # fmt: skip
 from graphc.runtime.backend import KernelBackend, Programs
 from graphc.runtime.conversions import convert

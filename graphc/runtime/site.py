@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from graphc.op import Shard
@@ -89,7 +89,7 @@ class Site:
         assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
         group = self.group(op.axis)
         order: Order = "tree" if isinstance(op, collective.TreeReduce) else "engine"
-        lengths = lambda buffer, dim: self._lengths(buffer, dim, op.axis, turn, supply)  # noqa: E731
+        lengths = partial(self._lengths, op.axis, turn, supply)
         x, y = start.operand, start.result
         shape = self.program.buffers[y].shape
         where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
@@ -110,7 +110,7 @@ class Site:
                 raise AssertionError(f"no transport call does {op.name}")
 
     def _lengths(
-        self, buffer: int, dim: int, axis: str, turn: int, supply: Supply
+        self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
     ) -> tuple[int, ...]:
         """How many entries of a dim each member along an axis holds."""
         r, at = self.program.buffers[buffer].ranges[dim], self.places[turn]

@@ -40,9 +40,7 @@ class MicrobatchStream:
 
     key: object | None = None
 
-    def __init__(
-        self, program: Program, source: Iterator[Batch], *, poison: bool = False
-    ) -> None:
+    def __init__(self, program: Program, source: Iterator[Batch], *, poison: bool = False) -> None:
         check_streamable(program)
         self.program, self._source, self._poison = program, source, poison
         self._time = {a.name: a.size for a in program.mesh.time}
@@ -73,8 +71,7 @@ class MicrobatchStream:
         turn = self._turn(self._number(at), at)
         over_time = any(self._over_time(r) for r in buffer.ranges)
         spans = [
-            self._within(r, turn, at) if self._over_time(r) else r.at(at, {})
-            for r in buffer.ranges
+            self._within(r, turn, at) if self._over_time(r) else r.at(at, {}) for r in buffer.ranges
         ]
         arrays = turn.arrays if over_time else self._constant
         copy_padded(arrays[source], spans, out, self._poison)

@@ -50,7 +50,7 @@ class WholeBatch:
     """
 
     def __init__(self, program: Program, batch: Batch, *, poison: bool = False) -> None:
-        self._arrays, self.counts = check_batch(program.inputs, batch)
+        self._arrays, self.counts = check_batch(program, batch)
         self._poison = poison
 
     @property

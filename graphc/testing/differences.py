@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,12 @@ import numpy as np
 from graphc.autodiff import gradients
 from graphc.graph import Builder, Graph, Value
 from graphc.ops.evaluate import evaluate
-from graphc.ops.source import Data, Input
-from graphc.types import F64, TensorType, dtype_of
+from graphc.ops.source import Data
+from graphc.testing.compute import Function, inputs
+from graphc.types import F64
 
 if TYPE_CHECKING:
     from graphc.op import Array
-
-    Function = Callable[..., Value]
 
 STEP = 1e-5
 
@@ -41,9 +40,10 @@ def derivatives(function: Function, xs: Sequence[Array], seed: int = 0) -> Deriv
     """Build the graph of `function(f, *values)` and its derivatives by the floats among `xs`."""
     f = Builder("derivatives")
     rng = np.random.default_rng(seed)
-    inputs = [_input(f, f"x{i}", x) for i, x in enumerate(xs)]
-    floats = [v for v in inputs if v.dtype.kind == "f"]
-    value = _projected(f, [function(f, *inputs)], rng)
+    operands = inputs(f, xs)
+    floats = [v for v in operands if v.dtype.kind == "f"]
+    made = function(f, *operands)
+    value = _projected(f, [made] if isinstance(made, Value) else made, rng)
     first = gradients(f, value, [v.name for v in floats])
     found = [g for v in floats if (g := first[v.name]) is not None]
     slope = _projected(f, found, rng) if found else None
@@ -59,10 +59,6 @@ def derivatives(function: Function, xs: Sequence[Array], seed: int = 0) -> Deriv
 
 def _name(value: Value | None) -> str:
     return value.name if value is not None else ""
-
-
-def _input(f: Builder, name: str, x: Array) -> Value:
-    return f.add(Input(name), type=TensorType(x.shape, dtype_of(x.dtype)), name=name)
 
 
 def _projected(f: Builder, values: Sequence[Value], rng: np.random.Generator) -> Value:

@@ -13,6 +13,7 @@ from graphc.types import DTYPES, DType
 SPACES = (
     "one_device", "mirrored", "tree", "tensor_auto", "tensor_map", "data_x_model", "model_x_data",
 )  # fmt: skip
+PAIRS = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2)}  # of data and model, by devices
 ORDERS = ("last", "first")  # where accumulate stands in the product
 
 
@@ -54,23 +55,24 @@ class Config:
         return " * ".join(filter(None, parts))
 
     def _spatial(self, cut: str) -> str:
-        n, half = self.devices, max(1, self.devices // 2)
-        pair = f"mirrored({n - half or 1})", f"tensor_split({half + 1 if half > 1 else 2})"
-        match self.space:
-            case "one_device":
-                return "one_device()"
-            case "mirrored":
-                return f"mirrored({n})"
-            case "tree":
-                return f'mirrored({n}, reduce="tree")'
-            case "tensor_auto":
-                return f"tensor_split({n})"
-            case "tensor_map":
-                return f"tensor_split({n}, {cut})" if cut != "{}" else f"tensor_split({n})"
-            case "data_x_model":
-                return " * ".join(pair)
-            case _:
-                return " * ".join(reversed(pair))
+        n = self.devices
+        data, model = PAIRS[n]
+        told = f"tensor_split({n}, {cut})" if cut != "{}" else f"tensor_split({n})"
+        told_pair = f"tensor_split({model}, {cut})" if cut != "{}" else f"tensor_split({model})"
+        return {
+            "one_device": "one_device()",
+            "mirrored": f"mirrored({n})",
+            "tree": f'mirrored({n}, reduce="tree")',
+            "tensor_auto": f"tensor_split({n})",
+            "tensor_map": told,
+            "data_x_model": f"mirrored({data}) * tensor_split({model})",
+            "model_x_data": f"{told_pair} * mirrored({data})",
+        }[self.space]
+
+    @property
+    def parts(self) -> int:
+        """In how many parts a tensor_split cuts a variable."""
+        return PAIRS[self.devices][1] if self.space.count("_x_") else self.devices
 
     def pairs(self) -> Iterator[tuple[tuple[str, object], tuple[str, object]]]:
         """Every pair of settings that occurs in this configuration."""
@@ -87,15 +89,19 @@ OPTIONS: dict[str, tuple[object, ...]] = {
 def config(seed: int) -> Config:
     """The configuration of that seed; small ones as often as large ones."""
     rng = random.Random(f"config {seed}")
-    return Config(**{name: rng.choice(options) for name, options in OPTIONS.items()})  # type: ignore[arg-type]
+    drawn = {name: rng.choice(options) for name, options in OPTIONS.items()}
+    if drawn["space"] == "one_device":
+        drawn["devices"] = 1
+    return Config(**drawn)  # type: ignore[arg-type]
 
 
 def every_pair() -> set[tuple[tuple[str, object], tuple[str, object]]]:
-    """Every pair of settings of two different options."""
+    """Every pair of settings of two different options that can occur together."""
     settings = {name: [(name, o) for o in options] for name, options in OPTIONS.items()}
-    return {
+    pairs = {
         (a, b) for x, y in combinations(settings, 2) for a in settings[x] for b in settings[y]
     }
+    return pairs - {(("space", "one_device"), ("devices", n)) for n in (2, 3, 4)}
 
 
 def cuts(graph: Graph, parts: int, seed: int) -> dict[str, int]:

@@ -116,7 +116,7 @@ def test_bad_operands_are_an_error_with_a_code(
     name: str, attributes: tuple[object, ...], types: str, code: str, message: str
 ) -> None:
     with pytest.raises(GraphcError, match=message) as error:
-        op_named(name)(*attributes).infer(*parse_types(types))  # type: ignore[call-arg]
+        op_named(name)(*attributes).infer(*parse_types(types))
     assert error.value.code == code
 
 
@@ -144,7 +144,7 @@ def test_index_out_of_range_is_an_error(name: str, bad: int) -> None:
 @pytest.mark.parametrize("name", ["scatter_add", "add_along"])
 def test_index_out_of_range_of_an_update_is_an_error(name: str) -> None:
     with pytest.raises(GraphcError, match="index 5 is out of range for a dim of 5"):
-        op_named(name)(0, 5).run(np.array([0, 5]), np.zeros(2))
+        op_named(name)(0, 5).run(np.array([0, 5]), np.zeros(2))  # type: ignore[call-arg]
 
 
 def test_reshape_merges_with_a_reshape_before_it() -> None:

@@ -8,6 +8,7 @@ from math import ceil
 from graphc.graph import Builder, Operand, Scalar, Value
 from graphc.op import require
 from graphc.ops.composites.support import floats, sized
+from graphc.ops.init import Ones, Zeros
 from graphc.ops.registry import composite
 from graphc.types import F32, I32, DType
 
@@ -23,15 +24,17 @@ def full(
 
 
 @composite
-def zeros(f: Builder, shape: int | Sequence[int], dtype: DType = F32) -> Value:
-    """`y` is 0 everywhere"""
-    return f.full(shape, 0, dtype)
+def zeros(
+    f: Builder, shape: int | Sequence[int] | None = None, dtype: DType = F32
+) -> Value | Zeros:
+    """`y` is 0 everywhere; without a shape, the initialiser of a variable"""
+    return Zeros() if shape is None else f.full(shape, 0, dtype)
 
 
 @composite
-def ones(f: Builder, shape: int | Sequence[int], dtype: DType = F32) -> Value:
-    """`y` is 1 everywhere"""
-    return f.full(shape, 1, dtype)
+def ones(f: Builder, shape: int | Sequence[int] | None = None, dtype: DType = F32) -> Value | Ones:
+    """`y` is 1 everywhere; without a shape, the initialiser of a variable"""
+    return Ones() if shape is None else f.full(shape, 1, dtype)
 
 
 @composite

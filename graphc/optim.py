@@ -1,0 +1,29 @@
+"""`graphc.optim.adam(1e-3)`: the optimizers, what may stand in a chain with them, and schedules.
+
+The names are those of the .gc language; each is a frozen, printable record.
+"""
+
+from graphc.ops.optim import ClipByGlobalNorm as clip_by_global_norm
+from graphc.ops.optim import ClipByValue as clip_by_value
+from graphc.ops.optim import Ema as ema
+from graphc.ops.optim import chain
+from graphc.ops.optimizers import Adagrad as adagrad
+from graphc.ops.optimizers import Adam as adam
+from graphc.ops.optimizers import Adamw as adamw
+from graphc.ops.optimizers import Lamb as lamb
+from graphc.ops.optimizers import Lion as lion
+from graphc.ops.optimizers import Momentum as momentum
+from graphc.ops.optimizers import Rmsprop as rmsprop
+from graphc.ops.optimizers import Sgd as sgd
+from graphc.ops.schedules import ConstantRate as constant_rate
+from graphc.ops.schedules import CosineDecay as cosine_decay
+from graphc.ops.schedules import ExponentialDecay as exponential_decay
+from graphc.ops.schedules import LinearWarmup as linear_warmup
+from graphc.ops.schedules import PiecewiseConstant as piecewise_constant
+from graphc.ops.schedules import PolynomialDecay as polynomial_decay
+
+__all__ = [
+    "adagrad", "adam", "adamw", "chain", "clip_by_global_norm", "clip_by_value", "constant_rate",
+    "cosine_decay", "ema", "exponential_decay", "lamb", "linear_warmup", "lion", "momentum",
+    "piecewise_constant", "polynomial_decay", "rmsprop", "sgd",
+]  # fmt: skip

@@ -1,0 +1,40 @@
+"""Variables in a file: safetensors, with global values, so that a file knows no topology."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+
+Array = NDArray[Any]
+
+
+def save_variables(path: str | Path, values: Mapping[str, Array]) -> None:
+    """Write variables by name, whole or not at all. Raises G0509 where the file can't be written."""
+    from safetensors.numpy import save
+
+    # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
+    content = save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()})
+    temporary = Path(f"{path}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise GraphcError("G0509", f"can't write {path}: {error.strerror}") from None
+
+
+def load_variables(path: str | Path) -> dict[str, Array]:
+    """The variables in a file. Raises G0509 where it can't be read."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(Path(path).read_bytes()))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise GraphcError("G0509", f"can't read variables from {path}: {error}") from None

@@ -1,0 +1,119 @@
+"""A program as text: one instruction per line, the same text for the same program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from graphc.op import Op
+from graphc.program import (
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Loop,
+    Program,
+    Recv,
+    Role,
+    Send,
+    Start,
+    Wait,
+    Write,
+)
+from graphc.types import DType
+
+
+def print_program(program: Program) -> str:
+    """The program, readable: its ends, then every part with its instructions and buffers."""
+    return "\n".join(_lines(program)) + "\n"
+
+
+def _lines(program: Program) -> Iterator[str]:
+    yield f"program {program.name} on {program.mesh}"
+    yield (
+        f"  memory {program.peak_bytes} bytes: arena {program.arena}, "
+        f"constants {program.constant_bytes}, variables {program.variable_bytes}"
+    )
+    for name, t in program.inputs.items():
+        yield f"  input {name} : {t}"
+    for name, b in program.variables.items():
+        yield f"  variable {name} : {program.variable_types[name]} in {_name(program, b)}"
+    for role in program.roles:
+        yield from _role(program, role)
+    for name, b in program.outputs.items():
+        yield f"  output {name} = {_name(program, b)}"
+
+
+def _role(program: Program, role: Role) -> Iterator[str]:
+    yield f"  role {role.name}"
+    yield from _part(program, "setup", role.setup)
+    yield from _part(program, "prologue", role.prologue)
+    if role.loop:
+        yield from _part(program, f"loop {role.loop.turns} times", role.loop.body)
+    yield from _part(program, "epilogue", role.epilogue)
+    yield from _part(program, "commit", role.commit)
+
+
+def _part(program: Program, title: str, part: Iterable[Instruction]) -> Iterator[str]:
+    lines = [f"      {_instruction(program, x)}" for x in part]
+    if lines:
+        yield f"    {title}"
+        yield from lines
+
+
+def _instruction(program: Program, x: Instruction) -> str:
+    name = partial(_name, program)
+    match x:
+        case Feed(source=source, result=y):
+            return f"{_made(program, y)} = feed {source}"
+        case Kernel(op=op, operands=operands, result=y):
+            return f"{_made(program, y)} = {_op(op)} {', '.join(map(name, operands))}".rstrip()
+        case Start(op=op, operand=operand, result=y, token=token):
+            return f"{_made(program, y)} = start#{token} {_op(op)} {name(operand)}"
+        case Wait(token=token):
+            return f"wait#{token}"
+        case Write(operand=operand, variable=variable):
+            return f"{name(variable)} := {name(operand)}"
+        case Send(operand=operand, to=to, tag=tag):
+            return f"send {name(operand)} to {to} as {tag}"
+        case Recv(result=y, source=source, tag=tag):
+            return f"{_made(program, y)} = receive {tag} from {source}"
+        case Loop():
+            return "loop"
+
+
+def _name(program: Program, b: int) -> str:
+    return f"%{program.buffers[b].name}"
+
+
+def _made(program: Program, b: int) -> str:
+    buffer = program.buffers[b]
+    shape = ",".join(map(str, buffer.shape))
+    return f"%{buffer.name} : {buffer.dtype}[{shape}] {_where(program, buffer)}"
+
+
+def _where(program: Program, buffer: Buffer) -> str:
+    match buffer.kind:
+        case "arena":
+            return f"@{buffer.offset}"
+        case "view":
+            return f"@{_name(program, buffer.base)}+{buffer.offset}"
+        case kind:
+            return f"@{kind}"
+
+
+def _op(op: Op) -> str:
+    values = (f"{k}={_value(v)}" for k, v in op.attributes.items())
+    inside = ", ".join(values)
+    return f"{op.name} {{{inside}}}" if inside else op.name
+
+
+def _value(value: object) -> str:
+    match value:
+        case DType():
+            return value.name
+        case str() if len(value) > 40:
+            return f"'{value[:37]}...'"
+        case _:
+            text = repr(value)
+            return text if len(text) <= 80 else f"{text[:77]}..."

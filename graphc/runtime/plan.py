@@ -1,0 +1,154 @@
+"""The plan: everything that a training run needs, compiled, in one file.
+
+A plan runs where neither the source nor the compiler's front ends and passes are. The file is JSON
+with a checksum; reading it builds records only, and checks every field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import graphc.ops  # noqa: F401  (registers the ops that a plan names)
+from graphc.errors import GraphcError
+from graphc.placement import Mesh
+from graphc.program import Program
+from graphc.runtime.check import complaints
+from graphc.runtime.codec import Misfit, decode, encode
+
+FORMAT, VERSION = "graphc-plan", 1
+
+
+def graphc_version() -> str:
+    """The version of the installed graphc."""
+    try:
+        return version("graphc")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVariable:
+    """What a run needs to know of a variable: see `graphc.graph.Variable`."""
+
+    kind: str = "param"
+    of: str = ""
+    fill: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled training step with what surrounds it.
+
+    programs:  by name; `init` gives the variables' first values as outputs and has a mesh of one
+    variables: by name
+    strategy:  its text
+    data:      data specifications by name, plain JSON values
+    meta:      whatever else the driver wants to keep (duration, compile time), plain JSON values
+    """
+
+    name: str
+    programs: dict[str, Program]
+    variables: dict[str, PlannedVariable] = field(default_factory=dict)
+    strategy: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    graphc: str = field(default_factory=graphc_version)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of the step's programs."""
+        programs = self.step_programs or self.programs
+        return next(iter(programs.values())).mesh if programs else Mesh()
+
+    @property
+    def step_programs(self) -> dict[str, Program]:
+        """The programs that share the variables: all but `init`."""
+        return {name: p for name, p in self.programs.items() if name != "init"}
+
+    def text(self) -> str:
+        """The content of a plan file."""
+        body = encode(self)
+        head = {"format": FORMAT, "version": VERSION, "sha256": _digest(body)}
+        return json.dumps(head | {"body": body}, indent=None, separators=(",", ":")) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan file, whole or not at all. Raises G0507 where it can't be written."""
+        try:
+            _write(Path(path), self.text().encode())
+        except OSError as error:
+            raise GraphcError("G0507", f"can't write {path}: {error.strerror}") from None
+
+
+def load(path: str | Path) -> Plan:
+    """The plan in a file. Raises G0507 (unreadable, damaged, changed), G0508 (another version)."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise GraphcError("G0507", f"can't read {path}: {error.strerror}") from None
+    try:
+        return parse(raw.decode())
+    except UnicodeDecodeError:
+        raise GraphcError("G0507", f"{path} is no plan: it is not text") from None
+    except GraphcError as error:
+        error.message = f"{path}: {error.message}"
+        raise
+
+
+def parse(text: str) -> Plan:
+    """The plan that a text holds. Raises G0507, G0508."""
+    try:
+        head = json.loads(text)
+    except (ValueError, RecursionError):
+        raise GraphcError("G0507", "this is no plan, or one that was cut off") from None
+    if not isinstance(head, Mapping) or head.get("format") != FORMAT:
+        raise GraphcError("G0507", "this is no plan of graphc")
+    if head.get("version") != VERSION:
+        raise GraphcError(
+            "G0508", f"the plan has format {head.get('version')!r}, this graphc reads {VERSION}"
+        )
+    body = head.get("body")
+    if head.get("sha256") != _digest(body):
+        raise GraphcError("G0507", "the plan was changed after it was written")
+    return _checked(body)
+
+
+def _checked(body: Any) -> Plan:
+    try:
+        plan = decode(Plan, body)
+    except (Misfit, GraphcError, TypeError, ValueError, AssertionError, RecursionError) as error:
+        words = error.message if isinstance(error, GraphcError) else str(error)
+        raise GraphcError("G0507", f"the plan is not well-formed: {words}") from None
+    for name, program in plan.programs.items():
+        for complaint in complaints(program):
+            raise GraphcError("G0507", f"program '{name}' is not well-formed: {complaint}")
+    return plan
+
+
+def _digest(body: Any) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file by a new one, so that a reader sees the old content or the new one."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)  # as a plain `open` would have made it
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

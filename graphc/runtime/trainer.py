@@ -1,0 +1,178 @@
+"""The trainer: programs, their variables, and the loop that feeds them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+from graphc.program import Program
+from graphc.runtime import plugins
+from graphc.runtime.backend import Backend
+from graphc.runtime.batches import Batch
+from graphc.runtime.data import Dataset
+from graphc.runtime.engine import Engine, run_once
+from graphc.runtime.plan import Plan
+from graphc.types import dtype_of
+
+Array = NDArray[Any]
+Metrics = dict[str, Any]
+OnStep = Callable[[int, Metrics], None]
+
+
+class Trainer:
+    """A plan, ready to run on a backend.
+
+    values: first values of variables, global arrays by name, instead of the plan's own
+    A context manager; `close` ends the devices' threads.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        backend: str | Backend = "numpy",
+        *,
+        values: Mapping[str, Array] | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.plan = plan
+        self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
+        self.engine = Engine(plan.step_programs, self.backend, deadline=deadline)
+        self.engine.load_variables(first_values(plan) | dict(values or {}))
+        self.steps = 0
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def step(self, batch: Batch | Iterator[Batch]) -> Metrics:
+        """Make one update; returns the loss and what the step reports, by name.
+
+        batch: the global batch, a dict of arrays, or an iterator of microbatches.
+        Scalars come as Python floats, other results as arrays.
+        """
+        outputs = self.engine.step(batch, "train")
+        self.steps += 1
+        return {name: _plain(value) for name, value in outputs.items()}
+
+    def evaluate(self, batches: Iterable[Batch]) -> Metrics:
+        """The loss and the reports over all batches, each example counted once.
+
+        A result that is a quotient (a mean) is the sum of its numerators over the sum of its
+        denominators; another scalar is averaged by the number of examples.
+        """
+        total = _Totals()
+        counted = _counted(self.engine.programs["evaluate"])
+        for batch in batches:
+            examples = len(batch[counted]) if counted else 1
+            total.add(self.engine.step(batch, "evaluate"), examples)
+        return total.result()
+
+    def fit(
+        self,
+        data: Dataset,
+        batch: int,
+        *,
+        epochs: int | None = None,
+        steps: int | None = None,
+        shuffle_seed: int | None = None,
+        on_step: OnStep | None = None,
+    ) -> Metrics:
+        """Train for a number of epochs or steps and return the last step's results.
+
+        Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays usable.
+        """
+        last: Metrics = {}
+        limit = steps if steps is not None else (epochs or 1) * data.steps(batch)
+        for number, part in enumerate(_forever(data, batch, shuffle_seed)):
+            if number == limit:
+                break
+            last = self.step(part)
+            if on_step:
+                on_step(number + 1, last)
+        return last
+
+    # -- variables ------------------------------------------------------------------------------
+
+    def variables(self, kind: str | None = None) -> dict[str, Array]:
+        """The global values of all variables, or of those of one kind, by name."""
+        values = self.engine.variables()
+        kinds = self.plan.variables
+        return {n: a for n, a in values.items() if kind is None or kinds[n].kind == kind}
+
+    def load(self, values: Mapping[str, Array]) -> None:
+        """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
+        self.engine.load_variables(values, partly=True)
+
+    def params_sha256(self) -> str:
+        """A hash of the trainable variables: sorted by name; name, dtype, shape, bytes of each."""
+        digest = hashlib.sha256()
+        for name, a in sorted(self.variables("param").items()):
+            digest.update(f"{name} {dtype_of(a.dtype)} {a.shape}\n".encode())
+            digest.update(np.ascontiguousarray(a).astype(a.dtype.newbyteorder("<")).tobytes())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """End the devices."""
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def first_values(plan: Plan) -> dict[str, Array]:
+    """The variables' values before the first step: what `init` computes, else their fill."""
+    init = plan.programs.get("init")
+    made = run_once(init, plugins.backend("reference"))[0] if init and init.outputs else {}
+    types = next(iter(plan.step_programs.values())).variable_types
+    return {
+        name: made[name]
+        if name in made
+        else np.full(t.shape, plan.variables[name].fill, t.dtype.numpy)
+        for name, t in types.items()
+    }
+
+
+class _Totals:
+    """Sums of results over batches."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.examples = 0
+
+    def add(self, outputs: Mapping[str, Array], examples: int) -> None:
+        self.examples += examples
+        for name, value in outputs.items():
+            if np.ndim(value) == 0:
+                weight = 1 if "/" in name else examples
+                self.sums[name] = self.sums.get(name, 0.0) + float(value) * weight
+
+    def result(self) -> Metrics:
+        if not self.examples:
+            raise GraphcError("G0606", "there is no example to evaluate on")
+        means = {k: v / self.examples for k, v in self.sums.items() if "/" not in k}
+        for name in means:
+            if self.sums.get(f"{name}/den"):
+                means[name] = self.sums[f"{name}/num"] / self.sums[f"{name}/den"]
+        return means
+
+
+def _counted(program: Program) -> str:
+    """An input whose first dim is the batch; '' where no input has one."""
+    return next((name for name, t in program.inputs.items() if t.extent(0)), "")
+
+
+def _plain(value: Array) -> Any:
+    return value.item() if np.ndim(value) == 0 else value
+
+
+def _forever(data: Dataset, batch: int, seed: int | None) -> Iterator[dict[str, Array]]:
+    epoch = 0
+    while len(data):
+        yield from data.batches(batch, seed, epoch)
+        epoch += 1

@@ -1,0 +1,47 @@
+"""Run a function of values on arrays, node by node with the ops' own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.graph import Builder, Value
+from graphc.ops.evaluate import evaluate
+from graphc.ops.source import Input
+from graphc.types import Extent, TensorType, dtype_of
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+Function = Callable[..., Any]
+
+
+def inputs(f: Builder, xs: Sequence[Array], batch: Sequence[int] = ()) -> list[Value]:
+    """An input `x0`, `x1`, ... for each array; dim 0 of those in `batch` has the extent `batch`."""
+    return [_input(f, f"x{i}", x, i in batch) for i, x in enumerate(xs)]
+
+
+def _input(f: Builder, name: str, x: Array, batched: bool) -> Value:
+    extents = (Extent("batch"), *[None] * (x.ndim - 1)) if batched else ()
+    t = TensorType(x.shape, dtype_of(x.dtype), extents)
+    return f.add(Input(name), type=t, name=name)
+
+
+def compute(function: Function, *xs: Array, training: bool = True) -> Any:
+    """`function(f, *values)` on arrays: an array, or a tuple of them."""
+    f = Builder("compute", training=training)
+    made = function(f, *inputs(f, xs))
+    return fetch(f, made, {f"x{i}": x for i, x in enumerate(xs)})
+
+
+def fetch(f: Builder, made: Any, feeds: Mapping[str, Array]) -> Any:
+    """What the values in `made` (one, or a tuple) come to; variables start from their fill."""
+    states = {
+        v.name: np.full(v.type.shape, v.fill, v.type.dtype.numpy) for v in f.variables.values()
+    }
+    values = evaluate(f.build(), {**states, **feeds})
+    if isinstance(made, Value):
+        return values[made.name]
+    return tuple(values[v.name] for v in made)
