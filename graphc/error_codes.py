@@ -455,26 +455,26 @@ CODES: dict[str, Entry] = {
         "A dim is negative, or a dim of run-time length is no multiple of its unit.",
     ),
     "G0914": Entry(
+        "a variable that belongs nowhere",
+        "A variable is a param, a state, or a slot that belongs to another variable.",
+    ),
+    "G0915": Entry(
+        "a read that fits no variable",
+        "A node reads a variable that does not exist or has another type, or two nodes read the\n"
+        "same one.",
+    ),
+    "G0916": Entry(
         "wrong number of operands",
         "An op has more or fewer operands than it takes.",
     ),
-    "G0915": Entry(
-        "declared and made types differ",
-        "The shape and dtype written at a node are not those that its op makes of its operands.",
-    ),
-    "G0916": Entry(
+    "G0917": Entry(
         "run-time dims differ",
         "A dim of run-time length (such as `batch`) lost its name, or has another one than its\n"
         "operands give it, so that its valid entries could not be counted.",
     ),
-    "G0917": Entry(
-        "a variable that belongs nowhere",
-        "A variable is a param, a state, or a slot that belongs to another variable.",
-    ),
     "G0918": Entry(
-        "a read that fits no variable",
-        "A node reads a variable that does not exist or has another type, or two nodes read the\n"
-        "same one.",
+        "declared and made types differ",
+        "The shape and dtype written at a node are not those that its op makes of its operands.",
     ),
     "G0919": Entry(
         "an end that does not exist",

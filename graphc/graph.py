@@ -153,12 +153,12 @@ class Graph:
             list(self.outputs.items()), list(self.updates.items()), self.objectives,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def inputs(self) -> dict[str, Node]:
         """The input nodes by the name of the input."""
         return {n.op.attributes["source_name"]: n for n in self if n.op.source == "input"}
 
-    @property
+    @cached_property
     def reads(self) -> dict[str, Node]:
         """The nodes that read variables, by variable."""
         return {n.op.attributes["source_name"]: n for n in self if n.op.source == "variable"}
@@ -263,6 +263,9 @@ class Value:
 
     def __pow__(self, other: Operand) -> Value:
         return self.builder.power(self, other)
+
+    def __rpow__(self, other: Operand) -> Value:
+        return self.builder.power(other, self)
 
     def __neg__(self) -> Value:
         return self.builder.neg(self)

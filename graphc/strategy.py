@@ -82,7 +82,7 @@ class Strategy(ABC):
 
     def __str__(self) -> str:
         given = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
-        shown = [_argument(k, v, i) for i, (k, v, d) in enumerate(given) if v != d]
+        shown = [_argument(k, v, i) for i, (k, v, d) in enumerate(given) if i == 0 or v != d]
         return f"{_name_of(type(self))}({', '.join(shown)})"
 
 

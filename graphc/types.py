@@ -125,7 +125,7 @@ class Size(int):
         return size
 
     def __mul__(self, other: int) -> int:
-        length = int(self) * other
+        length = int(self) * (int(other) if isinstance(other, Size) else other)
         if self.extent is None or not isinstance(other, int) or isinstance(other, Size):
             return length
         return Size(length, Extent(self.extent.name, self.extent.unit * other))

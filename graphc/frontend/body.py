@@ -62,7 +62,7 @@ class StepBody:
         leading = [d for i in self.step.inputs for d in i.type.dims[:1] if self._is_open(d)]
         for tree in self.step.inputs:
             for dim in tree.type.dims:
-                if self._is_open(dim):
+                if isinstance(dim, s.Name) and self._is_open(dim):
                     self._bind(dim, bool(leading) and dim == leading[0])
         for tree in self.step.inputs:
             op = op_named("input")(source_name=tree.name.id)  # type: ignore[call-arg]

@@ -40,7 +40,7 @@ class _Rows:
         self.statement = Statement(0)
         self.blank = False  # whether a blank line stands before the statement
         self.line = 0  # the source line of what came last
-        self.header: Statement | None = None  # of a block in which nothing has stood yet
+        self.opened = True  # whether nothing has stood in the block, or the file, yet
         for part in _merged(source):
             match part:
                 case Token():
@@ -70,7 +70,6 @@ class _Rows:
             self.statement.comment = text
         elif trailing and self.rows:
             self.rows[-1].comment = text
-            self.header = None
         else:
             self._begin(line)
             self.rows.append(Row(self.statement.indent, text, blank_before=self.blank))
@@ -78,9 +77,8 @@ class _Rows:
     def _begin(self, line: int) -> None:
         """Something stands on `line`: the first of a statement, or a comment."""
         if not self.statement.pieces:
-            first = not self.rows or self.header is not None
-            self.blank = not first and line > self.line + 1
-            self.header = None
+            self.blank = not self.opened and line > self.line + 1
+            self.opened = False
 
     def _end(self) -> None:
         """The statement is complete; the next one stands beside it."""
@@ -91,22 +89,15 @@ class _Rows:
             self.statement = Statement(self.statement.indent)
 
     def _open_block(self) -> None:
-        self.header = self.statement
         self._end()
-        self.statement = Statement(self.header.indent + INDENT)
+        self.statement = Statement(self.statement.indent + INDENT)
+        self.opened = True
 
     def _close_block(self, brace: Token) -> None:
-        """The brace on a line of its own, or right behind that of an empty block."""
         self._end()
-        if self.header is None:
-            self.statement = Statement(self.statement.indent - INDENT)
-            self.blank = False
-        else:
-            self.statement, self.header = self.header, None
-            start = len(self.rows) - len(lay_out(self.statement))
-            self.blank = self.rows[start].blank_before
-            del self.rows[start:]
+        self.statement = Statement(self.statement.indent - INDENT)
         self.statement.add(brace)
+        self.blank = self.opened = False
 
 
 def _merged(source: Source) -> Iterator[Token | Comment]:

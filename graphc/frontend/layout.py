@@ -123,8 +123,6 @@ class Statement:
     def _spaced(self, piece: Piece, before: Piece) -> bool:
         inside = self.open[-1].role if self.open else ""
         opened, closes = before.role in _OPENERS, piece.role == "close"
-        if before.role == piece.role == "block":
-            return False
         if opened or closes:
             return inside == "options" and not (opened and closes)
         if before.text == ",":

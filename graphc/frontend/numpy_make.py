@@ -153,14 +153,15 @@ def _dtype_of(x: Any) -> DType:
 @traces("result_type")
 def result_type(f: Builder, *arrays_and_dtypes: Any) -> np.dtype[Any]:
     """the dtype of an operation on these, by graphc's promotion"""
-    weak = [x for x in arrays_and_dtypes if type(x) in (bool, int, float)]
     strong = [x for x in arrays_and_dtypes if type(x) not in (bool, int, float)]
     result = _dtype_of(strong[0])
     for x in strong[1:]:
         result = promote(result, _dtype_of(x))
-    for x in weak:
-        other = _dtype_of(x)
-        result = result if "bif".index(other.kind) <= "buif".index(result.kind) // 2 else other
+    for x in arrays_and_dtypes:  # Python numbers are weak
+        if type(x) is float and result.kind != "f":
+            result = F32
+        elif type(x) is int and result.kind == "b":
+            result = I32
     return result.numpy
 
 

@@ -9,29 +9,95 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from graphc.errors import Span
 
+_T = TypeVar("_T")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def node(kind: type[_T]) -> type[_T]:
+    """A frozen dataclass that compares and prints by `Node`, without recursion."""
+    return dataclass(frozen=True, slots=True, eq=False, repr=False)(kind)
+
+
+@node
 class Node:
     """What all nodes have: the place in the source. A block's statement has its header's place."""
 
-    span: Span = field(kw_only=True, compare=False, repr=False)
+    span: Span = field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and _flat(self) == _flat(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(_flat(self)))
+
+    def __repr__(self) -> str:
+        words: list[str] = []
+        stack: list[Any] = [self]
+        while stack:
+            match stack.pop():
+                case Node() as inner:
+                    stack += [")", *_between(inner.values()), f"{type(inner).__name__}("]
+                case tuple() as several:
+                    stack += ["]", *_between(several), "["]
+                case _Leaf(value):
+                    words.append(repr(value))
+                case str() as word:
+                    words.append(word)
+        return "".join(words)
+
+    def values(self) -> tuple[Any, ...]:
+        """What the node says: nodes, tuples of nodes, and plain values; not where it stands."""
+        names = (n for n in self.__dataclass_fields__ if n not in ("span", "comments"))
+        return tuple(getattr(self, name) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A plain value on the way to being printed."""
+
+    value: object
+
+
+def _between(values: tuple[Any, ...]) -> Iterator[Any]:
+    """The values last first, with commas between."""
+    for at, value in enumerate(reversed(values)):
+        if at:
+            yield ", "
+        yield value if isinstance(value, Node | tuple) else _Leaf(value)
+
+
+def _flat(root: Node) -> list[object]:
+    """All that `root` says in one list: kinds, lengths, and plain values with their types."""
+    flat: list[object] = []
+    stack: list[Any] = [root]
+    while stack:
+        match stack.pop():
+            case Node() as inner:
+                flat.append(type(inner))
+                stack += reversed(inner.values())
+            case tuple() as several:
+                flat.append(len(several))
+                stack += reversed(several)
+            case value:
+                flat.append((type(value), value))  # True is not 1
+    return flat
 
 
 # -- expressions -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Name(Node):
     """`relu`: a name to look up, or one that is defined here."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Attribute(Node):
     """`nn.dense`: a member of an imported file, or of a dotted variable name."""
 
@@ -39,61 +105,61 @@ class Attribute(Node):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Int(Node):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Float(Node):
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Str(Node):
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Bool(Node):
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Null(Node):
     """`none`: no value; in an index, a new dim of size 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class List(Node):
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Tuple(Node):
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Entry(Node):
     key: Expr
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Map(Node):
     """`{"w*": 1}`."""
 
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Unary(Node):
     op: Literal["-", "not"]
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Power(Node):
     """`base ** exponent`, which groups to the right."""
 
@@ -101,7 +167,7 @@ class Power(Node):
     exponent: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Link(Node):
     """One step of a chain. Its span runs from the chain's first operand to this one."""
 
@@ -109,7 +175,7 @@ class Link(Node):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Chain(Node):
     """`first op operand op operand ...`: one precedence, grouped to the left, evaluated in order.
 
@@ -121,7 +187,7 @@ class Chain(Node):
     links: tuple[Link, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Conditional(Node):
     """`then if condition else otherwise`; the condition is known at compile time."""
 
@@ -130,7 +196,7 @@ class Conditional(Node):
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Argument(Node):
     """One argument of a call, or one option of a variable; name is None for a positional one."""
 
@@ -138,25 +204,25 @@ class Argument(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Call(Node):
     function: Expr
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Slice(Node):
     start: Expr | None
     stop: Expr | None
     step: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Dots(Node):
     """`...` in an index: all the dims between."""
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Index(Node):
     """`value[items]`; `x[a, b]` has two items, `x[(a, b)]` one."""
 
@@ -170,7 +236,7 @@ Expr: TypeAlias = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class TypeExpr(Node):
     """`f32[batch, 4 * d]`; the dtype's name is known to be one. A scalar has no dims."""
 
@@ -178,7 +244,7 @@ class TypeExpr(Node):
     dims: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class StrategyExpr(Node):
     """`mirrored(4) * accumulate(2)`: factors from left to right, the leftmost major.
 
@@ -192,7 +258,7 @@ class StrategyExpr(Node):
 # -- statements of a step ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Variable(Node):
     """`param w: f32[64] = zeros() { decay=false }`; `state` is the same but not trained."""
 
@@ -203,7 +269,7 @@ class Variable(Node):
     options: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Assign(Node):
     """`a, b = value`; with several targets the value is taken apart."""
 
@@ -211,7 +277,7 @@ class Assign(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Update(Node):
     """`m <- value`: the state's value after this step."""
 
@@ -219,7 +285,7 @@ class Update(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class For(Node):
     """A static loop: unrolled when the graph is built."""
 
@@ -228,13 +294,13 @@ class For(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Branch(Node):
     condition: Expr
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class If(Node):
     """`if ... else if ... else ...`: the conditions are known at compile time."""
 
@@ -242,7 +308,7 @@ class If(Node):
     otherwise: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Minimize(Node):
     """`minimize loss with clip(1.0) | adam(1e-3) over {w, "enc.*"}`; over None: every param."""
 
@@ -251,13 +317,13 @@ class Minimize(Node):
     over: tuple[Expr, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Report(Node):
     name: Name
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Return(Node):
     value: Expr
 
@@ -265,7 +331,7 @@ class Return(Node):
 # -- statements of a file ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Import(Node):
     """`import "layers.gc" as nn`; without a name the file's definitions are taken over."""
 
@@ -273,19 +339,19 @@ class Import(Node):
     alias: Name | None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Const(Node):
     name: Name
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Parameter(Node):
     name: Name
     default: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Function(Node):
     """Either form of `fn`; `fn f(x) = e` has the body `return e`."""
 
@@ -294,20 +360,20 @@ class Function(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Input(Node):
     name: Name
     type: TypeExpr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Step(Node):
     name: Name
     inputs: tuple[Input, ...]
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Data(Node):
     """`data train = npz("x.npz", batch=256, shuffle(seed=0))`."""
 
@@ -315,7 +381,7 @@ class Data(Node):
     source: Call
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Train(Node):
     """`train for 60 epochs`."""
 
@@ -323,7 +389,7 @@ class Train(Node):
     unit: Literal["epochs", "steps"]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Strategy(Node):
     name: Name
     value: StrategyExpr
@@ -335,7 +401,7 @@ Statement: TypeAlias = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Comment(Node):
     """`# text`, with its sign; trailing: something stands before it on its line."""
 
@@ -343,25 +409,25 @@ class Comment(Node):
     trailing: bool
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Module(Node):
     """A file. Comments do not count in comparisons."""
 
     items: tuple[Statement, ...]
-    comments: tuple[Comment, ...] = field(default=(), compare=False, repr=False)
+    comments: tuple[Comment, ...] = ()
 
 
 # -- walks -----------------------------------------------------------------------------------------
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes directly below `node`, in the order of the source but for `Conditional`'s."""
-    for name in node.__dataclass_fields__:
-        match None if name in ("span", "comments") else getattr(node, name):
-            case Node() as child:
-                yield child
-            case tuple() as several:
-                yield from several
+    """The nodes directly below `node`, in the order of its fields."""
+    for value in node.values():
+        match value:
+            case Node():
+                yield value
+            case tuple():
+                yield from value
             case _:
                 pass
 

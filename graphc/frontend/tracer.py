@@ -17,10 +17,12 @@ import numpy as np
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend import numpy_table, numpy_ufuncs
 from graphc.frontend.caller import in_augmented_assignment, user_span
-from graphc.frontend.count import Count
-from graphc.frontend.numpy_index import getitem
-from graphc.frontend.operands import dtype_argument, value
+from graphc.frontend.numpy_index import getitem, getview, is_basic
+from graphc.frontend.numpy_make import lengths
+from graphc.frontend.numpy_registry import Handler
+from graphc.frontend.operands import value
 from graphc.graph import Builder, Value
+from graphc.types import dtype_of
 
 if TYPE_CHECKING:
     from graphc.frontend.session import Session
@@ -45,10 +47,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        t = self._value.type
-        return tuple(
-            Count(n, t.extent(i)) if t.extent(i) else n for i, n in enumerate(t.shape)
-        )
+        return lengths(self._value.type)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -100,7 +99,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             _refuse_ufunc(ufunc, method)
         name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
         if method == "at":
-            return self._call(name, handler, inputs[1:], {"x": inputs[0]}, (inputs[0],))
+            return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
+        if options.get("where", True) is not True:
+            options["base"] = outs[0] if outs else None
         return self._call(name, handler, inputs, options, outs)
 
     def __array_function__(
@@ -110,18 +111,22 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         args: Sequence[Any],
         options: Mapping[str, Any],
     ) -> Any:
-        entry = numpy_table.TABLE.get(function)
-        if entry is None:
+        handler = numpy_table.TABLE.get(function)
+        if handler is None:
             _refuse_function(function)
+        return self._called(numpy_table.name_of(function), handler, args, options)
+
+    def _called(
+        self, name: str, handler: Handler, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
         given = dict(options)
         out = given.pop("out", None)
-        outs = () if out is None else (out,)
-        return self._call(numpy_table.name_of(function), entry, args, given, outs)
+        return self._call(name, handler, args, given, () if out is None else (out,))
 
     def _call(
         self,
         name: str,
-        handler: Callable[..., Any],
+        handler: Handler,
         args: Sequence[Any],
         options: Mapping[str, Any],
         outs: Sequence[Any] = (),
@@ -134,14 +139,13 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
                 given = [unwrap(x, f) for x in args]
                 named = {k: unwrap(x, f) for k, x in options.items()}
                 made = _checked_call(name, handler, f, given, named)
-                made = _written(f, made, outs) if outs else made
+                if outs:
+                    return _written(self._session, made, outs)
             except GraphcError as error:
                 raise error.at(span) from None
-        if outs:
-            return outs[0] if len(outs) == 1 else tuple(outs)
         return self._viewed(wrap(self._session, made), handler)
 
-    def _viewed(self, made: Any, handler: Callable[..., Any]) -> Any:
+    def _viewed(self, made: Any, handler: Handler) -> Any:
         """Mark what shares this array's memory."""
         if handler not in numpy_table.VIEWS:
             return made
@@ -155,7 +159,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     # -- indexing -----------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        return self._call("indexing", getitem, (self, key), {})
+        return self._call("indexing", getview if is_basic(key) else getitem, (self, key), {})
 
     def __iter__(self) -> Iterator[Tracer]:
         if self.ndim == 0:
@@ -210,27 +214,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> Any:
         if name in numpy_table.METHODS:
-            function = numpy_table.METHODS[name]
-            return lambda *args, **options: function(self, *args, **options)
+            handler = numpy_table.METHODS[name]
+            return lambda *args, **options: self._called(f".{name}", handler, (self, *args), options)
         if name in numpy_table.PROPERTIES:
-            return numpy_table.PROPERTIES[name](self)
+            return self._call(f".{name}", numpy_table.PROPERTIES[name], (self,), {})
         if name.startswith("__"):
             raise AttributeError(name)
         return _refuse_attribute(name)
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *numpy_table.METHODS, *numpy_table.PROPERTIES]
-
-    def astype(self, dtype: Any, **_: Any) -> Any:
-        return np.astype(self, np.dtype(dtype))
-
-    def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
-        return np.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)  # type: ignore[call-overload]
-
-    def transpose(self, *axes: Any) -> Any:
-        if axes in ((), (None,)):
-            return np.transpose(self)  # type: ignore[call-overload]
-        return np.transpose(self, axes[0] if isinstance(axes[0], (tuple, list)) else axes)  # type: ignore[call-overload]
 
     def __copy__(self) -> Tracer:
         return Tracer(self._session, self._value)
@@ -243,7 +236,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _checked_call(
-    name: str, handler: Callable[..., Any], f: Builder, args: Sequence[Any], named: dict[str, Any]
+    name: str, handler: Handler, f: Builder, args: Sequence[Any], named: dict[str, Any]
 ) -> Any:
     try:
         return handler(f, *args, **named)
@@ -256,16 +249,31 @@ def _checked_call(
         raise
 
 
-def _written(f: Builder, made: Any, outs: Sequence[Any]) -> Any:
-    """Make the traced arrays in `outs` refer to the results."""
+def _written(session: Session, made: Any, outs: Sequence[Any]) -> Any:
+    """Make the arrays in `outs` refer to the results, and return them."""
     results = made if isinstance(made, tuple) else (made,)
-    for out, result in zip(outs, results, strict=True):
-        match out:
-            case Tracer():
-                _replace(f, out, value(f, result))
-            case np.ndarray() if in_augmented_assignment():
-                pass  # the name is bound anew, to what this call returns
-    return made
+    done = tuple(_write(session, o, r) for o, r in zip(outs, results, strict=True))
+    return done[0] if len(done) == 1 else done
+
+
+def _write(session: Session, out: Any, result: Any) -> Any:
+    f = session.builder
+    match out:
+        case Tracer():
+            _replace(f, out, value(f, result))
+            return out
+        case None:
+            return wrap(session, result)
+        case np.ndarray() if in_augmented_assignment():
+            # `a += x` binds the name a to what this returns: the array itself need not change.
+            _check_fits(result, out.shape, out.dtype if out.ndim else result.dtype.numpy)
+            return wrap(session, f.to_dtype(result, dtype_of(out.dtype)) if out.ndim else result)
+        case _:
+            raise GraphcError(
+                "G0804",
+                "a traced value is written into a NumPy array",
+                help="use what the call returns, or give out=np.zeros_like(x)",
+            )
 
 
 def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:
@@ -276,6 +284,8 @@ def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:
                 x._session.check_open()
                 raise GraphcError("G0808", "a value of another trace is used in this one")
             return x._value
+        case slice():
+            return slice(*(unwrap(end, f, depth) for end in (x.start, x.stop, x.step)))
         case list() | tuple() if depth < MAX_NESTING:
             items = [unwrap(item, f, depth + 1) for item in x]
             return items if isinstance(x, list) else tuple(items)
@@ -304,13 +314,18 @@ def _replace(f: Builder, out: Tracer, result: Value) -> None:
             "an array is changed in place while another name refers to the same memory",
             help="write x = x + y instead of x += y, or take a copy",
         )
-    if result.shape != out._value.shape:
-        text = f"a result of shape {result.shape} does not fit into {out._value.shape}"
-        raise GraphcError("G0804", text, help="write x = x + y, which may change the shape")
-    if not np.can_cast(result.dtype.numpy, out.dtype, "same_kind"):
-        text = f"a result of {result.dtype} does not fit into an array of {out._value.dtype}"
-        raise GraphcError("G0804", text, help="write x = x + y, which may change the dtype")
+    _check_fits(result, out._value.shape, out.dtype)
     out._value = f.to_dtype(result, out._value.dtype)
+
+
+def _check_fits(result: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    help = "write x = x + y, which may change both"
+    if result.shape != shape:
+        text = f"a result of shape {result.shape} does not fit into an array of shape {shape}"
+        raise GraphcError("G0804", text, help=help)
+    if not np.can_cast(result.dtype.numpy, dtype, "same_kind"):
+        text = f"a result of dtype {result.dtype} does not fit into an array of {dtype}"
+        raise GraphcError("G0804", text, help=help)
 
 
 # -- refusals ------------------------------------------------------------------------------------
@@ -346,6 +361,3 @@ def _refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
     name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
     default = "spec/numpy.md lists the functions that trace"
     _refuse("G0802", f"{name} can't be traced", numpy_table.ADVICE.get(ufunc.__name__, default))
-
-
-__all__ = ["Tracer", "dtype_argument", "unwrap", "wrap"]

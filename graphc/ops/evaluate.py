@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.graph import Graph
+from graphc.graph import Graph, Node
 
 if TYPE_CHECKING:
     from graphc.op import Array
 
 
 def evaluate(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """The value of every node of an unplaced graph, given those of its inputs and variables."""
+    """The value of every node of an unplaced graph, given those of its inputs and variables.
+
+    A variable that is not among the feeds is full of its `fill`.
+    """
     values: dict[str, Array] = {}
     with np.errstate(all="ignore"):
         for node in graph:
             if node.op.source:
-                values[node.name] = feeds[node.op.attributes["source_name"]]
+                name = node.op.attributes["source_name"]
+                values[node.name] = feeds[name] if name in feeds else _first(graph, name, node)
             else:
                 values[node.name] = node.op.run(*(values[x] for x in node.operands))
     return values
+
+
+def _first(graph: Graph, name: str, node: Node) -> Array:
+    t = node.tensor
+    return np.full(t.shape, graph.variables[name].fill, t.dtype.numpy)

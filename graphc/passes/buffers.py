@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from graphc.op import Op
 from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
 
 ALIGN = 64  # bytes: a cache line, and the widest vector
@@ -78,8 +79,7 @@ def overwritten(
     """The operand that dies here and whose memory the result may take, or None."""
     match instruction:
         case Kernel(op=op, operands=operands, result=result) if op.in_place:
-            # With more operands a kernel makes several passes: only the first pass may overwrite.
-            candidates = operands if len(operands) <= 3 else operands[:2]
+            candidates = overwritable(op, operands)
         case Start(op=op, operand=x, result=result) if op.in_place:
             operands = candidates = (x,)
         case _:
@@ -93,6 +93,12 @@ def overwritten(
         if not views and _dies(at, buffers[x], lives) and _alike(buffers[x], buffers[result]):
             return x
     return None
+
+
+def overwritable(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:
+    """The operands that a kernel may write its result over, where the op says `in_place`."""
+    # A sum of many is made in several passes, of which only the first may overwrite.
+    return operands[:2] if op.aggregates else operands
 
 
 def _dies(at: int, x: Buffer, lives: Lifetimes) -> bool:

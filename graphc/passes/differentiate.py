@@ -33,7 +33,8 @@ class Differentiate(Pass):
 
 
 def _minimize(f: Builder, graph: Graph, objective: Objective, order: str) -> None:
-    reads = {v: graph.reads[v].name for v in objective.variables if v in graph.reads}
+    known = graph.reads
+    reads = {v: known[v].name for v in objective.variables if v in known}
     grads = gradients(f, Value(f, objective.loss), list(reads.values()), order)
     used = {v: g for v, node in reads.items() if (g := grads[node]) is not None}
     _report_unused(graph, objective, used)

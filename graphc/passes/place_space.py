@@ -58,14 +58,14 @@ class Search:
     # -- what is possible -----------------------------------------------------------------------
 
     def _prune(self) -> None:
-        """Keep the signatures that some operand's possible states can anchor."""
+        """Keep the signatures that the rules allow, whatever is chosen for the others."""
         possible: dict[str, set[State]] = {}
         for n in self.graph:
             ways = self.ways[n.name]
             if n.operands:
                 held = [possible[x] for x in n.operands]
                 ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
-                self.ways[n.name] = ways
+                self.ways[n.name] = ways = _without_giving_up(ways, held)
             possible[n.name] = {w.result for w in ways}
 
     def _bytes(self, name: str) -> float:
@@ -242,12 +242,24 @@ class Search:
         )
 
     def descend(self) -> None:
+        """Improve nodes and clusters until nothing changes, looking again only near a change."""
         clusters = self._clusters()
+        near = set(self.open)
         for _ in range(SWEEPS):
-            moved = [self.improve(x) for x in reversed(self.open)]
-            moved += [self.improve_cluster(c) for c in clusters]
-            if not any(moved):
+            moved = [x for x in reversed(self.open) if x in near and self.improve(x)]
+            for cluster in clusters:
+                if not near.isdisjoint(cluster) and self.improve_cluster(cluster):
+                    moved += cluster
+            if not moved:
                 return
+            near = self._near(moved)
+
+    def _near(self, moved: list[str]) -> set[str]:
+        """The nodes whose best choice may depend on these nodes' choices."""
+        values = set(moved)
+        for x in moved:
+            values.update(self.graph[x].operands)
+        return values.union(*(self.users[x] for x in values))
 
     def _clusters(self) -> list[list[str]]:
         """Connected open elementwise nodes."""
@@ -278,6 +290,18 @@ class Search:
 def _anchored(way: Signature, held: list[set[State]]) -> bool:
     """Whether some operand can hold the state, other than R, that the way takes it in."""
     return any(s != R and s in states for s, states in zip(way.operands, held, strict=True))
+
+
+def _without_giving_up(
+    ways: tuple[Signature, ...], held: list[set[State]]
+) -> tuple[Signature, ...]:
+    """The ways that keep a split, where it is certain that one is there and that some way does."""
+    if any(len(states) > 1 for states in held):
+        return ways
+    have = [next(iter(states)) for states in held]
+    if not any(isinstance(s, Split) for s in have):
+        return ways
+    return tuple(w for w in ways if _keeps(w, have)) or ways
 
 
 def _keeps(way: Signature, states: list[State]) -> bool:

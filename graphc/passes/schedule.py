@@ -17,7 +17,7 @@ from graphc.graph import Graph, Node
 from graphc.layout import Layout
 from graphc.op import op_named
 from graphc.ops.collective import Conversion
-from graphc.passes.buffers import plan_arena
+from graphc.passes.buffers import overwritable, plan_arena
 from graphc.passes.phases import Phase, Phases, phases
 from graphc.placement import local_shape
 from graphc.program import (
@@ -247,7 +247,7 @@ class _Scheduler:
         for name in self.writers.get(node.name, ()) if node.op.in_place else ():
             variable = self.variables[name]
             in_layout = all(self.buffers[x].root != variable or x == variable for x in operands)
-            in_reach = len(operands) <= 3 or variable not in operands[2:]
+            in_reach = variable not in operands or variable in overwritable(node.op, operands)
             unread = self.last_reads.get(name, -1) <= self.positions[node.name]
             if in_layout and in_reach and unread:
                 return variable

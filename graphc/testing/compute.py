@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from graphc.graph import Builder, Value
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input
@@ -38,10 +36,7 @@ def compute(function: Function, *xs: Array, training: bool = True) -> Any:
 
 def fetch(f: Builder, made: Any, feeds: Mapping[str, Array]) -> Any:
     """What the values in `made` (one, or a tuple) come to; variables start from their fill."""
-    states = {
-        v.name: np.full(v.type.shape, v.fill, v.type.dtype.numpy) for v in f.variables.values()
-    }
-    values = evaluate(f.build(), {**states, **feeds})
+    values = evaluate(f.build(), feeds)
     if isinstance(made, Value):
         return values[made.name]
     return tuple(values[v.name] for v in made)

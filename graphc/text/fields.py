@@ -67,7 +67,7 @@ def fits(value: Any, kind: Any) -> bool:
             return value in get_args(kind)
         case origin if origin is tuple:
             return isinstance(value, tuple) and _tuple_fits(value, get_args(kind))
-        case None if isinstance(kind, type):
+        case None if isinstance(kind, type) and kind is not Any:
             return _is_a(value, kind)
         case _:
             return True

@@ -182,7 +182,8 @@ class _ToGraph(Transformer[Token, Graph]):
         self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
         at: Span | None,
     ) -> _Entry:  # fmt: skip
-        made = Objective(_value_name(loss), optimizer, over or (), order or "add_n", at)
+        order = "add_n" if order is None else order
+        made = Objective(_value_name(loss), optimizer, over or (), order, at)
         return _Entry("objectives", f"{loss.start_pos}", made, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:

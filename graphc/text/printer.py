@@ -217,7 +217,7 @@ def _tuple_text(values: Iterable[Any], locs: bool, depth: int) -> str:
 def _nested_text(value: Any, locs: bool, depth: int) -> str:
     _limit(depth)
     if isinstance(value, Graph):
-        return graph_text(value, locs, depth + 1).replace("\n", "\n    ")
+        return re.sub(r"\n(?!\n)", "\n    ", graph_text(value, locs, depth + 1))
     name = snake(type(value).__name__)
     if record_named(name) is not type(value):
         raise GraphcError("G0907", f"a {type(value).__name__} can't stand in the text of a graph")

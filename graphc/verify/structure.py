@@ -9,7 +9,7 @@ from graphc.graph import Graph
 from graphc.ops.elementwise import ORDERS
 from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split
 from graphc.text.printer import name_text, type_text
-from graphc.types import SparseType, TensorType, TupleType, Type
+from graphc.types import Extents, SparseType, TensorType, TupleType, Type
 from graphc.verify.law import Complaint, Law, Subject, shown
 
 _KINDS = ("param", "state", "slot")
@@ -58,19 +58,20 @@ def arity(s: Subject) -> Iterator[Complaint]:
             yield Complaint(name, f"{shown(name)}: {made.problem}")
 
 
+def extents_agree(s: Subject) -> Iterator[Complaint]:
+    """A node's run-time dims are those that its op makes of its operands' run-time dims."""
+    for name, made in s.made.items():
+        declared = s.graph[name].type
+        if _alike(declared, made.type) and _extents(declared) != _extents(made.type):
+            yield _declared(s, name)
+
+
 def typed(s: Subject) -> Iterator[Complaint]:
     """A node's shape and dtype are those that its op makes of its operands."""
     for name, made in s.made.items():
         if made.problem:
             yield Complaint(name, f"{shown(name)}: {made.problem}", made.help)
         elif not _alike(s.graph[name].type, made.type):
-            yield _declared(s, name)
-
-
-def extents_agree(s: Subject) -> Iterator[Complaint]:
-    """A node's run-time dims are those that its op makes of its operands' run-time dims."""
-    for name, made in s.made.items():
-        if isinstance(made.type, TensorType) and s.graph[name].tensor.extents != made.type.extents:
             yield _declared(s, name)
 
 
@@ -81,7 +82,7 @@ def _declared(s: Subject, name: str) -> Complaint:
     return Complaint(name, f"{declared}, but it is {_bare(made)}")
 
 
-def _alike(a: Type, b: object) -> bool:
+def _alike(a: Type, b: Type | None) -> bool:
     match a, b:
         case TensorType(), TensorType():
             return a.shape == b.shape and a.dtype == b.dtype
@@ -91,6 +92,10 @@ def _alike(a: Type, b: object) -> bool:
             return (a.rows, a.index_dtype) == (b.rows, b.index_dtype) and _alike(a.dense, b.dense)
         case _:
             return False
+
+
+def _extents(t: Type | None) -> list[Extents]:
+    return [x.extents for x in _tensors(t)] if t is not None else []
 
 
 def _tensors(t: Type) -> tuple[TensorType, ...]:
@@ -252,15 +257,17 @@ def subgraphs_keep_the_laws(s: Subject) -> Iterator[Complaint]:
                     yield Complaint(node.name, f"{where}, {error.code}: {error.message}")
 
 
+# In this order, so that the first complaint is the cause and not a consequence: a variable read
+# or a run-time dim that is wrong also makes the types after it wrong.
 LAWS = (
     Law("G0911", "any", named_by_key),
     Law("G0912", "any", defined_before_use),
     Law("G0913", "any", well_formed),
-    Law("G0914", "any", arity),
-    Law("G0915", "any", typed),
-    Law("G0916", "any", extents_agree),
-    Law("G0917", "any", variables_known),
-    Law("G0918", "any", sources_known),
+    Law("G0914", "any", variables_known),
+    Law("G0915", "any", sources_known),
+    Law("G0916", "any", arity),
+    Law("G0917", "any", extents_agree),
+    Law("G0918", "any", typed),
     Law("G0919", "any", ends_exist),
     Law("G0920", "any", updates_fit),
     Law("G0921", "any", placements_possible),

@@ -59,12 +59,12 @@ def swapaxes(f: Builder, x: Operand, a: int, b: int) -> Value:
 
 @composite
 def moveaxis(
-    f: Builder, x: Operand, source: int | Sequence[int], target: int | Sequence[int]
+    f: Builder, x: Operand, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> Value:
-    """`y` is x with the dims `source` at the places `target`, the others in their order"""
+    """`y` is x with the dims `source` at the places `destination`, the others in their order"""
     value = f.lift(x)
-    sources, targets = _listed(source, value.rank), _listed(target, value.rank)
-    require(len(sources) == len(targets), "moveaxis: source and target differ", code="G0206")
+    sources, targets = _listed(source, value.rank), _listed(destination, value.rank)
+    require(len(sources) == len(targets), "moveaxis: source and destination differ", code="G0206")
     order = [d for d in range(value.rank) if d not in sources]
     for to, d in sorted(zip(targets, sources, strict=True)):
         order.insert(to, d)

@@ -1,0 +1,204 @@
+"""A device that runs programs as lists of bound calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+from graphc.ops.source import DimSize
+from graphc.program import (
+    Feed,
+    Instruction,
+    Kernel,
+    Loop,
+    Program,
+    Recv,
+    Send,
+    Start,
+    Wait,
+    Write,
+)  # fmt: skip
+from graphc.runtime.backend import Programs
+from graphc.runtime.conversions import convert
+from graphc.runtime.executor import dim_size
+from graphc.runtime.site import Site
+from graphc.runtime.supply import Supply
+from graphc.runtime.transport import Communicator, Handle
+from graphc_numpy.kernels import bind
+from graphc_numpy.memory import Scratch, arrays_of, block
+
+Array: TypeAlias = NDArray[Any]
+Call: TypeAlias = Callable[[], Any]
+
+
+class NumpyLoaded:
+    """Programs; each device binds them to arrays of its own."""
+
+    def __init__(self, programs: Programs, role: str) -> None:
+        self._programs, self._role = programs, role
+
+    def device(self, rank: int, comm: Communicator) -> NumpyDevice:
+        return NumpyDevice(self._programs, self._role, rank, comm)
+
+
+class NumpyDevice:
+    """One rank: its arena, which all programs use in turn, and its variables."""
+
+    def __init__(self, programs: Programs, role: str, rank: int, comm: Communicator) -> None:
+        arena = block(max(p.arena for p in programs.values()))
+        self.arena_bytes = arena.nbytes
+        variables = _variables(next(iter(programs.values())))
+        scratch = Scratch()
+        self._steps = {
+            name: _Step(p, role, Site(p, rank), comm, arrays_of(p, arena, variables), scratch)
+            for name, p in programs.items()
+        }
+        self._variables = next(iter(self._steps.values())).variables
+        self.committing = False
+
+    def get(self, name: str) -> Array:
+        return self._variables[name].copy()
+
+    def set(self, name: str, value: Array) -> None:
+        np.copyto(self._variables[name], value)
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        self.committing = False
+        step = self._steps[program]
+        with np.errstate(all="ignore"):
+            step.before_commit(supply)
+            self.committing = True
+            return step.commit()
+
+
+def _variables(program: Program) -> dict[str, NDArray[np.uint8]]:
+    return {name: block(program.buffers[b].bytes) for name, b in program.variables.items()}
+
+
+class _Step:
+    """One program, bound to one rank's arrays."""
+
+    def __init__(
+        self, program: Program, role: str, site: Site, comm: Communicator,
+        arrays: Sequence[Array], scratch: Scratch,
+    ) -> None:  # fmt: skip
+        self.program, self.site, self.comm = program, site, comm
+        self.arrays, self.scratch = arrays, scratch
+        self.turn = 0
+        self.supply: Supply
+        self.handles: dict[int, Handle] = {}
+        self.kernels: dict[int, Kernel] = {}  # id of a call -> where it comes from
+        self.variables = {name: arrays[b] for name, b in program.variables.items()}
+        parts = program.role(role)
+        self._perform(self._bound(parts.setup))
+        self.prologue = self._bound(parts.prologue)
+        self.turns = parts.loop.turns if parts.loop else 0
+        self.body = self._bound(parts.loop.body) if parts.loop else []
+        self.epilogue, self.writes = self._bound(parts.epilogue), self._bound(parts.commit)
+
+    # -- running --------------------------------------------------------------------------------
+
+    def before_commit(self, supply: Supply) -> None:
+        """Everything up to the first write of a variable."""
+        self.supply, self.turn = supply, 0
+        self.handles.clear()
+        self._perform(self.prologue)
+        for turn in range(self.turns):
+            self.turn = turn
+            self._perform(self.body)
+        self.turn = 0
+        self._perform(self.epilogue)
+
+    def commit(self) -> dict[str, Array]:
+        """The rest of the step; copies of the outputs."""
+        self._perform(self.writes)
+        return {name: self.arrays[b].copy() for name, b in self.program.outputs.items()}
+
+    def _perform(self, calls: Iterable[Call]) -> None:
+        call: Call | None = None
+        try:
+            for call in calls:
+                call()
+        except Exception as error:
+            kernel = self.kernels.get(id(call))
+            if kernel is None:
+                raise
+            if isinstance(error, GraphcError):
+                raise error.at(kernel.origin) from None
+            error.add_note(f"in %{kernel.node} = {kernel.op.name}")
+            raise
+
+    # -- binding --------------------------------------------------------------------------------
+
+    def _bound(self, instructions: Iterable[Instruction]) -> list[Call]:
+        calls: list[Call] = []
+        for x in instructions:
+            made = self._calls(x)
+            if isinstance(x, Kernel):
+                self.kernels.update((id(call), x) for call in made)
+            calls += made
+        return calls
+
+    def _calls(self, x: Instruction) -> list[Call]:
+        match x:
+            case Feed():
+                return [partial(self._feed, x, self.arrays[x.result])]
+            case Kernel():
+                return self._kernel(x)
+            case Start():
+                return [partial(self._start, x, self.arrays[x.operand], self.arrays[x.result])]
+            case Wait(token=token):
+                return [partial(self._wait, token)]
+            case Write(operand=operand, variable=variable):
+                return [partial(np.copyto, self.arrays[variable], self.arrays[operand])]
+            case Loop() | Send() | Recv():
+                raise AssertionError(f"{type(x).__name__} does not stand inside a part")
+
+    def _kernel(self, kernel: Kernel) -> list[Call]:
+        op, buffers = kernel.op, self.program.buffers
+        xs, out = [self.arrays[x] for x in kernel.operands], self.arrays[kernel.result]
+        if buffers[kernel.result].kind == "view":
+            return []
+        if op.conversion:
+            return [partial(self._convert, kernel, xs, out)]
+        if isinstance(op, DimSize):
+            return [partial(self._count, op, out)]
+        if self.site.is_placed(kernel):
+            return [partial(self._run_shard, kernel, xs, out)]
+        zeros = [self._is_zero(x) for x in kernel.operands]
+        return bind(op, xs, out, self.scratch, zeros)
+
+    def _is_zero(self, buffer: int) -> bool:
+        """Whether a buffer repeats a constant scalar whose every bit is zero."""
+        root = self.program.buffers[self.program.buffers[buffer].root]
+        if root.kind != "constant" or root.shape:
+            return False
+        return not any(self.arrays[root.id].tobytes())
+
+    # -- calls that depend on the step or the turn ----------------------------------------------
+
+    def _feed(self, feed: Feed, out: Array) -> None:
+        buffer = self.program.buffers[feed.result]
+        self.supply.fill(feed.source, buffer, self.site.places[self.turn], out)
+
+    def _convert(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
+        convert(kernel, self.site, self.turn, self.supply, xs, out)
+
+    def _count(self, op: DimSize, out: Array) -> None:
+        out[...] = op.of_count(dim_size(op, self.supply))
+
+    def _run_shard(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
+        shard = self.site.shard(kernel, self.turn, self.supply)
+        np.copyto(out, kernel.op.run_shard(shard, *xs))
+
+    def _start(self, start: Start, x: Array, out: Array) -> None:
+        call = self.site.call(start, self.turn, self.supply)
+        self.handles[start.token] = self.comm.start(call, x, out)
+
+    def _wait(self, token: int) -> None:
+        self.handles.pop(token).wait()

@@ -1,0 +1,81 @@
+"""The memory of a device: one arena for all programs, variables, constants, scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.program import Buffer, Program
+
+Array: TypeAlias = NDArray[Any]
+ALIGN = 64
+
+
+def block(size: int) -> NDArray[np.uint8]:
+    """`size` bytes, aligned to a cache line."""
+    raw = np.empty(size + ALIGN, np.uint8)
+    start = -raw.ctypes.data % ALIGN
+    return raw[start : start + size]
+
+
+def arrays_of(
+    program: Program, arena: NDArray[np.uint8], variables: Mapping[str, NDArray[np.uint8]]
+) -> list[Array]:
+    """An array for every buffer of a program: in the arena, on a variable, or on its own."""
+    names = {b: name for name, b in program.variables.items()}
+    roots: dict[int, tuple[NDArray[np.uint8], int]] = {}
+    for b in program.buffers:
+        match b.kind:
+            case "arena":
+                roots[b.id] = arena, b.offset
+            case "variable":
+                roots[b.id] = variables[names[b.id]], 0
+            case "constant":
+                roots[b.id] = block(b.bytes), 0
+    return [_array(b, *roots[b.root]) for b in program.buffers]
+
+
+def _array(b: Buffer, memory: NDArray[np.uint8], start: int) -> Array:
+    dtype = b.dtype.numpy
+    if 0 in b.shape:
+        return np.empty(b.shape, dtype)
+    if b.kind != "view":
+        piece = memory[start : start + b.bytes]
+        return piece.view(dtype).reshape(b.shape)
+    strides = tuple(s * dtype.itemsize for s in b.strides)
+    # NumPy checks that the view lies inside `memory`.
+    return np.ndarray(b.shape, dtype, memory, start + b.offset, strides)
+
+
+class Scratch:
+    """Memory for one call at a time, as large as the largest call needs.
+
+    Calls reserve while a program is bound, and take when they run; a slot is one operand's.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+        self._blocks: dict[int, NDArray[np.uint8]] = {}
+        self._taken: dict[tuple[int, tuple[int, ...], np.dtype[Any]], Array] = {}
+
+    def reserve(self, slot: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if size > self._sizes.get(slot, -1):
+            self._sizes[slot] = size
+            self._blocks.pop(slot, None)
+            self._taken = {key: x for key, x in self._taken.items() if key[0] != slot}
+
+    def take(self, slot: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialised array, valid until the slot is taken again."""
+        key = slot, shape, dtype
+        found = self._taken.get(key)
+        if found is None:
+            if slot not in self._blocks:
+                self._blocks[slot] = block(self._sizes[slot])
+            size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            found = self._blocks[slot][:size].view(dtype).reshape(shape)
+            self._taken[key] = found
+        return found

@@ -1,0 +1,15 @@
+"""The pytest option `--backend NAME`. A plug-in, as options of a package's conftest come too late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("graphc")
+    group.addoption(
+        "--backend", default="numpy", help="the graphc backend to test (graphc.testing)"
+    )

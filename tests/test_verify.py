@@ -1,0 +1,375 @@
+"""Each law of the IR accepts what is right and names what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from graphc.errors import Span, VerifyError, remember_source
+from graphc.graph import Builder, Graph
+from graphc.op import _OPS, Op, op_named, register
+from graphc.ops.source import Input
+from graphc.text import parse_ir
+from graphc.types import F32, TensorType
+from graphc.verify import LAWS, complaints, laws_table, verify
+
+# One gradient of a linear model under `mirrored(4) * accumulate(2)`, as partition leaves it.
+PLACED = """graphc-ir 1
+graph step mesh(data=4, turn=2 over time) {
+  param w    : f32[4,2]
+  slot  w.m  : f32[4,2] of w
+  %x     : f32[batch=8,4] {data:S(0), turn:S(0)} = input {source_name="x"}
+  %w     : f32[4,2]                              = variable {source_name="w"}
+  %h     : f32[batch=8,2] {data:S(0), turn:S(0)} = einsum %x, %w {spec="bk,kn->bn"}
+  %g     : f32[4,2] {data:P, turn:P}             = einsum %x, %h {spec="bk,bn->kn"}
+  %g.t   : f32[4,2] {data:P}                     = accumulate %g {axis="turn"}
+  %g.d   : f32[4,2]                              = all_reduce %g.t {axis="data"}
+  %w.new : f32[4,2]                              = sub %w, %g.d
+  update w = %w.new
+}
+"""
+
+END = "  update w = %w.new\n"
+
+
+def changed(old: str, new: str) -> Graph:
+    """The graph above with one piece of its text changed."""
+    assert PLACED.count(old) == 1, old
+    return parse_ir(PLACED.replace(old, new))
+
+
+def adding(lines: str) -> Graph:
+    return changed(END, f"{lines}\n{END}")
+
+
+def broken(graph: Graph, code: str, message: str, stage: str = "placed") -> VerifyError:
+    with pytest.raises(VerifyError) as caught:
+        verify(graph, stage)  # type: ignore[arg-type]
+    assert (caught.value.code, message in caught.value.message) == (code, True), str(caught.value)
+    return caught.value
+
+
+def test_a_partitioned_step_keeps_every_law() -> None:
+    verify(parse_ir(PLACED))
+    verify(parse_ir(PLACED), "placed")
+    assert complaints(parse_ir(PLACED), "placed") == []
+
+
+def test_a_global_step_keeps_every_law() -> None:
+    f = Builder()
+    x = f.add(Input("x"), type=TensorType((2, 3), F32))
+    f.outputs["y"] = f.reduce_sum(f.tanh(x), over=(0, 1)).name
+    verify(f.build(), "placed")
+
+
+# Text changed, the law that it breaks, and what the message says. Stage 'placed' for all: what
+# breaks a law of every stage breaks it there too.
+CASES = [
+    ("einsum %x, %h", "einsum %x, %q", "G0912", "%g uses %q, which is not defined"),
+    ("einsum %x, %h", "einsum %x, %g.t", "G0912", "%g uses %g.t, before it is defined"),
+    ("%x     : f32[batch=8", "%x     : f32[batch*3=8", "G0913", "a dim of 8 has no units of 3"),
+    ("%x     : f32[batch=8", "%x     : f32[batch=-8", "G0913", "can't have the shape (-8, 4)"),
+    ("sub %w, %g.d", "einsum %w {spec=\"ab,b->a\"}", "G0916", "einsum does not take 1 operands"),
+    ("sub %w, %g.d", "sub %w", "G0918", "sub takes 2 operands"),
+    ("all_reduce %g.t {", "all_reduce %g.t, %w {", "G0916", "takes 1 operands, not 2"),
+    ("= variable", "= variable %x", "G0916", "comes from outside: no operands"),
+    ("%w.new : f32[4,2]", "%w.new : f32[4,3]", "G0918", "declared f32[4,3], but it is f32[4,2]"),
+    ("%w.new : f32", "%w.new : f64", "G0918", "declared f64[4,2], but it is f32[4,2]"),
+    ('"bk,kn->bn"', '"bk,kn->nb"', "G0918", "declared f32[batch=8,2], but it is f32[2,batch=8]"),
+    ('"bk,kn->bn"', '"bk,bn->kn"', "G0918", "shapes (8, 4) and (4, 2) do not match"),
+    ("%h     : f32[batch=8", "%h     : f32[8", "G0917", "but it is f32[batch=8,2]"),
+    ("%h     : f32[batch=8", "%h     : f32[rows=8", "G0917", "declared f32[rows=8,2]"),
+    ("f32[4,2] of w\n", "f32[4,2] of v\n", "G0914", "slot w.m belongs to v"),
+    ("slot  w.m", "state  w.m", "G0914", "state w.m belongs to w"),
+    ('source_name="w"', 'source_name="v"', "G0915", "reads 'v', which is no variable"),
+    ("%w     : f32[4,2]", "%w     : f32[2,4]", "G0915", "but variable 'w' is f32[4,2]"),
+    (END, f'  %w2 : f32[4,2] = variable {{source_name="w"}}\n{END}', "G0915", "both read"),
+    (END, "  update w = %v\n", "G0919", "update 'w' is %v, which is not defined"),
+    (END, "  output y = %v\n", "G0919", "output 'y' is %v, which is not defined"),
+    (END, "  update v = %w\n", "G0919", "update names 'v', which is no variable"),
+    (END, "  minimize %w with none\n", "G0919", "minimize takes one float number"),
+    (END, "  minimize %v with none over v\n", "G0919", "minimize names 'v'"),
+    (END, "  minimize %v with none\n", "G0919", "minimize names %v, which is not defined"),
+    (END, "  minimize %w with none order up\n", "G0919", "minimize takes one float"),
+    (END, "  update w = %h\n", "G0920", "%h is f32[batch=8,2], not f32[4,2]"),
+    ("%h     : f32[batch=8,2] {data", "%h     : f32[batch=8,2] {date", "G0921", "no axis 'date'"),
+    ("{data:P, turn:P}", "{turn:P, data:P}", "G0921", "not in the mesh's order"),
+    ("{data:P, turn:P}", "{data:P, turn:P(max)}", "G0921", "one kind of partial at a time"),
+    ("{data:P, turn:P}", "{data:S(2), turn:P}", "G0921", "there is no dim 2 to split"),
+    ("{data:P, turn:P}", "{data:R, turn:P}", "G0921", "R is written by leaving 'data' out"),
+    ("{data:P, turn:P}", "{data:H(4), turn:P}", "G0921", "'data' has no place 4"),
+    ("{data:P, turn:P}", "{data:P, turn:H(0)}", "G0921", "a turn is no home"),
+    ("param w    : f32[4,2]", "param w : f32[4,2] {model:R}", "G0921", "no axis 'model'"),
+    ("sub %w, %g.d", "sub %w, %g.d needs {}", "G0921", "needs 1 placements: one per operand"),
+    ("sub %w, %g.d", "sub %w, %g.d needs {}, {data:S(7)}", "G0921", "no dim 7 to split"),
+    ("sub %w, %g.d", "sub %w, %g.d needs {}, {}", "G0931", "still has needs after partition"),
+    ('all_reduce %g.t {axis="data"}', "tanh %g.t", "G0932", "tanh of %g.t, which is partial"),
+    ("sub %w, %g.d", "sub %w, %g.t", "G0933", "sub can't run R, P -> R along data"),
+    (
+        "%h     : f32[batch=8,2] {data:S(0), turn:S(0)}",
+        "%h     : f32[batch=8,2] {turn:S(0)}",
+        "G0933",
+        "einsum can't run S(0), R -> R along data",
+    ),
+    ("%w.new : f32[4,2] ", "%w.new : f32[4,2] {data:S(0)}", "G0933", "R, R -> S(0) along data"),
+    ("%g.t   : f32[4,2] {data:P}", "%g.t   : f32[4,2] {data:P, turn:P}", "G0935",
+     "the result is P along turn, not R"),
+    ("%g.t   : f32[4,2] {data:P}", "%g.t   : f32[4,2] {data:S(0)}", "G0935", "more than turn"),
+    ('accumulate %g {axis="turn"}', 'accumulate %g {axis="data"}', "G0935", "runs over time"),
+    ('accumulate %g {axis="turn"}', 'accumulate %g {axis="tern"}', "G0935", "no axis 'tern'"),
+    ('all_reduce %g.t {axis="data"}', 'all_reduce %g.t {axis="data", op="max"}', "G0935",
+     "%g.t is P along data, not P(max)"),
+    (END, f"  output g = %g.t\n{END}", "G0937", "a partial value would reach output 'g'"),
+    (END, f"  output h = %h\n{END}", "G0937", "single turn's value would reach output 'h'"),
+    (END, "  update w = %g.t\n", "G0937", "a partial value would reach the update of 'w'"),
+    ("param w    : f32[4,2]", "param w : f32[4,2] {data:S(0)}", "G0938", "but read as %w"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "code", "message"), CASES)
+def test_a_broken_law_is_named(old: str, new: str, code: str, message: str) -> None:
+    broken(changed(old, new), code, message)
+
+
+def test_names_are_keys() -> None:
+    graph = parse_ir(PLACED)
+    nodes = {("y" if name == "h" else name): node for name, node in graph.nodes.items()}
+    broken(replace(graph, nodes=nodes), "G0911", "%y calls itself %h")
+    variables = {"v": graph.variables["w"], **graph.variables}
+    broken(replace(graph, variables=variables), "G0911", "variable v calls itself w")
+
+
+def test_a_variable_is_of_a_known_kind() -> None:
+    graph = parse_ir(PLACED)
+    odd = replace(graph.variables["w"], kind="weight")
+    broken(replace(graph, variables={**graph.variables, "w": odd}), "G0914", "no known kind")
+
+
+def test_laws_of_placed_graphs_wait_for_partition() -> None:
+    graph = changed("sub %w, %g.d", "sub %w, %g.t")
+    verify(graph)
+    broken(graph, "G0933", "along data", "placed")
+
+
+# -- groups, axes and time ----------------------------------------------------------------------
+
+
+def two_axes(body: str, mesh: str = "data=2, model=2") -> Graph:
+    return parse_ir(f"graphc-ir 1 graph g mesh({mesh}) {{ {body} }}")
+
+
+RESHAPED = """
+  %x : f32[{n}] {{data:S(0)}} = input {{source_name="x"}}
+  %y : f32[{m}] {{data:S(0)}} = reshape %x {{shape={shape}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "shape"),
+    [
+        ("8,3", "24", "(24,)"),
+        ("24", "8,3", "(8, 3)"),
+        ("b=7,3", "b*3=21", "(21,)"),
+        ("6", "6", "(6,)"),
+    ],
+)
+def test_a_merged_dim_is_cut_between_groups(n: str, m: str, shape: str) -> None:
+    verify(two_axes(RESHAPED.format(n=n, m=m, shape=shape)), "placed")
+
+
+@pytest.mark.parametrize(("n", "m", "shape"), [("7,3", "21", "(21,)"), ("21", "7,3", "(7, 3)")])
+def test_a_cut_inside_a_group_is_refused(n: str, m: str, shape: str) -> None:
+    graph = two_axes(RESHAPED.format(n=n, m=m, shape=shape))
+    broken(graph, "G0934", "%y = reshape is cut inside a group of factors")
+
+
+def test_the_minor_axis_is_joined_first() -> None:
+    both = '%x : f32[8] {data:S(0), model:S(0)} = input {source_name="x"}'
+    good = f'{both} %y : f32[8] {{data:S(0)}} = all_gather %x {{axis="model", dim=0}}'
+    bad = f'{both} %y : f32[8] {{model:S(0)}} = all_gather %x {{axis="data", dim=0}}'
+    verify(two_axes(good), "placed")
+    error = broken(two_axes(bad), "G0936", "dim 0 is split along model too, which is more minor")
+    assert error.help == "join model before, or cut it after"
+
+
+def test_the_minor_axis_is_cut_last() -> None:
+    one = '%x : f32[8] {{{axis}:S(0)}} = input {{source_name="x"}}'
+    cut = '%y : f32[8] {{data:S(0), model:S(0)}} = tensor_split %x {{axis="{axis}", dim=0}}'
+    verify(two_axes(one.format(axis="data") + cut.format(axis="model")), "placed")
+    broken(two_axes(one.format(axis="model") + cut.format(axis="data")), "G0936", "more minor")
+
+
+BARRIER = """
+  %x : f32[batch=8] {turn:S(0)} = input {source_name="x"}
+  %s : f32[] {turn:P} = reduce_sum %x {over=(0,)}
+  %m : f32[] = accumulate %s {axis="turn"}
+  %e : f32[] = exp %m
+"""
+
+
+def test_what_the_last_turn_gives_may_be_used_after_the_loop() -> None:
+    verify(two_axes(BARRIER + "output e = %e", "turn=2 over time"), "placed")
+
+
+def test_what_the_last_turn_gives_may_not_be_used_inside_the_loop() -> None:
+    again = """
+      %b : f32[batch=8] {turn:S(0)} = broadcast %e {shape=(8,), extents=(<batch>,)}
+    """
+    error = broken(
+        two_axes(BARRIER + again, "turn=2 over time"),
+        "G0939",
+        "%b runs in every turn of turn, but uses what %m gives after the last one",
+    )
+    assert error.help == "a barrier inside a step is not supported"
+
+
+def test_one_time_axis_may_be_resolved_inside_another() -> None:
+    nested = """
+      %x : f32[] {outer:P, inner:P} = input {source_name="x"}
+      %i : f32[] {outer:P} = accumulate %x {axis="inner"}
+      %o : f32[] = accumulate %i {axis="outer"}
+      output o = %o
+    """
+    verify(two_axes(nested, "outer=2 over time, inner=3 over time"), "placed")
+
+
+# -- states that no conversion resolves yet ------------------------------------------------------
+
+
+def test_varying_values_stay_varying() -> None:
+    read = '%x : f32[2] {data:V} = input {source_name="x"} %r : f32[2] = input {source_name="r"}'
+    verify(two_axes(f"{read} %y : f32[2] {{data:V}} = mul %x, %r"), "placed")
+    broken(two_axes(f"{read} %y : f32[2] = mul %x, %r"), "G0933", "V, R -> R along data")
+    ends = f"{read} output y = %x"
+    broken(two_axes(ends), "G0937", "a varying value would reach output 'y'")
+
+
+def test_a_varying_variable_may_be_updated_with_a_varying_value() -> None:
+    read = 'state s : f32[] {data:V} %s : f32[] {data:V} = variable {source_name="s"}'
+    verify(two_axes(f"{read} %t : f32[] {{data:V}} = exp %s update s = %t"), "placed")
+
+
+def test_values_at_home_are_computed_there() -> None:
+    read = '%x : f32[2] {data:H(1)} = input {source_name="x"} %r : f32[2] = input {source_name="r"}'
+    verify(two_axes(f"{read} %y : f32[2] {{data:H(1)}} = mul %x, %r"), "placed")
+    broken(two_axes(f"{read} %y : f32[2] {{data:H(0)}} = mul %x, %r"), "G0933", "H(1), R -> H(0)")
+    broken(two_axes(f"{read} %y : f32[2] = mul %x, %r"), "G0933", "H(1), R -> R")
+
+
+def test_partial_maxima_are_reduced_as_maxima() -> None:
+    read = """
+      %x : f32[8] {data:S(0)} = input {source_name="x"}
+      %m : f32[] {data:P(max)} = reduce_max %x {over=(0,)}
+    """
+    good = '%y : f32[] = all_reduce %m {axis="data", op="max"}'
+    verify(two_axes(read + good), "placed")
+    broken(two_axes(read + '%y : f32[] = all_reduce %m {axis="data"}'), "G0935", "P(max)")
+    broken(two_axes(read + "%y : f32[] {data:P} = neg %m"), "G0932", "neg of %m, which is partial")
+
+
+def test_bools_have_no_partial_sum() -> None:
+    read = '%x : bool[8] {{data:{state}}} = input {{source_name="x"}}'
+    verify(two_axes(read.format(state="P(max)")), "placed")
+    broken(two_axes(read.format(state="P")), "G0921", "bools have no partial sum")
+
+
+def test_tuples_and_sparse_rows_are_replicated() -> None:
+    read = '%x : f32[4] {data:S(0)} = input {source_name="x"}'
+    good = '%x : f32[4] = input {source_name="x"} %t : (f32[4]) = tuple %x'
+    verify(two_axes(f"{good} %y : f32[4] = get %t {{index=0}}"), "placed")
+    bad = two_axes(f"{read} %t : (f32[4] {{data:S(0)}}) = tuple %x")
+    assert (
+        broken(bad, "G0933", "S(0) -> S(0)").help == "tuple takes and gives replicated values only"
+    )
+    broken(two_axes(f"{good} %y : f32[3] = get %t {{index=0}}"), "G0918", "declared f32[3]")
+    broken(two_axes(f"{good} %y : f32[4] = get %t {{index=1}}"), "G0918", "no part 1")
+
+
+# -- sub-graphs ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repeat() -> Iterator[type[Op]]:
+    """An op that holds a graph; known for one test only."""
+
+    @register
+    class Repeat(op_named("stop_gradient")):  # type: ignore[misc]
+        """`y` is x, for ever"""
+
+        name = "repeat"
+        body: Graph
+        not_differentiable = "a test has no need of it"
+
+    yield Repeat
+    del _OPS["repeat"]
+
+
+def test_a_graph_inside_keeps_the_laws(repeat: type[Op]) -> None:
+    text = """graphc-ir 1 graph g {{
+      %x : f32[2] = input {{source_name="x"}}
+      %y : f32[2] = repeat %x {{body=graph inner {{ %a : f32[2] = input {{source_name="a"}}
+        %b : f32[{n}] = exp %a }}}} }}"""
+    verify(parse_ir(text.format(n=2)))
+    bad = parse_ir(text.format(n=3))
+    broken(bad, "G0922", "in the graph 'body' of %y, G0918: %b is declared f32[3]")
+
+
+# -- what the error shows -----------------------------------------------------------------------
+
+
+def test_an_error_shows_law_node_text_and_source() -> None:
+    remember_source("model.gc", "x = input\ny = exp(x)\n")
+    f = Builder()
+    with f.at(Span("model.gc", 1, 1)):
+        x = f.add(Input("x"), type=TensorType((2,), F32), name="x")
+    with f.at(Span("model.gc", 2, 5, 6)):
+        y = f.exp(x)
+    graph = f.build()
+    wrong = replace(graph[y.name], type=TensorType((3,), F32))
+    error = broken(replace(graph, nodes={**graph.nodes, "exp": wrong}), "G0918", "%exp is declared")
+    assert str(error) == (
+        "error[G0918]: %exp is declared f32[3], but it is f32[2]\n"
+        '  %x   : f32[2] = input {source_name="x"}\n'
+        "> %exp : f32[3] = exp %x\n"
+        "  --> model.gc:2:5\n"
+        "   |\n"
+        " 2 | y = exp(x)\n"
+        "   |     ^^^^^^\n"
+        "  ::: model.gc:1:1\n"
+        "   |\n"
+        " 1 | x = input\n"
+        "   | -\n"
+        "   = %x is f32[2]"
+    )
+
+
+def test_an_error_shows_five_lines_around_the_node() -> None:
+    message = broken(changed("%h     : f32[batch=8", "%h     : f32[8"), "G0917", "%h").message
+    shown = [line.split(" :")[0] for line in message.splitlines()[1:]]
+    assert [line.strip() for line in shown] == ["%x", "%w", "> %h", "%g", "%g.t"]
+
+
+def test_the_help_of_a_signature_lists_the_ways() -> None:
+    error = broken(changed("sub %w, %g.d", "sub %w, %g.t"), "G0933", "sub can't run")
+    assert error.help == ("it may run R, R -> R; S(0), S(0) -> S(0); S(1), S(1) -> S(1); P, P -> P")
+
+
+def test_all_complaints_of_a_law_are_found() -> None:
+    graph = parse_ir(PLACED.replace("%h     : f32[batch=8", "%h     : f32[8"))
+    more = replace(graph.nodes["g"], operands=("x", "nothing"))
+    found = complaints(replace(graph, nodes={**graph.nodes, "g": more}))
+    assert [e.code for e in found] == ["G0912"]
+    assert [e.code for e in complaints(graph, "placed")] == ["G0917"]
+
+
+def test_every_law_has_a_case_that_breaks_it() -> None:
+    elsewhere = {"G0911", "G0922", "G0934", "G0936", "G0939"}
+    assert {law.code for law in LAWS} == {case[2] for case in CASES} | elsewhere
+
+
+def test_every_law_says_what_it_is() -> None:
+    assert all(law.text.endswith(".") for law in LAWS)
+    assert len({law.code for law in LAWS}) == len(LAWS)
+    assert laws_table().count("\n") == len(LAWS) + 1
