@@ -408,6 +408,10 @@ CODES: dict[str, Entry] = {
         "an argument that can't be traced",
         "The NumPy function traces, but not with this argument; the message names both.",
     ),
+    "G0819": Entry(
+        "nothing to minimize in the traced step",
+        "graphc.compile makes a training step: give it an optimizer, or call graphc.minimize.",
+    ),
     # -- G09 laws of the IR -----------------------------------------------------------------
     "G0901": Entry(
         "the text of a graph is malformed",

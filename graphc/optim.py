@@ -1,12 +1,12 @@
-"""`graphc.optim.adam(1e-3)`: the optimizers, what may stand in a chain with them, and schedules.
+"""Optimizers, schedules and transforms, by the names that .gc files use too.
 
-The names are those of the .gc language; each is a frozen, printable record.
+graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), graphc.optim.adam(1e-3))
 """
 
 from graphc.ops.optim import ClipByGlobalNorm as clip_by_global_norm
 from graphc.ops.optim import ClipByValue as clip_by_value
 from graphc.ops.optim import Ema as ema
-from graphc.ops.optim import chain
+from graphc.ops.optim import Optimizer, Transform, chain
 from graphc.ops.optimizers import Adagrad as adagrad
 from graphc.ops.optimizers import Adam as adam
 from graphc.ops.optimizers import Adamw as adamw
@@ -21,9 +21,28 @@ from graphc.ops.schedules import ExponentialDecay as exponential_decay
 from graphc.ops.schedules import LinearWarmup as linear_warmup
 from graphc.ops.schedules import PiecewiseConstant as piecewise_constant
 from graphc.ops.schedules import PolynomialDecay as polynomial_decay
+from graphc.ops.schedules import Schedule
 
 __all__ = [
-    "adagrad", "adam", "adamw", "chain", "clip_by_global_norm", "clip_by_value", "constant_rate",
-    "cosine_decay", "ema", "exponential_decay", "lamb", "linear_warmup", "lion", "momentum",
-    "piecewise_constant", "polynomial_decay", "rmsprop", "sgd",
-]  # fmt: skip
+    "Optimizer",
+    "Schedule",
+    "Transform",
+    "adagrad",
+    "adam",
+    "adamw",
+    "chain",
+    "clip_by_global_norm",
+    "clip_by_value",
+    "constant_rate",
+    "cosine_decay",
+    "ema",
+    "exponential_decay",
+    "lamb",
+    "linear_warmup",
+    "lion",
+    "momentum",
+    "piecewise_constant",
+    "polynomial_decay",
+    "rmsprop",
+    "sgd",
+]

@@ -7,6 +7,7 @@ short last batch) and its *placement* on the mesh.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -216,3 +217,11 @@ class SparseType:
 
 
 Type: TypeAlias = TensorType | TupleType | SparseType
+
+
+def parse_types(text: str) -> tuple[TensorType, ...]:
+    """The bare types in a text such as `f32[2,3], i32[]`. Raises G0201."""
+    return tuple(
+        TensorType(tuple(int(n) for n in dims.split(",") if n), dtype_named(dtype))
+        for dtype, dims in re.findall(r"(\w+)\[([^]]*)]", text)
+    )

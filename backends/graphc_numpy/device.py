@@ -27,7 +27,7 @@ from graphc.runtime.backend import Programs
 from graphc.runtime.conversions import convert
 from graphc.runtime.executor import dim_size
 from graphc.runtime.site import Site
-from graphc.runtime.supply import Supply
+from graphc.runtime.supply import FullBatch, Supply
 from graphc.runtime.transport import Communicator, Handle
 from graphc_numpy.kernels import bind
 from graphc_numpy.memory import Scratch, arrays_of, block
@@ -90,12 +90,13 @@ class _Step:
         self.program, self.site, self.comm = program, site, comm
         self.arrays, self.scratch = arrays, scratch
         self.turn = 0
-        self.supply: Supply
+        self.supply: Supply = FullBatch()
         self.handles: dict[int, Handle] = {}
         self.kernels: dict[int, Kernel] = {}  # id of a call -> where it comes from
         self.variables = {name: arrays[b] for name, b in program.variables.items()}
         parts = program.role(role)
-        self._perform(self._bound(parts.setup))
+        self.setup = self._bound(parts.setup)  # kept, as `kernels` goes by identity
+        self._perform(self.setup)
         self.prologue = self._bound(parts.prologue)
         self.turns = parts.loop.turns if parts.loop else 0
         self.body = self._bound(parts.loop.body) if parts.loop else []

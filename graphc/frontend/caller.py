@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 from functools import lru_cache
 from itertools import islice
@@ -52,6 +53,20 @@ def _span(code: CodeType, filename: str, instruction: int) -> Span:
         stop = _characters(text, stop) if last == line else stop
     end = stop if last == line else len(text.rstrip())
     return Span(filename, line, start + 1, max(1, end - start))
+
+
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?=[^=\s])")
+
+
+@lru_cache(maxsize=65536)
+def assigned_name(span: Span) -> str | None:
+    """The name that the code at `span` is assigned to, where it is all of `name = code`."""
+    text = linecache.getline(span.file, span.line).rstrip()
+    match = _ASSIGNMENT.match(text)
+    if match is None or match.end() != span.col - 1:
+        return None
+    rest = text[span.col - 1 + span.length :].lstrip()
+    return match[1] if not rest or rest.startswith("#") else None
 
 
 def _characters(text: str, offset: int) -> int:

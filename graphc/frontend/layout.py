@@ -25,6 +25,13 @@ Role: TypeAlias = Literal[
 _VALUE_ENDS = frozenset({
     "NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "RBRACE",
 })  # fmt: skip
+_LOOSENESS = {
+    "if": 1, "else": 1, "or": 2, "and": 3,
+    "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4,
+    "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "@": 6,
+}  # fmt: skip
+# With so many brackets side by side, to open one helps nothing.
+_MANY = 32
 _OPENERS = frozenset({"group", "call", "list", "index", "map", "options"})
 
 
@@ -62,11 +69,12 @@ class Row:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Pieces that stand on one line if they fit."""
+    """Pieces that stand on one line if they fit. free: a line may end between any two of them."""
 
     indent: int
     pieces: Sequence[Piece]
     comment: str | None = None
+    free: bool = False
 
 
 class Statement:
@@ -162,11 +170,11 @@ def lay_out(statement: Statement) -> list[Row]:
     work = [_Part(statement.indent, statement.pieces, statement.comment)]
     while work:
         part = work.pop()
-        pair = _bracket_to_open(part)
-        if pair is None:
-            rows.append(Row(part.indent, _text(part.pieces), part.comment))
+        smaller = _taken_apart(part)
+        if smaller:
+            work += reversed(smaller)
         else:
-            work += reversed(_opened(part, *pair))
+            rows.append(Row(part.indent, _text(part.pieces), part.comment))
     if len(rows) == 1:
         rows[0].kind, rows[0].cells = _cells(statement.pieces)
     return rows
@@ -176,19 +184,28 @@ def _text(pieces: Sequence[Piece]) -> str:
     return "".join(" " + p.text if p.space else p.text for p in pieces).lstrip(" ")
 
 
-def _bracket_to_open(part: _Part) -> tuple[int, int] | None:
-    """The first bracket with a comment in it; if the line is too long, the widest."""
+def _taken_apart(part: _Part) -> list[_Part]:
+    """The part on several lines if it needs them: a comment is in it, or it is too long."""
     brackets = list(_outer_brackets(part.pieces))
-    for start, stop in brackets:
-        if any(p.role == "comment" for p in part.pieces[start:stop]):
-            return start, stop
+    commented = [(a, b) for a, b in brackets if _has_comment(part.pieces[a:b])]
+    if commented:
+        return _opened(part, commented)
     if part.indent + len(_text(part.pieces)) <= WIDTH:
-        return None
+        return []
+    if part.free and (cuts := _operator_cuts(part.pieces)):
+        return _cut(part, cuts)
     filled = [pair for pair in brackets if pair[1] - pair[0] > 1]
-    return max(filled, key=lambda p: len(_text(part.pieces[p[0] : p[1]])), default=None)
+    if not 0 < len(filled) <= _MANY:
+        return []
+    return _opened(part, [max(filled, key=lambda p: len(_text(part.pieces[p[0] : p[1]])))])
+
+
+def _has_comment(pieces: Sequence[Piece]) -> bool:
+    return any(p.role == "comment" for p in pieces)
 
 
 def _outer_brackets(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
+    """Where each bracket that no other one holds opens and closes."""
     depth = start = 0
     for at, piece in enumerate(pieces):
         if piece.role in _OPENERS:
@@ -201,20 +218,46 @@ def _outer_brackets(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
         depth = max(depth, 0)  # the last line of an opened bracket begins by closing it
 
 
-def _opened(part: _Part, start: int, stop: int) -> list[_Part]:
-    """The line up to the bracket, what is in it, and the rest."""
-    body = part.pieces[start + 1 : stop]
-    inner = part.indent + INDENT
-    parts = [_Part(part.indent, part.pieces[: start + 1])]
-    fits = inner + len(_text(body)) <= WIDTH
-    if fits and not any(p.role == "comment" for p in body):
-        parts.append(_Part(inner, body))
+def _operator_cuts(pieces: Sequence[Piece]) -> list[int]:
+    """Where the loosest of the operators outside brackets stand."""
+    found = [
+        (_LOOSENESS[piece.text], at)
+        for at, (piece, depth) in enumerate(_with_depth(pieces))
+        if at and depth == 0 and piece.text in _LOOSENESS and not piece.unary
+    ]
+    loosest = min((level for level, _ in found), default=0)
+    return [at for level, at in found if level == loosest]
+
+
+def _cut(part: _Part, cuts: list[int]) -> list[_Part]:
+    """The part on a line for each operator."""
+    ends = [0, *cuts, len(part.pieces)]
+    parts = [_Part(part.indent, part.pieces[a:b], free=True) for a, b in pairwise(ends)]
+    parts[-1].comment = part.comment
+    return parts
+
+
+def _opened(part: _Part, brackets: list[tuple[int, int]]) -> list[_Part]:
+    """The part with each of `brackets` on lines of its own."""
+    parts: list[_Part] = []
+    done = 0
+    for start, stop in brackets:
+        opener, body = part.pieces[start], part.pieces[start + 1 : stop]
+        parts.append(_Part(part.indent, part.pieces[done : start + 1], free=part.free))
+        _add_body(parts, body, part.indent + INDENT, part.free or opener.text != "{")
+        done = stop
+    return [*parts, _Part(part.indent, part.pieces[done:], part.comment, part.free)]
+
+
+def _add_body(parts: list[_Part], body: Sequence[Piece], indent: int, free: bool) -> None:
+    """Append what a bracket holds: on one line if it fits, else a line for each item."""
+    if not _has_comment(body) and indent + len(_text(body)) <= WIDTH:
+        parts.append(_Part(indent, body, free=free))
     else:
-        _add_items(parts, body, inner)
-    return [*parts, _Part(part.indent, part.pieces[stop:], part.comment)]
+        _add_items(parts, body, indent, free)
 
 
-def _add_items(parts: list[_Part], body: Sequence[Piece], indent: int) -> None:
+def _add_items(parts: list[_Part], body: Sequence[Piece], indent: int, free: bool) -> None:
     """Append each item of a bracket with its comma, its comments above, beside or below it."""
     items = list(_items(body))
     for item in items:
@@ -223,7 +266,7 @@ def _add_items(parts: list[_Part], body: Sequence[Piece], indent: int) -> None:
         parts += [_Part(indent, [comment]) for comment in within]
         if code:
             comma = [Piece(",", "COMMA", False)] if len(items) > 1 else []
-            parts.append(_Part(indent, [*code, *comma]))
+            parts.append(_Part(indent, [*code, *comma], free=free))
         _add_comments(parts, late, indent)
 
 

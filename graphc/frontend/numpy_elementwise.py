@@ -28,8 +28,8 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {
     "subtract": "sub", "divide": "div", "floor_divide": "floor_div", "remainder": "mod",
-    "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "maximum": "maximum", "minimum": "minimum", "equal": "eq",
-    "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+    "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "maximum": "maximum",
+    "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
     "greater_equal": "ge", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
 }  # fmt: skip
 
@@ -236,8 +236,8 @@ def signbit(f: Builder, x: Value) -> Value:
     """whether x is negative, -0.0 included"""
     if x.dtype.kind != "f":
         return f.lt(x, 0)
-    below = f.lt(f.where(f.eq(x, 0), 1 / f.where(f.eq(x, 0), x, 1.0), x), 0)
-    return below  # type: ignore[no-any-return]
+    zero = f.eq(x, 0)
+    return f.lt(f.where(zero, 1 / f.where(zero, x, 1.0), x), 0)
 
 
 @traces("isneginf")

@@ -15,8 +15,8 @@ import numpy as np
 
 from graphc.errors import GraphcError
 from graphc.frontend.numpy_order import along, index_value
-from graphc.frontend.operands import as_int, value
 from graphc.frontend.numpy_registry import VIEWS
+from graphc.frontend.operands import as_int, value
 from graphc.graph import Builder, Value
 from graphc.op import require
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from graphc.frontend.numpy_registry import traces
@@ -157,8 +158,7 @@ def _cut(f: Builder, ary: Any, where: Any, axis: int, even: bool) -> list[Value]
         case _:
             return list(f.split(x, _even(x.shape[dim], as_int(where, "sections"), even), axis=dim))
     cuts = [0, *places, x.shape[dim]]
-    pairs = zip(cuts, cuts[1:], strict=False)
-    return [f.slice(x, dim=dim, start=a, stop=max(a, b)) for a, b in pairs]
+    return [f.slice(x, dim=dim, start=a, stop=max(a, b)) for a, b in pairwise(cuts)]
 
 
 def _even(n: int, parts: int, exact: bool) -> int | list[int]:

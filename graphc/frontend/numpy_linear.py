@@ -15,7 +15,7 @@ from graphc.ops.composites.support import dim_of, floats, iota_like
 
 
 def _values(f: Builder, *xs: Any) -> list[Value]:
-    return list(f.lift(x) for x in operands(f, *xs))
+    return [f.lift(x) for x in operands(f, *xs)]
 
 
 @traces_ufunc("matmul")
@@ -195,9 +195,7 @@ def _dot_lengths(
     return lengths
 
 
-def _term(
-    f: Builder, term: str, v: Value, free: str, lengths: dict[str, int]
-) -> tuple[str, Value]:
+def _term(f: Builder, term: str, v: Value, free: str, lengths: dict[str, int]) -> tuple[str, Value]:
     letters = term.replace("...", free)
     if len(letters) != v.rank:
         return letters, v  # einsum says what is wrong
@@ -210,9 +208,7 @@ def _term(
 
 
 @traces("linalg.norm")
-def norm(
-    f: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
-) -> Value:
+def norm(f: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
     """vector norms of any order; of a matrix 'fro', 1, -1, inf and -inf"""
     a, over = value(f, x), as_axis(axis)
     if ord is None:

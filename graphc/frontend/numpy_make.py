@@ -198,5 +198,3 @@ def array_repr(f: Builder, a: Any, *_: Any, **__: Any) -> str:
     """the type and the name, as text"""
     x = value(f, a)
     return f"<traced {x.type} %{x.name}>"
-
-

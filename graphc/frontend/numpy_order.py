@@ -31,7 +31,9 @@ def index_value(f: Builder, ids: Any, n: int, what: str) -> Value:
 def take(f: Builder, a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Value:
     """`take`; a negative index counts from the end, mode is raise, wrap or clip"""
     x = value(f, a)
-    x, dim = (f.flatten(x), 0) if axis is None else (x, dim_of("take", as_int(axis, "axis"), x.rank))
+    x, dim = (
+        (f.flatten(x), 0) if axis is None else (x, dim_of("take", as_int(axis, "axis"), x.rank))
+    )
     n = x.shape[dim]
     if mode == "raise" and not isinstance(indices, Value):
         return f.gather(x, index_value(f, indices, n, "np.take"), dim=dim)
@@ -63,9 +65,7 @@ def along(f: Builder, x: Value, ids: Value, dim: int) -> Value:
     known = tuple(None if i == dim else ids.type.extent(i) for i in range(ids.rank))
     rest = tuple(1 if i == dim else n for i, n in enumerate(x.shape))
     other = tuple(None if i == dim else x.type.extent(i) for i in range(x.rank))
-    shape, extents = broadcast_types(
-        TensorType(one, I32, known), TensorType(rest, I32, other)
-    )
+    shape, extents = broadcast_types(TensorType(one, I32, known), TensorType(rest, I32, other))
     x = f.broadcast_to(x, *_with(shape, extents, x, dim))
     ids = f.broadcast_to(ids, *_with(shape, extents, ids, dim))
     return f.take_along_axis(x, ids, axis=dim)  # type: ignore[no-any-return]
@@ -192,6 +192,8 @@ def interp(
     width = f.where(f.eq(x1, x0), 1.0, x1 - x0)
     inner = y0 + (y1 - y0) * ((at - x0) / width)
     ends = (f.getitem(heights, 0), f.getitem(heights, n - 1))
-    first, last = (e if v is None else operand(f, v) for e, v in zip(ends, (left, right), strict=True))
+    first, last = (
+        e if v is None else operand(f, v) for e, v in zip(ends, (left, right), strict=True)
+    )
     inner = f.where(f.lt(at, f.getitem(places, 0)), first, inner)
     return f.where(f.gt(at, f.getitem(places, n - 1)), last, inner)  # type: ignore[no-any-return]

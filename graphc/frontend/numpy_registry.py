@@ -31,9 +31,7 @@ def find(name: str) -> Any:
     return found
 
 
-def traces(
-    *names: str, methods: tuple[str, ...] = (), view: bool = False
-) -> Callable[[H], H]:
+def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Callable[[H], H]:
     """Enter a handler for NumPy functions (and methods of ndarray) by name."""
 
     def enter(handler: H) -> H:

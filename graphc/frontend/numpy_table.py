@@ -24,6 +24,7 @@ from graphc.frontend.numpy_registry import (
     TABLE,
     UFUNCS,
     VIEWS,
+    find,
     name_of,
 )
 
@@ -34,5 +35,5 @@ HANDLERS = (
 
 __all__ = [
     "ADVICE", "HANDLERS", "METHODS", "NAMES", "PROPERTIES", "REFUSED_METHODS", "TABLE", "UFUNCS",
-    "VIEWS", "name_of",
+    "VIEWS", "find", "name_of",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
@@ -16,12 +16,30 @@ if TYPE_CHECKING:
     from graphc.op import Array
 
 
+@dataclass(frozen=True)
+class Pending:
+    """A loss (its node), and what is to minimize it once all parameters are known."""
+
+    loss: str
+    optimizer: Any
+    over: tuple[str, ...] | None
+    order: str
+    span: Span | None
+
+
 @dataclass
 class Session:
-    """One run of the user's function. exact: where it asked for the batch size as a plain int."""
+    """One run of the user's function.
+
+    first:   the graph of first values that are made by initialisers
+    initial: first values that are arrays, by variable
+    exact:   where the function asked for the batch size as a plain int
+    """
 
     builder: Builder
+    first: Builder = field(default_factory=lambda: Builder("init"))
     initial: dict[str, Array] = field(default_factory=dict)
+    losses: list[Pending] = field(default_factory=list)
     exact: Span | None = None
     over: bool = False
 

@@ -14,9 +14,9 @@ from weakref import WeakSet
 
 import numpy as np
 
-from graphc.errors import GraphcError, did_you_mean
+from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.frontend import numpy_table, numpy_ufuncs
-from graphc.frontend.caller import in_augmented_assignment, user_span
+from graphc.frontend.caller import assigned_name, in_augmented_assignment, user_span
 from graphc.frontend.numpy_index import getitem, getview, is_basic
 from graphc.frontend.numpy_make import lengths
 from graphc.frontend.numpy_registry import Handler
@@ -90,9 +90,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     # -- NumPy's protocols ------------------------------------------------------------------------
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
-    ) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         outs = options.pop("out", None) or ()
         handler = numpy_ufuncs.handler(ufunc, method)
         if handler is None:
@@ -134,6 +132,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """Run a handler at the user's line, and wrap what it returns."""
         self._session.check_open()
         f, span = self._session.builder, user_span()
+        before = len(f.nodes)
         with f.at(span):
             try:
                 given = [unwrap(x, f) for x in args]
@@ -143,7 +142,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
                     return _written(self._session, made, outs)
             except GraphcError as error:
                 raise error.at(span) from None
-        return self._viewed(wrap(self._session, made), handler)
+        return self._viewed(wrap(self._session, renamed(f, made, span, before)), handler)
 
     def _viewed(self, made: Any, handler: Handler) -> Any:
         """Mark what shares this array's memory."""
@@ -206,8 +205,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         _refuse(
             "G0803",
             "a traced value is converted to a NumPy array",
-            "for table[i] write np.take(table, i, axis=0) or graphc.nn.one_hot; for np.array([a, b])"
-            " np.stack([a, b]); for a.dot(x) np.dot(a, x)",
+            "for table[i] write np.take(table, i, axis=0) or graphc.nn.one_hot; for "
+            "np.array([a, b]) np.stack([a, b]); for a.dot(x) np.dot(a, x)",
         )
 
     # -- methods ----------------------------------------------------------------------------------
@@ -215,7 +214,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:
         if name in numpy_table.METHODS:
             handler = numpy_table.METHODS[name]
-            return lambda *args, **options: self._called(f".{name}", handler, (self, *args), options)
+            return lambda *args, **options: self._called(
+                f".{name}", handler, (self, *args), options
+            )
         if name in numpy_table.PROPERTIES:
             return self._call(f".{name}", numpy_table.PROPERTIES[name], (self,), {})
         if name.startswith("__"):
@@ -247,6 +248,17 @@ def _checked_call(
             text = f"{name} can't be traced with these arguments: {mismatch}"
             raise GraphcError("G0810", text) from None
         raise
+
+
+def renamed(f: Builder, made: Any, span: Span | None, before: int) -> Any:
+    """A result under the user's own name for it, where it is a node that was made just now."""
+    if not isinstance(made, Value) or span is None or len(f.nodes) == before:
+        return made
+    name = assigned_name(span)
+    taken = made.name in f.updates.values() or made.name in f.outputs.values()
+    if name is None or taken or made.name != next(reversed(f.nodes)):
+        return made
+    return f.rename(made, f.unique(name))
 
 
 def _written(session: Session, made: Any, outs: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Trees: nested dicts, lists, tuples, named tuples and dataclasses, and their leaves by dotted name.
+"""Trees: nested dicts, lists, tuples, named tuples and dataclasses, and leaves by dotted name.
 
 `{"conv": {"w": w}, "layers": [a, b]}` has the leaves `conv.w`, `layers.0` and `layers.1`. None is
 a tree without leaves. What is no container is a leaf.

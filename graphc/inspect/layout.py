@@ -132,17 +132,34 @@ class _Rows:
 
     def rows(self) -> list[int]:
         n = range(len(self.parts))
-        forward = self._depths(Part.FORWARD, dict.fromkeys(n, 0))
-        backward = self._late(Part.BACKWARD, self._depths(Part.BACKWARD, dict.fromkeys(n, 0)))
-        last = max([*forward.values(), *backward.values()], default=0)
-        rows = {i: last - depth for i, depth in backward.items()}
-        # Stretch the forward part, so that a value lies beside its gradient.
-        beside = {i: min(self._rows_of(self.links.after[i], rows), default=0) for i in n}
-        rows |= self._late(Part.FORWARD, self._depths(Part.FORWARD, beside))
+        nothing = dict.fromkeys(n, 0)
+        forward = self._late(Part.FORWARD, self._depths(Part.FORWARD, nothing))
+        backward = self._late(Part.BACKWARD, self._depths(Part.BACKWARD, nothing))
+        self.last = max([*forward.values(), *backward.values()], default=0)
+        rows = forward | {i: self.last - depth for i, depth in backward.items()}
+        # Stretch the shorter part first, so that a value lies beside its gradient.
+        longer = max(backward.values(), default=0) > max(forward.values(), default=0)
+        for part in (Part.FORWARD, Part.BACKWARD) if longer else (Part.BACKWARD, Part.FORWARD):
+            rows |= self._stretched(part, rows)
         below = {i: max(self._rows_of(self.links.before[i], rows), default=0) for i in n}
         rows |= self._depths(Part.UPDATE, below)
         top = min(rows.values(), default=0)
         return [rows[i] - top for i in n]
+
+    def _stretched(self, part: Part, rows: dict[int, int]) -> dict[int, int]:
+        """The rows of the forward part, each not above the gradients that use its value; or of
+        the backward part, each not below the values that it uses."""
+        least = dict.fromkeys(range(len(self.parts)), 0)
+        other = {i: row for i, row in rows.items() if self.parts[i] is not part}
+        if part is Part.FORWARD:
+            for i in self._members(part):
+                least[i] = min(self._rows_of(self.links.after[i], other), default=0)
+            return self._late(part, self._depths(part, least))
+        for i in self._members(part):
+            near = self._rows_of(self.links.before[i], other)
+            least[i] = self.last - max(near, default=self.last)
+        depths = self._late(part, self._depths(part, least))
+        return {i: self.last - depth for i, depth in depths.items()}
 
     def _members(self, part: Part) -> list[int]:
         return [i for i, its in enumerate(self.parts) if its is part]

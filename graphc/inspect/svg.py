@@ -37,13 +37,13 @@ def to_svg(graph: Graph) -> str:
     """The graph as SVG. Hovering shows type, placement, reason and origin of a value."""
     picture = scene(graph)
     links = Links.of(picture)
-    canvas = _Canvas(picture, layout(picture, links))
+    canvas = Canvas(picture, layout(picture, links))
     canvas.measure(links)
     return canvas.draw()
 
 
 @dataclass
-class _Canvas:
+class Canvas:
     """Boxes with their sizes and places in pixels."""
 
     scene: Scene

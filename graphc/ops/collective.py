@@ -218,6 +218,7 @@ class Mask(Op):
     conversion = True
     in_place = True
     positioned = 0
+    linear = ((0,),)  # what takes a partial value is linear, so that its padding is filled with 0
     not_differentiable = "masks are inserted after differentiation"
 
     def infer(self, *types: TensorType) -> TensorType:

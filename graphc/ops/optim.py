@@ -175,6 +175,7 @@ class Chain(Optimizer):
     members: tuple[Transform, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
         kinds = [1 if isinstance(m, Optimizer) else 2 if m.watches else 0 for m in self.members]
         good = kinds == sorted(kinds) and kinds.count(1) == 1
         require(

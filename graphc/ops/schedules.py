@@ -144,6 +144,8 @@ class PiecewiseConstant(Schedule):
     rates: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "boundaries", tuple(self.boundaries))
+        object.__setattr__(self, "rates", tuple(self.rates))
         rising = list(self.boundaries) == sorted(set(self.boundaries))
         good = rising and len(self.rates) == len(self.boundaries) + 1
         text = "piecewise_constant: rising boundaries, and one rate more than boundaries"

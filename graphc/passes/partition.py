@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from graphc.errors import InternalError
 from graphc.graph import Because, Graph, Node
 from graphc.op import Op, Signature, op_named, parse_rule, reduced_dims
-from graphc.ops.collective import Conversion, conversion_over
 from graphc.ops.reduce import highest, lowest
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.place import lazy_nodes, ways_along
 from graphc.passes.problem import Placed
-from graphc.placement import Axis, Mesh, Placement, R, Split, is_uneven
+from graphc.passes.route import route
+from graphc.placement import Mesh, Placement, Split, is_uneven
 from graphc.types import TensorType
 
 
@@ -121,49 +120,16 @@ class _Work:
             self.made[x, want] = self._remake(node, want, user)
             return self.made[x, want]
         consumer = user.name if user else variable
-        at, name = node.type.placement, x
-        while at != want:
-            axis, step = self._next_step(at, want)
-            after = at.with_state(self.mesh, axis.name, step.states[1])
+        name = x
+        for step, after in route(node.type, want, self.mesh, self.tree):
             if (x, after) not in self.made:
-                rule = f"{axis.name}: {step.states[0]} -> {step.states[1]}"
+                axis = step.attributes["axis"]
+                rule = f"{axis}: {step.states[0]} -> {step.states[1]}"
                 why = Because("partition", rule, consumer, reason)
                 t = node.type.placed(after)
-                self.made[x, after] = self.add(step, (name,), node, t, f"{x}.{axis.name}", why)
-            name, at = self.made[x, after], after
+                self.made[x, after] = self.add(step, (name,), node, t, f"{x}.{axis}", why)
+            name = self.made[x, after]
         return name
-
-    def _next_step(self, at: Placement, want: Placement) -> tuple[Axis, Conversion]:
-        """The next conversion on the way: time before space, minor axes of a dim before major."""
-        axes = [a for a in self.mesh.axes if at[a.name] != want[a.name]]
-        # A value is taken out of the loop first, and a cut along time is made last.
-        leaving = [a for a in self.mesh.time if a in axes and at[a.name] != R]
-        spatial = [a for a in self.mesh.space if a in axes]
-        entering = [a for a in self.mesh.time if a in axes and at[a.name] == R]
-        for axis in (*leaving, *reversed(spatial), *entering):
-            source, target = at[axis.name], want[axis.name]
-            if not self._blocked(axis, at, source, target):
-                tree = axis.name in self.tree
-                step = conversion_over(axis.over, axis.name, source, target, tree)
-                if step is not None:
-                    return axis, step
-        return self._detour(at, want)
-
-    def _blocked(self, axis: Axis, at: Placement, source: object, target: object) -> bool:
-        """Whether a more minor axis splits a dim that this conversion cuts or joins."""
-        order = [a.name for a in self.mesh.axes]
-        minor = order[order.index(axis.name) + 1 :]
-        dims = [s.dim for s in (source, target) if isinstance(s, Split)]
-        return any(at[a] == Split(d) for a in minor for d in dims)
-
-    def _detour(self, at: Placement, want: Placement) -> tuple[Axis, Conversion]:
-        """Gather a minor axis that is in the way; it is cut again afterwards."""
-        for axis in reversed(self.mesh.axes):
-            if isinstance(at[axis.name], Split) and not self._blocked(axis, at, at[axis.name], R):
-                step = conversion_over(axis.over, axis.name, at[axis.name], R, False)
-                if step is not None:
-                    return axis, step
-        raise InternalError("G0999", f"no way from placement {at} to {want}")
 
     def _remake(self, node: Node, want: Placement, user: Node | None) -> str:
         """A copy of a lazy node that makes just the part that is wanted."""

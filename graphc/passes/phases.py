@@ -31,17 +31,18 @@ class Phases:
     joins: set[str]
 
     def of(self, graph: Graph, phase: Phase) -> list[Node]:
+        """The nodes of a phase, in order."""
         return [n for n in graph if self.runs[n.name] == phase]
 
 
-def phases(graph: Graph, copied: set[str]) -> Phases:
+def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
     """The phase of every node. copied: nodes whose value must be taken before any write.
 
     What does not vary over time runs once; it is put after the loop where only the epilogue needs
     it, so that less is kept across. The tail holds the elementwise ends of the updates: nothing in
     it can fail, so it may write variables in place. Raises G0501 where a second loop is needed.
     """
-    found = Phases(*_by_time(graph))
+    found = Phases(*_by_time(graph, exact))
     if Phase.LOOP in found.runs.values():
         _sink(graph, found.runs)
     _mark_tail(graph, found.runs, copied)
@@ -53,7 +54,7 @@ def varies(node: Node, times: frozenset[str]) -> bool:
     return isinstance(node.type, TensorType) and any(a in times for a, _ in node.type.placement)
 
 
-def _by_time(graph: Graph) -> tuple[dict[str, Phase], set[str]]:
+def _by_time(graph: Graph, exact: bool) -> tuple[dict[str, Phase], set[str]]:
     times = frozenset(a.name for a in graph.mesh.time)
     runs: dict[str, Phase] = {}
     ready: dict[str, Phase] = {}
@@ -61,7 +62,7 @@ def _by_time(graph: Graph) -> tuple[dict[str, Phase], set[str]]:
     for node in graph:
         before = max((ready[x] for x in node.operands), default=Phase.PROLOGUE)
         varying = varies(node, times)
-        if _is_constant(node):
+        if not varying and _is_constant(node, exact):
             runs[node.name] = ready[node.name] = Phase.SETUP
         elif varying or any(varies(graph[x], times) for x in node.operands):
             if before > Phase.LOOP:
@@ -82,9 +83,10 @@ def leaves_loop(node: Node) -> bool:
     return isinstance(op, Conversion) and op.over == "time" and op.states[0] != R
 
 
-def _is_constant(node: Node) -> bool:
-    op = node.op
-    return not node.operands and not op.source and not op.count and op.positioned is None
+def _is_constant(node: Node, exact: bool) -> bool:
+    """Whether a value is the same in every step: made from nothing, and not from a count."""
+    counted = node.op.count or (isinstance(node.type, TensorType) and bool(node.type.extents))
+    return not node.operands and not node.op.source and (exact or not counted)
 
 
 def _barrier(graph: Graph, node: Node, ready: dict[str, Phase]) -> GraphcError:

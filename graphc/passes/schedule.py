@@ -75,7 +75,7 @@ class _Scheduler:
         graph = self.graph
         self._add_variables()
         copied = self._copied()
-        plan = phases(graph, copied)
+        plan = phases(graph, copied, self.exact)
         self._note_tail(plan.of(graph, Phase.TAIL))
         inputs = {name: node.tensor for name, node in graph.inputs.items()}
         for phase in Phase:

@@ -52,9 +52,17 @@ class Site:
             assert positioned is not None, f"{kernel.op.name} has no position"
             spans = self.spans(positioned.id, turn, supply)
             offsets, lengths = tuple(o for o, _ in spans), tuple(n for _, n in spans)
-            shard = Shard(self.program.buffers[kernel.result].shape, offsets, lengths)
+            shape = self.program.buffers[kernel.result].shape
+            shard = Shard(shape, offsets, lengths, self._sizes(positioned, supply))
             self._keep(key, shard, supply)
         return shard
+
+    def _sizes(self, buffer: Buffer, supply: Supply) -> tuple[int, ...]:
+        """The valid entries of the whole tensor; () where they can't be known yet."""
+        if supply.key is None and any(r.extent for r in buffer.ranges):
+            return ()
+        counts = (supply.count(r.extent, r.count) if r.extent else r.count for r in buffer.ranges)
+        return tuple(n * r.unit for n, r in zip(counts, buffer.ranges, strict=True))
 
     def _keep(self, key: Any, value: Any, supply: Supply) -> None:
         if supply.key is not None:

@@ -42,6 +42,21 @@ class Supply(Protocol):
         ...
 
 
+class FullBatch:
+    """The supply of what does not depend on a batch: every count is the static one."""
+
+    key: object | None = ()
+
+    def count(self, extent: str, static: int) -> int:
+        return static
+
+    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+        return r.at(at, {})
+
+    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+        raise AssertionError(f"nothing is known of '{source}' before the first step")
+
+
 class WholeBatch:
     """A global batch: arrays of any strides, perhaps of fewer examples than the program takes.
 

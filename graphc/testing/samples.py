@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -12,7 +11,7 @@ import numpy as np
 
 from graphc.errors import GraphcError
 from graphc.op import Op, all_ops
-from graphc.types import DTYPES, F32, DType, TensorType, dtype_named
+from graphc.types import DTYPES, F32, DType, TensorType, parse_types
 
 if TYPE_CHECKING:
     from graphc.op import Array
@@ -45,14 +44,6 @@ class Case:
                 raise
             return None
         return replace(self, types=types)
-
-
-def parse_types(text: str) -> tuple[TensorType, ...]:
-    """`f32[2,3], i32[]` as types."""
-    return tuple(
-        TensorType(tuple(int(n) for n in dims.split(",") if n), dtype_named(dtype))
-        for dtype, dims in re.findall(r"(\w+)\[([^]]*)]", text)
-    )
 
 
 def random_array(

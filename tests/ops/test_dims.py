@@ -14,9 +14,9 @@ from graphc.ops.reshape import Reshape, reshape_rule
 from graphc.ops.shape import Broadcast, Transpose
 from graphc.ops.windows import Windows
 from graphc.placement import Partial, R, Split
-from graphc.testing.samples import Case, parse_types, sample_cases
+from graphc.testing.samples import Case, sample_cases
 from graphc.testing.shards import check_way, ways
-from graphc.types import F64, TensorType
+from graphc.types import F64, TensorType, parse_types
 
 Rng = np.random.Generator
 

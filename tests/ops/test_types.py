@@ -11,8 +11,8 @@ from graphc.graph import infer_type
 from graphc.op import all_ops, op_named
 from graphc.ops.reshape import Reshape
 from graphc.ops.source import Const
-from graphc.testing.samples import Case, parse_types, sample_cases, typed_cases
-from graphc.types import BF16, F16, F32, F64, U8, DType
+from graphc.testing.samples import Case, sample_cases, typed_cases
+from graphc.types import BF16, F16, F32, F64, U8, DType, parse_types
 
 CASES = list(sample_cases())
 TYPED = [typed for case in CASES for typed in typed_cases(case)]

@@ -303,8 +303,8 @@ def test_random_graphs_are_legal_and_read_back(
 def test_the_text_does_not_depend_on_the_hash_seed() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import conftest as t; from graphc.text import print_ir;"
-        "print(print_ir(t.make_small_step()), *(print_ir(t.make_random_graph(i)) for i in range(8)))"
+        "import conftest as t; from graphc.text import print_ir as p;"
+        "print(p(t.make_small_step()), *(p(t.make_random_graph(i)) for i in range(8)))"
     )
     folder = os.path.dirname(__file__)
     texts = {

@@ -1,0 +1,158 @@
+"""The Python API: a NumPy function in, a trainer out.
+
+trainer = graphc.compile(loss_fn, params, example_batch,
+                         optimizer=graphc.optim.adam(1e-3), strategy="mirrored(4)")
+for batch in batches:
+    metrics = trainer.step(batch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
+
+from graphc.driver import compile_module, stages
+from graphc.errors import GraphcError
+from graphc.frontend.trace import Recording, record
+from graphc.graph import Graph
+from graphc.module import Module
+from graphc.runtime.backend import Backend
+from graphc.runtime.checkpoint import load_variables, save_variables
+from graphc.runtime.trainer import Trainer
+from graphc.strategy import Strategy, parse_strategy
+
+
+def compile(
+    loss_fn: Callable[..., Any],
+    params: Any,
+    example_batch: Any,
+    *,
+    optimizer: Any = None,
+    strategy: str | Strategy = "one_device()",
+    state: Any = None,
+    backend: str | Backend = "numpy",
+    whole: Sequence[str] = (),
+    seed: int = 0,
+    order: str = "add_n",
+    peak: int | None = None,
+) -> StepTrainer:
+    """Trace a NumPy training step, compile it for a strategy, and make it ready to run.
+
+    loss_fn:       `loss_fn(params, batch)` or, with state, `loss_fn(params, state, batch)`; see
+                   graphc.frontend.trace for what it may return and declare
+    params:        a tree (nested dicts, lists, tuples, dataclasses) of arrays or `graphc.param`s
+    example_batch: a tree of arrays whose first dim is the global batch of one update; shorter
+                   batches may follow
+    optimizer:     a record of graphc.optim; not needed where loss_fn calls `graphc.minimize`
+    strategy:      such as "mirrored(4) * accumulate(2)"
+    whole:         globs of batch leaves that have no batch dim
+    order:         how contributions to one gradient are added: add_n, tree, accumulate
+    peak:          limit in bytes on what one device needs
+    Raises GraphcError with the line of the user's code.
+    """
+    module, recording = traced_module(
+        loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole, seed=seed,
+        order=order,
+    )  # fmt: skip
+    chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    plan = compile_module(module, chosen, peak=peak)
+    trainer = Trainer(plan, backend, values=recording.values)
+    return StepTrainer(module, recording, trainer)
+
+
+def traced_module(
+    loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
+) -> tuple[Module, Recording]:
+    """The module of a traced step (in training and in evaluation mode), and its recording."""
+    train = record(loss_fn, params, example_batch, **options)
+    evaluate = record(loss_fn, params, example_batch, **{**options, "training": False})
+    if not train.graph.objectives:
+        raise GraphcError(
+            "G0819",
+            "there is nothing to minimize: no optimizer is given",
+            help="give optimizer=graphc.optim.adam(1e-3), or call graphc.minimize in the function",
+        )
+    return Module(train.graph.name, train.graph, evaluate.graph, train.first), train
+
+
+class StepTrainer:
+    """A compiled NumPy step, with its parameters and batches as the user's own trees.
+
+    A context manager; `close` ends the devices' threads.
+    """
+
+    def __init__(self, module: Module, recording: Recording, trainer: Trainer) -> None:
+        self.module, self.trainer = module, trainer
+        self._recording = recording
+
+    def step(self, batch: Any) -> dict[str, Any]:
+        """Make one update; returns the loss and what the step reports, by name.
+
+        batch: a tree like the example, with as many examples or fewer; or an iterator of
+        microbatches, which together are one batch that need not be in memory whole.
+        """
+        return self.trainer.step(self._fed(batch))
+
+    def _fed(self, batch: Any) -> Any:
+        if isinstance(batch, Iterator):
+            return (self._recording.inputs(part) for part in batch)
+        return self._recording.inputs(batch)
+
+    def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
+        """The loss and the reports in evaluation mode, every example counted once."""
+        return self.trainer.evaluate(self._recording.inputs(b) for b in batches)
+
+    @property
+    def params(self) -> Any:
+        """The parameters, global values in the tree that was given."""
+        return self._recording.params.build(self.trainer.variables())
+
+    @property
+    def state(self) -> Any:
+        """The state, global values in the tree that was given; None without one."""
+        form = self._recording.state
+        return form.build(self.trainer.variables()) if form else None
+
+    def variables(self, kind: str | None = None) -> dict[str, Any]:
+        """The global values of variables by dotted name: 'param', 'state', 'slot', or all."""
+        return self.trainer.variables(kind)
+
+    @property
+    def strategy(self) -> str:
+        """The strategy, with the cuts that the compiler chose."""
+        return self.trainer.plan.strategy
+
+    @property
+    def steps(self) -> int:
+        """How many updates were made."""
+        return self.trainer.steps
+
+    def params_sha256(self) -> str:
+        """A hash of the trainable variables."""
+        return self.trainer.params_sha256()
+
+    def graph(self, after: str = "partition", program: str = "train") -> Graph:
+        """The graph after a pass; 'source' is the one that was traced. Raises G0990."""
+        strategy = parse_strategy(self.strategy)
+        found = dict(stages(self.module, strategy, program))
+        if after not in found:
+            raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(found)}")
+        return found[after]
+
+    def save(self, path: str) -> None:
+        """Write all variables to a .safetensors file."""
+        save_variables(path, self.variables())
+
+    def load(self, path: str) -> None:
+        """Read variables that `save` wrote, under any strategy."""
+        self.trainer.load(load_variables(path))
+
+    def close(self) -> None:
+        """End the devices."""
+        self.trainer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,202 @@
+"""What a traced function may say besides computing: reports, states, objectives, the mode.
+
+These are the NumPy front end's words for `report`, `state`, `<-`, `minimize` and `training` of the
+.gc language. Each raises G0807 outside of a traced function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphcError, did_you_mean
+from graphc.frontend.caller import user_span
+from graphc.frontend.operands import value
+from graphc.frontend.session import Pending, Session, current
+from graphc.frontend.tracer import Tracer, unwrap
+from graphc.frontend.tree import leaf
+from graphc.graph import Objective, Value, Variable
+from graphc.ops.init import Initializer
+from graphc.ops.optim import Optimizer, as_optimizer
+from graphc.types import F32, DType, TensorType, dtype_of
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+@leaf
+@dataclass(frozen=True)
+class Param:
+    """A leaf of the parameter tree with options; see `param`."""
+
+    value: Any = None
+    init: Initializer | None = None
+    shape: tuple[int, ...] = ()
+    dtype: DType = F32
+    decay: bool = True
+    trainable: bool = True
+
+
+def param(
+    first: Any, *, init: Initializer | None = None, dtype: Any = np.float32, decay: bool = True,
+    trainable: bool = True,
+) -> Param:  # fmt: skip
+    """A parameter with options, to stand for an array in the tree of parameters.
+
+    first:     the first value; with `init`, the shape, and init makes the value
+    decay:     whether weight decay applies
+    trainable: False keeps the parameter as it is
+    """
+    if init is None:
+        return Param(first, decay=decay, trainable=trainable)
+    shape = (first,) if isinstance(first, int) else tuple(first)
+    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable)
+
+
+# -- in the function ------------------------------------------------------------------------------
+
+
+def training() -> bool:
+    """Whether the step is traced for training (else for evaluation): a Python bool."""
+    return current("graphc.training()").builder.training
+
+
+def scope(name: str) -> AbstractContextManager[None]:
+    """Nodes made inside belong to the scope `name`, as those of a function `name` in .gc do.
+
+    Random draws and batch norms are named by their scope.
+    """
+    return current("graphc.scope()").builder.scope(name)
+
+
+def report(name: str, x: Any) -> None:
+    """Give a value out of the step under a name. Raises G0809 for a name that is taken."""
+    session = current("graphc.report()")
+    with session.builder.at(user_span()):
+        output(session, name, x)
+
+
+def state(name: str, first: Any) -> Tracer:
+    """A variable that the step may write with `graphc.update`; this is its value before the step.
+
+    first: its first value, an array or a number (float: f32).
+    """
+    session = current("graphc.state()")
+    f = session.builder
+    with f.at(user_span()):
+        array = np.asarray(first, np.float32 if isinstance(first, float) else None)
+        if isinstance(first, int) and not isinstance(first, bool):
+            array = array.astype(np.int32)
+        t = TensorType(array.shape, dtype_of(array.dtype))
+        read = declare(session, Variable(name, t, "state", origin=f.origin))
+    session.initial.setdefault(name, array)
+    return read
+
+
+def update(name: str, x: Any) -> None:
+    """Write a state: its value after the step. Raises G0304, G0809."""
+    session = current("graphc.update()")
+    f = session.builder
+    with f.at(user_span()):
+        known = [v.name for v in f.variables.values() if v.kind == "state"]
+        if name not in known:
+            text = f"'{name}' is no state"
+            raise GraphcError("G0809", text, help=did_you_mean(name, known)).at(f.origin)
+        write(session, name, value(f, unwrap(x, f)))
+
+
+def minimize(
+    loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, order: str = "add_n"
+) -> None:
+    """Minimize a loss over the parameters whose names match a glob or begin with `name.`.
+
+    over: None is all of them. Several objectives in one step see the same old values. A list of
+    transforms and an optimizer is a chain. order: add_n, tree or accumulate.
+    """
+    session = current("graphc.minimize()")
+    globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
+    with session.builder.at(user_span()):
+        add_loss(session, loss, optimizer, globs, order)
+
+
+# -- what they do ---------------------------------------------------------------------------------
+
+
+def declare(session: Session, variable: Variable) -> Tracer:
+    """Add a variable and read it."""
+    return Tracer(session, session.builder.declare(variable))
+
+
+def output(session: Session, name: str, x: Any) -> None:
+    """Enter an output. Raises G0809 where the name is taken."""
+    f = session.builder
+    if name in f.outputs:
+        raise GraphcError("G0809", f"'{name}' is reported twice").at(f.origin)
+    f.outputs[name] = value(f, unwrap(x, f)).name
+
+
+def write(session: Session, name: str, x: Value) -> None:
+    """Enter the new value of a state, cast to its dtype. Raises G0304, G0809."""
+    f = session.builder
+    t = f.variables[name].type
+    new = f.to_dtype(x, t.dtype)
+    if new.shape != t.shape:
+        text = f"state '{name}' is {t}, the new value is {x.type}"
+        raise GraphcError("G0809", text).at(f.origin)
+    if name in f.updates:
+        raise GraphcError("G0304", f"'{name}' is written twice").at(f.origin)
+    if f.training:
+        f.updates[name] = new.name
+
+
+def add_loss(
+    session: Session, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str
+) -> None:
+    """Enter a loss as an output, and what minimizes it. Raises G0301."""
+    f = session.builder
+    x = value(f, unwrap(loss, f))
+    if x.shape != () or x.dtype.kind != "f":
+        raise GraphcError(
+            "G0301",
+            f"a loss must be a float scalar, not {x.type}",
+            span=x.node.origin,
+            help="take np.mean or np.sum of it",
+        )
+    name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
+    output(session, name, x)
+    session.losses.append(Pending(x.name, optimizer, over, order, f.origin))
+
+
+def objectives(session: Session) -> None:
+    """Enter the objectives, when all parameters are known."""
+    f = session.builder
+    for p in session.losses:
+        if f.training and p.optimizer is not None:
+            chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
+            over = _over(session, p)
+            f.objectives.append(Objective(p.loss, _chained(chain, p), over, p.order, p.span))
+
+
+def _chained(chain: list[Any], p: Pending) -> Optimizer:
+    try:
+        return as_optimizer(chain)
+    except GraphcError as error:
+        raise error.at(p.span) from None
+
+
+def _over(session: Session, p: Pending) -> tuple[str, ...]:
+    params = [v.name for v in session.builder.variables.values() if v.kind == "param"]
+    if p.over is None:
+        return tuple(params)
+    found: dict[str, None] = {}
+    for glob in p.over:
+        match = [n for n in params if fnmatchcase(n, glob) or n.startswith(f"{glob}.")]
+        if not match:
+            text, hint = f"'{glob}' matches no parameter", did_you_mean(glob, params)
+            raise GraphcError("G0302", text, span=p.span, help=hint)
+        found |= dict.fromkeys(match)
+    return tuple(found)

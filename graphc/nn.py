@@ -1,0 +1,95 @@
+"""`graphc.nn.<name>`: every composite of graphc (and every op) as a function of traced arrays.
+
+    h = graphc.nn.gelu(graphc.nn.layer_norm(x, scale, shift))
+    loss = np.mean(graphc.nn.cross_entropy(logits, labels))
+
+`dir(graphc.nn)` lists them; `help(graphc.nn.attention)` prints one. They are the functions that a
+.gc program calls by the same names, so both front ends build the same graph. They record nodes of
+the step that is being traced: called on arrays outside of one they raise G0807.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphcError, did_you_mean
+from graphc.frontend.caller import user_span
+from graphc.frontend.operands import operand
+from graphc.frontend.session import current
+from graphc.frontend.tracer import renamed, unwrap, wrap
+from graphc.graph import Builder
+from graphc.op import all_ops
+from graphc.ops.registry import COMPOSITES
+from graphc.types import dtype_of
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name not in __dir__():
+        help = did_you_mean(name, tuple(__dir__())) or "dir(graphc.nn) lists them"
+        raise AttributeError(f"graphc.nn has no function '{name}': {help}")
+    return _function(name)
+
+
+def __dir__() -> list[str]:
+    ops = (name for name, op in all_ops().items() if not op.source and not op.conversion)
+    return sorted({*COMPOSITES, *ops})
+
+
+@cache
+def _function(name: str) -> Callable[..., Any]:
+    made = COMPOSITES.get(name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        session = current(f"graphc.nn.{name}")
+        f, span = session.builder, user_span()
+        before = len(f.nodes)
+        with f.at(span):
+            try:
+                given = [_argument(f, x) for x in unwrap(args, f)]
+                others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}
+                result = renamed(f, _checked(name, f, given, others), span, before)
+            except GraphcError as error:
+                raise error.at(span) from None
+        return wrap(session, result)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = made.__doc__ if made else all_ops()[name].__doc__
+    if made:
+        signature = inspect.signature(made)
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=list(signature.parameters.values())[1:]
+        )
+    return call
+
+
+def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) -> Any:
+    function = COMPOSITES.get(name)
+    if function is None:
+        return getattr(f, name)(*args, **options)
+    try:
+        bound = inspect.signature(function).bind(f, *args, **options)
+    except TypeError as error:
+        raise GraphcError("G0810", f"graphc.nn.{name}: {error}") from None
+    return function(*bound.args, **bound.kwargs)
+
+
+def _argument(f: Builder, x: Any) -> Any:
+    """An argument as composites take it: arrays as values, NumPy dtypes as graphc's."""
+    match x:
+        case np.ndarray() | np.generic():
+            return operand(f, x)
+        case np.dtype():
+            return dtype_of(x)
+        case type() if issubclass(x, np.generic):
+            return dtype_of(np.dtype(x))
+        case list() | tuple() if any(isinstance(item, np.ndarray) for item in x):
+            return [_argument(f, item) for item in x]
+        case _:
+            return x

@@ -1,0 +1,172 @@
+"""The local transport: calls that differ, deadlocks and deadlines are reported, never a hang."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from graphc.errors import GraphcError, InternalError
+from graphc.runtime import rendezvous
+from graphc.runtime.local import TRANSPORT
+from graphc.runtime.transport import AllGather, AllReduce
+
+# -- mismatch --------------------------------------------------------------------------------------
+
+G = (0, 1, 2)
+MISMATCHES = {
+    "op": lambda c, x: c.all_reduce(x, "max" if c.rank == 1 else "sum", G),
+    "order": lambda c, x: c.all_reduce(x, "sum", G, "tree" if c.rank == 1 else "engine"),
+    "shape": lambda c, x: c.all_reduce(x[: 3 if c.rank == 1 else 4], "sum", G),
+    "dtype": lambda c, x: c.all_reduce(x.astype("f4" if c.rank == 1 else "f8"), "sum", G),
+    "kind": lambda c, x: c.barrier(G) if c.rank == 1 else c.broadcast(x, 0, G),
+    "root": lambda c, x: c.broadcast(x, c.rank // 2, G),
+    "lengths": lambda c, x: c.all_gather(x, G, 0, (4, 4, 4 - c.rank // 2), 12),
+    "total": lambda c, x: c.all_gather(x, G, 0, (4, 4, 4), 12 + c.rank),
+}
+
+
+@pytest.mark.parametrize("case", MISMATCHES)
+def test_calls_that_differ_are_reported_with_both_calls(case, session):
+    with pytest.raises(
+        InternalError, match=r"disagree: devices? \d.* called .*device \d called"
+    ) as e:
+        session(3).run(lambda c: MISMATCHES[case](c, np.zeros(4)))
+    assert e.value.code == "G0561"
+    assert session(3).run(lambda c: c.rank) == [0, 1, 2]
+
+
+def test_calls_on_different_groups_are_seen_as_a_deadlock(session):
+    with pytest.raises(
+        InternalError, match=r"wait for each other: device 0 waits in .*; device 1 "
+    ):
+        session(3).run(lambda c: c.barrier((0, 1) if c.rank == 0 else G))
+
+
+def test_a_rank_that_ends_before_its_call_is_reported(session):
+    with pytest.raises(InternalError, match=r"device 0 waits in .*all_reduce of w1.*1 has ended"):
+        session(2).run(
+            lambda c: (
+                c.rank
+                or c.start(AllReduce((0, 1), "sum", where="all_reduce of w1"), np.ones(2)).wait()
+            )
+        )
+
+
+def test_a_call_that_is_started_by_some_only_is_reported(session):
+    call = AllGather((0, 1), 0, (2, 2), 4)
+    with pytest.raises(InternalError, match=r"device 1 never came to AllGather\(group=\(0, 1\)"):
+        session(2).run(lambda c: c.rank or (c.start(call, np.ones(2)) and None))
+
+
+def test_two_ranks_that_wait_for_each_others_message_are_reported(session):
+    with pytest.raises(
+        InternalError, match="device 0 waits for a message from device 1 with tag 3"
+    ):
+        session(2).run(lambda c: c.recv((1,), np.float32, 1 - c.rank, tag=3))
+
+
+def test_a_report_stays_short_for_many_devices():
+    with TRANSPORT.open(40) as s, pytest.raises(InternalError) as error:
+        s.run(lambda c: c.barrier((0, 1)) if c.rank == 0 else None)
+    assert len(error.value.message) < 1500 and error.value.message.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.barrier((0, 0)), "names a device twice"),
+        (lambda c: c.all_gather(np.zeros(2), (0, 1), 0, (2, 3), 9), "do not fit shards of 2"),
+        (lambda c: c.all_gather(np.zeros(2), (0, 1), 0, (2, 2), 3), "a whole of 3"),
+        (lambda c: c.all_gather(np.zeros(2), (0, 1), 0, (2,), 4), "lengths"),
+        (lambda c: c.reduce_scatter(np.zeros(3), "sum", (0, 1), 0, (2, 1), 1), "shards of 1"),
+        (lambda c: c.broadcast(np.zeros(3), 5, (0, 1)), "outside the group"),
+        (lambda c: c.all_reduce(np.zeros(3), "sum", (0, 1), out=np.zeros(4)), "out is float64"),
+        (lambda c: c.send(np.zeros(3), 2), "to device 2 of 2"),
+    ],
+)
+def test_a_call_that_does_not_fit_its_arrays_is_refused(call, message, session):
+    with pytest.raises(AssertionError, match=message):
+        session(2).run(call)
+
+
+# -- deadline --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_a_rank_that_is_late_is_named_with_the_call(absent):
+    def fn(c):
+        c.barrier((0, 1, 2))
+        if c.rank == absent:
+            time.sleep(0.75)
+        c.start(AllReduce((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))).wait()
+
+    with TRANSPORT.open(3, deadline=0.5) as s:
+        with pytest.raises(GraphcError) as error:
+            s.run(fn)
+        assert error.value.code == "G0562"
+        assert f"device {absent} did not come to AllReduce" in error.value.message
+        assert "%dw1 model.gc:8 of float64[2, 3] within 0.5 s" in error.value.message
+        help = error.value.help
+        assert f"device {absent} is at work, its last call was Barrier" in help
+        assert s.run(lambda c: c.rank) == [0, 1, 2]  # the late one came back in time to go on
+
+
+def test_a_message_that_is_late_names_the_sender():
+    def fn(c):
+        if c.rank == 1:
+            time.sleep(0.3)
+        else:
+            c.recv((2,), np.float32, 1, tag=4)
+
+    with TRANSPORT.open(2, deadline=0.2) as s, pytest.raises(GraphcError) as error:
+        s.run(fn)
+    assert "device 1 did not come to its send to device 0 with tag 4" in error.value.message
+
+
+def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
+    release = threading.Event()
+
+    def fn(c):
+        if c.rank == 0:
+            release.wait(30)
+        c.barrier((0, 1))
+
+    s = TRANSPORT.open(2, deadline=0.1)
+    try:
+        start = time.monotonic()
+        with pytest.raises(GraphcError, match="device 0 did not come to Barrier"):
+            s.run(fn)
+        assert time.monotonic() - start < 5
+        with pytest.raises(GraphcError, match="missing a device that did not come back"):
+            s.run(fn)
+        s.close()
+    finally:
+        release.set()
+    for worker in s._workers:
+        worker.thread.join(5)
+        assert not worker.thread.is_alive()
+
+
+def test_a_wake_that_comes_with_the_deadline_is_not_left_for_the_next_sleep():
+    room = rendezvous.Room(2, deadline=1.0)
+    room.gates[0].release()  # woken: waiting[0] is None again, and the gate is open
+    room._late(0, (1, 0, 0))
+    assert not room.gates[0].acquire(blocking=False)
+
+
+def test_an_error_that_a_rank_catches_still_ends_the_run(session):
+    def fn(c):
+        try:
+            c.barrier((0, 1) if c.rank else (1, 0))
+        except GraphcError:
+            c.barrier((c.rank,))
+
+    with pytest.raises(InternalError, match="wait for each other"):
+        session(2).run(fn)
+
+
+def test_a_deadline_does_not_disturb_work_that_is_in_time():
+    with TRANSPORT.open(3, deadline=5) as s:
+        for _ in range(3):
+            s.run(lambda c: (time.sleep(0.05 * c.rank), c.barrier((0, 1, 2))))
