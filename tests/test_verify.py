@@ -12,7 +12,7 @@ from graphc.graph import Builder, Graph
 from graphc.op import _OPS, Op, op_named, register
 from graphc.ops.source import Input
 from graphc.text import parse_ir
-from graphc.types import F32, TensorType
+from graphc.types import F32, Extent, TensorType
 from graphc.verify import LAWS, complaints, laws_table, verify
 
 # One gradient of a linear model under `mirrored(4) * accumulate(2)`, as partition leaves it.
@@ -145,6 +145,12 @@ def test_a_variable_is_of_a_known_kind() -> None:
     graph = parse_ir(PLACED)
     odd = replace(graph.variables["w"], kind="weight")
     broken(replace(graph, variables={**graph.variables, "w": odd}), "G0914", "no known kind")
+
+
+def test_extents_are_one_per_dim() -> None:
+    graph = parse_ir(PLACED)
+    odd = replace(graph["x"], type=TensorType((8, 4), F32, (Extent("batch"),)))
+    broken(replace(graph, nodes={**graph.nodes, "x": odd}), "G0913", "can't have the shape (8, 4)")
 
 
 def test_laws_of_placed_graphs_wait_for_partition() -> None:

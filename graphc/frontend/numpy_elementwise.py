@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from math import log as ln
-from math import pi
 from typing import Any
 
 from graphc.frontend.numpy_registry import traces, traces_ufunc
-from graphc.frontend.operands import as_int, operand, operands, value
-from graphc.graph import Builder, Operand, Scalar, Value
-from graphc.op import require
+from graphc.frontend.operands import as_int, operands, value
+from graphc.graph import Builder, Operand, Value
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
-from graphc.types import F64, I32, DType
+from graphc.types import F64
 
 # -- by the same name, or nearly ------------------------------------------------------------------
 
@@ -29,8 +27,9 @@ _UNARY = {
 _BINARY = {
     "subtract": "sub", "divide": "div", "floor_divide": "floor_div", "remainder": "mod",
     "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "maximum": "maximum",
-    "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
-    "greater_equal": "ge", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+    "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
+    "bitwise_or": "or", "bitwise_xor": "xor",
 }  # fmt: skip
 
 
@@ -43,7 +42,8 @@ def _enter() -> None:
 
 def _unary(op: str) -> Any:
     def call(f: Builder, x: Operand) -> Value:
-        return getattr(f, op)(x)  # type: ignore[no-any-return]
+        y: Value = getattr(f, op)(x)
+        return y
 
     call.__doc__ = f"`{op}`"
     return call
@@ -51,7 +51,8 @@ def _unary(op: str) -> Any:
 
 def _binary(op: str) -> Any:
     def call(f: Builder, a: Operand, b: Operand) -> Value:
-        return getattr(f, op)(a, b)  # type: ignore[no-any-return]
+        y: Value = getattr(f, op)(a, b)
+        return y
 
     call.__doc__ = f"`{op}`"
     return call
@@ -85,7 +86,7 @@ def power(f: Builder, a: Operand, b: Operand) -> Value:
     """`power`; of two integer arrays in f64, rounded back"""
     x, y = f.match(a, b) if isinstance(b, Value) else (a, None)
     if y is None or y.dtype.kind == "f" or not isinstance(x, Value):
-        return f.power(a, b)  # type: ignore[no-any-return]
+        return f.power(a, b)
     exact = f.power(f.to_dtype(x, F64), f.to_dtype(y, F64))
     return f.to_dtype(f.round(exact), x.dtype)
 
@@ -113,8 +114,8 @@ def conjugate(f: Builder, x: Any) -> Value:
 def reciprocal(f: Builder, x: Value) -> Value:
     """`reciprocal`; of integers cut towards zero, as NumPy does"""
     if x.dtype.kind == "f":
-        return f.reciprocal(x)  # type: ignore[no-any-return]
-    return f.where(f.eq(f.abs(x), 1), x, f.zeros_like(x))  # type: ignore[no-any-return]
+        return f.reciprocal(x)
+    return f.where(f.eq(f.abs(x), 1), x, f.zeros_like(x))
 
 
 @traces_ufunc("fmod")
@@ -122,7 +123,7 @@ def fmod(f: Builder, a: Operand, b: Operand) -> Value:
     """the remainder with the sign of a"""
     x, y = f.match(a, b)
     size = f.binary("mod", f.abs(x), f.abs(y))
-    return f.where(f.lt(x, 0), -size, size)  # type: ignore[no-any-return]
+    return f.where(f.lt(x, 0), -size, size)
 
 
 @traces_ufunc("divmod")
@@ -142,14 +143,14 @@ def modf(f: Builder, x: Value) -> tuple[Value, Value]:
 @traces_ufunc("fabs")
 def fabs(f: Builder, x: Value) -> Value:
     """`abs` as a float"""
-    return f.abs(floats(f, x))  # type: ignore[no-any-return]
+    return f.abs(floats(f, x))
 
 
 @traces_ufunc("logaddexp2")
 def logaddexp2(f: Builder, a: Operand, b: Operand) -> Value:
     """the logarithm to base 2 of 2^a + 2^b"""
     x, y = (floats(f, v) * ln(2) for v in f.match(a, b))
-    return f.logaddexp(x, y) * (1 / ln(2))  # type: ignore[no-any-return]
+    return f.logaddexp(x, y) * (1 / ln(2))
 
 
 @traces_ufunc("ldexp")
@@ -175,19 +176,19 @@ def floor(f: Builder, x: Value) -> Value:
 @traces_ufunc("ceil")
 def ceil(f: Builder, x: Value) -> Value:
     """`ceil`"""
-    return f.ceil(x)  # type: ignore[no-any-return]
+    return f.ceil(x)
 
 
 @traces_ufunc("trunc")
 def trunc(f: Builder, x: Value) -> Value:
     """`trunc`"""
-    return f.trunc(x)  # type: ignore[no-any-return]
+    return f.trunc(x)
 
 
 @traces("fix")
 def fix(f: Builder, x: Any) -> Value:
     """`trunc`"""
-    return f.trunc(value(f, x))  # type: ignore[no-any-return]
+    return f.trunc(value(f, x))
 
 
 @traces_ufunc("rint")
@@ -267,7 +268,7 @@ def isclose(
 @traces("allclose")
 def allclose(f: Builder, a: Any, b: Any, **options: Any) -> Value:
     """whether all entries are close: a traced bool, for a report"""
-    return f.all(isclose(f, a, b, **options))  # type: ignore[no-any-return]
+    return f.all(isclose(f, a, b, **options))
 
 
 @traces("array_equal")
@@ -280,137 +281,4 @@ def array_equal(f: Builder, a1: Any, a2: Any) -> Value | bool:
 @traces("array_equiv")
 def array_equiv(f: Builder, a1: Any, a2: Any) -> Value:
     """whether all entries are equal after broadcasting: a traced bool, for a report"""
-    return f.all(f.binary("eq", *operands(f, a1, a2)))  # type: ignore[no-any-return]
-
-
-# -- selection ------------------------------------------------------------------------------------
-
-
-@traces_ufunc("heaviside")
-def heaviside(f: Builder, a: Operand, b: Operand) -> Value:
-    """0 below 0, b at 0, 1 above; NaN stays"""
-    x, h = (floats(f, v) for v in f.match(a, b))
-    step = f.where(f.gt(x, 0), 1.0, f.where(f.lt(x, 0), 0.0, x))
-    return f.where(f.eq(x, 0), h, step)  # type: ignore[no-any-return]
-
-
-@traces_ufunc("copysign")
-def copysign(f: Builder, a: Operand, b: Operand) -> Value:
-    """a with the sign of b"""
-    x, y = (floats(f, v) for v in f.match(a, b))
-    size = f.abs(x)
-    return f.where(signbit(f, y), -size, size)  # type: ignore[no-any-return]
-
-
-def _ignoring_nan(op: str) -> Any:
-    def call(f: Builder, a: Operand, b: Operand) -> Value:
-        x, y = f.match(a, b)
-        best = f.binary(op, x, y)
-        if x.dtype.kind != "f":
-            return best
-        return f.where(f.isnan(x), y, f.where(f.isnan(y), x, best))  # type: ignore[no-any-return]
-
-    call.__doc__ = f"`{op}`; of a NaN and a number, the number"
-    return call
-
-
-traces_ufunc("fmax")(_ignoring_nan("maximum"))
-traces_ufunc("fmin")(_ignoring_nan("minimum"))
-
-
-@traces("nan_to_num")
-def nan_to_num(
-    f: Builder, x: Any, copy: bool = True, nan: Scalar = 0.0, posinf: Any = None,
-    neginf: Any = None,
-) -> Value:  # fmt: skip
-    """numbers in place of NaN and infinities"""
-    y = value(f, x)
-    if y.dtype.kind != "f":
-        return y
-    low, high = _limits(y.dtype)
-    number = f.where(f.isnan(y), nan, y)
-    number = f.where(f.eq(y, float("inf")), high if posinf is None else posinf, number)
-    return f.where(f.eq(y, float("-inf")), low if neginf is None else neginf, number)  # type: ignore[no-any-return]
-
-
-def _limits(dtype: DType) -> tuple[float, float]:
-    import ml_dtypes
-
-    info = ml_dtypes.finfo(dtype.numpy)
-    return float(info.min), float(info.max)
-
-
-@traces("where")
-def where(f: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
-    """`where` with three arguments"""
-    require(
-        x is not None and y is not None,
-        "np.where(condition) without values has a shape that depends on the condition",
-        code="G0802",
-        help="write np.where(condition, a, b)",
-    )
-    a, b = operands(f, x, y)
-    return f.where(operand(f, condition), a, b)  # type: ignore[no-any-return]
-
-
-@traces("select")
-def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
-    """the first choice whose condition holds"""
-    require(len(condlist) == len(choicelist), "np.select: as many conditions as choices")
-    result = operand(f, default)
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        result = where(f, condition, choice, result)
-    return f.lift(result)
-
-
-@traces("choose", methods=("choose",))
-def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
-    """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
-    ids, options = value(f, a), list(choices)
-    require(len(options) > 0, "np.choose of no choices", code="G0810")
-    result = operand(f, options[-1])
-    for i, choice in reversed(list(enumerate(options[:-1]))):
-        result = where(f, f.le(ids, i), choice, result)
-    return f.lift(result)
-
-
-@traces("clip", methods=("clip",))
-def clip(f: Builder, a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Value:
-    """`clip`"""
-    low, high = named.pop("min", a_min), named.pop("max", a_max)
-    require(not named, f"np.clip: {', '.join(named)} can't be traced", code="G0810")
-    x = value(f, a)
-    bounds = (None if v is None else operands(f, x, v)[1] for v in (low, high))
-    return f.clip(x, *bounds)  # type: ignore[no-any-return]
-
-
-@traces("sinc")
-def sinc(f: Builder, x: Any) -> Value:
-    """sin(pi x) / (pi x), 1 at 0"""
-    angle = floats(f, value(f, x)) * pi
-    zero = f.eq(angle, 0)
-    safe = f.where(zero, 1.0, angle)
-    return f.where(zero, 1.0, f.sin(safe) / safe)  # type: ignore[no-any-return]
-
-
-@traces("searchsorted", methods=("searchsorted",))
-def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
-    """how many entries of the sorted a are below (`right`: not above) each entry of v"""
-    require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
-    table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
-    below = f.binary("lt" if side == "left" else "le", table, wanted)
-    return f.sum(f.to_dtype(below, I32), axis=-1)  # type: ignore[no-any-return]
-
-
-@traces("digitize")
-def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
-    """the number of the bin of each entry; the bins rise"""
-    return searchsorted(f, bins, x, side="left" if right else "right")
-
-
-@traces("isin")
-def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
-    """whether each entry is one of `test_elements`"""
-    x, tests = value(f, element), f.flatten(value(f, test_elements))
-    found = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
-    return f.not_(found) if invert else found  # type: ignore[no-any-return]
+    return f.all(f.binary("eq", *operands(f, a1, a2)))

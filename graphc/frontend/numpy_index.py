@@ -28,7 +28,7 @@ def getitem(f: Builder, x: Any, key: Any) -> Value:
     source = value(f, x)
     items = _expanded(_items(key), source.rank)
     if not any(isinstance(k, np.ndarray | Value) for k in items):
-        return f.getitem(source, tuple(items))  # type: ignore[no-any-return]
+        return f.getitem(source, tuple(items))
     return _fancy(f, source, items)
 
 
@@ -132,7 +132,7 @@ def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
     order = [*arrays.dims, *(d for d in range(y.rank) if d not in arrays.dims)]
     y = _looked_up(f, y, arrays, order)
     rank = y.rank - (len(order) - len(arrays.dims))  # of the index arrays, broadcast
-    return f.moveaxis(y, list(range(rank)), [arrays.place + i for i in range(rank)])  # type: ignore[no-any-return]
+    return f.moveaxis(y, list(range(rank)), [arrays.place + i for i in range(rank)])
 
 
 def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
@@ -162,7 +162,7 @@ def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value
         else:
             y = f.take(x, k, axis=d)
         rank = y.rank - x.rank + 1
-        return f.moveaxis(y, [d + i for i in range(rank)], list(range(rank)))  # type: ignore[no-any-return]
+        return f.moveaxis(y, [d + i for i in range(rank)], list(range(rank)))
     x = f.transpose(x, order)
     shape = np.broadcast_shapes(*(k.shape for k in arrays.ids))
     for slot, k in enumerate(arrays.ids):
@@ -202,7 +202,7 @@ def _by_row(f: Builder, x: Value, ids: list[Item], slot: int, dim: int) -> Value
     full = f.broadcast_to(full, shape, known if any(known) else ())
     picks = f.reshape(full, (n, prod(shape[1:]), *(1,) * (x.rank - 2)))
     y = along(f, x, picks, 1)
-    return f.moveaxis(f.reshape(y, (*shape, *y.shape[2:])), 0, dim)  # type: ignore[no-any-return]
+    return f.moveaxis(f.reshape(y, (*shape, *y.shape[2:])), 0, dim)
 
 
 def _merged(f: Builder, x: Value, ids: list[Item], first: int = 0) -> Value:

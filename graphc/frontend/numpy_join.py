@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ from graphc.frontend.numpy_registry import traces
 from graphc.frontend.operands import as_int, as_shape, common, operand, operands, value
 from graphc.graph import Builder, Value
 from graphc.op import require
+from graphc.ops.composites import shaping
 from graphc.ops.composites.support import dim_of
 
 # -- joining --------------------------------------------------------------------------------------
@@ -45,12 +46,12 @@ def stack(
     f: Builder, arrays: Any, axis: Any = 0, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Value:
     """`stack`"""
-    return f.stack(_values(f, arrays, dtype), axis=as_int(axis, "axis"))  # type: ignore[no-any-return]
+    return f.stack(_values(f, arrays, dtype), axis=as_int(axis, "axis"))
 
 
 def _raised(f: Builder, x: Value, rank: int, front: bool = True) -> Value:
     ones = (1,) * (rank - x.rank)
-    return f.reshape(x, ones + x.shape if front else x.shape + ones)  # type: ignore[no-any-return]
+    return f.reshape(x, ones + x.shape if front else x.shape + ones)
 
 
 @traces("vstack", "row_stack")
@@ -119,10 +120,10 @@ def _leaves(arrays: Any) -> list[Any]:
     return found
 
 
-def _blocks(f: Builder, arrays: Any, parts: Any, axis: int) -> Value:
+def _blocks(f: Builder, arrays: Any, parts: Iterator[Value], axis: int) -> Value:
     # As deep as the lists are nested, which unwrap bounds.
     if not isinstance(arrays, list):
-        return next(parts)  # type: ignore[no-any-return]
+        return next(parts)
     return _joined(f, [_blocks(f, item, parts, axis + 1) for item in arrays], axis)
 
 
@@ -156,7 +157,9 @@ def _cut(f: Builder, ary: Any, where: Any, axis: int, even: bool) -> list[Value]
             n = x.shape[dim]
             places = [min(max(p + n if p < 0 else p, 0), n) for p in as_shape(where)]
         case _:
-            return list(f.split(x, _even(x.shape[dim], as_int(where, "sections"), even), axis=dim))
+            return list(
+                shaping.split(f, x, _even(x.shape[dim], as_int(where, "sections"), even), axis=dim)
+            )
     cuts = [0, *places, x.shape[dim]]
     return [f.slice(x, dim=dim, start=a, stop=max(a, b)) for a, b in pairwise(cuts)]
 
@@ -213,4 +216,4 @@ def unstack(f: Builder, x: Any, /, *, axis: Any = 0) -> tuple[Value, ...]:
 
 def _unstacked(f: Builder, x: Value, axis: int) -> list[Value]:
     dim = dim_of("unstack", axis, x.rank)
-    return [f.squeeze(part, dim) for part in f.split(x, x.shape[dim], axis=dim)]
+    return [f.squeeze(part, dim) for part in shaping.split(f, x, x.shape[dim], axis=dim)]

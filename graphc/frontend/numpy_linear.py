@@ -21,13 +21,13 @@ def _values(f: Builder, *xs: Any) -> list[Value]:
 @traces_ufunc("matmul")
 def matmul(f: Builder, a: Operand, b: Operand) -> Value:
     """`matmul`"""
-    return f.matmul(a, b)  # type: ignore[no-any-return]
+    return f.matmul(a, b)
 
 
 @traces("linalg.matmul")
 def linalg_matmul(f: Builder, x1: Any, x2: Any) -> Value:
     """`matmul`"""
-    return f.matmul(*_values(f, x1, x2))  # type: ignore[no-any-return]
+    return f.matmul(*_values(f, x1, x2))
 
 
 @traces("dot", methods=("dot",))
@@ -36,25 +36,25 @@ def dot(f: Builder, a: Any, b: Any) -> Value:
     x, y = _values(f, a, b)
     # One graph for one meaning: what is a matrix product is built as one.
     matrix = x.rank >= 1 and 1 <= y.rank <= 2
-    return f.matmul(x, y) if matrix else f.dot(x, y)  # type: ignore[no-any-return]
+    return f.matmul(x, y) if matrix else f.dot(x, y)
 
 
 @traces("vdot")
 def vdot(f: Builder, a: Any, b: Any) -> Value:
     """the inner product of both, flattened"""
-    return f.inner(*(f.flatten(x) for x in _values(f, a, b)))  # type: ignore[no-any-return]
+    return f.inner(*(f.flatten(x) for x in _values(f, a, b)))
 
 
 @traces("inner")
 def inner(f: Builder, a: Any, b: Any) -> Value:
     """`inner`"""
-    return f.inner(*_values(f, a, b))  # type: ignore[no-any-return]
+    return f.inner(*_values(f, a, b))
 
 
 @traces("outer", "linalg.outer")
 def outer(f: Builder, a: Any, b: Any) -> Value:
     """`outer`"""
-    return f.outer(*_values(f, a, b))  # type: ignore[no-any-return]
+    return f.outer(*_values(f, a, b))
 
 
 @traces("tensordot", "linalg.tensordot")
@@ -67,33 +67,33 @@ def tensordot(f: Builder, a: Any, b: Any, axes: Any = 2) -> Value:
             over: Any = tuple((p,) if isinstance(p, int) else p for p in pairs)
         case _:
             over = as_int(axes, "axes")
-    return f.tensordot(x, y, over)  # type: ignore[no-any-return]
+    return f.tensordot(x, y, over)
 
 
 @traces_ufunc("vecdot")
 def vecdot(f: Builder, a: Operand, b: Operand) -> Value:
     """inner products of the last dims, the others broadcast"""
     x, y = f.lift(a), f.lift(b)
-    return f.sum(x * y, axis=-1)  # type: ignore[no-any-return]
+    return f.sum(x * y, axis=-1)
 
 
 @traces("linalg.vecdot")
 def linalg_vecdot(f: Builder, x1: Any, x2: Any, *, axis: Any = -1) -> Value:
     """inner products along `axis`"""
     x, y = _values(f, x1, x2)
-    return f.sum(x * y, axis=as_int(axis, "axis"))  # type: ignore[no-any-return]
+    return f.sum(x * y, axis=as_int(axis, "axis"))
 
 
 @traces_ufunc("matvec")
 def matvec(f: Builder, a: Operand, b: Operand) -> Value:
     """matrices times vectors"""
-    return f.squeeze(f.matmul(a, f.expand_dims(b, -1)), -1)  # type: ignore[no-any-return]
+    return f.squeeze(f.matmul(a, f.expand_dims(b, -1)), -1)
 
 
 @traces_ufunc("vecmat")
 def vecmat(f: Builder, a: Operand, b: Operand) -> Value:
     """vectors times matrices"""
-    return f.squeeze(f.matmul(f.expand_dims(a, -2), b), -2)  # type: ignore[no-any-return]
+    return f.squeeze(f.matmul(f.expand_dims(a, -2), b), -2)
 
 
 @traces("kron")
@@ -106,7 +106,7 @@ def kron(f: Builder, a: Any, b: Any) -> Value:
     shape = [m * n for m, n in zip(left.shape, right.shape, strict=True)]
     left = f.reshape(left, [k for n in left.shape for k in (n, 1)])
     right = f.reshape(right, [k for n in right.shape for k in (1, n)])
-    return f.reshape(left * right, shape)  # type: ignore[no-any-return]
+    return f.reshape(left * right, shape)
 
 
 @traces("cross", "linalg.cross")
@@ -120,7 +120,7 @@ def cross(
     require(x.shape[-1] == y.shape[-1] == 3, f"np.cross of lengths {x.shape[-1]}, {y.shape[-1]}")
     x1, y1 = f.roll(x, -1, -1), f.roll(y, -1, -1)
     x2, y2 = f.roll(x, -2, -1), f.roll(y, -2, -1)
-    return f.moveaxis(x1 * y2 - x2 * y1, -1, as_int(out, "axis"))  # type: ignore[no-any-return]
+    return f.moveaxis(x1 * y2 - x2 * y1, -1, as_int(out, "axis"))
 
 
 @traces("linalg.multi_dot")
@@ -159,7 +159,7 @@ def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> 
     spec = subscripts.replace(" ", "")
     if "..." in spec:
         spec, values = _without_dots(f, spec, values)
-    return f.einsum(spec, *values)  # type: ignore[no-any-return]
+    return f.einsum(spec, *values)
 
 
 def _without_dots(f: Builder, spec: str, values: list[Value]) -> tuple[str, list[Value]]:
@@ -212,11 +212,11 @@ def norm(f: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool =
     """vector norms of any order; of a matrix 'fro', 1, -1, inf and -inf"""
     a, over = value(f, x), as_axis(axis)
     if ord is None:
-        return f.norm(a, 2, over, keepdims)  # type: ignore[no-any-return]
+        return f.norm(a, 2, over, keepdims)
     dims = tuple(range(a.rank)) if over is None else over
     pair = isinstance(dims, tuple) and len(dims) == 2
     if ord == "fro" and pair:
-        return f.norm(a, 2, over, keepdims)  # type: ignore[no-any-return]
+        return f.norm(a, 2, over, keepdims)
     return _matrix_norm(f, a, ord, dims, keepdims) if pair else vector_norm(
         f, a, axis=over, keepdims=keepdims, ord=ord
     )  # fmt: skip
@@ -245,13 +245,13 @@ def vector_norm(
     a, over = floats(f, value(f, x)), as_axis(axis)
     require(isinstance(ord, (int, float)), f"np.linalg.norm: ord={ord!r}", code="G0810")
     if ord in (1, 2, float("inf")):
-        return f.norm(a, ord, over, keepdims)  # type: ignore[no-any-return]
+        return f.norm(a, ord, over, keepdims)
     if ord == float("-inf"):
-        return f.min(f.abs(a), over, keepdims)  # type: ignore[no-any-return]
+        return f.min(f.abs(a), over, keepdims)
     if ord == 0:
         return f.to_dtype(f.sum(f.ne(a, 0), over, keepdims), a.dtype)
     total = f.sum(f.power(f.abs(a), float(ord)), over, keepdims)
-    return f.power(total, 1.0 / ord)  # type: ignore[no-any-return]
+    return f.power(total, 1.0 / ord)
 
 
 @traces("linalg.matrix_norm")
@@ -273,7 +273,7 @@ def diagonal(f: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1
     if n == 0:
         top, left = min(top, rows), min(left, columns)
     x = f.slice(x, dim=x.rank - 2, start=top, stop=top + n)
-    return f.diagonal(f.slice(x, dim=x.rank - 1, start=left, stop=left + n))  # type: ignore[no-any-return]
+    return f.diagonal(f.slice(x, dim=x.rank - 1, start=left, stop=left + n))
 
 
 @traces("linalg.diagonal")
@@ -288,7 +288,7 @@ def trace(
 ) -> Value:
     """the sum of a diagonal"""
     require(dtype is None, "np.trace: dtype=", code="G0810")
-    return f.sum(diagonal(f, a, offset, axis1, axis2), -1)  # type: ignore[no-any-return]
+    return f.sum(diagonal(f, a, offset, axis1, axis2), -1)
 
 
 @traces("linalg.trace")
@@ -309,7 +309,7 @@ def diag(f: Builder, v: Any, k: Any = 0) -> Value:
     hit = f.eq(iota_like(f, wide, 0), iota_like(f, wide, 1))
     square = f.select(hit, wide, f.zeros_like(wide))
     above, below = max(0, at), max(0, -at)
-    return f.pad(square, ((below, above), (above, below)))  # type: ignore[no-any-return]
+    return f.pad(square, ((below, above), (above, below)))
 
 
 @traces("diagflat")
@@ -335,7 +335,7 @@ def correlate(f: Builder, a: Any, v: Any, mode: str = "valid") -> Value:
     """the correlation of two vectors"""
     x, w = _values(f, a, v)
     if w.shape[0] > x.shape[0]:
-        return f.flip(_slide(f, w, x, mode))  # type: ignore[no-any-return]
+        return f.flip(_slide(f, w, x, mode))
     return _slide(f, x, w, mode)
 
 
@@ -346,7 +346,7 @@ def _slide(f: Builder, x: Value, w: Value, mode: str) -> Value:
     low, high = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}[mode]
     padded = f.pad(x, ((low, high),))
     windows = f.windows(padded, at=(0,), sizes=(n,), strides=(1,), dilations=(1,))
-    return f.matmul(windows, w)  # type: ignore[no-any-return]
+    return f.matmul(windows, w)
 
 
 @traces("polyval")
@@ -365,4 +365,4 @@ def vander(f: Builder, x: Any, N: Any = None, increasing: bool = False) -> Value
     a = value(f, x)
     n = a.shape[0] if N is None else as_int(N, "N")
     columns = [f.power(a, k) for k in range(n)]
-    return f.stack(columns if increasing else columns[::-1], axis=1)  # type: ignore[no-any-return]
+    return f.stack(columns if increasing else columns[::-1], axis=1)

@@ -13,7 +13,7 @@ from graphc.ops.composites.support import floats
 
 def _without(f: Builder, a: Any, other: Scalar) -> Value:
     x = value(f, a)
-    return f.where(f.isnan(x), other, x) if x.dtype.kind == "f" else x  # type: ignore[no-any-return]
+    return f.where(f.isnan(x), other, x) if x.dtype.kind == "f" else x
 
 
 @traces("nansum")
@@ -21,7 +21,7 @@ def nansum(
     f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Value:
     """`sum` of the numbers"""
-    return f.sum(_without(f, typed(f, a, dtype), 0.0), as_axis(axis), keepdims)  # type: ignore[no-any-return]
+    return f.sum(_without(f, typed(f, a, dtype), 0.0), as_axis(axis), keepdims)
 
 
 @traces("nanprod")
@@ -29,7 +29,7 @@ def nanprod(
     f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Value:
     """`prod` of the numbers"""
-    return f.prod(_without(f, typed(f, a, dtype), 1.0), as_axis(axis), keepdims)  # type: ignore[no-any-return]
+    return f.prod(_without(f, typed(f, a, dtype), 1.0), as_axis(axis), keepdims)
 
 
 @traces("nanmax")
@@ -47,22 +47,23 @@ def nanmin(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Valu
 def _extreme(f: Builder, name: str, x: Value, axis: Any, keepdims: bool) -> Value:
     over = as_axis(axis)
     if x.dtype.kind != "f":
-        return getattr(f, name)(x, over, keepdims)  # type: ignore[no-any-return]
+        plain: Value = getattr(f, name)(x, over, keepdims)
+        return plain
     missing = float("-inf") if name == "max" else float("inf")
     best = getattr(f, name)(_without(f, x, missing), over, keepdims)
-    return f.where(f.all(f.isnan(x), over, keepdims), float("nan"), best)  # type: ignore[no-any-return]
+    return f.where(f.all(f.isnan(x), over, keepdims), float("nan"), best)
 
 
 @traces("nanargmax")
 def nanargmax(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
     """`argmax` of the numbers"""
-    return f.argmax(_without(f, a, float("-inf")), as_axis(axis), keepdims)  # type: ignore[no-any-return]
+    return f.argmax(_without(f, a, float("-inf")), as_axis(axis), keepdims)
 
 
 @traces("nanargmin")
 def nanargmin(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
     """`argmin` of the numbers"""
-    return f.argmin(_without(f, a, float("inf")), as_axis(axis), keepdims)  # type: ignore[no-any-return]
+    return f.argmin(_without(f, a, float("inf")), as_axis(axis), keepdims)
 
 
 @traces("nancumsum")
@@ -80,7 +81,7 @@ def nancumprod(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value
 def _number(f: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
     """How many entries are no NaN, as a float."""
     present = f.where(f.isnan(x), 0.0, f.ones_like(x))
-    return f.sum(present, as_axis(axis), keepdims)  # type: ignore[no-any-return]
+    return f.sum(present, as_axis(axis), keepdims)
 
 
 @traces("nanmean")
@@ -90,7 +91,7 @@ def nanmean(
     """`mean` of the numbers"""
     x = floats(f, typed(f, a, dtype))
     total = f.sum(_without(f, x, 0.0), as_axis(axis), keepdims)
-    return total / _number(f, x, axis, keepdims)  # type: ignore[no-any-return]
+    return total / _number(f, x, axis, keepdims)
 
 
 @traces("nanvar")
@@ -100,8 +101,8 @@ def nanvar(
     """`var` of the numbers"""
     x = floats(f, typed(f, a, dtype))
     centred = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
-    total = f.sum(centred * centred, as_axis(axis), keepdims)
-    return total / (_number(f, x, axis, keepdims) - ddof)  # type: ignore[no-any-return]
+    total: Value = f.sum(centred * centred, as_axis(axis), keepdims)
+    return total / (_number(f, x, axis, keepdims) - ddof)
 
 
 @traces("nanstd")

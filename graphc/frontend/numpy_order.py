@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy_elementwise import searchsorted
 from graphc.frontend.numpy_registry import traces
+from graphc.frontend.numpy_select import searchsorted
 from graphc.frontend.operands import as_axis, as_int, operand, value
 from graphc.graph import Builder, Value, broadcast_types
 from graphc.op import require
@@ -40,7 +40,7 @@ def take(f: Builder, a: Any, indices: Any, axis: Any = None, mode: str = "raise"
     ids = value(f, indices)
     match mode:
         case "raise":
-            return f.take(x, index_value(f, ids, n, "np.take"), axis=dim)  # type: ignore[no-any-return]
+            return f.take(x, index_value(f, ids, n, "np.take"), axis=dim)
         case "clip":
             return f.gather(x, f.clip(ids, 0, n - 1), dim=dim)
         case _:
@@ -68,7 +68,7 @@ def along(f: Builder, x: Value, ids: Value, dim: int) -> Value:
     shape, extents = broadcast_types(TensorType(one, I32, known), TensorType(rest, I32, other))
     x = f.broadcast_to(x, *_with(shape, extents, x, dim))
     ids = f.broadcast_to(ids, *_with(shape, extents, ids, dim))
-    return f.take_along_axis(x, ids, axis=dim)  # type: ignore[no-any-return]
+    return f.take_along_axis(x, ids, axis=dim)
 
 
 def _with(shape: Any, extents: Any, x: Value, dim: int) -> tuple[Any, Any]:
@@ -89,7 +89,7 @@ def _sortable(f: Builder, a: Any, axis: Any) -> tuple[Value, int]:
 @traces("sort")
 def sort(f: Builder, a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Value:
     """`sort`"""
-    return f.sort(*_sortable(f, a, axis))  # type: ignore[no-any-return]
+    return f.sort(*_sortable(f, a, axis))
 
 
 @traces("argsort", methods=("argsort",))
@@ -101,7 +101,7 @@ def argsort(f: Builder, a: Any, axis: Any = -1, kind: Any = None, *, stable: Any
 @traces("partition")
 def partition(f: Builder, a: Any, kth: Any, axis: Any = -1, kind: Any = None) -> Value:
     """`sort`: all entries, not only the kth, are in their places"""
-    return f.sort(*_sortable(f, a, axis))  # type: ignore[no-any-return]
+    return f.sort(*_sortable(f, a, axis))
 
 
 @traces("argpartition", methods=("argpartition",))
@@ -124,7 +124,7 @@ def _lined_up(f: Builder, x: Value, axis: Any) -> tuple[Value, tuple[int, ...]]:
 def _lead(f: Builder, y: Value, x: Value, dims: tuple[int, ...], keepdims: bool) -> Value:
     if not keepdims:
         return y
-    return f.reshape(y, tuple(1 if i in dims else n for i, n in enumerate(x.shape)))  # type: ignore[no-any-return]
+    return f.reshape(y, tuple(1 if i in dims else n for i, n in enumerate(x.shape)))
 
 
 @traces("median")
@@ -152,7 +152,7 @@ def quantile(
     if parts.ndim == 0:
         return made[0]
     joined = f.stack(made)
-    return f.reshape(joined, (*parts.shape, *joined.shape[1:]))  # type: ignore[no-any-return]
+    return f.reshape(joined, (*parts.shape, *joined.shape[1:]))
 
 
 def _at(f: Builder, ordered: Value, part: float) -> Value:
@@ -162,9 +162,9 @@ def _at(f: Builder, ordered: Value, part: float) -> Value:
     low = f.getitem(ordered, (..., below))
     weight = place - below
     if weight == 0:
-        return low  # type: ignore[no-any-return]
+        return low
     high = f.getitem(ordered, (..., below + 1))
-    return low + (high - low) * weight  # type: ignore[no-any-return]
+    return low + (high - low) * weight
 
 
 @traces("percentile")
@@ -196,4 +196,4 @@ def interp(
         e if v is None else operand(f, v) for e, v in zip(ends, (left, right), strict=True)
     )
     inner = f.where(f.lt(at, f.getitem(places, 0)), first, inner)
-    return f.where(f.gt(at, f.getitem(places, n - 1)), last, inner)  # type: ignore[no-any-return]
+    return f.where(f.gt(at, f.getitem(places, n - 1)), last, inner)

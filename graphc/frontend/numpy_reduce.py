@@ -22,7 +22,7 @@ def typed(f: Builder, a: Any, dtype: Any) -> Value:
 
 def _kept(f: Builder, x: Value, where: Any, other: Scalar | Value) -> Value:
     """`x` with `other` where the mask `where=` is off."""
-    return x if where is True else f.where(operand(f, where), x, other)  # type: ignore[no-any-return]
+    return x if where is True else f.where(operand(f, where), x, other)
 
 
 # -- sums and products ----------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def sum_(
 ) -> Value:  # fmt: skip
     """`sum`; integers stay integers of their dtype, bools and u8 become i32"""
     y = f.sum(_kept(f, typed(f, a, dtype), where, 0), as_axis(axis), bool(keepdims))
-    return y if initial is None else y + operand(f, initial, y.dtype)  # type: ignore[no-any-return]
+    return y if initial is None else y + operand(f, initial, y.dtype)
 
 
 @traces("prod", methods=("prod",))
@@ -45,18 +45,18 @@ def prod(
 ) -> Value:  # fmt: skip
     """`prod`"""
     y = f.prod(_kept(f, typed(f, a, dtype), where, 1), as_axis(axis), bool(keepdims))
-    return y if initial is None else y * operand(f, initial, y.dtype)  # type: ignore[no-any-return]
+    return y if initial is None else y * operand(f, initial, y.dtype)
 
 
 def logsumexp(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
     """np.logaddexp.reduce: `logsumexp`"""
-    return f.logsumexp(value(f, a), as_axis(axis), bool(keepdims))  # type: ignore[no-any-return]
+    return f.logsumexp(value(f, a), as_axis(axis), bool(keepdims))
 
 
 @traces("count_nonzero")
 def count_nonzero(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
     """how many entries are not 0, in i32"""
-    return f.sum(truth(f, value(f, a)), as_axis(axis), bool(keepdims))  # type: ignore[no-any-return]
+    return f.sum(truth(f, value(f, a)), as_axis(axis), bool(keepdims))
 
 
 @traces("trapezoid")
@@ -67,11 +67,11 @@ def trapezoid(f: Builder, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) 
     n = heights.shape[dim]
     left, right = (f.slice(heights, dim=dim, start=i, stop=n - 1 + i) for i in (0, 1))
     if x is None:
-        return f.sum((left + right) * operand(f, dx, heights.dtype) * 0.5, dim)  # type: ignore[no-any-return]
+        return f.sum((left + right) * operand(f, dx, heights.dtype) * 0.5, dim)
     widths = f.diff(value(f, x))
     if widths.rank == 1:
         widths = f.reshape(widths, (n - 1, *(1,) * (heights.rank - dim - 1)))
-    return f.sum((left + right) * widths * 0.5, dim)  # type: ignore[no-any-return]
+    return f.sum((left + right) * widths * 0.5, dim)
 
 
 # -- means ----------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def mean(
     """`mean`, over the run-time count; of integers in f32"""
     x = typed(f, a, dtype)
     if where is True:
-        return f.mean(x, as_axis(axis), bool(keepdims))  # type: ignore[no-any-return]
+        return f.mean(x, as_axis(axis), bool(keepdims))
     return _masked_mean(f, x, truth(f, operand(f, where)), axis, bool(keepdims))
 
 
@@ -93,7 +93,7 @@ def _masked_mean(f: Builder, a: Value, mask: Value, axis: Any, keepdims: bool) -
     x, over = floats(f, a), as_axis(axis)
     total = f.sum(f.where(mask, x, 0), over, keepdims)
     ones = f.where(mask, f.ones_like(x), 0)
-    return total / f.sum(ones, over, keepdims)  # type: ignore[no-any-return]
+    return total / f.sum(ones, over, keepdims)
 
 
 @traces("average")
@@ -129,7 +129,7 @@ def var(
 ) -> Value:  # fmt: skip
     """`var`, over the run-time count less ddof"""
     less = ddof if correction is None else correction
-    return f.var(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)  # type: ignore[no-any-return]
+    return f.var(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
 
 
 @traces("std", methods=("std",))
@@ -139,7 +139,7 @@ def std(
 ) -> Value:  # fmt: skip
     """`std`, over the run-time count less ddof"""
     less = ddof if correction is None else correction
-    return f.std(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)  # type: ignore[no-any-return]
+    return f.std(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
 
 
 @traces("cov")
@@ -154,7 +154,7 @@ def cov(
     centred = x - f.mean(x, 1, True)
     less = (0 if bias else 1) if ddof is None else ddof
     number = count(f, x.type, (1,), x)
-    return f.squeeze(f.matmul(centred, f.transpose(centred)) / (number - less))  # type: ignore[no-any-return]
+    return f.squeeze(f.matmul(centred, f.transpose(centred)) / (number - less))
 
 
 @traces("corrcoef")
@@ -164,7 +164,7 @@ def corrcoef(f: Builder, x: Any, y: Any = None, rowvar: bool = True) -> Value:
     if c.rank == 0:
         return c / c
     spread = f.sqrt(f.diagonal(c))
-    return c / f.outer(spread, spread)  # type: ignore[no-any-return]
+    return c / f.outer(spread, spread)
 
 
 # -- extremes -------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ min_ = traces("min", "amin", methods=("min",))(_extreme("min"))
 def ptp(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
     """`max` less `min`"""
     x = value(f, a)
-    return f.max(x, as_axis(axis), keepdims) - f.min(x, as_axis(axis), keepdims)  # type: ignore[no-any-return]
+    return f.max(x, as_axis(axis), keepdims) - f.min(x, as_axis(axis), keepdims)
 
 
 def _truth(name: str) -> Any:
@@ -209,7 +209,8 @@ def _truth(name: str) -> Any:
     ) -> Value:
         x = truth(f, value(f, a))
         x = _kept(f, x, where, name == "all")
-        return getattr(f, name)(x, as_axis(axis), bool(keepdims))  # type: ignore[no-any-return]
+        y: Value = getattr(f, name)(x, as_axis(axis), bool(keepdims))
+        return y
 
     call.__doc__ = f"`{name}`"
     return call
@@ -222,13 +223,13 @@ all_ = traces("all", methods=("all",))(_truth("all"))
 @traces("argmax", methods=("argmax",))
 def argmax(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
     """`argmax`, in i32"""
-    return f.argmax(value(f, a), as_axis(axis), bool(keepdims))  # type: ignore[no-any-return]
+    return f.argmax(value(f, a), as_axis(axis), bool(keepdims))
 
 
 @traces("argmin", methods=("argmin",))
 def argmin(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
     """`argmin`, in i32"""
-    return f.argmin(value(f, a), as_axis(axis), bool(keepdims))  # type: ignore[no-any-return]
+    return f.argmin(value(f, a), as_axis(axis), bool(keepdims))
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -259,12 +260,12 @@ def _cumulative(running: Any, first: Scalar) -> Any:
     ) -> Value:  # fmt: skip
         one_dim = value(f, x).rank == 1
         require(axis is not None or one_dim, "axis= is needed for several dims", code="G0810")
-        y = running(f, x, 0 if axis is None else axis, dtype)
+        y: Value = running(f, x, 0 if axis is None else axis, dtype)
         if not include_initial:
-            return y  # type: ignore[no-any-return]
+            return y
         dim = dim_of("axis", 0 if axis is None else as_int(axis, "axis"), y.rank)
         start = f.full((*y.shape[:dim], 1, *y.shape[dim + 1 :]), first, y.dtype)
-        return f.concat(start, y, axis=dim)  # type: ignore[no-any-return]
+        return f.concat(start, y, axis=dim)
 
     call.__doc__ = f"`{running.__name__}`"
     return call
@@ -304,7 +305,7 @@ def _changes(f: Builder, x: Value, axis: int) -> Value:
 @traces("ediff1d")
 def ediff1d(f: Builder, ary: Any) -> Value:
     """`diff` of the flattened array"""
-    return f.diff(f.flatten(value(f, ary)))  # type: ignore[no-any-return]
+    return f.diff(f.flatten(value(f, ary)))
 
 
 __all__ = ["F32", "all_", "any_", "logsumexp", "max_", "min_", "prod", "sum_", "typed"]

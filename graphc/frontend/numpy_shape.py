@@ -24,7 +24,7 @@ def reshape(
 ) -> Value:  # fmt: skip
     """`reshape`, in row-major order"""
     require(order in ("C", "A"), f"order='{order}': entries are in row-major order", code="G0810")
-    return f.reshape(value(f, a), as_shape(newshape if shape is None else shape))  # type: ignore[no-any-return]
+    return f.reshape(value(f, a), as_shape(newshape if shape is None else shape))
 
 
 def _reshape_method(f: Builder, x: Value, *shape: Any, order: str = "C", copy: Any = None) -> Value:
@@ -44,7 +44,7 @@ VIEWS.update((_reshape_method, _transpose_method))
 def ravel(f: Builder, a: Any, order: str = "C") -> Value:
     """`flatten`"""
     require(order in ("C", "A", "K"), f"order='{order}': row-major order only", code="G0810")
-    return f.flatten(value(f, a))  # type: ignore[no-any-return]
+    return f.flatten(value(f, a))
 
 
 def _flatten_method(f: Builder, x: Value, order: str = "C") -> Value:
@@ -57,13 +57,13 @@ METHODS["flatten"] = _flatten_method
 @traces("transpose", "permute_dims", view=True)
 def transpose(f: Builder, a: Any, axes: Any = None) -> Value:
     """`transpose`"""
-    return f.transpose(value(f, a), None if axes is None else as_shape(axes))  # type: ignore[no-any-return]
+    return f.transpose(value(f, a), None if axes is None else as_shape(axes))
 
 
 @traces("matrix_transpose", "linalg.matrix_transpose", view=True)
 def matrix_transpose(f: Builder, x: Any) -> Value:
     """the last two dims exchanged"""
-    return f.swapaxes(value(f, x), -1, -2)  # type: ignore[no-any-return]
+    return f.swapaxes(value(f, x), -1, -2)
 
 
 PROPERTIES.update(T=transpose, mT=matrix_transpose)
@@ -72,13 +72,13 @@ PROPERTIES.update(T=transpose, mT=matrix_transpose)
 @traces("swapaxes", methods=("swapaxes",), view=True)
 def swapaxes(f: Builder, a: Any, axis1: Any, axis2: Any) -> Value:
     """`swapaxes`"""
-    return f.swapaxes(value(f, a), as_int(axis1, "axis1"), as_int(axis2, "axis2"))  # type: ignore[no-any-return]
+    return f.swapaxes(value(f, a), as_int(axis1, "axis1"), as_int(axis2, "axis2"))
 
 
 @traces("moveaxis", view=True)
 def moveaxis(f: Builder, a: Any, source: Any, destination: Any) -> Value:
     """`moveaxis`"""
-    return f.moveaxis(value(f, a), as_axis(source), as_axis(destination))  # type: ignore[no-any-return]
+    return f.moveaxis(value(f, a), as_axis(source), as_axis(destination))
 
 
 @traces("rollaxis", view=True)
@@ -87,19 +87,19 @@ def rollaxis(f: Builder, a: Any, axis: Any, start: Any = 0) -> Value:
     x = value(f, a)
     dim, to = dim_of("rollaxis", as_int(axis, "axis"), x.rank), as_int(start, "start")
     to = to + x.rank if to < 0 else to
-    return f.moveaxis(x, dim, to - 1 if dim < to else to)  # type: ignore[no-any-return]
+    return f.moveaxis(x, dim, to - 1 if dim < to else to)
 
 
 @traces("expand_dims", view=True)
 def expand_dims(f: Builder, a: Any, axis: Any) -> Value:
     """`expand_dims`"""
-    return f.expand_dims(value(f, a), as_axis(axis))  # type: ignore[no-any-return]
+    return f.expand_dims(value(f, a), as_axis(axis))
 
 
 @traces("squeeze", methods=("squeeze",), view=True)
 def squeeze(f: Builder, a: Any, axis: Any = None) -> Value:
     """`squeeze`"""
-    return f.squeeze(value(f, a), as_axis(axis))  # type: ignore[no-any-return]
+    return f.squeeze(value(f, a), as_axis(axis))
 
 
 @traces("broadcast_to", view=True)
@@ -157,19 +157,19 @@ traces("atleast_3d", view=True)(_at_least(3, _three))
 @traces("flip", view=True)
 def flip(f: Builder, m: Any, axis: Any = None) -> Value:
     """`flip`"""
-    return f.flip(value(f, m), as_axis(axis))  # type: ignore[no-any-return]
+    return f.flip(value(f, m), as_axis(axis))
 
 
 @traces("flipud", view=True)
 def flipud(f: Builder, m: Any) -> Value:
     """`flip` of the first dim"""
-    return f.flip(value(f, m), 0)  # type: ignore[no-any-return]
+    return f.flip(value(f, m), 0)
 
 
 @traces("fliplr", view=True)
 def fliplr(f: Builder, m: Any) -> Value:
     """`flip` of the second dim"""
-    return f.flip(value(f, m), 1)  # type: ignore[no-any-return]
+    return f.flip(value(f, m), 1)
 
 
 @traces("rot90", view=True)
@@ -180,11 +180,11 @@ def rot90(f: Builder, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Value:
         case 0:
             return x
         case 1:
-            return f.swapaxes(f.flip(x, b), a, b)  # type: ignore[no-any-return]
+            return f.swapaxes(f.flip(x, b), a, b)
         case 2:
-            return f.flip(x, (a, b))  # type: ignore[no-any-return]
+            return f.flip(x, (a, b))
         case _:
-            return f.flip(f.swapaxes(x, a, b), b)  # type: ignore[no-any-return]
+            return f.flip(f.swapaxes(x, a, b), b)
 
 
 @traces("roll")
@@ -192,7 +192,7 @@ def roll(f: Builder, a: Any, shift: Any, axis: Any = None) -> Value:
     """`roll`, along one dim or several"""
     x, over = value(f, a), as_axis(axis)
     if over is None:
-        return f.roll(x, sum(as_shape(shift)), None)  # type: ignore[no-any-return]
+        return f.roll(x, sum(as_shape(shift)), None)
     dims = (over,) if isinstance(over, int) else over
     shifts = as_shape(shift)
     wide = max(len(dims), len(shifts))
@@ -207,7 +207,7 @@ def roll(f: Builder, a: Any, shift: Any, axis: Any = None) -> Value:
 @traces("tile")
 def tile(f: Builder, A: Any, reps: Any) -> Value:
     """`tile`"""
-    return f.tile(value(f, A), as_shape(reps))  # type: ignore[no-any-return]
+    return f.tile(value(f, A), as_shape(reps))
 
 
 @traces("repeat", methods=("repeat",))
@@ -215,7 +215,7 @@ def repeat(f: Builder, a: Any, repeats: Any, axis: Any = None) -> Value:
     """`repeat`; a number for each entry must be constant"""
     x, times = value(f, a), as_shape(repeats)
     if len(times) == 1:
-        return f.repeat(x, times[0], axis)  # type: ignore[no-any-return]
+        return f.repeat(x, times[0], axis)
     x, dim = (f.flatten(x), 0) if axis is None else (x, dim_of("repeat", axis, x.rank))
     require(len(times) == x.shape[dim], f"np.repeat: {len(times)} numbers for {x.shape[dim]}")
     return _picked(f, x, np.repeat(np.arange(x.shape[dim]), times), dim)
@@ -275,7 +275,7 @@ def _widths(pad_width: Any, rank: int) -> Any:
 def _pad_constant(f: Builder, x: Value, pairs: list[tuple[int, int]], fill: Any) -> Value:
     filler = operand(f, fill)
     if isinstance(filler, Scalar):
-        return f.pad(x, pairs, filler)  # type: ignore[no-any-return]
+        return f.pad(x, pairs, filler)
     rows = np.asarray(fill)
     each = np.broadcast_to(rows, (x.rank, 2))
     for dim, (pair, values) in enumerate(zip(pairs, each, strict=True)):
@@ -289,10 +289,10 @@ def _pad_constant(f: Builder, x: Value, pairs: list[tuple[int, int]], fill: Any)
 @traces("tril")
 def tril(f: Builder, m: Any, k: Any = 0) -> Value:
     """`tril`"""
-    return f.tril(value(f, m), as_int(k, "k"))  # type: ignore[no-any-return]
+    return f.tril(value(f, m), as_int(k, "k"))
 
 
 @traces("triu")
 def triu(f: Builder, m: Any, k: Any = 0) -> Value:
     """`triu`"""
-    return f.triu(value(f, m), as_int(k, "k"))  # type: ignore[no-any-return]
+    return f.triu(value(f, m), as_int(k, "k"))

@@ -13,6 +13,7 @@ from graphc.frontend import (
     numpy_nan,
     numpy_order,
     numpy_reduce,
+    numpy_select,
     numpy_shape,
 )
 from graphc.frontend.numpy_registry import (
@@ -30,7 +31,7 @@ from graphc.frontend.numpy_registry import (
 
 HANDLERS = (
     numpy_elementwise, numpy_join, numpy_linear, numpy_make, numpy_nan, numpy_order, numpy_reduce,
-    numpy_shape,
+    numpy_select, numpy_shape,
 )  # fmt: skip
 
 __all__ = [

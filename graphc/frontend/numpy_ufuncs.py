@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import GraphcError
-from graphc.frontend import numpy_elementwise, numpy_linear, numpy_reduce
+from graphc.frontend import numpy_elementwise, numpy_linear, numpy_reduce, numpy_select
 from graphc.frontend.numpy_registry import UFUNCS, Handler
 from graphc.frontend.numpy_scan import scan
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
@@ -16,7 +16,7 @@ from graphc.graph import Builder, Operand, Value, broadcast_types
 from graphc.op import require
 from graphc.types import TensorType
 
-_LOADED = (numpy_elementwise, numpy_linear)  # they enter their ufuncs when imported
+_LOADED = (numpy_elementwise, numpy_linear, numpy_select)  # they enter their ufuncs when imported
 
 _REDUCTIONS: dict[np.ufunc, Handler] = {
     np.add: numpy_reduce.sum_, np.multiply: numpy_reduce.prod,

@@ -39,8 +39,8 @@ def operand(f: Builder, x: Any, like: DType | None = None) -> Operand:
         case Derived():
             return _derived(f, x, like)
         case np.generic() | np.ndarray() if x.ndim == 0:
-            weak = isinstance(x[()], _WEAK)
-            return x.item() if weak else f.constant(x.item(), _dtype(x.dtype))  # type: ignore[no-any-return]
+            weak = x.dtype.type in _WEAK
+            return x.item() if weak else f.constant(x.item(), _dtype(x.dtype))
         case bool() | int() | float():
             return x
         case np.ndarray():
@@ -98,7 +98,7 @@ def _listed(f: Builder, xs: Sequence[Any]) -> Operand:
     if not _traced_inside(xs):
         return operand(f, np.asarray(xs))
     values = common(f, [operand(f, x) for x in xs])
-    return f.stack(values)  # type: ignore[no-any-return]
+    return f.stack(values)
 
 
 def _traced_inside(xs: Sequence[Any]) -> bool:

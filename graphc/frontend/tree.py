@@ -112,7 +112,7 @@ def _parts(item: Any, path: str) -> tuple[Join, list[Any], bool] | None:
                 True,
             )
         case tuple() if _is_namedtuple(kind):
-            return Join(kind, kind._fields, lambda xs: kind(*xs)), list(item), True  # type: ignore[attr-defined]
+            return Join(kind, kind._fields, lambda xs: kind(*xs)), list(item), True
         case list() | tuple() if kind in (list, tuple):
             return Join(kind, tuple(map(str, range(len(item)))), kind), list(item), False
         case _ if dataclasses.is_dataclass(kind) and not isinstance(item, type):

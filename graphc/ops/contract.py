@@ -45,8 +45,8 @@ class Einsum(Op):
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
         left, right, out = parse_spec(self.spec)
         return (
-            f.einsum(g, xs[1], spec=f"{out},{right}->{left}"),
-            f.einsum(xs[0], g, spec=f"{left},{out}->{right}"),
+            f.add(Einsum(f"{out},{right}->{left}"), (g, xs[1])),
+            f.add(Einsum(f"{left},{out}->{right}"), (xs[0], g)),
         )
 
     def run(self, *xs: Array) -> Array:

@@ -160,7 +160,9 @@ class Floor(Elementwise):
     """`y` is the largest integer <= x"""
 
     not_differentiable = "floor is constant almost everywhere"
-    ufunc = np.floor
+
+    def run(self, *xs: Array) -> Array:
+        return _rounded(np.floor, xs[0])
 
 
 @register
@@ -170,7 +172,12 @@ class Round(Elementwise):
     not_differentiable = "round is constant almost everywhere"
 
     def run(self, *xs: Array) -> Array:
-        return np.asarray(np.rint(xs[0])).astype(xs[0].dtype)
+        return _rounded(np.rint, xs[0])
+
+
+def _rounded(ufunc: np.ufunc, x: Array) -> Array:
+    # Integers stay as they are: through f64 a large one would lose its last digits.
+    return np.asarray(ufunc(x)) if x.dtype.kind not in "iu" else x.copy()
 
 
 @register

@@ -18,7 +18,7 @@ from graphc.passes.base import Pass, register_pass
 from graphc.passes.place import lazy_nodes, ways_along
 from graphc.passes.problem import Placed
 from graphc.passes.route import route
-from graphc.placement import Mesh, Placement, Split, is_uneven
+from graphc.placement import Mesh, Partial, Placement, Split, is_uneven
 from graphc.types import TensorType
 
 
@@ -70,7 +70,7 @@ class _Work:
     def take(self, node: Node) -> None:
         """Copy a node, its operands converted and masked."""
         operands = [
-            self.converted(x, self._need(node, i), node, _reason(node))
+            self.converted(x, self._need(node, i), node, self._reason(node, i))
             for i, x in enumerate(node.operands)
         ]
         if operands and not isinstance(node.op, Structural):
@@ -84,6 +84,26 @@ class _Work:
             return node.needs[slot]
         t = self.graph[node.operands[slot]].type
         return t.placement if isinstance(t, TensorType) else Placement()
+
+    def _reason(self, node: Node, slot: int) -> str:
+        """Why a node needs an operand in another placement than the operand's own."""
+        t, need = self.graph[node.operands[slot]].type, self._need(node, slot)
+        if not isinstance(t, TensorType) or t.placement == need:
+            return ""
+        op = node.op.name
+        for axis in self.mesh.axes:
+            have, want = t.placement[axis.name], need[axis.name]
+            match have, want:
+                case Split(dim), _ if have != want and self._is_whole(node, slot, dim):
+                    return f"{op} needs dim {dim} whole: it can't be split"
+                case Partial(), _ if have != want:
+                    return f"{op} needs the {have.op} over all of {axis.name}"
+        cut = [s for s in need.states if s not in t.placement.states]
+        return f"{op} runs on operands cut along {cut[0][0]}" if cut else f"{op} needs it whole"
+
+    def _is_whole(self, node: Node, slot: int, dim: int) -> bool:
+        types = [self.graph[x].tensor for x in node.operands]
+        return parse_rule(node.op.dims(*types)).operands[slot][dim].whole
 
     def finish(self) -> Graph:
         """Convert what outputs and updates want, and close the graph."""
@@ -138,7 +158,7 @@ class _Work:
             a: next(w for w in self.ways[a][node.name] if w.result == s) for a, s in states.items()
         }
         operands = tuple(
-            self.converted(x, self._from(ways, i), node, _reason(node))
+            self.converted(x, self._from(ways, i), node, f"{node.op.name} is made cut")
             for i, x in enumerate(node.operands)
         )
         consumer = user.name if user else ""
@@ -206,11 +226,3 @@ def _identity(op: Op, types: list[TensorType]) -> float:
             return highest(types[0].dtype.numpy)
         case _:
             return 0
-
-
-def _reason(node: Node) -> str:
-    """Why a node needs its operands as it does."""
-    if not node.needs:
-        return f"{node.op.name} takes its operands as they are"
-    wanted = ", ".join(str(n) if n.states else "whole" for n in node.needs)
-    return f"{node.op.name} runs with its operands {wanted}"

@@ -11,11 +11,12 @@ from graphc.errors import VerifyError
 from graphc.graph import Graph
 from graphc.text import print_nodes
 from graphc.text.printer import type_text, value_name
-from graphc.verify import placed, structure
 from graphc.verify.law import Complaint, Law, Stage, Subject
+from graphc.verify.placed import LAWS as PLACED
+from graphc.verify.structure import LAWS as STRUCTURE
 
 # In this order: a law may rely on those before it.
-LAWS: tuple[Law, ...] = (*structure.LAWS, *placed.LAWS)
+LAWS: tuple[Law, ...] = (*STRUCTURE, *PLACED)
 
 
 def verify(graph: Graph, stage: Stage = "any") -> None:

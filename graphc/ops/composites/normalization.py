@@ -16,7 +16,8 @@ def layer_norm(
     axis: Axis = -1, eps: float = 1e-5,
 ) -> Value:  # fmt: skip
     """`y = (x - mean) / sqrt(var + eps) * scale + shift` over `axis` (Ba, Kiros, Hinton 2016)"""
-    narrow, value = floats(f, x), widened(f, x)
+    narrow = floats(f, x)
+    value = widened(f, narrow)
     dims = dims_of("layer_norm", axis, value.rank)
     centred = value - along(f, f.mean(value, dims), value, dims)
     deviation = f.sqrt(f.mean(centred * centred, dims) + eps)
@@ -29,7 +30,8 @@ def rms_norm(
     f: Builder, x: Operand, scale: Operand | None = None, axis: Axis = -1, eps: float = 1e-6
 ) -> Value:
     """`y = x / sqrt(mean(x^2) + eps) * scale` over `axis` (Zhang, Sennrich 2019)"""
-    narrow, value = floats(f, x), widened(f, x)
+    narrow = floats(f, x)
+    value = widened(f, narrow)
     dims = dims_of("rms_norm", axis, value.rank)
     size = f.sqrt(f.mean(value * value, dims) + eps)
     return _affine(f.to_dtype(value / along(f, size, value, dims), narrow.dtype), scale, None)
@@ -47,7 +49,8 @@ def batch_norm(
     the states are used. name is the scope's next `batch_norm` unless given; it must be the same in
     both modes. (Ioffe, Szegedy 2015)
     """
-    narrow, value = floats(f, x), widened(f, x)
+    narrow = floats(f, x)
+    value = widened(f, narrow)
     channel = dim_of("batch_norm", axis, value.rank)
     dims = tuple(i for i in range(value.rank) if i != channel)
     states = _Statistics(f, name or f.key("batch_norm"), value, channel)

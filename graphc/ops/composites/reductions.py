@@ -51,7 +51,8 @@ def mean(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> V
     On any mesh and with any padding it is the mean over the whole batch. f16 and bf16 are summed
     in f32.
     """
-    narrow, value = floats(f, x), widened(f, x)
+    narrow = floats(f, x)
+    value = widened(f, narrow)
     dims = dims_of("mean", axis, value.rank)
     total = _reduced(f, ReduceSum, value, dims, keepdims)
     return f.to_dtype(total / count(f, value.type, dims, value), narrow.dtype)
@@ -62,7 +63,8 @@ def var(
     f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False, ddof: float = 0
 ) -> Value:
     """`y = sum((x - mean(x))^2) / (count - ddof)`, with the run-time count"""
-    narrow, value = floats(f, x), widened(f, x)
+    narrow = floats(f, x)
+    value = widened(f, narrow)
     dims = dims_of("var", axis, value.rank)
     centred = value - along(f, f.mean(value, dims), value, dims)
     total = _reduced(f, ReduceSum, centred * centred, dims, keepdims)
@@ -174,9 +176,8 @@ def _index_of(
 
 
 def peak(f: Builder, x: Value, dims: tuple[int, ...]) -> Value:
-    """The maximum over `dims`, as a constant, 0 where it is infinite: what exp is shifted by."""
-    top = f.stop_gradient(f.add(ReduceMax(dims), (x,)))
-    return f.select(f.is_finite(top), top, f.zeros_like(top))
+    """The maximum over `dims`, as a constant: what exp is shifted by."""
+    return f.stop_gradient(f.add(ReduceMax(dims), (x,)))
 
 
 @composite
@@ -187,6 +188,7 @@ def logsumexp(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False)
     if not dims:
         return value
     top = peak(f, value, dims)
+    top = f.select(f.is_finite(top), top, f.zeros_like(top))  # inf - inf is NaN
     y = f.log(f.sum(f.exp(value - along(f, top, value, dims)), dims)) + top
     return kept(f, y, value.type, dims) if keepdims else y
 

@@ -1,0 +1,146 @@
+"""Functions that choose between entries: where, select, clip, and lookups by comparison."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from graphc.frontend.numpy_elementwise import signbit
+from graphc.frontend.numpy_registry import traces, traces_ufunc
+from graphc.frontend.operands import operand, operands, value
+from graphc.graph import Builder, Operand, Scalar, Value
+from graphc.op import require
+from graphc.ops.composites.support import floats
+from graphc.types import I32, DType
+
+# -- selection ------------------------------------------------------------------------------------
+
+
+@traces_ufunc("heaviside")
+def heaviside(f: Builder, a: Operand, b: Operand) -> Value:
+    """0 below 0, b at 0, 1 above; NaN stays"""
+    x, h = (floats(f, v) for v in f.match(a, b))
+    step = f.where(f.gt(x, 0), 1.0, f.where(f.lt(x, 0), 0.0, x))
+    return f.where(f.eq(x, 0), h, step)
+
+
+@traces_ufunc("copysign")
+def copysign(f: Builder, a: Operand, b: Operand) -> Value:
+    """a with the sign of b"""
+    x, y = (floats(f, v) for v in f.match(a, b))
+    size = f.abs(x)
+    return f.where(signbit(f, y), -size, size)
+
+
+def _ignoring_nan(op: str) -> Any:
+    def call(f: Builder, a: Operand, b: Operand) -> Value:
+        x, y = f.match(a, b)
+        best = f.binary(op, x, y)
+        if x.dtype.kind != "f":
+            return best
+        return f.where(f.isnan(x), y, f.where(f.isnan(y), x, best))
+
+    call.__doc__ = f"`{op}`; of a NaN and a number, the number"
+    return call
+
+
+traces_ufunc("fmax")(_ignoring_nan("maximum"))
+traces_ufunc("fmin")(_ignoring_nan("minimum"))
+
+
+@traces("nan_to_num")
+def nan_to_num(
+    f: Builder, x: Any, copy: bool = True, nan: Scalar = 0.0, posinf: Any = None,
+    neginf: Any = None,
+) -> Value:  # fmt: skip
+    """numbers in place of NaN and infinities"""
+    y = value(f, x)
+    if y.dtype.kind != "f":
+        return y
+    low, high = _limits(y.dtype)
+    number = f.where(f.isnan(y), nan, y)
+    number = f.where(f.eq(y, float("inf")), high if posinf is None else posinf, number)
+    return f.where(f.eq(y, float("-inf")), low if neginf is None else neginf, number)
+
+
+def _limits(dtype: DType) -> tuple[float, float]:
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return float(info.min), float(info.max)
+
+
+@traces("where")
+def where(f: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
+    """`where` with three arguments"""
+    require(
+        x is not None and y is not None,
+        "np.where(condition) without values has a shape that depends on the condition",
+        code="G0802",
+        help="write np.where(condition, a, b)",
+    )
+    a, b = operands(f, x, y)
+    return f.where(operand(f, condition), a, b)
+
+
+@traces("select")
+def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
+    """the first choice whose condition holds"""
+    require(len(condlist) == len(choicelist), "np.select: as many conditions as choices")
+    result = operand(f, default)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = where(f, condition, choice, result)
+    return f.lift(result)
+
+
+@traces("choose", methods=("choose",))
+def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
+    """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
+    ids, options = value(f, a), list(choices)
+    require(len(options) > 0, "np.choose of no choices", code="G0810")
+    result = operand(f, options[-1])
+    for i, choice in reversed(list(enumerate(options[:-1]))):
+        result = where(f, f.le(ids, i), choice, result)
+    return f.lift(result)
+
+
+@traces("clip", methods=("clip",))
+def clip(f: Builder, a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Value:
+    """`clip`"""
+    low, high = named.pop("min", a_min), named.pop("max", a_max)
+    require(not named, f"np.clip: {', '.join(named)} can't be traced", code="G0810")
+    x = value(f, a)
+    bounds = (None if v is None else operands(f, x, v)[1] for v in (low, high))
+    return f.clip(x, *bounds)
+
+
+@traces("sinc")
+def sinc(f: Builder, x: Any) -> Value:
+    """sin(pi x) / (pi x), 1 at 0"""
+    angle = floats(f, value(f, x)) * pi
+    zero = f.eq(angle, 0)
+    safe = f.where(zero, 1.0, angle)
+    return f.where(zero, 1.0, f.sin(safe) / safe)
+
+
+@traces("searchsorted", methods=("searchsorted",))
+def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
+    """how many entries of the sorted a are below (`right`: not above) each entry of v"""
+    require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
+    table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
+    below = f.binary("lt" if side == "left" else "le", table, wanted)
+    return f.sum(f.to_dtype(below, I32), axis=-1)
+
+
+@traces("digitize")
+def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
+    """the number of the bin of each entry; the bins rise"""
+    return searchsorted(f, bins, x, side="left" if right else "right")
+
+
+@traces("isin")
+def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
+    """whether each entry is one of `test_elements`"""
+    x, tests = value(f, element), f.flatten(value(f, test_elements))
+    found = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
+    return f.not_(found) if invert else found

@@ -1,0 +1,37 @@
+"""Every .gc file here is refused, at the line that says so and with the words it gives.
+
+The failing line ends in `# ERROR: CODE part of the message`, and, after a `|`, part of the help.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from graphc.errors import GraphcError
+from graphc.frontend import parse_file
+
+FILES = sorted(Path(__file__).parent.glob("*.gc"))
+MARK = re.compile(r"# ERROR: (G\d{4}) (.*)")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_error_has_its_code_place_words_and_help(path: Path) -> None:
+    marks = [
+        (number, found)
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
+        if (found := MARK.search(line))
+    ]
+    assert len(marks) == 1, "one ERROR mark a file"
+    line, mark = marks[0]
+    message, _, help = mark.group(2).partition(" | ")
+    with pytest.raises(GraphcError) as caught:
+        parse_file(path)
+    error = caught.value
+    assert error.span is not None
+    assert (error.code, error.span.line) == (mark.group(1), line), error.render()
+    assert message in error.message
+    assert help in (error.help or "")
+    assert "^" in error.render()
