@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
+from graphc.dims import lost_extents, parse_rule
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.module import Module
-from graphc.op import lost_extents, parse_rule
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from graphc.dims import lost_extents, parse_rule, result_extents
 from graphc.errors import GraphcError, Span
-from graphc.op import Op, lost_extents, op_named, parse_rule, result_extents, tensor_types
+from graphc.op import Op, op_named, tensor_types
 from graphc.placement import Mesh, Placement
 from graphc.types import (
     BOOL,

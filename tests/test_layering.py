@@ -14,8 +14,8 @@ BACKENDS = sorted((ROOT / "backends").rglob("*.py"))
 # Lower layers first; a module may import its own layer and those above it in this list.
 LAYERS = [
     {"errors", "error_codes"},
-    {"types", "placement"},
-    {"config", "op", "random"},
+    {"types", "placement", "layout"},
+    {"config", "op", "dims", "random"},
     {"graph"},
     {"ops"},
     {"verify", "text"},
@@ -91,7 +91,7 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
                 assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 
 
-ALLOWED_IN_BACKENDS = ("graphc.program", "graphc.runtime", "graphc.types", "graphc.op",
+ALLOWED_IN_BACKENDS = ("graphc.program", "graphc.layout", "graphc.runtime", "graphc.types", "graphc.op",
                        "graphc.ops", "graphc.errors", "graphc.placement", "graphc_numpy")  # fmt: skip
 
 

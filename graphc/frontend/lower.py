@@ -51,6 +51,14 @@ def module_of_source(
 
 
 def _module(tree: s.Module, path: Path, sizes: dict[str, int]) -> Module:
+    try:
+        return _lowered(tree, path, sizes)
+    except RecursionError:  # each is bounded, their product is not
+        message = "calls of functions, blocks and expressions nest too deep together"
+        raise GraphcError("G0104", message, span=tree.span) from None
+
+
+def _lowered(tree: s.Module, path: Path, sizes: dict[str, int]) -> Module:
     loader = Loader()
     file = loader.read(tree, path)
     if len(file.steps) != 1:

@@ -102,7 +102,8 @@ def nanvar(
     x = floats(f, typed(f, a, dtype))
     centred = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
     total: Value = f.sum(centred * centred, as_axis(axis), keepdims)
-    return total / (_number(f, x, axis, keepdims) - ddof)
+    number = _number(f, x, axis, keepdims)
+    return total / (number - ddof)
 
 
 @traces("nanstd")

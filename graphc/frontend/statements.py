@@ -71,19 +71,25 @@ def _unpacked(targets: tuple[Any, ...], value: Any, span: Any) -> dict[str, Any]
 
 def assign(evaluator: Evaluator, tree: s.Assign, scope: Scope) -> None:
     """Bind the targets; a new node takes the name that the program gives it."""
+    before = len(evaluator.f.nodes)
     value = evaluator.evaluate(tree.value, scope)
+    made = len(evaluator.f.nodes) > before  # in `y = x` the node is x's, and keeps its name
     if len(tree.targets) == 1:
-        store(evaluator, tree.targets[0], value, scope)
+        store(evaluator, tree.targets[0], value, scope, rename=made)
         return
     if not isinstance(value, list | tuple) or len(value) != len(tree.targets):
         raise GraphcError("G0122", f"this has not {len(tree.targets)} parts", span=tree.value.span)
+    distinct = len({p.name for p in value if isinstance(p, Value)}) == len(value)
     for target, part in zip(tree.targets, value, strict=True):
-        store(evaluator, target, part, scope)
+        store(evaluator, target, part, scope, rename=made and distinct)
 
 
-def store(evaluator: Evaluator, target: Any, value: Any, scope: Scope) -> None:
-    """Bind a name, or a member of a family (`w[i]`, `enc.w`), to a value."""
-    if isinstance(value, Value):
+def store(evaluator: Evaluator, target: Any, value: Any, scope: Scope, rename: bool = True) -> None:
+    """Bind a name, or a member of a family (`w[i]`, `enc.w`), to a value.
+
+    rename: a node that was just made takes the target's name; nothing else may refer to it.
+    """
+    if rename and isinstance(value, Value):
         value = evaluator.f.rename(value, target_name(evaluator, target, scope))
     match target:
         case s.Name(id=name):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.op import Op, Shard, letters, register, require
+from graphc.dims import letters
+from graphc.op import Op, Shard, register, require
 from graphc.placement import Partial, R, ReduceOp, Split, State
 from graphc.types import TensorType
 

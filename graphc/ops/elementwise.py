@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.op import Op, map_rule, register, require
+from graphc.dims import map_rule
+from graphc.op import Op, register, require
 from graphc.ops.rules import wide
 from graphc.types import BOOL, DType, TensorType
 

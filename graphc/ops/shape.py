@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import Op, letters, register, require
+from graphc.dims import letters
+from graphc.op import Op, register, require
 from graphc.ops.rules import check_dim, marked
 from graphc.types import Extents, TensorType
 
@@ -40,6 +41,9 @@ class Transpose(Op):
 
     def run(self, *xs: Array) -> Array:
         return np.array(xs[0].transpose(self.perm), order="C")
+
+    def layout(self, x: Layout) -> Layout | None:
+        return x.transposed(self.perm)
 
     def merge(self, inner: Op) -> Op | None:
         if not isinstance(inner, Transpose):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.op import Op, Shard, letters, record, register, require
+from graphc.dims import letters
+from graphc.op import Op, Shard, record, register, require
 from graphc.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ class Const(Source):
     value: bool | int | float
     dtype: DType = F32
     lazy = True
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:  # one NaN object: two constants that are NaN are equal
+            object.__setattr__(self, "value", nan)
 
     def infer(self, *types: TensorType) -> TensorType:
         text = f"{self.value} does not fit into {self.dtype}"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from graphc.dims import Signature, parse_rule, reduced_dims
 from graphc.graph import Because, Graph, Node
-from graphc.op import Op, Signature, op_named, parse_rule, reduced_dims
+from graphc.op import Op, op_named
 from graphc.ops.reduce import highest, lowest
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from graphc.dims import DimsRule, Signature, parse_rule, signatures
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node, Variable
-from graphc.op import DimsRule, Op, Signature, parse_rule, signatures
+from graphc.op import Op
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import product
 from math import prod
 
-from graphc.op import Signature
+from graphc.dims import Signature
 from graphc.ops.collective import conversion_over
 from graphc.passes.problem import AxisProblem
 from graphc.placement import Partial, R, Split, State

@@ -8,9 +8,9 @@ would need a second loop: a barrier.
 
 from __future__ import annotations
 
+from graphc.dims import Signature
 from graphc.errors import GraphcError
 from graphc.graph import Node
-from graphc.op import Signature
 from graphc.passes.problem import AxisProblem
 from graphc.placement import Partial, R, Split, State
 

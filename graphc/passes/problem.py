@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from graphc.dims import Signature
 from graphc.graph import Graph
-from graphc.op import Signature
 from graphc.placement import Axis, Mesh, Placement, Split, State, place
 
 

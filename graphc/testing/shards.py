@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.dims import Dim, Signature, parse_rule, reduced_dims, signatures
 from graphc.graph import infer_type
-from graphc.op import (
-    Dim,
-    Op,
-    Shard,
-    Signature,
-    parse_rule,
-    reduced_dims,
-    signatures,
-)
+from graphc.op import Op, Shard
 from graphc.ops.reduce import highest, lowest
 from graphc.placement import Partial, Split, chop
 from graphc.testing.samples import Case

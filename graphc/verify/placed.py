@@ -8,8 +8,9 @@ from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
+from graphc.dims import Dim, DimsRule, Signature, parse_rule, signatures
 from graphc.graph import Node
-from graphc.op import Dim, DimsRule, Op, Signature, parse_rule, signatures
+from graphc.op import Op
 from graphc.ops.collective import Conversion
 from graphc.ops.structure import Structural
 from graphc.placement import (

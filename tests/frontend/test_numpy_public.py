@@ -27,14 +27,15 @@ _OTHER_CASES = words(
 # What never gets to see a traced array, or is not about arrays.
 EXEMPT = set(
     words(
-        "arange array_split bartlett base_repr binary_repr blackman broadcast_shapes busday_count "
-        "busday_offset datetime_as_string datetime_data diag_indices empty eye format_float_positional "
-        "format_float_scientific from_dlpack frombuffer fromfile fromfunction fromiter frompyfunc "
-        "fromregex fromstring full genfromtxt get_include get_printoptions getbufsize geterr geterrcall "
-        "hamming hanning identity indices info is_busday isdtype isscalar issubdtype iterable kaiser "
-        "load loadtxt mask_indices mintypecode nested_iters ones printoptions promote_types row_stack "
-        "set_printoptions setbufsize seterr seterrcall show_config show_runtime test tri tril_indices "
-        "triu_indices typename zeros require"
+        "arange bartlett base_repr binary_repr blackman broadcast_shapes busday_count "
+        "busday_offset datetime_as_string datetime_data diag_indices empty eye "
+        "format_float_positional format_float_scientific from_dlpack frombuffer fromfile "
+        "fromfunction fromiter frompyfunc fromregex fromstring full genfromtxt get_include "
+        "get_printoptions getbufsize geterr geterrcall hamming hanning identity indices info "
+        "is_busday isdtype isscalar issubdtype iterable kaiser load loadtxt mask_indices "
+        "mintypecode nested_iters ones printoptions promote_types set_printoptions setbufsize "
+        "seterr seterrcall show_config show_runtime test tri tril_indices triu_indices "
+        "typename zeros require"
     )
 )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from graphc.dims import DimsRule, parse_rule
 from graphc.graph import Graph, Node
-from graphc.op import DimsRule, parse_rule
 
 
 def has_barrier(graph: Graph) -> bool:

@@ -128,6 +128,12 @@ def test_constant_that_does_not_fit_is_an_error(value: float, dtype: DType | Non
         Const(value, dtype or I32).infer()
 
 
+def test_two_constants_that_are_nan_are_equal() -> None:
+    a, b = Const(float("nan")), Const(float("inf") - float("inf"))
+    assert a == b
+    assert hash(a) == hash(b)
+
+
 def test_constant_of_a_float_dtype_may_be_anything() -> None:
     for dtype in (F32, F64):
         assert np.isinf(Const(float("inf"), dtype).run())
