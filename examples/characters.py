@@ -20,9 +20,9 @@ import graphc
 Ids = NDArray[np.int32]
 Tree = dict[str, Any]
 
-CONTEXT, WIDTH, HEADS, BATCH = 32, 64, 4, 64
+CONTEXT, WIDTH, HEADS, BATCH = 32, 64, 4, 32
 CHARACTERS = 96  # printable ASCII, and the newline as id 95
-STEPS = 300
+STEPS = 200
 
 
 # -- the text --------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def loss_fn(p: Tree, batch: Tree) -> Any:
     h = p["characters"][batch["x"]] + p["places"]
     h = h + attention(normalized(h, p["attention"]["scale"]), p["attention"])
     inner = np.maximum(normalized(h, p["mlp"]["scale"]) @ p["mlp"]["inner"], 0)
-    h = h + graphc.nn.dropout(inner @ p["mlp"]["out"], 0.05)
+    h = h + inner @ p["mlp"]["out"]
     loss = np.mean(graphc.nn.cross_entropy(h @ p["logits"], batch["y"]))
     graphc.report("bits", loss / np.log(2))
     return loss

@@ -47,7 +47,7 @@ def bind(
         case Aggregate() if not half and (op.order != "tree" or len(xs) <= 3):
             return _sum(xs, out)
         case Elementwise(ufunc=ufunc) if ufunc is not None and _loop_is(ufunc, xs, out):
-            return [partial(ufunc, *xs, out)]
+            return [partial(ufunc, *xs, out=out)]
         case ReduceSum(over=over) if over and not half:
             return [partial(np.add.reduce, xs[0], over, out.dtype, out)]
         case ReduceMax(over=over) if over:
@@ -103,8 +103,7 @@ def _sum(xs: Sequence[Array], out: Array) -> list[Call]:
 
 def _gather(table: Array, ids: Array, dim: int, out: Array) -> None:
     if ids.size:
-        # Without a copy only in a mode that does not raise; negative indices are counted from the
-        # end by `checked`.
+        # `np.take` writes to `out` without a copy only in a mode that does not raise.
         np.take(table, checked(ids, table.shape[dim], "gather"), dim, out, mode="clip")
 
 

@@ -1,27 +1,30 @@
-"""Expressions: what is known at compile time is computed, what is a tensor becomes nodes."""
+"""Expressions: what is known at compile time is computed, what is a tensor becomes nodes.
+
+An evaluation is a *task*: a generator that yields an expression and a scope where it needs that
+expression's value, and returns its own. Tasks wait on a list, not on Python's stack, so the depth
+of a program is bounded by limits that have words, not by a RecursionError.
+"""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from graphc.errors import GraphcError, Span
 from graphc.frontend import syntax as s
-from graphc.frontend.names import Builtin, Closure, Namespace, Scope, call_builtin
+from graphc.frontend.call import as_operand, call_builtin, takes
+from graphc.frontend.count import Count
+from graphc.frontend.names import MISSING, Builtin, Closure, Namespace, Scope, builtin, unknown
+from graphc.frontend.statements import run_function
+from graphc.frontend.static import combine, entry, in_words, is_integer, negated, negative
 from graphc.graph import Builder, Value
 from graphc.ops.composites.picking import getitem
-from graphc.types import DType, Size
 
-MAX_CALLS = 64  # nested calls of the program's own functions
-MAX_NUMBER = 2**64  # a static integer beyond this is no size of anything
+MAX_CALLS = 200  # nested calls of the program's own functions
+MAX_WORK = 2_000_000  # expressions and statements, loops unrolled
 
-_STATIC_OPS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+Task: TypeAlias = Generator[tuple[Any, Scope], Any, Any]
+
 _TENSOR_OPS: Mapping[str, str] = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "mod",
     "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "and": "and", "or": "or",
@@ -29,202 +32,206 @@ _TENSOR_OPS: Mapping[str, str] = {
 
 
 class Evaluator:
-    """Evaluates expressions into a builder. run_body runs a function's statements (see lower)."""
+    """Evaluates expressions into a builder.
 
-    def __init__(self, f: Builder, run_body: Callable[[s.Function, Scope], Any]) -> None:
-        self.f, self.run_body = f, run_body
+    training: what the program's `training` is; None where it has no meaning
+    """
+
+    def __init__(self, f: Builder, training: bool | None = None) -> None:
+        self.f, self.training = f, training
         self.calls = 0
+        self.work = MAX_WORK
 
-    def evaluate(self, tree: Any, scope: Scope) -> Any:
-        """The value of an expression: a tensor Value, or a number, string, list, dtype, record."""
-        with self.f.at(tree.span):
-            try:
-                return self._evaluate(tree, scope)
-            except GraphcError as error:
-                raise error.at(tree.span) from None
+    def evaluate(self, tree: s.Expr, scope: Scope) -> Any:
+        """The value of an expression: a tensor Value, or a number, string, list, dtype, record.
 
-    def _evaluate(self, tree: Any, scope: Scope) -> Any:
+        Raises GraphcError, placed at the innermost expression that is at fault.
+        """
+        return self.run(self._passed_on(tree, scope), tree.span)
+
+    def _passed_on(self, tree: s.Expr, scope: Scope) -> Task:
+        return (yield tree, scope)
+
+    def run(self, task: Task, span: Span) -> Any:
+        """The result of a task that stands at `span`."""
+        stack, before, given = [(task, span)], self.f.origin, None
+        try:
+            while stack:
+                task, self.f.origin = stack[-1]
+                try:
+                    tree, scope = task.send(given)
+                except StopIteration as end:
+                    given = end.value
+                    stack.pop()
+                else:
+                    given = self._begin(tree, scope, stack)
+            return given
+        except GraphcError as error:
+            raise error.at(self.f.origin) from None
+        finally:
+            while stack:
+                stack.pop()[0].close()
+            self.f.origin = before
+
+    def _begin(self, tree: Any, scope: Scope, stack: list[tuple[Task, Span]]) -> Any:
+        """The value of a leaf; for another expression None, and its task on the stack."""
+        self.spend(tree.span)
         match tree:
             case s.Name(id=name):
-                return self.f.training if name == "training" else scope.find(name, tree.span)
+                self.f.origin = tree.span
+                return self._named(name, scope)
             case s.Int(value=v) | s.Float(value=v) | s.Str(value=v) | s.Bool(value=v):
                 return v
             case s.Null():
                 return None
+            case _:
+                stack.append((self._task(tree, scope), tree.span))
+                return None
+
+    def spend(self, span: Span, amount: int = 1) -> None:
+        """Count an expression or a statement. Raises G0130 when it is one too many."""
+        self.work -= amount
+        if self.work < 0:
+            message = f"this program evaluates more than {MAX_WORK:,} expressions"
+            help = "loops and calls are unrolled when the program is compiled; make them fewer"
+            raise GraphcError("G0130", message, span=span, help=help)
+
+    def _named(self, name: str, scope: Scope) -> Any:
+        found = scope.get(name)
+        if found is MISSING and name == "training":
+            if self.training is None:
+                raise GraphcError("G0123", "`training` has no value outside of a step")
+            return self.training
+        found = builtin(name) if found is MISSING else found
+        if found is MISSING:
+            raise unknown(name, scope)
+        return found
+
+    def _task(self, tree: Any, scope: Scope) -> Task:
+        match tree:
             case s.List(items=items):
-                return [self.evaluate(x, scope) for x in items]
+                return (yield from _each(items, scope))
             case s.Tuple(items=items):
-                return tuple(self.evaluate(x, scope) for x in items)
+                return tuple((yield from _each(items, scope)))
             case s.Map(entries=entries):
-                return {self.evaluate(e.key, scope): self.evaluate(e.value, scope) for e in entries}
+                return (yield from _map(entries, scope))
             case s.Unary(op=op, operand=operand):
-                return self._unary(op, self.evaluate(operand, scope), tree.span)
+                return self._unary(op, (yield operand, scope))
             case s.Power(base=base, exponent=exponent):
-                a, b = self.evaluate(base, scope), self.evaluate(exponent, scope)
-                return self._power(a, b, tree.span)
+                return self.apply("**", (yield base, scope), (yield exponent, scope))
             case s.Chain():
-                return self._chain(tree, scope)
-            case s.Conditional():
-                chosen = self.static_bool(tree.condition, scope)
-                return self.evaluate(tree.then if chosen else tree.otherwise, scope)
+                return (yield from self._chain(tree, scope))
+            case s.Conditional(then=then, condition=condition, otherwise=otherwise):
+                chosen = truth((yield condition, scope), condition.span)
+                return (yield (then if chosen else otherwise), scope)
             case s.Call():
-                return self._call(tree, scope)
-            case s.Index():
-                return self._index(tree, scope)
-            case s.Attribute():
-                return self._attribute(tree, scope)
+                return (yield from self._call(tree, scope))
+            case s.Index(value=value, items=items):
+                return self._indexed((yield value, scope), (yield from _subscripts(items, scope)))
+            case s.Attribute(value=value, name=name):
+                return self._member((yield value, scope), name)
             case _:
                 raise AssertionError(f"no meaning for {type(tree).__name__}")
 
     # -- operators ------------------------------------------------------------------------------
 
-    def _chain(self, tree: s.Chain, scope: Scope) -> Any:
-        total = self.evaluate(tree.first, scope)
+    def _chain(self, tree: s.Chain, scope: Scope) -> Task:
+        total = yield tree.first, scope
         for link in tree.links:
+            if link.op in ("and", "or") and total is (link.op == "or"):
+                return total  # decided: the rest is not even looked at
+            operand = yield link.operand, scope
             with self.f.at(link.span):
-                if link.op in ("and", "or") and isinstance(total, bool):
-                    if total is (link.op == "or"):
-                        return total
-                    total = self.evaluate(link.operand, scope)
-                    continue
-                total = self.apply(link.op, total, self.evaluate(link.operand, scope), link.span)
+                total = self.apply(link.op, total, operand)
         return total
 
-    def apply(self, op: str, a: Any, b: Any, span: Span) -> Any:
-        """`a op b`, as nodes where one of them is a tensor."""
+    def apply(self, op: str, a: Any, b: Any) -> Any:
+        """`a op b`, as nodes where one of them is a tensor. Raises G0122."""
         if not isinstance(a, Value) and not isinstance(b, Value):
-            return self._static(op, a, b, span)
+            if op in ("and", "or"):
+                return self._logic(op, a, b)
+            return combine(op, a, b)
         for x in (a, b):
             if not isinstance(x, Value | bool | int | float):
-                raise GraphcError("G0122", f"'{op}' does not work on {_kind(x)}", span=span)
-        if op == "@":
-            return self.f.matmul(a, b)
-        return self.f.binary(_TENSOR_OPS[op], a, b)
+                raise GraphcError("G0122", f"'{op}' does not work on {in_words(x)}")
+        x, y = as_operand(self.f, a, b), as_operand(self.f, b, a)
+        match op:
+            case "@":
+                return self.f.matmul(x, y)
+            case "**":
+                return self.f.power(x, y)
+            case _:
+                return self.f.binary(_TENSOR_OPS[op], x, y)
 
-    def _static(self, op: str, a: Any, b: Any, span: Span) -> Any:
-        both = (_kind(a), _kind(b))
-        if op not in _STATIC_OPS:
-            raise GraphcError(
-                "G0122", f"'{op}' does not work on {both[0]} and {both[1]}", span=span
-            )
-        if op in ("*", "**", "+") and any(isinstance(x, str | list | tuple) for x in (a, b)):
-            same = type(a) is type(b) and op == "+"
-            if not same or len(a) + len(b) > 1_000_000:
-                message = f"'{op}' does not work on {both[0]} and {both[1]}"
-                raise GraphcError("G0122", message, span=span)
-        try:
-            result = self._small_power(a, b, span) if op == "**" else _STATIC_OPS[op](a, b)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise GraphcError(
-                "G0122", f"can't compute {a!r} {op} {b!r}: {error}", span=span
-            ) from None
-        if isinstance(result, int) and abs(result) > MAX_NUMBER:
-            raise GraphcError("G0122", "a static number is too large", span=span)
-        return result
+    def _logic(self, op: str, a: Any, b: Any) -> bool:
+        for x in (a, b):
+            if not isinstance(x, bool):
+                raise GraphcError("G0122", f"'{op}' does not work on {in_words(x)}")
+        return (a and b) if op == "and" else (a or b)
 
-    def _small_power(self, a: Any, b: Any, span: Span) -> Any:
-        if isinstance(a, int) and isinstance(b, int) and b > 64 and abs(a) > 1:
-            raise GraphcError("G0122", f"{a} ** {b} is too large a number", span=span)
-        return a**b
-
-    def _power(self, a: Any, b: Any, span: Span) -> Any:
-        if isinstance(a, Value) or isinstance(b, Value):
-            return self.f.power(a, b)
-        return self._static("**", a, b, span)
-
-    def _unary(self, op: str, x: Any, span: Span) -> Any:
+    def _unary(self, op: str, x: Any) -> Any:
         if isinstance(x, Value):
             return -x if op == "-" else self.f.not_(x)
-        if op == "not" and isinstance(x, bool):
-            return not x
-        if op == "-" and isinstance(x, int | float) and not isinstance(x, bool):
-            return -x
-        raise GraphcError("G0122", f"'{op}' does not work on {_kind(x)}", span=span)
+        return negative(x) if op == "-" else negated(x)
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def _call(self, tree: s.Call, scope: Scope) -> Any:
-        function = self.evaluate(tree.function, scope)
-        args = [self.evaluate(a.value, scope) for a in tree.arguments if a.name is None]
-        options = {a.name: self.evaluate(a.value, scope) for a in tree.arguments if a.name}
+    def _call(self, tree: s.Call, scope: Scope) -> Task:
+        function = yield tree.function, scope
+        args, options = [], {}
+        for argument in tree.arguments:
+            value = yield argument.value, scope
+            if argument.name is None:
+                args.append(value)
+            else:
+                options[argument.name] = value
         match function:
             case Closure():
-                return self._call_closure(function, args, options, tree.span)
+                return (yield from self._call_closure(function, args, options))
             case Builtin() | type():
-                return call_builtin(self.f, function, args, options, tree.span)
+                return self._checked(call_builtin(self.f, function, args, options), tree.span)
             case _:
-                message = f"{_kind(function)} can't be called"
+                message = f"{in_words(function)} can't be called"
                 raise GraphcError("G0121", message, span=tree.function.span)
 
+    def _checked(self, value: Any, span: Span) -> Any:
+        """What a built-in function gave, its length counted as work; lengths stay run-time."""
+        if isinstance(value, list | tuple):
+            self.spend(span, len(value))
+        return value
+
     def _call_closure(
-        self, function: Closure, args: Sequence[Any], options: Mapping[str, Any], span: Span
-    ) -> Any:
-        inner = Scope(function.scope, self._bind(function, args, options, span))
+        self, function: Closure, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Task:
+        name = function.tree.name.id
         if self.calls >= MAX_CALLS:
-            name = function.tree.name.id
-            raise GraphcError("G0124", f"'{name}' calls itself without end", span=span)
+            raise GraphcError("G0124", f"'{name}' calls itself without end")
         self.calls += 1
         try:
-            with self.f.scope(function.tree.name.id):
-                return self.run_body(function.tree, inner)
+            bound = yield from _bind(function, args, options)
+            with self.f.scope(name):
+                return (yield from run_function(self, function.tree, Scope(function.scope, bound)))
         finally:
             self.calls -= 1
 
-    def _bind(
-        self, function: Closure, args: Sequence[Any], options: Mapping[str, Any], span: Span
-    ) -> dict[str, Any]:
-        tree = function.tree
-        names = [p.name.id for p in tree.parameters]
-        bound = dict(zip(names, args, strict=False))
-        wrong = [k for k in options if k not in names or k in bound]
-        bound |= options
-        for p in tree.parameters:
-            if p.name.id not in bound and p.default is not None:
-                bound[p.name.id] = self.evaluate(p.default, function.scope)
-        missing = [n for n in names if n not in bound]
-        if len(args) > len(names) or wrong or missing:
-            shown = f"{tree.name.id}({', '.join(names)})"
-            what = f"'{(wrong or missing)[0]}'" if wrong or missing else f"{len(args)} arguments"
-            word = "is not given" if missing and not wrong else "is one too many"
-            raise GraphcError("G0121", f"{shown}: {what} {word}", span=span)
-        return bound
-
     # -- parts ----------------------------------------------------------------------------------
 
-    def _index(self, tree: s.Index, scope: Scope) -> Any:
-        value = self.evaluate(tree.value, scope)
-        items = [self._index_item(i, scope) for i in tree.items]
-        if isinstance(value, Value):
-            return getitem(self.f, value, tuple(items))
-        if isinstance(value, dict | list | tuple) and len(items) == 1:
-            try:
-                return value[items[0]]
-            except (LookupError, TypeError):
-                message = f"there is no [{items[0]!r}] in {_kind(value)} of {len(value)} entries"
-                raise GraphcError("G0122", message, span=tree.span) from None
-        raise GraphcError("G0122", f"{_kind(value)} can't be indexed", span=tree.span)
+    def _indexed(self, value: Any, items: Sequence[Any]) -> Any:
+        """Entries of families and lists from left to right, then a part of the tensor there."""
+        for at, item in enumerate(items):
+            if isinstance(value, Value):
+                return getitem(self.f, value, tuple(items[at:]))
+            value = entry(value, item)
+        return value
 
-    def _index_item(self, tree: Any, scope: Scope) -> Any:
-        match tree:
-            case s.Dots():
-                return Ellipsis
-            case s.Slice(start=start, stop=stop, step=step):
-                parts = [
-                    self.evaluate(x, scope) if x is not None else None for x in (start, stop, step)
-                ]
-                return slice(*parts)
-            case _:
-                return self.evaluate(tree, scope)
-
-    def _attribute(self, tree: s.Attribute, scope: Scope) -> Any:
-        value = self.evaluate(tree.value, scope)
-        match value, tree.name:
-            case Namespace(members=members), name if name in members:
+    def _member(self, value: Any, name: str) -> Any:
+        match value, name:
+            case Namespace(members=members), _ if name in members:
                 return members[name]
-            case dict(), name if name in value:
+            case dict(), _ if name in value:
                 return value[name]
             case Value(), "shape":
-                return tuple(Size(n, value.type.extent(i)) for i, n in enumerate(value.shape))
+                return tuple(_length(value, i) for i in range(value.rank))
             case Value(), "dtype":
                 return value.dtype
             case Value(), "rank":
@@ -232,53 +239,94 @@ class Evaluator:
             case Value(), "T":
                 return self.f.transpose(value)
             case _:
-                message = f"{_kind(value)} has no member '{tree.name}'"
-                raise GraphcError("G0120", message, span=tree.span)
+                raise GraphcError("G0120", f"{in_words(value)} has no member '{name}'")
 
     # -- what must be known at compile time -----------------------------------------------------
 
-    def static_bool(self, tree: Any, scope: Scope) -> bool:
-        """The truth of a condition. Raises G0123 where it is a tensor."""
-        value = self.evaluate(tree, scope)
-        if isinstance(value, bool):
-            return value
-        raise GraphcError(
-            "G0123",
-            f"a condition must be known at compile time, but this is {_kind(value)}",
-            span=tree.span,
-            help="choose between tensors entry by entry with where(condition, a, b)",
-        )
-
-    def static_int(self, tree: Any, scope: Scope) -> int:
+    def static_int(self, tree: s.Expr, scope: Scope) -> int:
         """An integer known at compile time. Raises G0123."""
         value = self.evaluate(tree, scope)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if is_integer(value):
+            assert isinstance(value, int)
             return value
-        raise GraphcError("G0123", f"an integer is needed here, not {_kind(value)}", span=tree.span)
+        message = f"an integer is needed here, not {in_words(value)}"
+        raise GraphcError("G0123", message, span=tree.span)
 
 
-def _kind(x: Any) -> str:
-    """What a value is, in words."""
-    match x:
-        case Value():
-            return f"a tensor {x.type}"
-        case bool():
-            return "a truth value"
-        case int() | float():
-            return f"the number {x}"
-        case str():
-            return f'the string "{x}"'
-        case list() | tuple():
-            return "a list"
-        case dict():
-            return "a map"
-        case None:
-            return "none"
-        case DType():
-            return f"the dtype {x}"
-        case Closure() | Builtin() | type():
-            return "a function"
-        case Namespace():
-            return f"the file {x.name}"
-        case _:
-            return f"{type(x).__name__.lower()}(...)"
+def truth(value: Any, span: Span) -> bool:
+    """The truth of a condition. Raises G0123 where it is not known."""
+    if isinstance(value, bool):
+        return value
+    raise GraphcError(
+        "G0123",
+        f"a condition must be known at compile time, but this is {in_words(value)}",
+        span=span,
+        help="choose between tensors entry by entry with where(condition, a, b)"
+        if isinstance(value, Value)
+        else "compare it: `n > 0`, `name == none`",
+    )
+
+
+def _length(value: Value, dim: int) -> int:
+    extent = value.type.extent(dim)
+    return Count(value.shape[dim], extent) if extent else value.shape[dim]
+
+
+def _each(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[Any]]:
+    values = []
+    for x in items:
+        values.append((yield x, scope))
+    return values
+
+
+def _map(entries: Sequence[s.Entry], scope: Scope) -> Task:
+    made: dict[Any, Any] = {}
+    for e in entries:
+        key = yield e.key, scope
+        if not isinstance(key, str) and not is_integer(key):
+            message = f"a key is a string or an integer, not {in_words(key)}"
+            raise GraphcError("G0122", message, span=e.key.span)
+        if key in made:
+            message = f"the map has two entries {in_words(key, article=False)}"
+            raise GraphcError("G0122", message, span=e.key.span)
+        made[key] = yield e.value, scope
+    return made
+
+
+def _subscripts(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[Any]]:
+    values: list[Any] = []
+    for item in items:
+        match item:
+            case s.Dots():
+                values.append(Ellipsis)
+            case s.Slice(start=start, stop=stop, step=step):
+                parts: list[Any] = []
+                for x in (start, stop, step):
+                    parts.append(None if x is None else (yield x, scope))
+                values.append(slice(*parts))
+            case _:
+                values.append((yield item, scope))
+    return values
+
+
+def _bind(
+    function: Closure, args: Sequence[Any], options: Mapping[str, Any]
+) -> Generator[Any, Any, dict[str, Any]]:
+    """The values of a function's parameters. Raises G0121."""
+    parameters = function.tree.parameters
+    names = [p.name.id for p in parameters]
+    bound = dict(zip(names, args, strict=False))
+    if len(args) > len(names):
+        raise takes(function.tree, f"takes {len(names)} arguments, not {len(args)}")
+    for name in options:
+        if name not in names:
+            raise takes(function.tree, f"has no parameter '{name}'")
+        if name in bound:
+            raise takes(function.tree, f"is given '{name}' twice")
+    bound |= options
+    for p in parameters:
+        if p.name.id not in bound:
+            if p.default is None:
+                raise takes(function.tree, f"is not given '{p.name.id}'")
+            bound[p.name.id] = yield p.default, function.scope
+    return bound

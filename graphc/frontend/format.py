@@ -20,7 +20,8 @@ from graphc.frontend.syntax import Comment
 # Columns whose widths differ by more than this are not aligned: the gaps would be too wide.
 RAGGED = 24
 
-_Columns: TypeAlias = tuple[tuple[int, str], list[int]]
+# The kind of a row, its indent, and the widths of the columns before the last.
+_Columns: TypeAlias = tuple[str, int, list[int]]
 
 
 def format_source(data: str | bytes, file: str = "<source>") -> str:
@@ -118,7 +119,7 @@ def _place(part: Token | Comment) -> tuple[int, int]:
 
 def _align_cells(rows: list[Row]) -> None:
     """Declarations, and assignments, that stand one below the other: types and `=` in columns."""
-    for run in _runs(rows, _cell_columns):
+    for run in _runs(rows, _cell_widths):
         widths = [max(map(len, column)) for column in zip(*(r.cells for r in run), strict=True)]
         texts = [" ".join(map(str.ljust, row.cells, widths)).rstrip() for row in run]
         if run[0].indent + max(map(len, texts)) <= WIDTH:
@@ -134,23 +135,24 @@ def _align_comments(rows: list[Row]) -> None:
             row.text = row.text.ljust(width)
 
 
-def _cell_columns(row: Row) -> _Columns | None:
-    widths = [len(cell) for cell in row.cells[:-1]]
-    return ((row.indent, row.kind), widths) if row.cells else None
+def _cell_widths(row: Row) -> _Columns | None:
+    return (row.kind, row.indent, [len(c) for c in row.cells[:-1]]) if row.cells else None
 
 
 def _comment_column(row: Row) -> _Columns | None:
-    return ((row.indent, ""), [len(row.text)]) if row.comment else None
+    return ("", row.indent, [len(row.text)]) if row.comment else None
 
 
 def _runs(rows: list[Row], columns: Callable[[Row], _Columns | None]) -> Iterator[list[Row]]:
-    """Runs of neighbours of one kind, with even widths and no blank line between."""
+    """Runs of neighbours of one kind and indent, with even widths and no blank line between."""
     run: list[Row] = []
-    kind, low, high = None, [0], [0]
+    like: tuple[str, int] | None = None
+    low: list[int] = []
+    high: list[int] = []
     for row in rows:
         found = columns(row)
-        if found and run and kind == found[0] and not row.blank_before:
-            lower, higher = list(map(min, low, found[1])), list(map(max, high, found[1]))
+        if found and run and like == found[:2] and not row.blank_before:
+            lower, higher = list(map(min, low, found[2])), list(map(max, high, found[2]))
             if all(b - a <= RAGGED for a, b in zip(lower, higher, strict=True)):
                 run.append(row)
                 low, high = lower, higher
@@ -158,7 +160,8 @@ def _runs(rows: list[Row], columns: Callable[[Row], _Columns | None]) -> Iterato
         if run:
             yield run
         run = [row] if found else []
-        kind, low, high = (found[0], found[1], found[1]) if found else (None, [0], [0])
+        like, low = (found[:2], found[2]) if found else (None, [])
+        high = low
     if run:
         yield run
 

@@ -314,7 +314,7 @@ def _with_depth(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
 
 def _cells(pieces: Sequence[Piece]) -> tuple[str, tuple[str, ...]]:
     """The kind of a statement that has columns, and their texts: name, type, value."""
-    kind = pieces[0].kind
+    kind = "variable" if pieces[0].kind in ("PARAM", "STATE") else pieces[0].kind
     ends = [
         (piece.text, at)
         for at, (piece, depth) in enumerate(_with_depth(pieces))
@@ -322,7 +322,7 @@ def _cells(pieces: Sequence[Piece]) -> tuple[str, tuple[str, ...]]:
     ]
     cuts: tuple[int, ...]
     match kind, ends:
-        case (("PARAM" | "STATE"), [(":", colon), ("=", equal)]):
+        case "variable", [(":", colon), ("=", equal)]:
             cuts = (0, colon + 1, equal, len(pieces))
         case (("CONST" | "DATA" | "STRATEGY" | "REPORT" | "NAME"), [("=" | "<-" as sign, at)]):
             kind, cuts = kind + sign, (0, at, len(pieces))

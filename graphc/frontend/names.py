@@ -1,19 +1,27 @@
-"""What names mean: scopes of the program, and below them the built-in functions and records."""
+"""What names mean: scopes of the program, and below them what is built in."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from functools import cache
+from typing import Any, Final, TypeAlias
 
 import graphc.ops  # noqa: F401  registers the ops, composites and records
-from graphc.errors import GraphcError, Span, did_you_mean
+from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend import syntax as s
-from graphc.graph import Builder, Value
+from graphc.frontend.count import Count
+from graphc.graph import Builder, Operand, Value
 from graphc.op import all_ops, op_named, record_named, record_names
 from graphc.ops import COMPOSITES
-from graphc.types import DTYPES, Size
+from graphc.ops.init import Initializer
+from graphc.ops.optim import Chain, Transform
+from graphc.ops.schedules import Schedule
+from graphc.types import DTYPES
+
+MISSING: Final = object()
+MAX_RANGE = 100_000  # entries of a static list
+RESERVED = ("and", "or", "not")  # words of the language that are also names of ops
 
 
 @dataclass(frozen=True)
@@ -47,19 +55,14 @@ class Scope:
     outer: Scope | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
-    def find(self, name: str, span: Span) -> Any:
-        """The value of a name: the program's own, else a built-in. Raises G0120."""
+    def get(self, name: str) -> Any:
+        """The value that the program gives a name, else MISSING."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.values:
                 return scope.values[name]
             scope = scope.outer
-        found = builtin(name)
-        if found is None:
-            known = tuple(dict.fromkeys([*self.names(), *builtin_names()]))
-            hint = did_you_mean(name, known) or "define it with `fn`, `const` or an assignment"
-            raise GraphcError("G0120", f"there is no '{name}' here", span=span, help=hint)
-        return found
+        return MISSING
 
     def names(self) -> Iterator[str]:
         """All names of the program that can be seen from here, nearest first."""
@@ -69,8 +72,19 @@ class Scope:
             scope = scope.outer
 
 
+def unknown(name: str, scope: Scope) -> GraphcError:
+    """G0120 for a name that nothing defines."""
+    known = tuple(dict.fromkeys([*scope.names(), "training", *builtin_names()]))
+    hint = did_you_mean(name, known) or "define it with `fn`, `const` or an assignment"
+    return GraphcError("G0120", f"there is no '{name}' here", help=hint)
+
+
+# -- what is built in ------------------------------------------------------------------------------
+
+
+@cache
 def builtin(name: str) -> Any:
-    """The built-in thing of that name: a function, a record class, a dtype; or None."""
+    """The built-in thing of that name: a function, a record class, a dtype; or MISSING."""
     if name in _STATIC:
         return Builtin(name, _STATIC[name])
     if name in COMPOSITES:
@@ -79,96 +93,87 @@ def builtin(name: str) -> Any:
         return DTYPES[name]
     if name in _elementwise():
         return Builtin(name, _elementwise_call(name))
-    return record_named(name)
+    return record_named(name) if name in _records() else MISSING
 
 
-def builtin_names() -> list[str]:
+@cache
+def builtin_names() -> tuple[str, ...]:
     """Every name that `builtin` knows."""
-    return [*_STATIC, *COMPOSITES, *DTYPES, *_elementwise(), *record_names()]
+    return tuple(dict.fromkeys([*_STATIC, *COMPOSITES, *DTYPES, *_elementwise(), *_records()]))
 
 
-def _elementwise() -> list[str]:
-    return [n for n, op in all_ops().items() if op.elementwise and not fields(op)]  # type: ignore[arg-type]
+@cache
+def _records() -> tuple[str, ...]:
+    """Optimizers, schedules and initialisers; a chain of them is written `a | b`."""
+    usable = (Transform, Schedule, Initializer)
+    found = ((n, record_named(n)) for n in record_names())
+    return tuple(n for n, c in found if c and issubclass(c, usable) and c is not Chain)
+
+
+@cache
+def _elementwise() -> tuple[str, ...]:
+    found = all_ops().items()
+    return tuple(n for n, op in found if op.elementwise and n not in RESERVED and not fields(op))  # type: ignore[arg-type]
 
 
 def _elementwise_call(name: str) -> Callable[..., Any]:
     """An elementwise op as a function of tensors and numbers, with broadcasting."""
-    arity = getattr(op_named(name), "arity", 1)
-    if arity == 2:
-        return lambda f, a, b: f.binary(name, a, b)
-    return lambda f, x: getattr(f, name)(f.lift(x))
+
+    def one(f: Builder, x: Operand) -> Value:
+        made: Value = getattr(f, name)(x)
+        return made
+
+    def two(f: Builder, a: Operand, b: Operand) -> Value:
+        return f.binary(name, a, b)
+
+    def three(f: Builder, a: Operand, b: Operand, c: Operand) -> Value:
+        made: Value = getattr(f, name)(a, b, c)
+        return made
+
+    return (one, two, three)[getattr(op_named(name), "arity", 1) - 1]
 
 
 # -- functions that are evaluated at compile time --------------------------------------------------
 
-MAX_RANGE = 100_000
+Listed: TypeAlias = list[Any] | tuple[Any, ...] | dict[Any, Any]
 
 
-def _range(f: Builder, *bounds: int) -> range:
-    made = range(*bounds)
-    if len(made) > MAX_RANGE:
-        raise GraphcError("G0123", f"a static loop has at most {MAX_RANGE} turns, not {len(made)}")
-    return made
+def _range(f: Builder, start: int, stop: int | None = None, step: int = 1) -> list[int]:
+    if step == 0:
+        raise GraphcError("G0121", "range: a step of 0")
+    made = range(start) if stop is None else range(start, stop, step)
+    if made[MAX_RANGE:]:
+        raise GraphcError("G0123", f"a static list has at most {MAX_RANGE:,} entries")
+    return list(made)
 
 
-def _len(f: Builder, x: Any) -> int:
-    if isinstance(x, Value):
-        return Size(x.shape[0], x.type.extent(0)) if x.rank else _no_len()
-    return len(x)
+def _len(f: Builder, x: Value | Listed) -> int:
+    if not isinstance(x, Value):
+        return len(x)
+    if not x.rank:
+        raise GraphcError("G0205", "a scalar has no length")
+    extent = x.type.extent(0)
+    return Count(x.shape[0], extent) if extent else x.shape[0]
 
 
-def _no_len() -> int:
-    raise GraphcError("G0205", "a scalar has no length")
-
-
-def _zip(f: Builder, *lists: Any) -> list[tuple[Any, ...]]:
-    if len({len(x) for x in lists}) > 1:
-        raise GraphcError("G0123", f"zip of lists of lengths {[len(x) for x in lists]}")
+def _zip(f: Builder, *lists: Listed) -> list[tuple[Any, ...]]:
+    lengths = [len(x) for x in lists]
+    if len(set(lengths)) > 1:
+        raise GraphcError("G0123", f"zip of lists of lengths {_shown(lengths)}")
     return list(zip(*lists, strict=True))
+
+
+def _enumerate(f: Builder, items: Listed, start: int = 0) -> list[tuple[int, Any]]:
+    return list(enumerate(items, start))
+
+
+def _shown(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
 
 
 _STATIC: dict[str, Callable[..., Any]] = {
     "range": _range,
     "len": _len,
     "zip": _zip,
-    "enumerate": lambda f, items: list(enumerate(items)),
+    "enumerate": _enumerate,
 }
-
-
-# -- calling ---------------------------------------------------------------------------------------
-
-
-def call_builtin(
-    f: Builder, function: Any, args: list[Any], options: dict[str, Any], span: Span
-) -> Any:
-    """Call a built-in function or make a record. Raises G0121 where the arguments do not fit."""
-    target = function.call if isinstance(function, Builtin) else function
-    lead = [f] if isinstance(function, Builtin) else []
-    name = function.name if isinstance(function, Builtin) else _record_name(function)
-    try:
-        inspect.signature(target).bind(*lead, *args, **options)
-    except TypeError as error:
-        shown = signature_of(name, target, bool(lead))
-        message = f"{name}: {error}"
-        raise GraphcError("G0121", message, span=span, help=f"write {shown}") from None
-    try:
-        return target(*lead, *args, **options)
-    except GraphcError as error:
-        raise error.at(span) from None
-    except (TypeError, ValueError, AttributeError, IndexError, KeyError, OverflowError) as error:
-        message = f"{name} does not take these arguments: {error}"
-        shown = signature_of(name, target, bool(lead))
-        raise GraphcError("G0121", message, span=span, help=f"write {shown}") from None
-
-
-def signature_of(name: str, target: Any, method: bool) -> str:
-    """`softmax(x, axis=-1)`: a function's parameters without annotations."""
-    parameters = list(inspect.signature(target).parameters.values())[1 if method else 0 :]
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    return f"{name}({', '.join(map(str, plain))})"
-
-
-def _record_name(cls: Any) -> str:
-    from graphc.op import snake
-
-    return snake(cls.__name__)

@@ -17,7 +17,7 @@ H = TypeVar("H", bound=Handler)
 
 TABLE: dict[Callable[..., Any], Handler] = {}  # array functions
 UFUNCS: dict[np.ufunc, Handler] = {}  # ufuncs, called plainly: (f, *operands)
-NAMES: dict[str, Handler] = {}  # all of them, by the name after `np.`
+NAMES: dict[str, Handler] = {}  # all of them by the name after `np.`, whatever NumPy is here
 METHODS: dict[str, Handler] = {}  # of ndarray
 PROPERTIES: dict[str, Handler] = {}  # attributes of ndarray that make a new array
 VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory in NumPy
@@ -36,8 +36,9 @@ def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Ca
 
     def enter(handler: H) -> H:
         for name in names:
+            NAMES[name] = handler
             if (function := find(name)) is not None:
-                TABLE[function] = NAMES[name] = handler
+                TABLE[function] = handler
         METHODS.update(dict.fromkeys(methods, handler))
         if view:
             VIEWS.add(handler)
@@ -51,8 +52,9 @@ def traces_ufunc(*names: str, methods: tuple[str, ...] = ()) -> Callable[[H], H]
 
     def enter(handler: H) -> H:
         for name in names:
+            NAMES[name] = handler
             if (function := find(name)) is not None:
-                UFUNCS[function] = NAMES[name] = handler
+                UFUNCS[function] = handler
         METHODS.update(dict.fromkeys(methods, handler))
         return handler
 
@@ -99,7 +101,6 @@ ADVICE: dict[str, str] = {
     "logspace": "write 10 ** (a + (b - a) * np.linspace(0, 1, n))",
     "frexp": "write np.log2 and np.floor",
     "i0": "there is no op for Bessel functions",
-    "convolve2d": "write graphc.nn.conv2d",
 }  # fmt: skip
 
 _NUMBER = "a traced value has no numbers yet: " + _PRINT

@@ -91,22 +91,31 @@ def store(evaluator: Evaluator, target: Any, value: Any, scope: Scope, rename: b
     """
     if rename and isinstance(value, Value):
         value = evaluator.f.rename(value, target_name(evaluator, target, scope))
-    match target:
-        case s.Name(id=name):
-            scope.values[name] = value
-        case s.Index(value=s.Name(id=name), items=(item,)):
-            family = scope.values.setdefault(name, {})
-            key = evaluator.evaluate(item, scope)
-            if not isinstance(family, dict):
-                raise GraphcError("G0108", f"'{name}' is no family of values", span=target.span)
-            family[key] = value
-        case s.Attribute(value=s.Name(id=name), name=member):
-            family = scope.values.setdefault(name, {})
-            if not isinstance(family, dict):
-                raise GraphcError("G0108", f"'{name}' is no family of values", span=target.span)
-            family[member] = value
-        case _:
-            raise GraphcError("G0108", "this can't be assigned to", span=target.span)
+    name, keys = _path(evaluator, target, scope)
+    if not keys:
+        scope.values[name] = value
+        return
+    family = scope.values.setdefault(name, {})
+    for key in keys[:-1]:
+        family = family.setdefault(key, {}) if isinstance(family, dict) else family
+    if not isinstance(family, dict):
+        raise GraphcError("G0108", f"'{name}' is no family of values", span=target.span)
+    family[keys[-1]] = value
+
+
+def _path(evaluator: Evaluator, target: Any, scope: Scope) -> tuple[str, list[Any]]:
+    """`layers[i].w` as its name and its keys."""
+    keys: list[Any] = []
+    while True:
+        match target:
+            case s.Name(id=name):
+                return name, keys[::-1]
+            case s.Attribute(value=target, name=member):
+                keys.append(member)
+            case s.Index(value=target, items=items):
+                keys += [evaluator.evaluate(i, scope) for i in reversed(items)]
+            case _:
+                raise GraphcError("G0108", "this can't be assigned to", span=target.span)
 
 
 def target_name(evaluator: Evaluator, target: Any, scope: Scope) -> str:

@@ -21,7 +21,7 @@ where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,15 @@ import numpy as np
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
 from graphc.frontend.declare import Param, add_loss, declare, objectives, output, write
+from graphc.frontend.operands import value
 from graphc.frontend.session import Session, running
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import Structure, flatten
-from graphc.graph import Builder, Graph, Value, Variable
+from graphc.graph import Builder, Graph, Variable
+from graphc.module import Module
 from graphc.op import op_named
 from graphc.ops.init import initial_value
+from graphc.strategy import Strategy
 from graphc.types import F32, I32, Extent, TensorType, dtype_of
 
 if TYPE_CHECKING:
@@ -130,6 +133,26 @@ def record(
     )  # fmt: skip
     made = _run(request, None)
     return made if made.exact is None else _run(request, made.exact)
+
+
+def trace_module(
+    function: Callable[..., Any],
+    params: Any,
+    batch: Any,
+    *,
+    strategies: Mapping[str, Strategy] | None = None,
+    **options: Any,
+) -> tuple[Module, Recording]:
+    """A module ready to be compiled, and the recording of its training mode.
+
+    The function is traced for training and for evaluation; options are those of `record`, but for
+    training. The recording's `values` are the first values of variables that arrays give.
+    """
+    train = record(function, params, batch, **options)
+    evaluate = record(function, params, batch, training=False, **options)
+    name = train.graph.name
+    module = Module(name, train.graph, evaluate.graph, train.first, strategies=strategies or {})
+    return module, train
 
 
 def _run(request: _Request, exact: Span | None) -> Recording:
@@ -317,6 +340,6 @@ def _update_state(session: Session, new_state: Any, form: Structure) -> None:
             f"the state has {', '.join(form.names) or 'none'}",
         )
     for name, x in leaves.items():
-        value: Value = unwrap(x, f) if isinstance(x, Tracer) else f.lift(x)
-        if value.name != f.read(name).name:
-            write(session, name, value)
+        new = value(f, unwrap(x, f))
+        if new.name != f.read(name).name:
+            write(session, name, new)

@@ -324,7 +324,7 @@ def _replace(f: Builder, out: Tracer, result: Value) -> None:
         raise GraphcError(
             "G0804",
             "an array is changed in place while another name refers to the same memory",
-            help="write x = x + y instead of x += y, or take a copy",
+            help="write x = x + y instead of x += y; for some entries, np.where(mask, x + y, x)",
         )
     _check_fits(result, out._value.shape, out.dtype)
     out._value = f.to_dtype(result, out._value.dtype)

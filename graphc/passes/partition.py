@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from graphc.dims import Signature, parse_rule, reduced_dims
+from graphc.errors import InternalError
 from graphc.graph import Because, Graph, Node
 from graphc.op import Op, op_named
 from graphc.ops.reduce import highest, lowest
@@ -142,7 +143,10 @@ class _Work:
             return self.made[x, want]
         consumer = user.name if user else variable
         name = x
-        for step, after in route(node.type, want, self.mesh, self.tree):
+        found = route(node.type, want, self.mesh, self.tree)
+        if found is None:
+            raise InternalError("G0999", f"%{x}: no way from {node.type} to {want}")
+        for step, after in found[1]:
             if (x, after) not in self.made:
                 axis = step.attributes["axis"]
                 rule = f"{axis}: {step.states[0]} -> {step.states[1]}"

@@ -5,37 +5,31 @@ the conversion sends (ring algorithms), a latency for every collective, and 1 fo
 conversion, so that ties fall to fewer nodes. Two rules keep the axis to what the strategy meant:
 a node takes a split only if an operand has it, and gives one up only if it can't keep it.
 
-Small problems are solved by trying everything; larger ones by descent from two starting points
-(partial sums resolved early, and late), moving single nodes and whole elementwise clusters.
+The choice is found by descent from two starting points (partial sums resolved early, and late),
+moving single nodes and whole elementwise clusters; what it finds bounds an exact search of each
+part of the graph, which gives up where that takes too long (graphc.passes.bound).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import product
-from math import prod
 
 from graphc.dims import Signature
-from graphc.ops.collective import conversion_over
+from graphc.passes.bound import branch_and_bound
+from graphc.passes.costs import FORBIDDEN, Ask, Costs
 from graphc.passes.problem import AxisProblem
-from graphc.placement import Partial, R, Split, State
+from graphc.placement import Partial, Placement, R, Split, State
 
-LATENCY = 256.0  # bytes that a collective costs on top of its traffic
-LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
-FORBIDDEN = 1e15
-EXHAUSTIVE = 5000  # try every combination up to here
 SWEEPS = 12
 
 
 def place_over_space(problem: AxisProblem) -> tuple[dict[str, Signature], float]:
     """The signature of every node along a space axis, and the cost of the choice in bytes."""
     search = Search(problem)
-    if prod(len(search.ways[x]) for x in search.open) <= EXHAUSTIVE:
-        search.try_everything()
-    else:
-        search.descend_from_starts()
-    return search.result(), search.total()
+    search.descend_from_starts()
+    branch_and_bound(search)
+    return dict(search.choice), search.total()
 
 
 class Search:
@@ -50,10 +44,12 @@ class Search:
         self._prune()
         self.open = [n.name for n in self.graph if len(self.ways[n.name]) > 1]
         self.users = {x: sorted(set(u)) for x, u in self.graph.users.items()}
-        self.bytes = {n.name: self._bytes(n.name) for n in self.graph}
-        self._costs: dict[tuple[str, State, State], float] = {}
+        self.costs = Costs(problem)
+        self.wanted: dict[str, list[Ask]] = {}
+        for x, state in problem.wanted:
+            self.wanted.setdefault(x, []).append((state, Placement()))
         self.choice = {x: ways[0] for x, ways in self.ways.items()}
-        self.asked: dict[str, Counter[State]] = {}
+        self.asked: dict[str, Counter[Ask]] = {}
 
     # -- what is possible -----------------------------------------------------------------------
 
@@ -68,45 +64,12 @@ class Search:
                 self.ways[n.name] = ways = _without_giving_up(ways, held)
             possible[n.name] = {w.result for w in ways}
 
-    def _bytes(self, name: str) -> float:
-        """Bytes on one device of a value that is R along this axis, times the turns it takes."""
-        t, placed = self.graph[name].type, self.problem.placed
-        size = float(t.bytes)
-        for axis, ways in placed.ways.items():
-            if axis != self.problem.axis.name and isinstance(ways[name].result, Split):
-                size /= placed.mesh.axis(axis).size
-        return size * self._turns(name)
-
-    def _turns(self, name: str) -> int:
-        """How often per step the value is converted: a partial sum over time is resolved first."""
-        placed = self.problem.placed
-        return placed.mesh.turns if placed.split_over_time(name) else 1
-
     # -- what it costs --------------------------------------------------------------------------
-
-    def conversion(self, name: str, source: State, target: State) -> float:
-        """The cost of one value's conversion."""
-        key = (name, source, target)
-        if key not in self._costs:
-            self._costs[key] = self._conversion(*key)
-        return self._costs[key]
-
-    def _conversion(self, name: str, source: State, target: State) -> float:
-        if source == target:
-            return 0.0
-        if name in self.problem.placed.lazy and source == R and isinstance(target, Split):
-            return 0.0  # made anew where it is needed
-        axis = self.problem.axis
-        op = conversion_over(axis.over, axis.name, source, target, tree=False)
-        if op is None:
-            return FORBIDDEN
-        traffic = op.traffic(axis.size, self.bytes[name])
-        return traffic + (LATENCY * self._turns(name) if op.communicates else LOCAL)
 
     def value_cost(self, name: str) -> float:
         """What it costs to have a value in every state that is asked for."""
         state = self.choice[name].result
-        return sum(self.conversion(name, state, s) for s in self.asked[name])
+        return sum(self.costs.conversion(name, state, ask) for ask in self.asked[name])
 
     def rule_cost(self, name: str) -> float:
         """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
@@ -133,23 +96,25 @@ class Search:
 
     # -- moving ---------------------------------------------------------------------------------
 
+    def asks(self, name: str, way: Signature) -> zip[tuple[str, Ask]]:
+        """What a node asks for when it runs one way: (operand, ask) pairs."""
+        pairs = zip(way.operands, self.costs.when[name], strict=True)
+        return zip(self.graph[name].operands, pairs, strict=True)
+
     def recount(self) -> None:
-        """Count anew which states every value is asked for in."""
-        self.asked = {x: Counter() for x in self.choice}
+        """Count anew what is asked of every value."""
+        self.asked = {x: Counter(self.wanted.get(x)) for x in self.choice}
         for n in self.graph:
-            for x, s in zip(n.operands, self.choice[n.name].operands, strict=True):
-                self.asked[x][s] += 1
-        for x, s in self.problem.wanted:
-            self.asked[x][s] += 1
+            for x, ask in self.asks(n.name, self.choice[n.name]):
+                self.asked[x][ask] += 1
 
     def move(self, name: str, way: Signature) -> None:
-        operands = self.graph[name].operands
-        for x, old, new in zip(operands, self.choice[name].operands, way.operands, strict=True):
-            asked = self.asked[x]
-            asked[old] -= 1
-            if not asked[old]:
-                del asked[old]
-            asked[new] += 1
+        for x, ask in self.asks(name, self.choice[name]):
+            self.asked[x][ask] -= 1
+            if not self.asked[x][ask]:
+                del self.asked[x][ask]
+        for x, ask in self.asks(name, way):
+            self.asked[x][ask] += 1
         self.choice[name] = way
 
     def around(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -196,17 +161,6 @@ class Search:
 
     # -- strategies of search -------------------------------------------------------------------
 
-    def try_everything(self) -> None:
-        best, least = dict(self.choice), float("inf")
-        for ways in product(*(self.ways[x] for x in self.open)):
-            self.choice.update(zip(self.open, ways, strict=True))
-            self.recount()
-            cost = self.total()
-            if cost < least - 1e-9:
-                best, least = dict(self.choice), cost
-        self.choice = best
-        self.recount()
-
     def descend_from_starts(self) -> None:
         ends = []
         for late in (False, True):
@@ -232,14 +186,11 @@ class Search:
         for way in ways[1:]:
             if _keeps(way, states):
                 return way
-        operands = self.graph[name].operands
-        return min(
-            ways,
-            key=lambda w: sum(
-                self.conversion(x, have, s)
-                for x, have, s in zip(operands, states, w.operands, strict=True)
-            ),
-        )
+        return min(ways, key=lambda w: self._entry_cost(name, states, w))
+
+    def _entry_cost(self, name: str, states: list[State], way: Signature) -> float:
+        asks = zip(states, self.asks(name, way), strict=True)
+        return sum(self.costs.conversion(x, have, ask) for have, (x, ask) in asks)
 
     def descend(self) -> None:
         """Improve nodes and clusters until nothing changes, looking again only near a change."""
@@ -282,9 +233,6 @@ class Search:
         for x in root:
             groups.setdefault(find(x), []).append(x)
         return [g for g in groups.values() if len(g) > 1]
-
-    def result(self) -> dict[str, Signature]:
-        return dict(self.choice)
 
 
 def _anchored(way: Signature, held: list[set[State]]) -> bool:

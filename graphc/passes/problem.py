@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from graphc.dims import Signature
 from graphc.graph import Graph
-from graphc.placement import Axis, Mesh, Placement, Split, State, place
+from graphc.placement import Axis, Mesh, Placement, State, place
 
 
 @dataclass
@@ -28,14 +28,6 @@ class Placed:
         """The placement that a node needs its operand in."""
         return place(
             self.mesh, ((axis, ways[node].operands[slot]) for axis, ways in self.ways.items())
-        )
-
-    def split_over_time(self, node: str) -> bool:
-        """Whether every turn has a part of the value of its own."""
-        return any(
-            isinstance(ways[node].result, Split)
-            for axis, ways in self.ways.items()
-            if self.mesh.axis(axis).over == "time"
         )
 
 

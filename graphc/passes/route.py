@@ -13,46 +13,58 @@ from collections.abc import Iterator
 from itertools import count
 from math import prod
 
-from graphc.errors import InternalError
 from graphc.ops.collective import Conversion, conversion_over
-from graphc.passes.place_space import LATENCY, LOCAL
 from graphc.placement import Axis, Mesh, Placement, R, Replicated, Split, State
 from graphc.types import TensorType
 
-Step = tuple[Conversion, Placement]  # a conversion, and the placement after it
+LATENCY = 256.0  # bytes that a collective costs on top of its traffic
+LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
+
+Route = tuple[tuple[Conversion, Placement], ...]  # conversions, each with the placement after it
 
 
-def route(t: TensorType, want: Placement, mesh: Mesh, tree: frozenset[str]) -> list[Step]:
-    """The conversions from `t` as it is placed to the placement `want`, in order.
+def route(
+    t: TensorType, want: Placement, mesh: Mesh, tree: frozenset[str] = frozenset()
+) -> tuple[float, Route] | None:
+    """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
 
     tree: the axes whose sums are taken by tree_reduce. Dijkstra's search over the placements in
-    which every space axis is as it was, as it is wanted, or replicated.
+    which every axis is as it was, as it is wanted, or replicated.
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
-    heap: list[tuple[float, int, Placement, list[Step]]] = [(0.0, next(order), t.placement, [])]
+    heap: list[tuple[float, int, Placement, Route]] = [(0.0, next(order), t.placement, ())]
     while heap:
         cost, _, at, path = heapq.heappop(heap)
         if at == want:
-            return path
+            return cost, path
         if cost > best[at]:
             continue
         for axis, step in _steps(at, want, mesh, tree):
             after = at.with_state(mesh, axis.name, step.states[1])
-            total = cost + _cost(t, at, after, axis, step, mesh)
+            total = cost + _cost(t, at, axis, step, mesh)
             if total < best.get(after, float("inf")):
                 best[after] = total
-                heapq.heappush(heap, (total, next(order), after, [*path, (step, after)]))
-    raise InternalError("G0999", f"no way from placement {t.placement} to {want}")
+                heapq.heappush(heap, (total, next(order), after, (*path, (step, after))))
+    return None
+
+
+def crossing(
+    mesh: Mesh, at: Placement, axis: Axis, source: State, target: State
+) -> tuple[Axis, ...]:
+    """The more minor axes that split a dim which a conversion along `axis` cuts or joins."""
+    dims = [s.dim for s in (source, target) if isinstance(s, Split)]
+    minor = mesh.axes[mesh.axes.index(axis) + 1 :]
+    return tuple(a for a in minor if any(at[a.name] == Split(d) for d in dims))
 
 
 def _steps(
     at: Placement, want: Placement, mesh: Mesh, tree: frozenset[str]
 ) -> Iterator[tuple[Axis, Conversion]]:
     for axis in reversed(mesh.axes):
-        for target in _targets(axis, at[axis.name], want[axis.name]):
-            if not _blocked(axis, at, target, mesh):
-                source = at[axis.name]
+        source = at[axis.name]
+        for target in _targets(axis, source, want[axis.name]):
+            if not crossing(mesh, at, axis, source, target):
                 step = conversion_over(axis.over, axis.name, source, target, axis.name in tree)
                 if step is not None:
                     yield axis, step
@@ -65,16 +77,7 @@ def _targets(axis: Axis, source: State, target: State) -> list[State]:
     return [s for s in dict.fromkeys((target, R)) if s != source]
 
 
-def _blocked(axis: Axis, at: Placement, target: State, mesh: Mesh) -> bool:
-    """Whether a more minor axis splits a dim that this conversion cuts or joins."""
-    dims = [s.dim for s in (at[axis.name], target) if isinstance(s, Split)]
-    minor = mesh.axes[mesh.axes.index(axis) + 1 :]
-    return any(at[a.name] == Split(d) for a in minor for d in dims)
-
-
-def _cost(
-    t: TensorType, at: Placement, after: Placement, axis: Axis, step: Conversion, mesh: Mesh
-) -> float:
+def _cost(t: TensorType, at: Placement, axis: Axis, step: Conversion, mesh: Mesh) -> float:
     """Bytes moved, the latency of a collective, a little for a local conversion; per turn."""
     if axis.over == "time":
         return LOCAL

@@ -1,4 +1,4 @@
-"""The pytest option `--backend NAME`. A plug-in, as options of a package's conftest come too late."""
+"""The pytest option `--backend NAME`: a plug-in, as a package's conftest is read too late."""
 
 from __future__ import annotations
 

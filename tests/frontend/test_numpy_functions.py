@@ -82,9 +82,12 @@ def test_functions_of_two_operands_broadcast_as_numpy_does(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", words("add subtract multiply maximum minimum floor_divide mod fmod divmod equal less power "
-    "bitwise_and bitwise_or bitwise_xor")
-)  # fmt: skip
+    "name",
+    words(
+        "add subtract multiply maximum minimum floor_divide mod fmod divmod equal less power "
+        "bitwise_and bitwise_or bitwise_xor"
+    ),
+)
 def test_functions_of_two_integers_stay_integers(name: str) -> None:
     a, b = ints(2, 3, low=0), ints(3, low=1, high=5, seed=1)
     check(getattr(np, name), a, b)

@@ -1,4 +1,4 @@
-"""Traced arrays behave as arrays: operators, indexing, changes in place, dtypes, run-time lengths."""
+"""Traced arrays behave as arrays: operators, indexing, changes in place, dtypes, lengths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ OPERATORS = [
     lambda x, y: +x, lambda x, y: ~(x > 0), lambda x, y: (x > 0) & (y > 0),
     lambda x, y: (x > 0) | (y > 0), lambda x, y: (x > 0) ^ (y > 0), lambda x, y: x**2,
     lambda x, y: abs(x) ** y, lambda x, y: 2 * x, lambda x, y: 2 - x, lambda x, y: 2 / x,
-    lambda x, y: 2**x, lambda x, y: 7 // x, lambda x, y: 7 % x, lambda x, y: 0 < x,
+    lambda x, y: 2**x, lambda x, y: 7 // x, lambda x, y: 7 % x, lambda x, y: 0 < x,  # noqa: SIM300
+
     lambda x, y: True & (x > 0), lambda x, y: divmod(7, x),
 ]  # fmt: skip
 
@@ -65,7 +66,8 @@ ADVANCED = [
     np.s_[J, I], np.s_[0, I], np.s_[I, 0], np.s_[I, :, 0], np.s_[0, :, I], np.s_[None, I],
     np.s_[I, None], np.s_[I, None, I], np.s_[[1, 2]], np.s_[1:, [0, 2]], np.s_[::-1, I, 2:],
     np.s_[np.arange(4), [0, 1, 2, 3]], np.s_[np.arange(4), [0, 1, -2, 3], 1:],
-    np.s_[np.arange(4)[:, None], [[0, 1], [2, 3], [4, 0], [1, 1]]], np.s_[[0, 1, 2, 3, 0], np.arange(5)],
+    np.s_[np.arange(4)[:, None], [[0, 1], [2, 3], [4, 0], [1, 1]]],
+    np.s_[[0, 1, 2, 3, 0], np.arange(5)],
     np.s_[:, np.arange(5), [0, 1, 2, 3, 4]], np.s_[np.arange(4), [0, 1, 2, 3], [3, 2, 1, 0]],
     np.s_[np.array([True, False, True, True])], np.s_[:, np.array([True] * 5)], np.s_[[]],
     np.ix_([0, 2], [1, 3], [0, 5]),
@@ -104,7 +106,7 @@ def test_one_entry_of_each_row_keeps_the_batch_splittable() -> None:
 def test_iteration_takes_the_first_dim_apart() -> None:
     check(lambda x: [row * i for i, row in enumerate(x)], X)
     check(lambda x: sum(x), X)
-    check(lambda x: [a for a in reversed(list(x))], X)
+    check(lambda x: list(reversed(list(x))), X)
 
 
 # -- changes in place -----------------------------------------------------------------------------

@@ -196,8 +196,8 @@ def arccos(f: Builder, x: Operand) -> Value:
 @composite
 def sinh(f: Builder, x: Operand) -> Value:
     """`y = (e^x - e^-x) / 2`, exact near 0"""
-    grown = f.expm1(x)
-    return 0.5 * (grown + grown / (grown + 1))
+    value = floats(f, x)
+    return 0.5 * (f.expm1(value) - f.expm1(-value))
 
 
 @composite

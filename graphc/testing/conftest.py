@@ -1,0 +1,18 @@
+"""The backend under test, from `--backend NAME`."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.runtime import plugins
+from graphc.runtime.backend import Backend
+
+
+@pytest.fixture(scope="session")
+def backend(request: pytest.FixtureRequest) -> Backend:
+    name = request.config.getoption("--backend")
+    found = plugins.backend(name)
+    reason = found.available()
+    if reason is not None:
+        pytest.skip(f"backend '{name}' can't run here: {reason}")
+    return found

@@ -1,0 +1,61 @@
+"""Training steps that are small, and use what real ones use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.graph import Builder, Graph, Objective, Value, Variable
+from graphc.ops.source import Input, ReadVariable
+from graphc.optim import adam
+from graphc.types import F32, I32, DType, Extent, TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+BATCH = Extent("batch")
+
+
+def param(f: Builder, name: str, shape: tuple[int, ...], dtype: DType = F32) -> Value:
+    t = TensorType(shape, dtype)
+    f.variables[name] = Variable(name, t)
+    return f.add(ReadVariable(name), type=t, name=name)
+
+
+def entry(f: Builder, name: str, shape: tuple[int, ...], dtype: DType = F32) -> Value:
+    """An input whose first dim is the batch."""
+    t = TensorType(shape, dtype, (BATCH, *[None] * (len(shape) - 1)))
+    return f.add(Input(name), type=t, name=name)
+
+
+def classifier(batch: int = 12, width: int = 8, dtype: DType = F32) -> Graph:
+    """A two-layer classifier with a report, to be trained by adam."""
+    f = Builder("classifier")
+    x, labels = entry(f, "x", (batch, 6), dtype), entry(f, "labels", (batch,), I32)
+    w1, b1 = param(f, "w1", (6, width), dtype), param(f, "b1", (width,), dtype)
+    w2 = param(f, "w2", (width, 5), dtype)
+    hidden = f.tanh(f.einsum(x, w1, spec="bk,kn->bn") + b1)
+    logits = f.einsum(hidden, w2, spec="bk,kn->bn")
+    loss = f.mean(f.cross_entropy(logits, labels))
+    f.outputs["loss"] = loss.name
+    f.outputs["accuracy"] = f.mean(f.eq(f.argmax(logits, axis=1), labels)).name
+    f.objectives.append(Objective(loss.name, adam(0.01), ("w1", "b1", "w2")))
+    return f.build()
+
+
+def classifier_data(batch: int, seed: int = 0) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(batch, 6))
+    return {"x": x, "labels": rng.integers(0, 5, batch)}
+
+
+def first_values(graph: Graph, seed: int = 1) -> dict[str, Array]:
+    """Random parameters, slots and states at their fill."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: 0.3 * rng.normal(size=v.type.shape)
+        if v.kind == "param"
+        else np.full(v.type.shape, v.fill, v.type.dtype.numpy)
+        for name, v in graph.variables.items()
+    }

@@ -1,0 +1,77 @@
+"""Run programs on a backend and on the reference, and say where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.program import Program
+from graphc.runtime.backend import Backend
+from graphc.runtime.engine import Engine
+from graphc.runtime.reference import BACKEND as REFERENCE
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+TOLERANCE = {"float64": 1e-11, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}
+Results = dict[str, "Array"]
+
+
+def run(
+    program: Program,
+    backend: Backend,
+    batch: Mapping[str, Any] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    steps: int = 1,
+    poison: bool = True,
+) -> Results:
+    """The outputs of the last of some steps and the variables after it, in one dict."""
+    with Engine({"program": program}, backend, deadline=60) as engine:
+        engine.load_variables(variables or {})
+        outputs: Results = {}
+        for _ in range(steps):
+            outputs = engine.step(batch or {}, poison=poison)
+        after = {f"variable {name}": x for name, x in engine.variables().items()}
+    return outputs | after
+
+
+def check_agrees(
+    program: Program,
+    backend: Backend,
+    batch: Mapping[str, Any] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    what: str = "",
+    steps: int = 1,
+) -> Results:
+    """Run on the backend; raise AssertionError where a result is not the reference's."""
+    wanted = run(program, REFERENCE, batch, variables, steps=steps)
+    found = run(program, backend, batch, variables, steps=steps)
+    check_close(found, wanted, f"backend '{backend.name}': {what or program.name}")
+    return found
+
+
+def check_close(found: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> None:
+    """Raise AssertionError unless both hold the same values, up to rounding."""
+    assert found.keys() == wanted.keys(), f"{what}: results {list(found)}, not {list(wanted)}"
+    for name, want in wanted.items():
+        have = found[name]
+        assert have.shape == want.shape and have.dtype == want.dtype, (
+            f"{what}: {name} is {have.dtype}{have.shape}, not {want.dtype}{want.shape}"
+        )
+        assert _close(have, want), f"{what}: {name} is\n{have}\nnot\n{want}"
+
+
+def _close(have: Array, want: Array) -> bool:
+    tolerance = TOLERANCE.get(str(want.dtype))
+    if tolerance is None:
+        return bool(np.array_equal(have, want))
+    have, want = have.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(want)
+    largest = np.abs(want[finite]).max(initial=1e-3)
+    if not np.array_equal(have[~finite], want[~finite], equal_nan=True):
+        return False
+    return bool((np.abs(have[finite] - want[finite]) <= tolerance * largest).all())

@@ -1,0 +1,85 @@
+"""Every op's samples, in every dtype that it takes, on the backend against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from graphc.graph import Builder, Graph, Value, Variable, infer_type
+from graphc.op import all_ops, op_named
+from graphc.ops.source import Input, ReadVariable
+from graphc.passes.schedule import schedule
+from graphc.runtime.backend import Backend
+from graphc.testing.running import check_agrees
+from graphc.testing.samples import Case, sample_cases, typed_cases
+
+OPS = [name for name, cls in all_ops().items() if cls.samples()]
+
+
+def cases(name: str) -> Iterator[Case]:
+    for case in sample_cases([op_named(name)]):
+        yield from typed_cases(case)
+
+
+def operands(f: Builder, case: Case) -> list[Value]:
+    return [f.add(Input(f"x{i}"), type=t, name=f"x{i}") for i, t in enumerate(case.types)]
+
+
+def plain(case: Case) -> Graph:
+    """The op on the batch's entries."""
+    f = Builder("plain")
+    f.outputs["y"] = f.add(case.op, operands(f, case)).name
+    return f.build()
+
+
+def strided(case: Case) -> Graph:
+    """The op on operands whose dims lie in reverse order in memory, and its result reversed."""
+    f = Builder("strided")
+    xs = []
+    for i, t in enumerate(case.types):
+        perm = tuple(reversed(range(t.rank)))
+        shape = tuple(reversed(t.shape))
+        x = f.add(Input(f"x{i}"), type=type(t)(shape, t.dtype), name=f"x{i}")
+        xs.append(f.transpose(x, perm=perm))
+    y = f.add(case.op, xs)
+    f.outputs["y"] = f.transpose(y, perm=tuple(reversed(range(y.rank)))).name
+    return f.build()
+
+
+def in_place(case: Case, slot: int) -> Graph:
+    """The op with one operand read from a variable that takes the result."""
+    f = Builder("in_place")
+    f.variables["v"] = Variable("v", case.types[slot], "state")
+    xs = [
+        f.add(ReadVariable("v") if i == slot else Input(f"x{i}"), type=t)
+        for i, t in enumerate(case.types)
+    ]
+    f.updates["v"] = f.add(case.op, xs).name
+    return f.build()
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_op_agrees_with_the_reference(name: str, backend: Backend) -> None:
+    for case in cases(name):
+        batch = {f"x{i}": x for i, x in enumerate(case.operands())}
+        check_agrees(schedule(plain(case), exact=True), backend, batch, what=str(case))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_op_takes_operands_of_any_strides(name: str, backend: Backend) -> None:
+    for case in sample_cases([op_named(name)]):
+        batch = {f"x{i}": x.T for i, x in enumerate(case.operands())}
+        check_agrees(schedule(strided(case), exact=True), backend, batch, what=str(case))
+
+
+@pytest.mark.parametrize("name", [n for n in OPS if op_named(n).in_place])
+def test_op_updates_a_variable_in_place(name: str, backend: Backend) -> None:
+    for case in cases(name):
+        result = infer_type(case.op, case.types)
+        for slot, t in enumerate(case.types):
+            if (t.shape, t.dtype) == (result.shape, result.dtype):
+                values = case.operands()
+                batch = {f"x{i}": x for i, x in enumerate(values) if i != slot}
+                program = schedule(in_place(case, slot), exact=True)
+                check_agrees(program, backend, batch, {"v": values[slot]}, what=str(case))

@@ -1,0 +1,63 @@
+"""What all tests share: the options --update and --backend, and the time that each area took.
+
+An area is a folder of tests/, or a file beside the folders.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+# Several test processes share the cores: products that start threads of their own would wait for
+# each other. NumPy reads this when it is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("graphc")
+    group.addoption("--update", action="store_true", help="write the texts that are compared anew")
+    group.addoption("--backend", default="numpy", help="the backend that examples run on")
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """Whether texts that are compared shall be written anew."""
+    return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(scope="session")
+def backend(request: pytest.FixtureRequest) -> str:
+    """The backend to run on, by name."""
+    return str(request.config.getoption("--backend"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the project."""
+    return ROOT
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[area(report.nodeid)] += report.duration
+                tests[area(report.nodeid)] += report.when == "call"
+    if not seconds:
+        return
+    terminalreporter.section("seconds by area")
+    for name, spent in seconds.most_common():
+        terminalreporter.write_line(f"{spent:9.2f}  {name} ({tests[name]} tests)")
+
+
+def area(nodeid: str) -> str:
+    """`ops` for tests/ops/test_dims.py::test, `verify` for tests/test_verify.py::test."""
+    parts = nodeid.split("::")[0].removeprefix("tests/").split("/")
+    return parts[0].removeprefix("test_").removesuffix(".py")

@@ -1,0 +1,181 @@
+"""Every placing of a small graph along one space axis, and what each of them moves.
+
+Written from the two rules that graphc.passes.place_space states, without its search, its pruning or
+its costs: a node takes a split only if an operand has it, and gives one up only if it can't keep
+it. What a placing moves is counted from the nodes that partition inserts for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from graphc.dims import Signature
+from graphc.graph import Graph, Node
+from graphc.ops.collective import Conversion
+from graphc.passes.place import lazy_nodes, place_graph, source_states, wanted_states, ways_along
+from graphc.passes.problem import Placed
+from graphc.placement import Axis, Partial, R, Split, State, place
+from graphc.strategy import Layout
+
+LATENCY = 256.0
+LOCAL = 1.0
+Choice = dict[str, Signature]
+
+
+@dataclass
+class Every:
+    """The placings of `graph` along `axis`; along the axes over time it is placed already."""
+
+    graph: Graph
+    layout: Layout
+    axis: Axis
+
+    def __post_init__(self) -> None:
+        self.placed: Placed = place_graph(self.graph, self.layout)
+        self.ways = ways_along(self.graph, self.axis, self.placed)
+        self.fixed = source_states(self.graph, self.layout, self.axis)
+        self.wanted = wanted_states(self.graph, self.layout, self.axis)
+        self.lazy = lazy_nodes(self.graph)
+
+    @property
+    def solved(self) -> Choice:
+        """What the compiler chose."""
+        return self.placed.ways[self.axis.name]
+
+    def choices(self) -> Iterator[Choice]:
+        """Every choice that the rules allow."""
+        nodes = list(self.graph)
+        choice: Choice = {}
+        stack = [iter(self._allowed(nodes[0], choice))]
+        while stack:
+            way = next(stack[-1], None)
+            if way is None:
+                stack.pop()
+                continue
+            choice[nodes[len(stack) - 1].name] = way
+            if len(stack) == len(nodes):
+                yield dict(choice)
+            else:
+                stack.append(iter(self._allowed(nodes[len(stack)], choice)))
+
+    def _allowed(self, node: Node, choice: Choice) -> list[Signature]:
+        if node.op.source:
+            return [Signature((), self.fixed[node.name])]
+        have = [choice[x].result for x in node.operands]
+        ways = [w for w in self.ways[node.name] if w.letter == "" and not _takes(w)]
+        ways += [w for w in self.ways[node.name] if _takes(w) and _has(w, have)]
+        if any(_kept(w, have) for w in ways):
+            ways = [w for w in ways if not _gives_up(w, have)]
+        return ways
+
+    # -- what a placing costs -------------------------------------------------------------------
+
+    def cost(self, choice: Choice) -> float:
+        """Bytes and latency of all conversions, and a little for each one that is local."""
+        needed: set[tuple[str, State, Placement]] = {(x, s, Placement()) for x, s in self.wanted}
+        for node in self.graph:
+            for i, x in enumerate(node.operands):
+                needed.add((x, choice[node.name].operands[i], self._over_time(node.name, i)))
+        return sum(self._conversion(x, choice[x].result, s, when) for x, s, when in needed)
+
+    def _over_time(self, name: str, slot: int) -> Placement:
+        ways = self.placed.ways
+        mesh = self.layout.mesh
+        return place(mesh, ((a.name, ways[a.name][name].operands[slot]) for a in mesh.time))
+
+    def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
+        if source == target or (name in self.lazy and isinstance(target, Split) and source == R):
+            return 0.0
+        n, turns = self.axis.size, 1
+        size = float(self.graph[name].tensor.bytes)
+        for axis in self.layout.mesh.time:
+            mine = self.placed.ways[axis.name][name].result
+            if mine != R and when[axis.name] == mine:  # it is converted in the loop, once a turn
+                turns *= axis.size
+                size /= axis.size if isinstance(mine, Split) else 1
+        match source, target:
+            case Partial(), Split():
+                moved = (n - 1) / n * size
+            case Partial(), _:
+                moved = 2 * (n - 1) / n * size
+            case Split(), Split():
+                moved = (n - 1) / n * size / n
+            case Split(), Partial():
+                return float("inf")
+            case Split(), _:
+                moved = (n - 1) / n * size
+            case _:
+                return LOCAL
+        return turns * (moved + LATENCY)
+
+    # -- what it comes to -----------------------------------------------------------------------
+
+    def written(self, choice: Choice) -> Graph:
+        """The graph with a choice written into its types and needs, as placing would do."""
+        ways = {**self.placed.ways, self.axis.name: choice}
+        mesh = self.layout.mesh
+        at = {x: place(mesh, ((a, w[x].result) for a, w in ways.items())) for x in choice}
+        nodes = {}
+        for node in self.graph:
+            needs = tuple(
+                place(mesh, ((a, w[node.name].operands[i]) for a, w in ways.items()))
+                for i in range(len(node.operands))
+            )
+            nodes[node.name] = replace(node, type=node.tensor.placed(at[node.name]), needs=needs)
+        return replace(self._with_variables(), nodes=nodes)
+
+    def _with_variables(self) -> Graph:
+        wanted = {}
+        for a in self.layout.mesh.axes:
+            for v, state in zip(
+                [*self.graph.updates], wanted_states(self.graph, self.layout, a)[len(self.graph.outputs) :],
+                strict=True,
+            ):  # fmt: skip
+                wanted.setdefault(v, {})[a.name] = state[1]
+        mesh = self.layout.mesh
+        variables = {
+            v.name: replace(v, type=v.type.placed(place(mesh, wanted.get(v.name, {}).items())))
+            for v in self.graph.variables.values()
+        }
+        return replace(self.graph, mesh=mesh, variables=variables)
+
+
+def _takes(way: Signature) -> bool:
+    return any(s != R for s in way.operands)
+
+
+def _has(way: Signature, have: list[State]) -> bool:
+    """Whether some operand lies, not replicated, as the way takes it."""
+    return any(s != R and s == h for s, h in zip(way.operands, have, strict=True))
+
+
+def _gives_up(way: Signature, have: list[State]) -> bool:
+    return any(isinstance(h, Split) and h != s for h, s in zip(have, way.operands, strict=True))
+
+
+def _kept(way: Signature, have: list[State]) -> bool:
+    """Whether the way takes every operand as it is, or cuts a replicated one."""
+    return _takes(way) and all(h in (R, s) for h, s in zip(have, way.operands, strict=True))
+
+
+def moved(graph: Graph, axis: Axis) -> tuple[float, int]:
+    """Bytes and latency of a partitioned graph's collectives along an axis, counted from its
+    nodes; and how many conversions along it are local."""
+    total, local = 0.0, 0
+    for node in graph:
+        if not isinstance(node.op, Conversion) or node.op.attributes["axis"] != axis.name:
+            continue
+        if not node.op.communicates:
+            local += 1
+            continue
+        t = graph[node.operands[0]].tensor
+        size, turns = float(t.bytes), 1
+        for other in graph.mesh.axes:
+            state = t.placement[other.name]
+            if other != axis and isinstance(state, Split):
+                size /= other.size
+            if other.over == "time" and state != R:
+                turns *= other.size
+        total += turns * (node.op.traffic(axis.size, size) + LATENCY)
+    return total, local
