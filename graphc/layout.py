@@ -1,4 +1,4 @@
-"""Layout: how a tensor lies in memory, so that a view can be planned without touching memory."""
+"""How a tensor lies in memory, so that a view can be planned without touching memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MemoryLayout:
     """Entry (i, j, ...) of a tensor of `shape` is element `offset + i*strides[0] + ...`."""
 
     shape: tuple[int, ...]
@@ -16,7 +16,7 @@ class Layout:
     offset: int = 0
 
     @classmethod
-    def dense(cls, shape: tuple[int, ...]) -> Layout:
+    def dense(cls, shape: tuple[int, ...]) -> MemoryLayout:
         """Row-major, without gaps."""
         strides, step = [], 1
         for n in reversed(shape):
@@ -29,7 +29,7 @@ class Layout:
         """Whether the entries lie in row-major order without gaps."""
         if 0 in self.shape:
             return True
-        dense = Layout.dense(self.shape).strides
+        dense = MemoryLayout.dense(self.shape).strides
         return all(
             n == 1 or s == d for n, s, d in zip(self.shape, self.strides, dense, strict=True)
         )
@@ -45,31 +45,33 @@ class Layout:
             + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
         )
 
-    def transposed(self, perm: tuple[int, ...]) -> Layout:
+    def transposed(self, perm: tuple[int, ...]) -> MemoryLayout:
         """The dims in the order `perm`."""
         shape, strides = self.shape, self.strides
-        return Layout(tuple(shape[i] for i in perm), tuple(strides[i] for i in perm), self.offset)
+        return MemoryLayout(
+            tuple(shape[i] for i in perm), tuple(strides[i] for i in perm), self.offset
+        )
 
-    def repeated(self, shape: tuple[int, ...], at: tuple[int, ...]) -> Layout:
+    def repeated(self, shape: tuple[int, ...], at: tuple[int, ...]) -> MemoryLayout:
         """Dim i becomes dim `at[i]` of `shape`; the others repeat it."""
         strides = [0] * len(shape)
         for dim, stride in zip(at, self.strides, strict=True):
             strides[dim] = stride
-        return Layout(shape, tuple(strides), self.offset)
+        return MemoryLayout(shape, tuple(strides), self.offset)
 
-    def sliced(self, dim: int, start: int, stop: int, step: int) -> Layout:
+    def sliced(self, dim: int, start: int, stop: int, step: int) -> MemoryLayout:
         """The entries start, start + step, ... below stop along dim."""
         shape, strides = list(self.shape), list(self.strides)
         shape[dim] = len(range(start, stop, step))
         strides[dim] *= step
         first = self.offset + start * self.strides[dim] if shape[dim] else self.offset
-        return Layout(tuple(shape), tuple(strides), first)
+        return MemoryLayout(tuple(shape), tuple(strides), first)
 
-    def reshaped(self, shape: tuple[int, ...]) -> Layout | None:
+    def reshaped(self, shape: tuple[int, ...]) -> MemoryLayout | None:
         """The same entries in row-major order in another shape; None where they must be moved."""
         assert prod(shape) == prod(self.shape), f"{self} has no shape {shape}"
         if self.is_dense:
-            return Layout(shape, Layout.dense(shape).strides, self.offset)
+            return MemoryLayout(shape, MemoryLayout.dense(shape).strides, self.offset)
         old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
         new = [n for n in shape if n != 1]
         strides: list[int] = []
@@ -77,10 +79,10 @@ class Layout:
             block, sizes = _equal_products(old, new)
             if any(s != n2 * s2 for (_, s), (n2, s2) in pairwise(block)):
                 return None
-            strides += [s * block[-1][1] for s in Layout.dense(tuple(sizes)).strides]
+            strides += [s * block[-1][1] for s in MemoryLayout.dense(tuple(sizes)).strides]
             old, new = old[len(block) :], new[len(sizes) :]
         rest = iter(strides)
-        return Layout(shape, tuple(next(rest) if n != 1 else 0 for n in shape), self.offset)
+        return MemoryLayout(shape, tuple(next(rest) if n != 1 else 0 for n in shape), self.offset)
 
 
 def _equal_products(

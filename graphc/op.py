@@ -22,7 +22,7 @@ from graphc.types import Extents, TensorType, Type
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from graphc.layout import Layout
+    from graphc.layout import MemoryLayout
 
     Array = NDArray[Any]
 
@@ -118,7 +118,7 @@ class Op(ABC):
         """The op as a rank runs it, when the local result has `shape`."""
         return self
 
-    def layout(self, x: Layout) -> Layout | None:
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         """Where a view lies, when its operand lies so; None where the entries must be moved."""
         return None
 

@@ -1,6 +1,6 @@
 """Strategies: a few lines of data that say how a step's tensors lie on a mesh.
 
-A strategy is a frozen record; `a * b` joins meshes. What it comes to is a `Layout`, and that is
+A strategy is a frozen record; `a * b` joins meshes. What it comes to is a `MeshLayout`, and that is
 all the compiler ever sees of it: no pass knows a strategy's name.
 """
 
@@ -32,7 +32,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Layout:
+class MeshLayout:
     """What a strategy says: the mesh, and the placement of what comes from outside.
 
     batch:     axes along which the batch is cut
@@ -59,7 +59,7 @@ class Strategy(ABC):
     """How a step is spread. Combine with `*`; print with `str`; compare with `==`."""
 
     @abstractmethod
-    def layout(self, name: str) -> Layout:
+    def layout(self, name: str) -> MeshLayout:
         """The layout on an axis called `name`."""
 
     @property
@@ -100,8 +100,8 @@ def _argument(name: str, value: Any, position: int) -> str:
 class OneDevice(Strategy):
     """Everything on one device: the oracle of every other strategy."""
 
-    def layout(self, name: str) -> Layout:
-        return Layout()
+    def layout(self, name: str) -> MeshLayout:
+        return MeshLayout()
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class Mirrored(Strategy):
     def axis_name(self) -> str:
         return "data"
 
-    def layout(self, name: str) -> Layout:
+    def layout(self, name: str) -> MeshLayout:
         tree = (name,) if self.reduce == "tree" else ()
-        return Layout(Mesh((Axis(name, self.devices),)), batch=(name,), tree=tree)
+        return MeshLayout(Mesh((Axis(name, self.devices),)), batch=(name,), tree=tree)
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class TensorSplit(Strategy):
     def axis_name(self) -> str:
         return "model"
 
-    def layout(self, name: str) -> Layout:
+    def layout(self, name: str) -> MeshLayout:
         rules = tuple(Rule(glob, name, Split(dim)) for glob, dim in self.cut)
         mesh = Mesh((Axis(name, self.devices),))
-        return Layout(mesh, variables=rules, choose=() if self.cut else (name,))
+        return MeshLayout(mesh, variables=rules, choose=() if self.cut else (name,))
 
     def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
         return replace(self, cut=cut or (("*.none", 0),))
@@ -168,8 +168,8 @@ class Accumulate(Strategy):
     def axis_name(self) -> str:
         return "turn"
 
-    def layout(self, name: str) -> Layout:
-        return Layout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,))
+    def layout(self, name: str) -> MeshLayout:
+        return MeshLayout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,))
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Product(Strategy):
     def parts(self) -> tuple[Strategy, ...]:
         return self.factors
 
-    def layout(self, name: str) -> Layout:
+    def layout(self, name: str) -> MeshLayout:
         return layout_of(self)
 
     def __str__(self) -> str:
@@ -204,10 +204,10 @@ def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
     return named
 
 
-def layout_of(strategy: Strategy) -> Layout:
+def layout_of(strategy: Strategy) -> MeshLayout:
     """The layout of a strategy: the meshes of its parts joined, axes named apart."""
     layouts = [part.layout(name) for name, part in named_parts(strategy)]
-    return Layout(
+    return MeshLayout(
         Mesh(tuple(a for x in layouts for a in x.mesh.axes)),
         tuple(a for x in layouts for a in x.batch),
         tuple(r for x in layouts for r in x.variables),

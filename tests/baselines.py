@@ -80,7 +80,9 @@ def linear_cells() -> float:
 
 def variance_of_cells() -> float:
     """Mean squared error of the training part's mean."""
-    return float(np.mean((arrays("cells", "test")["y"] - arrays("cells", "train")["y"].mean()) ** 2))
+    return float(
+        np.mean((arrays("cells", "test")["y"] - arrays("cells", "train")["y"].mean()) ** 2)
+    )
 
 
 def most_frequent_page() -> float:

@@ -1,4 +1,4 @@
-"""What all tests share: the options --update and --backend, and the time that each area took.
+"""What all tests share: the option --update, and the time that each area took.
 
 An area is a folder of tests/, or a file beside the folders.
 """
@@ -21,7 +21,6 @@ ROOT = Path(__file__).parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("graphc")
     group.addoption("--update", action="store_true", help="write the texts that are compared anew")
-    group.addoption("--backend", default="numpy", help="the backend that examples run on")
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ def update(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def backend(request: pytest.FixtureRequest) -> str:
-    """The backend to run on, by name."""
+def backend_name(request: pytest.FixtureRequest) -> str:
+    """The backend to run on, from `--backend` (see graphc.testing.plugin)."""
     return str(request.config.getoption("--backend"))
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.layout import Layout
+from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise, Select
@@ -127,7 +127,7 @@ def _unpadded(op: Pad, out: Array) -> Array:
 def _copy_of_view(op: Op, x: Array, out: Array) -> Call:
     """A view that must be made anew: the entries are copied from where they lie."""
     size = x.itemsize
-    layout = op.layout(Layout(x.shape, tuple(s // size for s in x.strides)))
+    layout = op.layout(MemoryLayout(x.shape, tuple(s // size for s in x.strides)))
     if layout is None:  # a reshape: the result is dense, so it takes the operand's shape instead
         return partial(np.copyto, out.reshape(x.shape), x)
     if layout.offset:

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from graphc.graph import Value
 from graphc.types import Size
 
 Formula: TypeAlias = Callable[[Callable[[Size], Any]], Any]  # from a way to read a Size to a value
@@ -50,6 +51,10 @@ def _combine(function: Function, a: object, b: object) -> Any:
     return made
 
 
+def _floor_div(a: Any, b: Any) -> Any:
+    return a.builder.binary("floor_div", a, b) if isinstance(a, Value) else a // b
+
+
 class Derived:
     """A number that was computed from run-time counts; `formula` computes it from their values."""
 
@@ -82,6 +87,9 @@ class _Arithmetic:
 
     def __rtruediv__(self, other: object) -> Any:
         return _combine(operator.truediv, other, self)
+
+    def __floordiv__(self, other: object) -> Any:
+        return _combine(_floor_div, self, other)
 
     def __pow__(self, other: object) -> Any:
         return _combine(operator.pow, self, other)

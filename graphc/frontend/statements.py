@@ -1,132 +1,166 @@
-"""The statements that steps and functions share: assignments, static loops and choices."""
+"""The statements that steps and functions share: assignments, static loops and choices.
+
+All of them are tasks (see graphc.frontend.evaluate).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
-from graphc.frontend.evaluate import Evaluator
-from graphc.frontend.names import Scope
+from graphc.frontend.names import MISSING, Scope
+from graphc.frontend.static import in_words, is_integer
 from graphc.graph import Value
 
+if TYPE_CHECKING:
+    from graphc.frontend.evaluate import Evaluator, Task
 
-def run_function(evaluator: Evaluator, function: s.Function, scope: Scope) -> Any:
+Other = Callable[[s.Statement, Scope], None]
+
+
+def run_function(evaluator: Evaluator, function: s.Function, scope: Scope) -> Task:
     """The value that a function returns, its parameters bound in `scope`."""
-    result = _run(evaluator, function.body, scope)
-    assert result is not None, "a function without a return passed the checks"
-    return result[0]
+    return run_block(evaluator, function.body, scope)
 
 
-def _run(evaluator: Evaluator, body: Iterable[s.Statement], scope: Scope) -> tuple[Any] | None:
-    """The value that these statements return, in a box; None where they return none.
+def run_block(
+    evaluator: Evaluator, body: Iterable[s.Statement], scope: Scope, other: Other | None = None
+) -> Task:
+    """Run statements, loops unrolled and choices made; gives the value that they return.
 
-    Recurses into blocks only, whose nesting the parser caps.
+    other runs the statements that only a step holds.
     """
-    for tree in body:
+    stack = [iter(body)]
+    while stack:
+        tree = next(stack[-1], None)
+        if tree is not None:
+            evaluator.spend(tree.span)
         match tree:
+            case None:
+                stack.pop()
             case s.Return(value=value):
-                return (evaluator.evaluate(value, scope),)
+                return (yield value, scope)
             case s.Assign():
-                assign(evaluator, tree, scope)
-            case s.For():
-                for values in loop_values(evaluator, tree, scope):
-                    scope.values.update(values)
-                    _run(evaluator, tree.body, scope)
+                yield from _assign(evaluator, tree, scope)
+            case s.For(items=items):
+                stack.append(_turns(evaluator, tree, _listed((yield items, scope), items), scope))
             case s.If():
-                if (result := _run(evaluator, chosen(evaluator, tree, scope), scope)) is not None:
-                    return result
+                stack.append(iter((yield from _chosen(tree, scope))))
             case _:
-                raise AssertionError(f"{type(tree).__name__} in a function")
+                assert other is not None, f"{type(tree).__name__} in a function"
+                other(tree, scope)
     return None
 
 
-def chosen(evaluator: Evaluator, tree: s.If, scope: Scope) -> tuple[s.Statement, ...]:
+def _chosen(tree: s.If, scope: Scope) -> Task:
     """The statements of the branch that is taken."""
+    from graphc.frontend.evaluate import truth
+
     for branch in tree.branches:
-        if evaluator.static_bool(branch.condition, scope):
+        if truth((yield branch.condition, scope), branch.condition.span):
             return branch.body
     return tree.otherwise
 
 
-def loop_values(evaluator: Evaluator, tree: s.For, scope: Scope) -> Iterable[dict[str, Any]]:
-    """The names that each turn of a static loop binds. Raises G0123."""
-    items = evaluator.evaluate(tree.items, scope)
-    if not isinstance(items, list | tuple | range | dict):
-        message = "a loop runs over a list that is known at compile time"
-        hint = "for i in range(3) { ... }"
-        raise GraphcError("G0123", message, span=tree.items.span, help=hint)
+# -- loops -----------------------------------------------------------------------------------------
+
+
+def _listed(items: Any, tree: s.Expr) -> Sequence[Any]:
+    """What a loop runs over; of a family the keys. Raises G0123."""
+    if isinstance(items, list | tuple | dict):
+        return list(items)
+    message = f"a loop runs over a list that is known at compile time, not {in_words(items)}"
+    raise GraphcError("G0123", message, span=tree.span, help="for i in range(3) { ... }")
+
+
+def _turns(
+    evaluator: Evaluator, tree: s.For, items: Sequence[Any], scope: Scope
+) -> Iterator[s.Statement]:
+    """The statements of all turns, the loop's names bound before each."""
     for item in items:
-        yield _unpacked(tree.targets, item, tree.span)
+        evaluator.spend(tree.span)
+        parts = [item] if len(tree.targets) == 1 else _parts(item, len(tree.targets), tree.items)
+        scope.values.update({t.id: v for t, v in zip(tree.targets, parts, strict=True)})
+        yield from tree.body
 
 
-def _unpacked(targets: tuple[Any, ...], value: Any, span: Any) -> dict[str, Any]:
-    if len(targets) == 1:
-        return {targets[0].id: value}
-    if not isinstance(value, list | tuple) or len(value) != len(targets):
-        raise GraphcError("G0122", f"this has not {len(targets)} parts", span=span)
-    return {t.id: v for t, v in zip(targets, value, strict=True)}
+def _parts(value: Any, n: int, tree: s.Expr) -> Sequence[Any]:
+    if isinstance(value, list | tuple) and len(value) == n:
+        return value
+    message = f"{n} names are bound here, to {in_words(value)}"
+    raise GraphcError("G0122", message, span=tree.span)
 
 
-def assign(evaluator: Evaluator, tree: s.Assign, scope: Scope) -> None:
-    """Bind the targets; a new node takes the name that the program gives it."""
+# -- assignments -----------------------------------------------------------------------------------
+
+
+def _assign(evaluator: Evaluator, tree: s.Assign, scope: Scope) -> Task:
+    """Bind the targets; a node that was made here takes the name that the program gives it."""
     before = len(evaluator.f.nodes)
-    value = evaluator.evaluate(tree.value, scope)
+    value = yield tree.value, scope
     made = len(evaluator.f.nodes) > before  # in `y = x` the node is x's, and keeps its name
-    if len(tree.targets) == 1:
-        store(evaluator, tree.targets[0], value, scope, rename=made)
-        return
-    if not isinstance(value, list | tuple) or len(value) != len(tree.targets):
-        raise GraphcError("G0122", f"this has not {len(tree.targets)} parts", span=tree.value.span)
-    distinct = len({p.name for p in value if isinstance(p, Value)}) == len(value)
-    for target, part in zip(tree.targets, value, strict=True):
-        store(evaluator, target, part, scope, rename=made and distinct)
+    one = len(tree.targets) == 1
+    parts = [value] if one else _parts(value, len(tree.targets), tree.value)
+    # A node that two parts share is not renamed: one of them would lose it.
+    made = made and len({p.name for p in parts if isinstance(p, Value)}) == len(parts)
+    for target, part in zip(tree.targets, parts, strict=True):
+        path = yield from path_of(target, scope)
+        if made and isinstance(part, Value):
+            part = evaluator.f.rename(part, dotted(path))
+        store(evaluator, target, path, part, scope)
+    return None
 
 
-def store(evaluator: Evaluator, target: Any, value: Any, scope: Scope, rename: bool = True) -> None:
-    """Bind a name, or a member of a family (`w[i]`, `enc.w`), to a value.
+def store(
+    evaluator: Evaluator, target: s.Expr, path: Sequence[Any], value: Any, scope: Scope
+) -> None:
+    """Bind a name, or a member of a family, to a value. Raises G0108.
 
-    rename: a node that was just made takes the target's name; nothing else may refer to it.
+    Families are never changed but made anew, so that another name for one does not see it.
     """
-    if rename and isinstance(value, Value):
-        value = evaluator.f.rename(value, target_name(evaluator, target, scope))
-    name, keys = _path(evaluator, target, scope)
-    if not keys:
-        scope.values[name] = value
-        return
-    family = scope.values.setdefault(name, {})
-    for key in keys[:-1]:
-        family = family.setdefault(key, {}) if isinstance(family, dict) else family
-    if not isinstance(family, dict):
-        raise GraphcError("G0108", f"'{name}' is no family of values", span=target.span)
-    family[keys[-1]] = value
+    name, *keys = path
+    families: list[Any] = []
+    found = scope.get(name) if keys else MISSING
+    for key in keys:
+        found = {} if found is MISSING else found
+        if not isinstance(found, dict):
+            message = f"'{dotted(path[: len(families) + 1])}' is {in_words(found)}, and no family"
+            raise GraphcError("G0108", message, span=target.span)
+        families.append(found)
+        evaluator.spend(target.span, len(found) // 128)
+        found = found.get(key, MISSING)
+    for family, key in zip(reversed(families), reversed(keys), strict=True):
+        value = {**family, key: value}
+    scope.values[name] = value
 
 
-def _path(evaluator: Evaluator, target: Any, scope: Scope) -> tuple[str, list[Any]]:
-    """`layers[i].w` as its name and its keys."""
+def path_of(target: s.Expr, scope: Scope) -> Task:
+    """`layers[i].w` as its name and its keys: `("layers", 0, "w")`. Raises G0108."""
     keys: list[Any] = []
     while True:
         match target:
             case s.Name(id=name):
-                return name, keys[::-1]
+                return (name, *reversed(keys))
             case s.Attribute(value=target, name=member):
                 keys.append(member)
             case s.Index(value=target, items=items):
-                keys += [evaluator.evaluate(i, scope) for i in reversed(items)]
+                for item in reversed(items):
+                    keys.append(_key((yield item, scope), item))
             case _:
-                raise GraphcError("G0108", "this can't be assigned to", span=target.span)
+                raise GraphcError("G0108", "a name is needed here", span=target.span)
 
 
-def target_name(evaluator: Evaluator, target: Any, scope: Scope) -> str:
-    """The variable's name: `w`, `w.0` for `w[0]`, `enc.w`."""
-    match target:
-        case s.Name(id=name):
-            return name
-        case s.Attribute(value=value, name=name):
-            return f"{target_name(evaluator, value, scope)}.{name}"
-        case s.Index(value=value, items=items):
-            keys = [str(evaluator.evaluate(i, scope)) for i in items]
-            return ".".join([target_name(evaluator, value, scope), *keys])
-        case _:
-            raise GraphcError("G0108", "a name is needed here", span=target.span)
+def _key(key: Any, tree: Any) -> Any:
+    if is_integer(key) and key >= 0:
+        return int(key)
+    if isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= 100:
+        return key
+    message = f"a member of a family is named by a number or a plain word, not {in_words(key)}"
+    raise GraphcError("G0108", message, span=tree.span)
+
+
+def dotted(path: Sequence[Any]) -> str:
+    """The name of the variable at a path: `layers.0.w`."""
+    return ".".join(map(str, path))

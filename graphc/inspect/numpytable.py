@@ -25,8 +25,9 @@ once, while tracing.
 * Sums of integers keep their dtype (bools and u8 are summed in i32); means of integers are f32;
   indices that come out (`argmax`, `argsort`) are i32.
 * **The batch size** `x.shape[0]` is an int in shapes, slices and ranges, and the run-time count in
-  arithmetic: `np.sum(loss) / x.shape[0]` is a mean over however many examples there are. `len(x)`
-  is a plain int: a step that asks for it is compiled for this batch size only.
+  arithmetic: `np.sum(loss) / x.shape[0]` is a mean over however many examples there are. What
+  makes a plain number of it (`np.sqrt(n)`, `np.prod(x.shape)`, `float(n)`) forgets that. `len(x)`
+  is a plain int too: a step that asks for it is compiled for this batch size only.
 * **In place**: `x += y` and `out=x` make x refer to the new value, for every name of it. Where
   another living array shares x's memory (a slice, a transpose, a reshape of it) they are an error,
   as is writing entries: `x[i] = v`.

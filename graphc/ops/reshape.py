@@ -10,7 +10,7 @@ from graphc.op import Op, register, require
 from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import Layout
+    from graphc.layout import MemoryLayout
     from graphc.op import Array, Functions, Gradients, Value
 
 
@@ -37,7 +37,7 @@ class Reshape(Op):
     def run(self, *xs: Array) -> Array:
         return xs[0].reshape(self.shape).copy()
 
-    def layout(self, x: Layout) -> Layout | None:
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x.reshaped(self.shape)
 
     def localize(self, shape: tuple[int, ...]) -> Op:

@@ -14,7 +14,7 @@ from graphc.ops.rules import check_dim, marked
 from graphc.types import Extents, TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import Layout
+    from graphc.layout import MemoryLayout
     from graphc.op import Array, Functions, Gradients, Value
 
 
@@ -42,7 +42,7 @@ class Transpose(Op):
     def run(self, *xs: Array) -> Array:
         return np.array(xs[0].transpose(self.perm), order="C")
 
-    def layout(self, x: Layout) -> Layout | None:
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x.transposed(self.perm)
 
     def merge(self, inner: Op) -> Op | None:
@@ -94,7 +94,7 @@ class Broadcast(Op):
             full[d] = n
         return np.broadcast_to(xs[0].reshape(full), self.shape).copy()
 
-    def layout(self, x: Layout) -> Layout | None:
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x.repeated(self.shape, self.at)
 
     def localize(self, shape: tuple[int, ...]) -> Op:

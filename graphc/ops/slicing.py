@@ -12,7 +12,7 @@ from graphc.ops.rules import check_dim, marked, resized
 from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import Layout
+    from graphc.layout import MemoryLayout
     from graphc.op import Array, Functions, Gradients, Value
 
 
@@ -47,7 +47,7 @@ class Slice(Op):
         end = self.start + (count - 1) * self.step + 1 if count else self.start
         return (f.add(Pad(self.dim, self.start, n - end, self.step - 1), (g,)),)
 
-    def layout(self, x: Layout) -> Layout | None:
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x.sliced(self.dim, self.start, self.stop, self.step)
 
     def run(self, *xs: Array) -> Array:

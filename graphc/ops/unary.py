@@ -14,7 +14,7 @@ from graphc.ops.erf import erf
 from graphc.types import BOOL, F32, F64, I32, DType, TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import Layout
+    from graphc.layout import MemoryLayout
     from graphc.op import Array, Functions, Gradients, Value
 
 
@@ -210,7 +210,7 @@ class StopGradient(Elementwise):
     view = True
     not_differentiable = "stop_gradient was asked for"
 
-    def layout(self, x: Layout) -> Layout | None:
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x
 
     def run(self, *xs: Array) -> Array:

@@ -13,15 +13,15 @@ from dataclasses import replace
 
 from graphc.graph import Graph, Variable
 from graphc.placement import Axis, Split
-from graphc.strategy import Layout, Rule
+from graphc.strategy import MeshLayout, Rule
 
 SMALL = 0.02  # a parameter below this share of all bytes may stay whole
 ROUNDS = 2
 
-Cost = Callable[[Layout], float]
+Cost = Callable[[MeshLayout], float]
 
 
-def choose_cuts(graph: Graph, layout: Layout, cost: Cost) -> Layout:
+def choose_cuts(graph: Graph, layout: MeshLayout, cost: Cost) -> MeshLayout:
     """The layout with a rule for every parameter that is cut along an axis of `layout.choose`."""
     for name in layout.choose:
         axis = layout.mesh.axis(name)
@@ -50,14 +50,14 @@ def _families(graph: Graph, axis: Axis) -> list[tuple[list[Variable], list[int |
 
 
 def _descend(
-    layout: Layout,
+    layout: MeshLayout,
     axis: Axis,
     families: list[tuple[list[Variable], list[int | None]]],
     cost: Cost,
-) -> Layout:
+) -> MeshLayout:
     choice = [dims[0] for _, dims in families]
 
-    def with_choice() -> Layout:
+    def with_choice() -> MeshLayout:
         rules = tuple(
             Rule(v.name, axis.name, Split(dim))
             for (members, _), dim in zip(families, choice, strict=True)

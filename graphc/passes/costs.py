@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from graphc.ops.collective import conversion_over
 from graphc.passes.problem import AxisProblem
-from graphc.passes.route import LATENCY, LOCAL, crossing, route
+from graphc.passes.route import LATENCY, LOCAL, route
 from graphc.placement import Placement, R, Split, State, place
 
 FORBIDDEN = 1e15
@@ -50,33 +50,37 @@ class Costs:
             return 0.0
         if name in self.problem.placed.lazy and source == R and isinstance(target, Split):
             return 0.0  # made anew where it is needed
-        axis, at = self.problem.axis, self._at(name, when)
+        axis = self.problem.axis
         op = conversion_over(axis.over, axis.name, source, target, tree=False)
         if op is None:
             return FORBIDDEN
-        if crossing(self.mesh, at, axis, source, target):
-            return self._detour(name, at, source, target)
+        at = self.problem.placed.placement(name).with_state(self.mesh, axis.name, R)
+        if any(s == state for s in (source, target) for _, state in at):
+            return self._detour(name, at, when, source, target)
         if not op.communicates:
             return LOCAL
         size, turns = float(self.graph[name].type.bytes), 1
-        for other, state in at:
+        for other, state in self._inside(at, when):
             places = self.mesh.axis(other)
             size /= places.size if isinstance(state, Split) else 1
             turns *= places.size if places.over == "time" else 1
         return turns * (op.traffic(axis.size, size) + LATENCY)
 
-    def _at(self, name: str, when: Placement) -> Placement:
+    def _inside(self, at: Placement, when: Placement) -> Placement:
         """How a value lies along the other axes at the time of its conversion."""
-        placed = self.problem.placed
-        at = placed.placement(name).with_state(self.mesh, self.problem.axis.name, R)
         for axis in self.mesh.time:
             if when[axis.name] != at[axis.name]:  # it leaves the loop before, or enters it after
                 at = at.with_state(self.mesh, axis.name, R)
         return at
 
-    def _detour(self, name: str, at: Placement, source: State, target: State) -> float:
-        """The cost of a conversion that a more minor axis stands in the way of."""
+    def _detour(
+        self, name: str, at: Placement, when: Placement, source: State, target: State
+    ) -> float:
+        """The cost of a conversion of a dim that several axes cut."""
         axis = self.problem.axis.name
+        want = at.with_state(self.mesh, axis, target)
+        for a in self.mesh.time:
+            want = want.with_state(self.mesh, a.name, when[a.name])
         t = self.graph[name].tensor.placed(at.with_state(self.mesh, axis, source))
-        way = route(t, at.with_state(self.mesh, axis, target), self.mesh)
+        way = route(t, want, self.mesh)
         return FORBIDDEN if way is None else way[0]

@@ -26,7 +26,7 @@ from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
 from graphc.placement import Axis, Placement, R, Split, State, place
-from graphc.strategy import Layout, layout_of, parse_strategy
+from graphc.strategy import MeshLayout, layout_of, parse_strategy
 from graphc.types import TensorType
 
 
@@ -95,7 +95,7 @@ class _Groups:
         return parts
 
 
-def source_states(graph: Graph, layout: Layout, axis: Axis) -> dict[str, State]:
+def source_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The states of inputs and variable reads along an axis, as the layout says."""
     states: dict[str, State] = {}
     for node in graph.inputs.values():
@@ -105,13 +105,13 @@ def source_states(graph: Graph, layout: Layout, axis: Axis) -> dict[str, State]:
     return states
 
 
-def _input_state(node: Node, layout: Layout, axis: Axis) -> State:
+def _input_state(node: Node, layout: MeshLayout, axis: Axis) -> State:
     t = node.tensor
     batch = next((d for d in range(t.rank) if t.extent(d)), None)
     return Split(batch) if axis.name in layout.batch and batch is not None else R
 
 
-def variable_state(v: Variable, graph: Graph, layout: Layout, axis: Axis) -> State:
+def variable_state(v: Variable, graph: Graph, layout: MeshLayout, axis: Axis) -> State:
     """The state of a variable; a slot lies as its parameter does. Raises G0404."""
     owner = graph.variables.get(v.of, v)
     state = layout.variable_state(owner.name, axis.name)
@@ -129,7 +129,7 @@ def variable_state(v: Variable, graph: Graph, layout: Layout, axis: Axis) -> Sta
     return state
 
 
-def wanted_states(graph: Graph, layout: Layout, axis: Axis) -> tuple[tuple[str, State], ...]:
+def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[str, State], ...]:
     """What outputs (whole) and updates (as their variable lies) ask for."""
     outputs = [(x, R) for x in graph.outputs.values()]
     updates = [
@@ -139,7 +139,7 @@ def wanted_states(graph: Graph, layout: Layout, axis: Axis) -> tuple[tuple[str, 
     return (*outputs, *updates)
 
 
-def place_graph(graph: Graph, layout: Layout) -> Placed:
+def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
     """The signature of every node along every axis of the layout's mesh."""
     placed = Placed(layout.mesh, lazy=lazy_nodes(graph))
     for axis in layout.mesh.time:
@@ -150,7 +150,7 @@ def place_graph(graph: Graph, layout: Layout) -> Placed:
     return placed
 
 
-def _space_cost(graph: Graph, layout: Layout) -> float:
+def _space_cost(graph: Graph, layout: MeshLayout) -> float:
     """Bytes moved under the best placing of a layout (without a second round)."""
     placed = Placed(layout.mesh, lazy=lazy_nodes(graph))
     for axis in layout.mesh.time:
@@ -162,7 +162,7 @@ def _space_cost(graph: Graph, layout: Layout) -> float:
     return total
 
 
-def _problem(graph: Graph, layout: Layout, axis: Axis, placed: Placed) -> AxisProblem:
+def _problem(graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
     return AxisProblem(
         axis, graph, placed, source_states(graph, layout, axis),
         wanted_states(graph, layout, axis), ways_along(graph, axis, placed),
@@ -191,7 +191,7 @@ class Place(Pass):
         return replace(graph, mesh=layout.mesh, nodes=nodes, variables=variables)
 
 
-def _variable_placement(v: Variable, graph: Graph, layout: Layout) -> Placement:
+def _variable_placement(v: Variable, graph: Graph, layout: MeshLayout) -> Placement:
     mesh = layout.mesh
     return place(mesh, ((a.name, variable_state(v, graph, layout, a)) for a in mesh.axes))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
-from graphc.layout import Layout
+from graphc.layout import MemoryLayout
 from graphc.op import op_named
 from graphc.ops.collective import Conversion
 from graphc.passes.buffers import overwritable, plan_arena
@@ -55,7 +55,9 @@ class _Scheduler:
     exact: bool
     buffers: list[Buffer] = field(default_factory=list)
     at: dict[str, int] = field(default_factory=dict)  # node -> its buffer
-    layouts: list[Layout] = field(default_factory=list)  # of each buffer, in elements of its root
+    layouts: list[MemoryLayout] = field(
+        default_factory=list
+    )  # of each buffer, in elements of its root
     variables: dict[str, int] = field(default_factory=dict)
     variable_types: dict[str, TensorType] = field(default_factory=dict)
     parts: dict[Phase, list[Instruction]] = field(default_factory=dict)
@@ -177,7 +179,7 @@ class _Scheduler:
         return self._add(node.name, node.tensor, "view", layout, self.buffers[operand].root)
 
     def _add(
-        self, name: str, t: TensorType, kind: str = "arena", layout: Layout | None = None,
+        self, name: str, t: TensorType, kind: str = "arena", layout: MemoryLayout | None = None,
         base: int = -1,
     ) -> int:  # fmt: skip
         mesh = self.graph.mesh
@@ -189,7 +191,7 @@ class _Scheduler:
             len(self.buffers), name, shape, t.dtype, kind, offset, base, strides, t.shape, ranges
         )
         self.buffers.append(buffer)
-        self.layouts.append(layout or Layout.dense(shape))
+        self.layouts.append(layout or MemoryLayout.dense(shape))
         return buffer.id
 
     # -- collectives ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphc.layout import Layout
+from graphc.layout import MemoryLayout
 from graphc.placement import capacity
 from graphc.program import Buffer, Feed, Loop, Program, Role, Start, Wait, reads, writes
 
@@ -44,7 +44,7 @@ def _inside(b: Buffer, program: Program) -> bool:
     base = program.buffers[b.base]
     if base.kind == "view" or base.dtype != b.dtype or b.offset % b.dtype.bytes:
         return False
-    reach = Layout(b.shape, b.strides, b.offset // b.dtype.bytes).reach
+    reach = MemoryLayout(b.shape, b.strides, b.offset // b.dtype.bytes).reach
     return b.offset >= 0 and min(b.strides, default=0) >= 0 and reach * b.dtype.bytes <= base.bytes
 
 

@@ -100,6 +100,8 @@ class Engine:
     ) -> dict[str, Array]:
         """Run one step of a program (the first one by default) and return its outputs.
 
+        An output with an entry per example has as many as the batch has.
+
         batch: the global batch, or an iterator of microbatches. A batch that is not full runs
                `NAME.short`, where there is such a program.
         Ctrl-C lets the step finish, then raises KeyboardInterrupt. A failure before the step has
@@ -109,7 +111,8 @@ class Engine:
         self._check_valid()
         name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
         with _Uninterrupted():
-            return self._run(lambda comm: self._devices[comm.rank].step(name, supply))
+            outputs = self._run(lambda comm: self._devices[comm.rank].step(name, supply))
+        return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _run(self, step: Callable[[Communicator], dict[str, Array]]) -> dict[str, Array]:
         for device in self._devices.values():
@@ -194,6 +197,14 @@ def _check_together(programs: Programs) -> Program:
                 "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
             )
     return first
+
+
+def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array:
+    """An output without the entries of examples that the batch did not have."""
+    ranges = program.buffers[program.outputs[output]].ranges
+    if not any(r.extent for r in ranges):
+        return value
+    return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
 
 
 def _is_full(program: Program, batch: Batch) -> bool:

@@ -88,7 +88,7 @@ def test_conversion_keeps_the_value(build: Build, devices: int, backend: Backend
         g.output("y", build(g, n))
         batch = {"x": values(n)[:valid]}
         found = check_agrees(schedule(g.build()), backend, batch, what=build.__name__)
-        check_close({"y": found["y"][:valid]}, {"y": batch["x"]}, f"{build.__name__} of {valid}")
+        check_close(found, {"y": batch["x"]}, f"{build.__name__} of {valid}")
 
 
 def sizes() -> Iterator[tuple[int, int]]:
@@ -152,7 +152,7 @@ def test_turns_are_put_together(build: Build, turns: int, backend: Backend) -> N
         g.output("y", build(g, n))
         batch = {"x": values(n)[:valid]}
         found = check_agrees(schedule(g.build()), backend, batch, what=build.__name__)
-        check_close({"y": found["y"][:valid]}, {"y": batch["x"]}, f"{build.__name__} of {valid}")
+        check_close(found, {"y": batch["x"]}, f"{build.__name__} of {valid}")
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
@@ -181,7 +181,7 @@ def test_positions_are_global(devices: int, backend: Backend) -> None:
         g.output("y", g.convert(y, AllGather("data", 0)))
         found = check_agrees(schedule(g.build()), backend, {"x": values(n)[:valid]}, what="iota")
         want = np.repeat(np.arange(valid, dtype=np.int32)[:, None], 5, axis=1)
-        check_close({"y": found["y"][:valid]}, {"y": want}, "iota")
+        check_close(found, {"y": want}, "iota")
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])

@@ -80,15 +80,17 @@ def trained(file: str, strategy: str, backend: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_example_reaches_its_figure_and_beats_its_baseline(case: Example, backend: str) -> None:
-    got = trained(case.file, case.strategies[0], backend)["metrics"][case.metric]
+def test_example_reaches_its_figure_and_beats_its_baseline(
+    case: Example, backend_name: str
+) -> None:
+    got = trained(case.file, case.strategies[0], backend_name)["metrics"][case.metric]
     assert case.better(got, case.figure)
     assert case.better(case.figure, case.baseline())
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_example_is_the_same_under_three_strategies(case: Example, backend: str) -> None:
-    first, *others = (trained(case.file, s, backend) for s in case.strategies)
+def test_example_is_the_same_under_three_strategies(case: Example, backend_name: str) -> None:
+    first, *others = (trained(case.file, s, backend_name) for s in case.strategies)
     one_example = 1 / 297 + 1e-6  # rounding may turn one held-out example over
     for other in others:
         assert other["loss"] == pytest.approx(first["loss"], rel=2e-3)

@@ -285,6 +285,8 @@ def test_the_batch_size_is_a_run_time_count_in_arithmetic() -> None:
         lambda p, b: np.sum(b["x"]) * (1 / b["x"].shape[0]),
         lambda p, b: np.sum(b["x"]) / (b["x"].shape[0] - 1),
         lambda p, b: np.sum(b["x"]) / b["x"].size,
+        lambda p, b: np.sum(b["x"]) / (b["x"].shape[0] // 2),
+        lambda p, b: np.sum(b["x"] * b["x"].shape[0]) * (1.5 - b["x"].shape[0] / 7),
         lambda p, b: np.sum(b["x"]) / (2 * np.shape(b["x"])[0]),
         lambda p, b: np.sum(b["x"]) / b["x"].shape[0] ** 2,
         lambda p, b: -b["x"].shape[0] + np.sum(b["x"]),

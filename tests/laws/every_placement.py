@@ -15,8 +15,8 @@ from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion
 from graphc.passes.place import lazy_nodes, place_graph, source_states, wanted_states, ways_along
 from graphc.passes.problem import Placed
-from graphc.placement import Axis, Partial, R, Split, State, place
-from graphc.strategy import Layout
+from graphc.placement import Axis, Partial, Placement, R, Split, State, place
+from graphc.strategy import MeshLayout
 
 LATENCY = 256.0
 LOCAL = 1.0
@@ -28,7 +28,7 @@ class Every:
     """The placings of `graph` along `axis`; along the axes over time it is placed already."""
 
     graph: Graph
-    layout: Layout
+    layout: MeshLayout
     axis: Axis
 
     def __post_init__(self) -> None:
