@@ -121,6 +121,12 @@ CODES: dict[str, Entry] = {
         "bad variable",
         "A variable has a static shape and starts from an initialiser; only a `state` is written.",
     ),
+    "G0130": Entry(
+        "too much to evaluate",
+        "Loops and functions are expanded when the program is compiled, and this one comes to more\n"
+        "expressions than the limit. Loop over fewer entries, or let an operation on a whole tensor\n"
+        "do the work.",
+    ),
     # -- G02 types and shapes ---------------------------------------------------------------
     "G0201": Entry("unknown dtype", "A dtype is one of f64 f32 f16 bf16 i64 i32 u8 bool."),
     "G0202": Entry(
@@ -153,6 +159,11 @@ CODES: dict[str, Entry] = {
         "variable declared twice",
         "A variable is declared a second time with another type or kind. Give one of them another\n"
         "name. `step` is the counter that random numbers and optimizers read: it is a state, i64[].",
+    ),
+    "G0209": Entry(
+        "too many nodes",
+        "The step comes to more operations than a graph may have. Loops are unrolled: let an operation\n"
+        "on a whole tensor do what a loop over its rows does.",
     ),
     # -- G03 differentiation ----------------------------------------------------------------
     "G0301": Entry(

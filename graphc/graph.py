@@ -28,6 +28,7 @@ from graphc.types import (
     TensorType,
     TupleType,
     Type,
+    in_units,
     promote,
 )
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     import networkx
 
 NO_MESH = Mesh()
+MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
+MAX_RANK = 32
+MAX_NODES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,18 @@ class Value:
     def __rtruediv__(self, other: Operand) -> Value:
         return self.builder.binary("div", other, self)
 
+    def __floordiv__(self, other: Operand) -> Value:
+        return self.builder.binary("floor_div", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self.builder.binary("floor_div", other, self)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self.builder.binary("mod", self, other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return self.builder.binary("mod", other, self)
+
     def __pow__(self, other: Operand) -> Value:
         return self.builder.power(self, other)
 
@@ -311,6 +327,7 @@ class Builder:
         """Add a node and return its value. The type is inferred unless given."""
         try:
             result = type if type is not None else self._infer(op, operands)
+            self._check_size(op, result)
         except GraphcError as error:
             raise self._placed(error, operands) from None
         unique = self.unique(name or op.name)
@@ -326,6 +343,19 @@ class Builder:
         if type is None and isinstance(result, TensorType):
             self._watch_extents(unique, op, operands, result)
         return Value(self, unique)
+
+    def _check_size(self, op: Op, result: Type) -> None:
+        """Raise G0204, G0209 where a tensor or the graph is larger than any machine's memory."""
+        if isinstance(result, TensorType):
+            if result.rank > MAX_RANK:
+                message = f"{op.name} makes a tensor of {result.rank} dims, more than {MAX_RANK}"
+                raise GraphcError("G0204", message)
+            if result.bytes > MAX_BYTES:
+                message = f"{op.name} makes a tensor {result} of {in_units(result.bytes)}"
+                raise GraphcError("G0204", message, help=f"the limit is {in_units(MAX_BYTES)}")
+        if len(self.nodes) >= MAX_NODES:
+            help = "loops are unrolled: let an operation on a whole tensor do the work"
+            raise GraphcError("G0209", f"the step has more than {MAX_NODES:,} nodes", help=help)
 
     def _infer(self, op: Op, operands: Sequence[Value]) -> Type:
         from graphc.ops import infer_special

@@ -4,9 +4,9 @@ Neither the number of roles nor their length grows with the devices: a rank find
 coordinates on the mesh. Buffers are planned: every instruction names the buffers it reads and
 writes, and every arena buffer has its place in one block of memory.
 
-A step runs in this order (after `setup`, once): `prologue` (what does not vary over time), the `loop` over turns, then
-`epilogue` (what follows an accumulation), then `commit`, the only part that writes variables. A
-failure before `commit` leaves the variables as they were.
+A step runs in this order (after `setup`, once): `prologue` (what does not vary over time), the
+`loop` over turns, then `epilogue` (what follows an accumulation), then `commit`, the only part that
+writes variables. A failure before `commit` leaves the variables as they were.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 from graphc.errors import Span
 from graphc.op import Op
-from graphc.placement import Mesh, Placement, chop
+from graphc.ops.collective import Conversion
+from graphc.placement import Mesh, Placement, Split, chop
 from graphc.types import DType, TensorType
 
 
@@ -220,9 +221,31 @@ class Program:
         """Bytes that one device needs at most. Known before running."""
         return self.arena + self.constant_bytes + self.variable_bytes
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that one device sends in a step, as the ring algorithms do (Conversion.traffic)."""
+        return round(sum(_sent(self, x) * turns for x, turns in self._starts()))
+
+    def _starts(self) -> Iterator[tuple[Start, int]]:
+        """Every collective, and how often a step runs it."""
+        for role in self.roles:
+            body = role.loop.body if role.loop else ()
+            for part in role.parts:
+                turns = role.loop.turns if role.loop and part is body else 1
+                yield from ((x, turns) for x in part if isinstance(x, Start))
+
     def role(self, name: str) -> Role:
         """The role of that name."""
         return next(role for role in self.roles if role.name == name)
+
+
+def _sent(program: Program, start: Start) -> float:
+    """Bytes that one device sends for a collective."""
+    op = start.op
+    assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
+    n = program.mesh.axis(op.axis).size
+    parts = n if isinstance(op.states[0], Split) else 1
+    return op.traffic(n, program.buffers[start.operand].bytes * parts)
 
 
 def reads(instruction: Instruction) -> tuple[int, ...]:

@@ -219,6 +219,16 @@ class SparseType:
 Type: TypeAlias = TensorType | TupleType | SparseType
 
 
+def in_units(count: int) -> str:
+    """A number of bytes as a person reads it: `4.0 TiB`."""
+    size, unit = float(min(count, 2**100)), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} bytes" if unit == "bytes" else f"{size:,.1f} {unit}"
+
+
 def parse_types(text: str) -> tuple[TensorType, ...]:
     """The bare types in a text such as `f32[2,3], i32[]`. Raises G0201."""
     return tuple(

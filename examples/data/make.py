@@ -88,9 +88,7 @@ def save_csv(name: str, data: Arrays, train: int) -> None:
     header = ",".join([*(f"x.{i}" for i in range(data["x"].shape[1])), "y"])
     for part, rows in table.items():
         scaled = (rows - mean) / deviation
-        np.savetxt(
-            HERE / f"{name}-{part}.csv", scaled, "%.5f", ",", header=header, comments=""
-        )
+        np.savetxt(HERE / f"{name}-{part}.csv", scaled, "%.5f", ",", header=header, comments="")
 
 
 if __name__ == "__main__":

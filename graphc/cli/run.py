@@ -60,6 +60,7 @@ def run_command(
             "backend": trainer.backend.name,
             "executor": trainer.backend.executor,
             "peak_bytes": plan.programs["train"].peak_bytes,
+            "sent_bytes": plan.programs["train"].sent_bytes,
             "compile_seconds": plan.meta.get("compile_seconds", 0.0),
             "run_seconds": seconds,
         }
@@ -80,8 +81,9 @@ def compile_command(
     plan.save(target)
     train = plan.programs["train"]
     click.echo(
-        f"wrote {target}: {plan.strategy} on {plan.mesh.devices} devices, "
-        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables)"
+        f"wrote {target}: {plan.strategy} on {_devices(plan.mesh.devices)}, of which each needs "
+        f"at most {train.peak_bytes:,} bytes ({train.variable_bytes:,} for variables) "
+        f"and sends {train.sent_bytes:,} in a step"
     )
 
 
@@ -200,7 +202,11 @@ def _in_words(report: dict[str, Any]) -> str:
     metrics = ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items())
     tested = f"test: {metrics}\n" if metrics else ""
     return (
-        f"{report['steps']} steps in {report['run_seconds']:.1f} s on {report['devices']} devices "
-        f"({report['strategy']}, {report['backend']})\n"
+        f"{report['steps']} steps in {report['run_seconds']:.1f} s "
+        f"on {_devices(report['devices'])} ({report['strategy']}, {report['backend']})\n"
         f"last loss {report['loss']:.4f}\n{tested}parameters {report['params_sha256'][:16]}"
     )
+
+
+def _devices(n: int) -> str:
+    return "1 device" if n == 1 else f"{n} devices"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from difflib import unified_diff
 from pathlib import Path
@@ -38,17 +39,23 @@ def show_command(
 ) -> None:
     """Print or draw the graph after a pass."""
     from graphc.inspect import FORMATS
-    from graphc.text import print_ir
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
     before, graph = _stages(file, strategy, after, program)
     if diff:
-        a, b = (print_ir(g).splitlines() for g in (before, graph))
-        text = "\n".join(unified_diff(a, b, "before", after, lineterm="", n=2))
+        a, b = _unaligned(before), _unaligned(graph)
+        text = "\n".join(unified_diff(a, b, "before", after, lineterm="", n=1))
     else:
         text = FORMATS[form](graph)
     _write(text, output)
+
+
+def _unaligned(graph: Graph) -> list[str]:
+    """The lines of a graph without what aligns their columns, which differs everywhere."""
+    from graphc.text import print_ir
+
+    return [re.sub(r"(?<=\S) +", " ", line) for line in print_ir(graph).splitlines()]
 
 
 def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple[Graph, Graph]:

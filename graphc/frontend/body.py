@@ -2,98 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from graphc.errors import GraphcError, did_you_mean
+from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.frontend import syntax as s
+from graphc.frontend.call import as_operand
+from graphc.frontend.count import Count, Derived
 from graphc.frontend.evaluate import Evaluator
-from graphc.frontend.names import Scope
-from graphc.frontend.statements import (
-    assign,
-    chosen,
-    loop_values,
-    run_function,
-    store,
-    target_name,
-)
+from graphc.frontend.names import MISSING, Scope
+from graphc.frontend.statements import dotted, path_of, run_block, store
+from graphc.frontend.static import in_words
 from graphc.graph import Builder, Graph, Objective, Value, Variable
 from graphc.op import op_named
-from graphc.ops.init import initial_value
-from graphc.ops.optim import as_optimizer
+from graphc.ops.init import Initializer, initial_value
+from graphc.ops.optim import Optimizer, Transform, as_optimizer
 from graphc.types import Extent, Size, TensorType, dtype_named
 
-MAX_UNROLLED = 200_000  # statements that static loops may come to
+
+@dataclass(frozen=True)
+class Pending:
+    """A `minimize`: what it needs of all the step's params is found out when all are declared."""
+
+    loss: str
+    optimizer: Optimizer
+    over: tuple[tuple[str, Span], ...] | None
+    span: Span
 
 
 class StepBody:
-    """Runs a step in one mode. sizes binds the named dims."""
+    """Runs a step in one mode. sizes binds the named dims, batch the one that leads the inputs."""
 
     def __init__(
-        self, step: s.Step, scope: Scope, sizes: Mapping[str, int], training: bool
+        self,
+        step: s.Step,
+        scope: Scope,
+        sizes: Mapping[str, int],
+        training: bool,
+        batch: int | None = None,
     ) -> None:
-        self.step, self.scope, self.sizes = step, scope, dict(sizes)
+        self.step, self.scope, self.sizes, self.batch = step, scope, dict(sizes), batch
         self.f = Builder(step.name.id, training=training)
         self.first = Builder(f"{step.name.id}.init")
-        self.evaluator = Evaluator(self.f, self._call_body)
-        self.objectives: list[s.Minimize] = []
-        self.losses: list[Value] = []
-        self.ran = 0
+        self.evaluator = Evaluator(self.f, training)
+        self.losses: list[Pending] = []
 
     def run(self) -> tuple[Graph, Graph]:
         """The graph, and the graph of the variables' first values."""
         self._inputs()
-        self._block(self.step.body, self.scope)
-        if not self.losses and not self.f.outputs:
+        block = run_block(self.evaluator, self.step.body, self.scope, self._statement)
+        self.evaluator.run(block, self.step.span)
+        if not self.f.outputs:
             message = "the step computes nothing: it has no `minimize` and no `report`"
             raise GraphcError("G0125", message, span=self.step.span)
         if self.f.training:
-            for tree, loss in zip(self.objectives, self.losses, strict=True):
-                self._objective(tree, loss)
+            self.f.objectives += [
+                Objective(p.loss, p.optimizer, self._over(p), origin=p.span) for p in self.losses
+            ]
         return self.f.build(), self.first.build()
-
-    def _call_body(self, function: s.Function, scope: Scope) -> Any:
-        return run_function(self.evaluator, function, scope)
 
     # -- inputs and types -----------------------------------------------------------------------
 
     def _inputs(self) -> None:
-        leading = [d for i in self.step.inputs for d in i.type.dims[:1] if self._is_open(d)]
+        leading = batch_dim(self.step, self.scope)
         for tree in self.step.inputs:
             for dim in tree.type.dims:
-                if isinstance(dim, s.Name) and self._is_open(dim):
-                    self._bind(dim, bool(leading) and dim == leading[0])
+                if is_open(dim, self.scope):
+                    assert isinstance(dim, s.Name)
+                    self._bind(dim, dim.id == leading)
         for tree in self.step.inputs:
             op = op_named("input")(source_name=tree.name.id)  # type: ignore[call-arg]
             with self.f.at(tree.span):
                 value = self.f.add(op, type=self._type(tree.type), name=tree.name.id)
             self.scope.values[tree.name.id] = value
 
-    def _is_open(self, dim: Any) -> bool:
-        """Whether a dim is a name that the data binds, not the program."""
-        known = self.scope.outer.names() if self.scope.outer else ()
-        return isinstance(dim, s.Name) and dim.id not in set(known)
-
     def _bind(self, dim: s.Name, is_batch: bool) -> None:
-        if dim.id in self.scope.values:
-            return
-        if dim.id not in self.sizes:
+        """Give a named dim its length. Raises G0128, G0129."""
+        size = self.sizes.get(dim.id, self.batch if is_batch else None)
+        if size is None:
             raise GraphcError(
                 "G0128",
                 f"nothing says how long dim '{dim.id}' is",
                 span=dim.span,
                 help=f"give the data a batch=..., or write `const {dim.id} = 10` at the top",
             )
-        size = self.sizes[dim.id]
-        self.scope.values[dim.id] = Size(size, Extent(dim.id)) if is_batch else size
+        if size < 1:
+            message = f"dim '{dim.id}' can't be {size} long"
+            raise GraphcError("G0129", message, span=dim.span)
+        self.scope.values[dim.id] = Count(size, Extent(dim.id)) if is_batch else size
 
     def _type(self, tree: s.TypeExpr) -> TensorType:
         """The type that is written: dims are integers known at compile time. Raises G0129."""
         shape = [self.evaluator.static_int(d, self.scope) for d in tree.dims]
         for dim, n in zip(tree.dims, shape, strict=True):
-            if n < 0:
-                raise GraphcError("G0129", f"a dim can't be {n}", span=dim.span)
+            if n < 0 or isinstance(n, Derived):
+                what = "computed from the batch's length" if isinstance(n, Derived) else str(n)
+                raise GraphcError("G0129", f"a dim can't be {what}", span=dim.span)
         extents = tuple(n.extent if isinstance(n, Size) else None for n in shape)
         return TensorType(
             tuple(map(int, shape)), dtype_named(tree.dtype), extents if any(extents) else ()
@@ -101,102 +107,107 @@ class StepBody:
 
     # -- statements -----------------------------------------------------------------------------
 
-    def _block(self, body: Iterable[s.Statement], scope: Scope) -> None:
-        for statement in body:
-            self.ran += 1
-            if self.ran > MAX_UNROLLED:
-                message = f"the loops of this step come to more than {MAX_UNROLLED} statements"
-                raise GraphcError("G0123", message, span=statement.span)
-            self._statement(statement, scope)
-
     def _statement(self, tree: s.Statement, scope: Scope) -> None:
         match tree:
             case s.Variable():
                 self._variable(tree, scope)
-            case s.Assign():
-                assign(self.evaluator, tree, scope)
             case s.Update():
                 self._update(tree, scope)
             case s.Report(name=name, value=value):
                 self._output(name.id, self._tensor(value, scope), tree)
             case s.Minimize():
                 self._minimize(tree, scope)
-            case s.For():
-                for values in loop_values(self.evaluator, tree, scope):
-                    scope.values.update(values)
-                    self._block(tree.body, scope)
-            case s.If():
-                self._block(chosen(self.evaluator, tree, scope), scope)
             case _:
                 raise AssertionError(f"{type(tree).__name__} in a step")
 
-    def _tensor(self, tree: Any, scope: Scope) -> Value:
+    def _tensor(self, tree: s.Expr, scope: Scope) -> Value:
         value = self.evaluator.evaluate(tree, scope)
         if isinstance(value, bool | int | float):
             with self.f.at(tree.span):
-                return self.f.constant(value)
+                return self.f.lift(as_operand(self.f, value, None))
         if not isinstance(value, Value):
-            raise GraphcError("G0122", "a tensor is needed here", span=tree.span)
+            message = f"a tensor is needed here, not {in_words(value)}"
+            raise GraphcError("G0122", message, span=tree.span)
         return value
 
+    def _output(self, name: str, value: Value, tree: s.Statement) -> None:
+        if name in self.f.outputs:
+            message = f"'{name}' is reported twice"
+            help = "the loss of `minimize` is reported as 'loss'" if name == "loss" else None
+            raise GraphcError("G0113", message, span=tree.span, help=help)
+        self.f.outputs[name] = value.name
+
+    # -- variables ------------------------------------------------------------------------------
+
     def _variable(self, tree: s.Variable, scope: Scope) -> None:
-        name = target_name(self.evaluator, tree.target, scope)
-        options = {a.name: self.evaluator.evaluate(a.value, scope) for a in tree.options}
-        decay = options.pop("decay", True)
-        if options or not isinstance(decay, bool):
-            wrong = next(iter(options), "decay")
-            hint = "a variable has the option decay=false"
-            raise GraphcError(
-                "G0121", f"'{wrong}' is no option of a variable", span=tree.span, help=hint
-            )
+        path = self._path(tree.target, scope)
+        name = dotted(path)
+        decay = self._decay(tree, scope)
         t = self._type(tree.type)
         if t.extents:
-            raise GraphcError(
-                "G0129", "a variable can't be as long as the batch", span=tree.type.span
-            )
-        if name in self.f.variables:
-            raise GraphcError("G0113", f"variable '{name}' is declared twice", span=tree.span)
-        variable = Variable(name, t, tree.kind, decay=decay, origin=tree.span)
+            message = "a variable can't be as long as the batch"
+            raise GraphcError("G0129", message, span=tree.type.span)
+        if known := self.f.variables.get(name):
+            labels = ((known.origin, "first declared here"),) if known.origin else ()
+            message = f"variable '{name}' is declared twice"
+            raise GraphcError("G0113", message, span=tree.span, labels=labels)
         with self.f.at(tree.span):
-            value = self.f.declare(variable)
-        store(self.evaluator, tree.target, value, scope)
-        self._first_value(tree, variable, self.evaluator.evaluate(tree.initial, scope))
+            value = self.f.declare(Variable(name, t, tree.kind, decay=decay, origin=tree.span))
+        self._first_value(tree, name, t, self.evaluator.evaluate(tree.initial, scope))
+        store(self.evaluator, tree.target, path, value, scope)
 
-    def _first_value(self, tree: s.Variable, variable: Variable, initial: Any) -> None:
+    def _decay(self, tree: s.Variable, scope: Scope) -> bool:
+        """The one option of a variable. Raises G0121."""
+        decay: Any = True
+        for option in tree.options:
+            if option.name != "decay":
+                message = f"'{option.name}' is no option of a variable"
+                help = "a variable has the option decay=false"
+                raise GraphcError("G0121", message, span=option.span, help=help)
+            decay = self.evaluator.evaluate(option.value, scope)
+            if not isinstance(decay, bool):
+                message = f"decay is true or false, not {in_words(decay)}"
+                raise GraphcError("G0121", message, span=option.value.span)
+        return bool(decay)
+
+    def _first_value(self, tree: s.Variable, name: str, t: TensorType, initial: Any) -> None:
         if isinstance(initial, Value):
             message = "a variable starts from an initialiser or a number, not from a tensor"
             raise GraphcError("G0129", message, span=tree.initial.span)
+        whole = t.dtype.kind == "f" or not isinstance(initial, float) or initial.is_integer()
+        if not whole or not isinstance(initial, bool | int | float | Initializer):
+            message = f"a variable of type {t} can't start from {in_words(initial)}"
+            help = "give an initialiser, such as zeros(), or a number"
+            raise GraphcError("G0129", message, span=tree.initial.span, help=help)
         with self.first.at(tree.initial.span):
             try:
-                value = initial_value(self.first, initial, variable.name, variable.type)
+                value = initial_value(self.first, initial, name, t)
             except GraphcError as error:
                 raise error.at(tree.initial.span) from None
-        self.first.outputs[variable.name] = value.name
+        self.first.outputs[name] = value.name
+
+    def _path(self, target: s.Expr, scope: Scope) -> tuple[Any, ...]:
+        path: tuple[Any, ...] = self.evaluator.run(path_of(target, scope), target.span)
+        return path
 
     def _update(self, tree: s.Update, scope: Scope) -> None:
-        name = target_name(self.evaluator, tree.target, scope)
+        name = dotted(self._path(tree.target, scope))
         variable = self.f.variables.get(name)
         if variable is None or variable.kind != "state":
-            hint = did_you_mean(
-                name, [v.name for v in self.f.variables.values() if v.kind == "state"]
-            )
+            states = [v.name for v in self.f.variables.values() if v.kind == "state"]
             message = f"'{name}' is no state: only a state can be written with `<-`"
+            hint = did_you_mean(name, states)
             raise GraphcError("G0129", message, span=tree.target.span, help=hint)
         value = self._tensor(tree.value, scope)
+        if value.shape != variable.type.shape:
+            message = f"state '{name}' is {variable.type}, the new value is {value.type}"
+            raise GraphcError("G0203", message, span=tree.value.span)
         with self.f.at(tree.span):
             value = self.f.to_dtype(value, variable.type.dtype)
-            if value.shape != variable.type.shape:
-                message = f"state '{name}' is {variable.type}, the new value is {value.type}"
-                raise GraphcError("G0203", message, span=tree.value.span)
         if self.f.training:
             if name in self.f.updates:
                 raise GraphcError("G0304", f"'{name}' is written twice", span=tree.span)
             self.f.updates[name] = value.name
-
-    def _output(self, name: str, value: Value, tree: s.Statement) -> None:
-        if name in self.f.outputs:
-            raise GraphcError("G0113", f"'{name}' is reported twice", span=tree.span)
-        self.f.outputs[name] = value.name
 
     # -- minimize -------------------------------------------------------------------------------
 
@@ -208,35 +219,55 @@ class StepBody:
             raise GraphcError("G0301", message, span=tree.loss.span, help=hint)
         name = "loss" if not self.losses else f"loss{len(self.losses) + 1}"
         self._output(name, loss, tree)
-        self.losses.append(loss)
-        self.objectives.append(tree)
+        optimizer = self._optimizer(tree, scope)
+        over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
+        self.losses.append(Pending(loss.name, optimizer, over, tree.span))
 
-    def _objective(self, tree: s.Minimize, loss: Value) -> None:
-        steps = [self.evaluator.evaluate(x, self.scope) for x in tree.chain]
-        with self.f.at(tree.span):
-            try:
-                optimizer = as_optimizer(steps)
-            except GraphcError as error:
-                raise error.at(tree.chain[-1].span) from None
-        over = self._over(tree)
-        self.f.objectives.append(Objective(loss.name, optimizer, over, origin=tree.span))
+    def _optimizer(self, tree: s.Minimize, scope: Scope) -> Optimizer:
+        steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
+        for step, part in zip(steps, tree.chain, strict=True):
+            if not isinstance(step, Transform):
+                message = f"{in_words(step)} is no optimizer"
+                help = "such as adam(lr=1e-3)"
+                if isinstance(part, s.Name) and isinstance(step, type):
+                    help = f"write {part.id}()"
+                raise GraphcError("G0121", message, span=part.span, help=help)
+        try:
+            return as_optimizer(steps)
+        except GraphcError as error:
+            raise error.at(tree.chain[-1].span) from None
 
-    def _over(self, tree: s.Minimize) -> tuple[str, ...]:
+    def _glob(self, tree: s.Expr, scope: Scope) -> tuple[str, Span]:
+        text = tree.value if isinstance(tree, s.Str) else dotted(self._path(tree, scope))
+        return text, tree.span
+
+    def _over(self, pending: Pending) -> tuple[str, ...]:
+        """The params that an objective is over. Raises G0302."""
         params = [v.name for v in self.f.variables.values() if v.kind == "param"]
-        if tree.over is None:
+        if pending.over is None:
             return tuple(params)
         found: dict[str, None] = {}
-        for item in tree.over:
-            glob = (
-                item.value
-                if isinstance(item, s.Str)
-                else target_name(self.evaluator, item, self.scope)
-            )
+        for glob, span in pending.over:
             match = [p for p in params if fnmatchcase(p, glob) or p.startswith(f"{glob}.")]
             if not match:
-                hint = did_you_mean(glob, params)
-                raise GraphcError(
-                    "G0302", f"'{glob}' matches no parameter", span=item.span, help=hint
-                )
+                message = f"'{glob}' matches no parameter"
+                raise GraphcError("G0302", message, span=span, help=did_you_mean(glob, params))
             found |= dict.fromkeys(match)
         return tuple(found)
+
+
+# -- named dims ------------------------------------------------------------------------------------
+
+
+def is_open(dim: s.Expr, scope: Scope) -> bool:
+    """Whether a dim of an input is a name that the program does not define."""
+    return isinstance(dim, s.Name) and (scope.outer or scope).get(dim.id) is MISSING
+
+
+def batch_dim(step: s.Step, scope: Scope) -> str | None:
+    """The first named dim that leads an input: the one whose last batch may be shorter."""
+    for tree in step.inputs:
+        match tree.type.dims:
+            case (s.Name(id=name) as dim, *_) if is_open(dim, scope):
+                return name
+    return None

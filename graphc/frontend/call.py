@@ -44,9 +44,7 @@ class Form:
         return GraphcError("G0121", f"{self.name}: {message}", help=f"write {self}")
 
 
-def call_builtin(
-    f: Builder, function: Any, args: Sequence[Any], options: Mapping[str, Any]
-) -> Any:
+def call_builtin(f: Builder, function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call a built-in function, or make a record. Raises G0121 where the arguments do not fit."""
     form = _form(function)
     try:

@@ -12,7 +12,6 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from graphc.graph import Value
 from graphc.types import Size
 
 Formula: TypeAlias = Callable[[Callable[[Size], Any]], Any]  # from a way to read a Size to a value
@@ -51,10 +50,6 @@ def _combine(function: Function, a: object, b: object) -> Any:
     return made
 
 
-def _floor_div(a: Any, b: Any) -> Any:
-    return a.builder.binary("floor_div", a, b) if isinstance(a, Value) else a // b
-
-
 class Derived:
     """A number that was computed from run-time counts; `formula` computes it from their values."""
 
@@ -89,10 +84,22 @@ class _Arithmetic:
         return _combine(operator.truediv, other, self)
 
     def __floordiv__(self, other: object) -> Any:
-        return _combine(_floor_div, self, other)
+        return _combine(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: object) -> Any:
+        return _combine(operator.floordiv, other, self)
+
+    def __mod__(self, other: object) -> Any:
+        return _combine(operator.mod, self, other)
+
+    def __rmod__(self, other: object) -> Any:
+        return _combine(operator.mod, other, self)
 
     def __pow__(self, other: object) -> Any:
         return _combine(operator.pow, self, other)
+
+    def __rpow__(self, other: object) -> Any:
+        return _combine(operator.pow, other, self)
 
     def __neg__(self) -> Any:
         return _combine(operator.mul, -1, self)

@@ -16,7 +16,7 @@ from graphc.frontend.call import as_operand, call_builtin, takes
 from graphc.frontend.count import Count
 from graphc.frontend.names import MISSING, Builtin, Closure, Namespace, Scope, builtin, unknown
 from graphc.frontend.statements import run_function
-from graphc.frontend.static import combine, entry, in_words, is_integer, negated, negative
+from graphc.frontend.static import combine, entry, in_words, is_integer, misuse, negated, negative
 from graphc.graph import Builder, Value
 from graphc.ops.composites.picking import getitem
 
@@ -164,9 +164,8 @@ class Evaluator:
                 return self.f.binary(_TENSOR_OPS[op], x, y)
 
     def _logic(self, op: str, a: Any, b: Any) -> bool:
-        for x in (a, b):
-            if not isinstance(x, bool):
-                raise GraphcError("G0122", f"'{op}' does not work on {in_words(x)}")
+        if not isinstance(a, bool) or not isinstance(b, bool):
+            raise misuse(op, a, b)
         return (a and b) if op == "and" else (a or b)
 
     def _unary(self, op: str, x: Any) -> Any:
@@ -189,16 +188,12 @@ class Evaluator:
             case Closure():
                 return (yield from self._call_closure(function, args, options))
             case Builtin() | type():
-                return self._checked(call_builtin(self.f, function, args, options), tree.span)
+                made = call_builtin(self.f, function, args, options)
+                self.spend(tree.span, len(made) if isinstance(made, list | tuple) else 0)
+                return made
             case _:
                 message = f"{in_words(function)} can't be called"
                 raise GraphcError("G0121", message, span=tree.function.span)
-
-    def _checked(self, value: Any, span: Span) -> Any:
-        """What a built-in function gave, its length counted as work; lengths stay run-time."""
-        if isinstance(value, list | tuple):
-            self.spend(span, len(value))
-        return value
 
     def _call_closure(
         self, function: Closure, args: Sequence[Any], options: Mapping[str, Any]
@@ -220,7 +215,7 @@ class Evaluator:
         """Entries of families and lists from left to right, then a part of the tensor there."""
         for at, item in enumerate(items):
             if isinstance(value, Value):
-                return getitem(self.f, value, tuple(items[at:]))
+                return getitem(self.f, value, tuple(map(_checked_key, items[at:])))
             value = entry(value, item)
         return value
 
@@ -265,6 +260,21 @@ def truth(value: Any, span: Span) -> bool:
         if isinstance(value, Value)
         else "compare it: `n > 0`, `name == none`",
     )
+
+
+def _checked_key(key: Any) -> Any:
+    """An index into a tensor. Raises G0122."""
+    parts = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+    for x in parts:
+        tensor = isinstance(x, Value) and not isinstance(key, slice)
+        if not (tensor or x is None or x is Ellipsis or is_integer(x)):
+            what = (
+                "a slice of a tensor has integers"
+                if isinstance(key, slice)
+                else ("an index is an integer, a slice, `...`, none or a tensor of integers")
+            )
+            raise GraphcError("G0122", f"{what}, not {in_words(x)}")
+    return key
 
 
 def _length(value: Value, dim: int) -> int:

@@ -13,11 +13,14 @@ from typing import Any
 
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
-from graphc.frontend.body import StepBody
+from graphc.frontend.body import StepBody, batch_dim
+from graphc.frontend.entries import entry_shapes
 from graphc.frontend.evaluate import Evaluator
 from graphc.frontend.names import Closure, Namespace, Scope
 from graphc.frontend.parse import parse_file, parse_source
-from graphc.graph import Builder, Graph
+from graphc.frontend.sources import data_spec
+from graphc.frontend.static import in_words, is_integer
+from graphc.graph import Builder, Graph, Value
 from graphc.module import DataSpec, Duration, Module
 from graphc.strategy import Strategy, strategy_of
 
@@ -26,9 +29,14 @@ MAX_IMPORTS = 100
 
 @dataclass
 class File:
-    """What the files of a program declare, imports resolved."""
+    """What a file declares, its imports resolved.
 
-    scope: Scope
+    homes: the file that defines each name, which may be an imported one
+    """
+
+    path: Path
+    scope: Scope = field(default_factory=Scope)
+    homes: dict[str, Path] = field(default_factory=dict)
     steps: list[s.Step] = field(default_factory=list)
     data: dict[str, s.Data] = field(default_factory=dict)
     train: s.Train | None = None
@@ -36,7 +44,7 @@ class File:
 
 
 def load_module(path: str | Path, sizes: Mapping[str, int] | None = None) -> Module:
-    """The module of a .gc file. sizes binds dims that the program leaves open.
+    """The module of a .gc file. sizes binds named dims, before what the data says of them.
 
     Raises GraphcError for whatever is wrong with the program.
     """
@@ -51,50 +59,62 @@ def module_of_source(
 
 
 def _module(tree: s.Module, path: Path, sizes: dict[str, int]) -> Module:
-    try:
-        return _lowered(tree, path, sizes)
-    except RecursionError:  # each is bounded, their product is not
-        message = "calls of functions, blocks and expressions nest too deep together"
-        raise GraphcError("G0104", message, span=tree.span) from None
-
-
-def _lowered(tree: s.Module, path: Path, sizes: dict[str, int]) -> Module:
-    loader = Loader()
-    file = loader.read(tree, path)
+    file = Loader().read(tree, path)
     if len(file.steps) != 1:
         raise GraphcError(
             "G0125",
-            f"a program has one step, this one has {len(file.steps)}",
+            f"a program has one step, this one has {len(file.steps) or 'none'}",
             span=file.steps[1].span if file.steps else tree.span,
             help="write `step NAME(inputs) { ... }`",
         )
-    step = file.steps[0]
-    data = {name: _data_spec(d, path, file.scope) for name, d in file.data.items()}
-    train, init = _graphs(step, file, _sizes(data, "train", sizes), True)
-    evaluate, _ = _graphs(step, file, _sizes(data, "test", sizes), False)
-    _check_over(data)
-    return Module(step.name.id, train, evaluate, init, data, _duration(file), file.strategies)
+    step, scope = file.steps[0], file.scope
+
+    def static(value: s.Expr) -> Any:
+        return static_value(value, scope)
+
+    data = {name: data_spec(d, path.parent, static) for name, d in file.data.items()}
+    duration = _duration(file)
+    sizes = _sizes_of_data(step, scope, data) | sizes
+    train, init = _graphs(step, scope, sizes, _batch(data, "train"), training=True)
+    evaluate, _ = _graphs(step, scope, sizes, _batch(data, "test"), training=False)
+    return Module(step.name.id, train, evaluate, init, data, duration, file.strategies)
 
 
-def _sizes(data: Mapping[str, DataSpec], name: str, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes of named dims: what the caller says, else the batch of the data that is read."""
+def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
+    """The global batch of the data that is read."""
     spec = data.get(name) or data.get("train")
-    return ({"batch": spec.batch} if spec else {}) | dict(sizes)
+    return spec.batch if spec else None
+
+
+def _sizes_of_data(step: s.Step, scope: Scope, data: Mapping[str, DataSpec]) -> dict[str, int]:
+    """Named dims other than the batch, as long as the entries of the data are, if it is there."""
+    leading = batch_dim(step, scope)
+    wanted = [
+        (tree, at, dim.id)
+        for tree in step.inputs
+        for at, dim in enumerate(tree.type.dims)
+        if isinstance(dim, s.Name) and dim.id != leading
+    ]
+    spec = data.get("train") or data.get("test")
+    if not wanted or spec is None:
+        return {}
+    shapes = entry_shapes(spec)
+    sizes: dict[str, int] = {}
+    for tree, at, name in wanted:
+        shape = shapes.get(tree.name.id, ())
+        if len(shape) == len(tree.type.dims):
+            sizes.setdefault(name, shape[at])
+    return sizes
 
 
 def _graphs(
-    step: s.Step, file: File, sizes: Mapping[str, int], training: bool
+    step: s.Step, scope: Scope, sizes: Mapping[str, int], batch: int | None, *, training: bool
 ) -> tuple[Graph, Graph]:
     """The step's graph in one mode, and the graph of its variables' first values."""
-    body = StepBody(step, Scope(file.scope), sizes, training)
-    return body.run()
+    return StepBody(step, Scope(scope), sizes, training, batch).run()
 
 
-def _check_over(data: Mapping[str, DataSpec]) -> None:
-    for name, spec in data.items():
-        if spec.batch < 1:
-            message = f"data '{name}': a batch has at least one example"
-            raise GraphcError("G0126", message, span=spec.origin)
+# -- files -----------------------------------------------------------------------------------------
 
 
 class Loader:
@@ -106,21 +126,24 @@ class Loader:
 
     def read(self, tree: s.Module, path: Path) -> File:
         """What a file declares. Constants are evaluated, functions kept as trees."""
-        file = File(Scope())
+        file = File(path)
         self.open.append(path.resolve())
         for item in tree.items:
-            self._take(item, file, path)
+            self._take(item, file)
         self.open.pop()
         return file
 
-    def _take(self, item: s.Statement, file: File, path: Path) -> None:
+    def _take(self, item: s.Statement, file: File) -> None:
         match item:
+            case s.Import(alias=s.Name() as alias):
+                members = self._read_import(item, file.path).scope.values
+                self._define(alias, Namespace(item.path.value, members), file)
             case s.Import():
-                self._import(item, file, path)
+                self._take_over(self._read_import(item, file.path), item, file)
             case s.Const(name=name, value=value):
-                file.scope.values[name.id] = static_value(value, file.scope)
+                self._define(name, static_value(value, file.scope), file)
             case s.Function(name=name):
-                file.scope.values[name.id] = Closure(item, file.scope)
+                self._define(name, Closure(item, file.scope), file)
             case s.Step():
                 file.steps.append(item)
             case s.Data(name=name):
@@ -132,91 +155,64 @@ class Loader:
             case _:
                 raise AssertionError(f"{type(item).__name__} at the top of a file")
 
-    def _import(self, item: s.Import, file: File, path: Path) -> None:
-        target = (path.parent / item.path.value).resolve()
+    def _define(self, name: s.Name, value: Any, file: File) -> None:
+        if name.id in file.homes:
+            message = f"'{name.id}' is defined twice: here, and in a file that is imported"
+            help = 'put the imported file behind a name: import "file.gc" as other'
+            raise GraphcError("G0113", message, span=name.span, help=help)
+        file.scope.values[name.id] = value
+        file.homes[name.id] = file.path
+
+    def _take_over(self, other: File, item: s.Import, file: File) -> None:
+        for name, home in other.homes.items():
+            if file.homes.setdefault(name, home) != home:
+                message = f"'{name}' of {item.path.value} is defined here already"
+                help = f'put the file behind a name: import "{item.path.value}" as other'
+                raise GraphcError("G0113", message, span=item.span, help=help)
+        file.scope.values.update(other.scope.values)
+
+    def _read_import(self, item: s.Import, path: Path) -> File:
+        where = path.parent / item.path.value
+        try:
+            target = where.resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise GraphcError("G0106", f"cannot read it: {error}", span=item.path.span) from None
         if target in self.open:
-            raise GraphcError("G0127", f"{item.path.value} imports itself", span=item.span)
-        if len(self.open) + len(self.done) > MAX_IMPORTS:
-            raise GraphcError("G0127", f"more than {MAX_IMPORTS} files", span=item.span)
+            message = f"{item.path.value} imports itself"
+            if target != self.open[-1]:
+                message = f"{item.path.value} imports this file, so they import each other"
+            raise GraphcError("G0127", message, span=item.span)
         if target not in self.done:
-            try:
-                tree = parse_file(path.parent / item.path.value)
-            except GraphcError as error:
-                if error.code == "G0106":
-                    error.span = item.path.span
-                raise
-            self.done[target] = self.read(tree, path.parent / item.path.value)
-        members = self.done[target].scope.values
-        if item.alias is not None:
-            file.scope.values[item.alias.id] = Namespace(item.path.value, members)
-        else:
-            file.scope.values.update(members)
+            if len(self.open) + len(self.done) >= MAX_IMPORTS:
+                raise GraphcError("G0127", f"more than {MAX_IMPORTS} files", span=item.span)
+            self.done[target] = self.read(self._parsed(item, where), target)
+        return self.done[target]
+
+    def _parsed(self, item: s.Import, where: Path) -> s.Module:
+        try:
+            return parse_file(where)
+        except GraphcError as error:
+            if error.code == "G0106":
+                error.span = item.path.span
+            error.labels += ((item.span, "imported here"),) if error.code != "G0106" else ()
+            raise
 
 
-def static_value(tree: Any, scope: Scope) -> Any:
+def static_value(tree: s.Expr, scope: Scope) -> Any:
     """The value of an expression that has no tensors in it. Raises G0123 where it has."""
-    from graphc.graph import Value
-
     f = Builder()
-    value = Evaluator(f, _no_body).evaluate(tree, scope)
-    if isinstance(value, Value):
-        message = "this must be known at compile time, but it is a tensor"
+    value = Evaluator(f).evaluate(tree, scope)
+    if f.nodes or isinstance(value, Value):
+        message = "this must be known at compile time, but there is a tensor in it"
         raise GraphcError("G0123", message, span=tree.span)
     return value
-
-
-def _no_body(function: s.Function, scope: Scope) -> Any:
-    from graphc.frontend.statements import run_function
-
-    return run_function(Evaluator(Builder(), _no_body), function, scope)
-
-
-# -- data, duration ------------------------------------------------------------------------------
-
-
-def _data_spec(tree: s.Data, path: Path, scope: Scope) -> DataSpec:
-    """`npz("x.npz", batch=256, shuffle(seed=0))` as data. Raises G0126."""
-    source = tree.source
-    options: dict[str, Any] = {}
-    where, seed = None, None
-    for argument in source.arguments:
-        match argument:
-            case s.Argument(name=None, value=s.Call(function=s.Name(id="shuffle"))):
-                seed = _shuffle_seed(argument.value, scope)
-            case s.Argument(name=None, value=value):
-                where = static_value(value, scope)
-            case s.Argument(name=name, value=value):
-                options[str(name)] = static_value(value, scope)
-    batch = options.pop("batch", None)
-    kind = source.function.id if isinstance(source.function, s.Name) else ""
-    good = isinstance(where, str) and isinstance(batch, int) and not isinstance(batch, bool)
-    if not good or options:
-        raise GraphcError(
-            "G0126",
-            f"data '{tree.name.id}' can't be read like this",
-            span=source.span,
-            help='write data train = npz("file.npz", batch=256, shuffle(seed=0))',
-        )
-    assert isinstance(where, str) and isinstance(batch, int)
-    return DataSpec(
-        tree.name.id, kind, str((path.parent / where).resolve()), batch, seed, {}, source.span
-    )
-
-
-def _shuffle_seed(tree: Any, scope: Scope) -> int:
-    seed: Any = 0
-    for argument in tree.arguments:
-        seed = static_value(argument.value, scope)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise GraphcError("G0126", "shuffle takes a seed, an integer", span=tree.span)
-    return seed
 
 
 def _duration(file: File) -> Duration | None:
     if file.train is None:
         return None
     count = static_value(file.train.count, file.scope)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        message = f"train for a positive number of {file.train.unit}, not {count!r}"
+    if not is_integer(count) or count < 1:
+        message = f"train for a positive number of {file.train.unit}, not {in_words(count)}"
         raise GraphcError("G0126", message, span=file.train.count.span)
     return Duration(count, file.train.unit)

@@ -18,7 +18,7 @@ import numpy as np
 from graphc.errors import GraphcError
 from graphc.frontend.count import Derived
 from graphc.graph import Builder, Operand, Value
-from graphc.ops.source import Data
+from graphc.ops.composites.support import constant_array
 from graphc.types import F32, I32, DType, Size, dtype_of, promote
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ def constant(f: Builder, array: Array) -> Value:
             f"a constant of {array.nbytes} bytes would be kept in the program",
             help="pass the array in the batch, or as state",
         )
-    if array.size and bool((array == array.flat[0]).all()):
-        single = f.constant(array.flat[0].item(), dtype)
-        return f.broadcast_to(single, array.shape)
-    return f.const_array(data=Data.of(array, dtype))
+    return constant_array(f, array, dtype)
 
 
 def _listed(f: Builder, xs: Sequence[Any]) -> Operand:

@@ -123,11 +123,11 @@ def entry(value: Any, key: Any) -> Any:
     match value, key:
         case dict(), int() | str() if key in value:
             return value[key]
-        case (list() | tuple()), slice():
+        case ((list() | tuple()), slice()):
             return _part(value, key)
-        case (list() | tuple()), int() if is_integer(key) and -len(value) <= key < len(value):
+        case ((list() | tuple()), int()) if is_integer(key) and -len(value) <= key < len(value):
             return value[key]
-        case (dict() | list() | tuple()), _:
+        case ((dict() | list() | tuple()), _):
             raise GraphcError(
                 "G0122", f"{in_words(value)} has no entry {in_words(key, article=False)}"
             )

@@ -21,7 +21,7 @@ where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -36,10 +36,8 @@ from graphc.frontend.session import Session, running
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import Structure, flatten
 from graphc.graph import Builder, Graph, Variable
-from graphc.module import Module
 from graphc.op import op_named
 from graphc.ops.init import initial_value
-from graphc.strategy import Strategy
 from graphc.types import F32, I32, Extent, TensorType, dtype_of
 
 if TYPE_CHECKING:
@@ -75,7 +73,11 @@ class Recording:
                 f"the batch has the leaves {', '.join(leaves)}, "
                 f"the example had {', '.join(self.batch.names)}",
             )
-        return {name: np.asarray(x) for name, x in leaves.items()}
+        types = {name: node.tensor.dtype.numpy for name, node in self.graph.inputs.items()}
+        return {
+            name: np.asarray(x, types[name] if isinstance(x, bool | int | float) else None)
+            for name, x in leaves.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -133,26 +135,6 @@ def record(
     )  # fmt: skip
     made = _run(request, None)
     return made if made.exact is None else _run(request, made.exact)
-
-
-def trace_module(
-    function: Callable[..., Any],
-    params: Any,
-    batch: Any,
-    *,
-    strategies: Mapping[str, Strategy] | None = None,
-    **options: Any,
-) -> tuple[Module, Recording]:
-    """A module ready to be compiled, and the recording of its training mode.
-
-    The function is traced for training and for evaluation; options are those of `record`, but for
-    training. The recording's `values` are the first values of variables that arrays give.
-    """
-    train = record(function, params, batch, **options)
-    evaluate = record(function, params, batch, training=False, **options)
-    name = train.graph.name
-    module = Module(name, train.graph, evaluate.graph, train.first, strategies=strategies or {})
-    return module, train
 
 
 def _run(request: _Request, exact: Span | None) -> Recording:

@@ -40,8 +40,8 @@ def independent_parts(search: Search) -> list[list[str]]:
             x = root[x]
         return x
 
-    for node in search.graph:
-        for together in ((node.name, *node.operands), (node.name, *search.users[node.name])):
+    for node in search.eager:
+        for together in ((node, *search.roots[node]), (node, *search.users[node])):
             touched = [x for x in together if x in root]
             for x in touched[1:]:
                 root[find(x)] = find(touched[0])
@@ -59,9 +59,8 @@ class _Part:
         inside = set(nodes)
         self.asked: dict[str, Counter[Ask]] = {}
         self.rules: dict[str, list[str]] = {x: [x] for x in nodes}
-        graph = search.graph
-        values = dict.fromkeys([*nodes, *(y for x in nodes for y in graph[x].operands)])
-        for x in values:
+        operands = (y for x in nodes for y in search.roots[x] if y is not None)
+        for x in dict.fromkeys([*nodes, *operands]):
             self.asked[x] = Counter(search.wanted.get(x))
             for user in search.users[x]:
                 if user not in inside:

@@ -98,7 +98,9 @@ def overwritten(
 def overwritable(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:
     """The operands that a kernel may write its result over, where the op says `in_place`."""
     # A sum of many is made in several passes, of which only the first may overwrite.
-    return operands[:2] if op.aggregates else operands
+    if op.aggregates:
+        return tuple(x for x in operands[:2] if x not in operands[2:])
+    return operands
 
 
 def _dies(at: int, x: Buffer, lives: Lifetimes) -> bool:

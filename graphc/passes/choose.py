@@ -15,7 +15,7 @@ from graphc.graph import Graph, Variable
 from graphc.placement import Axis, Split
 from graphc.strategy import MeshLayout, Rule
 
-SMALL = 0.02  # a parameter below this share of all bytes may stay whole
+SMALL = 0.02  # parameters of less than this share of all bytes may stay whole
 ROUNDS = 2
 
 Cost = Callable[[MeshLayout], float]
@@ -42,7 +42,7 @@ def _families(graph: Graph, axis: Axis) -> list[tuple[list[Variable], list[int |
         shape = members[0].type.shape
         dims: list[int | None] = [d for d in range(len(shape)) if shape[d] >= axis.size]
         dims.sort(key=lambda d: (shape[d or 0] % axis.size != 0, -(d or 0)))
-        if dims and members[0].type.bytes < SMALL * total:
+        if dims and sum(v.type.bytes for v in members) < SMALL * total:
             dims.append(None)
         if dims:
             found.append((members, dims))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from graphc.dims import Signature
 from graphc.ops.collective import conversion_over
 from graphc.passes.problem import AxisProblem
 from graphc.passes.route import LATENCY, LOCAL, route
@@ -20,22 +21,36 @@ Ask: TypeAlias = tuple[State, Placement]  # what a user needs: along the axis, a
 
 
 class Costs:
-    """The costs of one axis's conversions.
-
-    when: per node, the placement over time in which it needs each operand
-    """
+    """The costs of one axis's conversions."""
 
     def __init__(self, problem: AxisProblem) -> None:
         self.problem, self.graph, self.mesh = problem, problem.graph, problem.placed.mesh
-        self.when = {n.name: self._when(n.name, len(n.operands)) for n in self.graph}
+        self._asks: dict[tuple[str, Signature], tuple[tuple[str, Ask], ...]] = {}
         self._costs: dict[tuple[str, State, Ask], float] = {}
 
-    def _when(self, name: str, operands: int) -> tuple[Placement, ...]:
+    def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
+        """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
+        key = (name, way)
+        if key not in self._asks:
+            asked = (
+                self.asked_of_root(x, state, self._when(name, i))
+                for i, (x, state) in enumerate(
+                    zip(self.graph[name].operands, way.operands, strict=True)
+                )
+            )
+            self._asks[key] = tuple(a for a in asked if a is not None)
+        return self._asks[key]
+
+    def asked_of_root(self, x: str, state: State, when: Placement) -> tuple[str, Ask] | None:
+        """What a need of `x` is to the value that it comes from; None where x is free."""
+        asked = self.problem.lazy.asked_of_root(x, state, when)
+        return None if asked is None else (asked[0], asked[1:])
+
+    def _when(self, name: str, slot: int) -> Placement:
+        """The placement over time in which a node needs an operand."""
         ways = self.problem.placed.ways
-        return tuple(
-            place(self.mesh, ((a.name, ways[a.name][name].operands[i]) for a in self.mesh.time))
-            for i in range(operands)
-        )
+        time = self.mesh.time
+        return place(self.mesh, ((a.name, ways[a.name][name].operands[slot]) for a in time))
 
     def conversion(self, name: str, source: State, ask: Ask) -> float:
         """The cost of having a value, which lies as `source`, as a user asks for it."""
@@ -48,14 +63,10 @@ class Costs:
         target, when = ask
         if source == target:
             return 0.0
-        if name in self.problem.placed.lazy and source == R and isinstance(target, Split):
-            return 0.0  # made anew where it is needed
         axis = self.problem.axis
         op = conversion_over(axis.over, axis.name, source, target, tree=False)
-        if op is None:
-            return FORBIDDEN
         at = self.problem.placed.placement(name).with_state(self.mesh, axis.name, R)
-        if any(s == state for s in (source, target) for _, state in at):
+        if op is None or any(s == state for s in (source, target) for _, state in at):
             return self._detour(name, at, when, source, target)
         if not op.communicates:
             return LOCAL

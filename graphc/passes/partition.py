@@ -8,6 +8,7 @@ enter a sum, a maximum or an index.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 from graphc.dims import Signature, parse_rule, reduced_dims
@@ -17,7 +18,8 @@ from graphc.op import Op, op_named
 from graphc.ops.reduce import highest, lowest
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
-from graphc.passes.place import lazy_nodes, ways_along
+from graphc.passes.lazy import LazyValues, lazy_nodes
+from graphc.passes.place import ways_along
 from graphc.passes.problem import Placed
 from graphc.passes.route import route
 from graphc.placement import Mesh, Partial, Placement, Split, is_uneven
@@ -57,11 +59,10 @@ class _Work:
     masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lazy = lazy_nodes(self.graph)
-        empty = Placed(self.graph.mesh)
-        self.ways = {
-            a.name: ways_along(_only(self.graph, self.lazy), a, empty) for a in self.mesh.axes
-        }
+        slots = lazy_nodes(self.graph)
+        axes = self.mesh.axes[:1]  # what is lazy has the same ways along every axis
+        ways = [ways_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes]
+        self.lazy = LazyValues(self.graph, self.mesh, slots, ways[0] if ways else {})
 
     @property
     def mesh(self) -> Mesh:
@@ -138,8 +139,9 @@ class _Work:
         node = self.graph[x]
         if not isinstance(node.type, TensorType) or (x, want) in self.made:
             return self.made.get((x, want), x)
-        if x in self.lazy and not node.type.placement.partial and _can_remake(node, want):
-            self.made[x, want] = self._remake(node, want, user)
+        ways = self._ways(x, want) if x in self.lazy else None
+        if ways is not None:
+            self.made[x, want] = self._remake(node, want, ways, user)
             return self.made[x, want]
         consumer = user.name if user else variable
         name = x
@@ -156,12 +158,20 @@ class _Work:
             name = self.made[x, after]
         return name
 
-    def _remake(self, node: Node, want: Placement, user: Node | None) -> str:
+    def _ways(self, name: str, want: Placement) -> dict[str, Signature] | None:
+        """How a lazy node runs along every axis to make its value as wanted; None if it can't."""
+        found = {}
+        for axis in self.mesh.axes:
+            way = self.lazy.way(name, want[axis.name])
+            if way is None:
+                return None
+            found[axis.name] = way
+        return found
+
+    def _remake(
+        self, node: Node, want: Placement, ways: dict[str, Signature], user: Node | None
+    ) -> str:
         """A copy of a lazy node that makes just the part that is wanted."""
-        states = {a.name: want[a.name] for a in self.mesh.axes}
-        ways = {
-            a: next(w for w in self.ways[a][node.name] if w.result == s) for a, s in states.items()
-        }
         operands = tuple(
             self.converted(x, self._from(ways, i), node, f"{node.op.name} is made cut")
             for i, x in enumerate(node.operands)
@@ -205,21 +215,15 @@ class _Work:
         return self.masked[x, dim, fill]
 
 
-def _only(graph: Graph, names: set[str]) -> Graph:
+def _only(graph: Graph, names: Container[str]) -> Graph:
     """The graph with the nodes of these names and their operands' types (for their ways)."""
-    keep = set(names)
-    for name in names:
-        keep.update(graph[name].operands)
+    keep = {x for n in graph if n.name in names for x in (n.name, *n.operands)}
     nodes = {
         n.name: n if n.name in names else replace(n, op=op_named("input")(source_name=n.name))  # type: ignore[call-arg]
         for n in graph
         if n.name in keep
     }
     return replace(graph, nodes=nodes)
-
-
-def _can_remake(node: Node, want: Placement) -> bool:
-    return all(isinstance(s, Split) for _, s in want.states)
 
 
 def _identity(op: Op, types: list[TensorType]) -> float:

@@ -22,6 +22,7 @@ from graphc.op import Op
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
+from graphc.passes.lazy import LazyValues, lazy_nodes
 from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
@@ -29,16 +30,7 @@ from graphc.placement import Axis, Placement, R, Split, State, place
 from graphc.strategy import MeshLayout, layout_of, parse_strategy
 from graphc.types import TensorType
 
-
-def lazy_nodes(graph: Graph) -> set[str]:
-    """Nodes that are made anew wherever and however they are needed: constants, iota, random,
-    broadcasts, and elementwise nodes over nothing but these."""
-    lazy: set[str] = set()
-    for n in graph:
-        over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
-        if n.op.lazy or over_lazy:
-            lazy.add(n.name)
-    return lazy
+Ways = dict[str, tuple[Signature, ...]]
 
 
 @lru_cache(maxsize=16384)
@@ -141,7 +133,7 @@ def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[s
 
 def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
     """The signature of every node along every axis of the layout's mesh."""
-    placed = Placed(layout.mesh, lazy=lazy_nodes(graph))
+    placed = Placed(layout.mesh)
     for axis in layout.mesh.time:
         placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
     rounds = 2 if len(layout.mesh.space) > 1 else 1  # again, knowing what the others chose
@@ -150,22 +142,45 @@ def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
     return placed
 
 
-def _space_cost(graph: Graph, layout: MeshLayout) -> float:
-    """Bytes moved under the best placing of a layout (without a second round)."""
-    placed = Placed(layout.mesh, lazy=lazy_nodes(graph))
-    for axis in layout.mesh.time:
-        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
-    total = 0.0
-    for axis in layout.mesh.space:
-        placed.ways[axis.name], cost = place_over_space(_problem(graph, layout, axis, placed))
-        total += cost
-    return total
+class _Estimate:
+    """Bytes moved under a layout, roughly: for comparing cuts of the variables.
+
+    What does not depend on the variables' cut (the ways of the nodes, the placing over time) is
+    worked out once.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ways: dict[str, Ways] = {}
+        self.over_time: dict[str, dict[str, Signature]] = {}
+
+    def __call__(self, layout: MeshLayout) -> float:
+        placed = Placed(layout.mesh)
+        for axis in layout.mesh.time:
+            if axis.name not in self.over_time:
+                problem = self._problem(layout, axis, placed)
+                self.over_time[axis.name] = place_over_time(problem)
+            placed.ways[axis.name] = self.over_time[axis.name]
+        total = 0.0
+        for axis in layout.mesh.space:
+            problem = self._problem(layout, axis, placed)
+            placed.ways[axis.name], cost = place_over_space(problem, thorough=False)
+            total += cost
+        return total
+
+    def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
+        problem = _problem(self.graph, layout, axis, placed, self.ways.get(axis.name))
+        self.ways[axis.name] = problem.ways
+        return problem
 
 
-def _problem(graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
+def _problem(
+    graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
+) -> AxisProblem:
+    ways = known or ways_along(graph, axis, placed)
     return AxisProblem(
-        axis, graph, placed, source_states(graph, layout, axis),
-        wanted_states(graph, layout, axis), ways_along(graph, axis, placed),
+        axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
+        ways, LazyValues(graph, layout.mesh, lazy_nodes(graph), ways),
     )  # fmt: skip
 
 
@@ -181,7 +196,7 @@ class Place(Pass):
 
     def run(self, graph: Graph) -> Graph:
         layout = layout_of(parse_strategy(self.strategy))
-        layout = choose_cuts(graph, layout, lambda tried: _space_cost(graph, tried))
+        layout = choose_cuts(graph, layout, _Estimate(graph))
         placed = place_graph(graph, layout)
         nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
         variables = {

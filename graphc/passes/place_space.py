@@ -24,16 +24,22 @@ from graphc.placement import Partial, Placement, R, Split, State
 SWEEPS = 12
 
 
-def place_over_space(problem: AxisProblem) -> tuple[dict[str, Signature], float]:
-    """The signature of every node along a space axis, and the cost of the choice in bytes."""
+def place_over_space(
+    problem: AxisProblem, thorough: bool = True
+) -> tuple[dict[str, Signature], float]:
+    """The signature of every node along a space axis, and the cost of the choice in bytes.
+
+    Without `thorough` the exact search is left out: an estimate, to compare layouts by.
+    """
     search = Search(problem)
     search.descend_from_starts()
-    branch_and_bound(search)
-    return dict(search.choice), search.total()
+    if thorough:
+        branch_and_bound(search)
+    return search.result(), search.total()
 
 
 class Search:
-    """The state of the search: one signature per node, and how often each state is asked for."""
+    """The state of the search: a signature per node that is not lazy, and what is asked of it."""
 
     def __init__(self, problem: AxisProblem) -> None:
         self.problem, self.graph = problem, problem.graph
@@ -41,28 +47,45 @@ class Search:
             n.name: (Signature((), problem.fixed[n.name]),) if n.op.source else problem.ways[n.name]
             for n in self.graph
         }
+        self.lazy = problem.lazy
+        self.eager = [n.name for n in self.graph if n.name not in self.lazy]
+        self.roots = {x: self._roots(x) for x in self.eager}
         self._prune()
-        self.open = [n.name for n in self.graph if len(self.ways[n.name]) > 1]
-        self.users = {x: sorted(set(u)) for x, u in self.graph.users.items()}
+        self.open = [x for x in self.eager if len(self.ways[x]) > 1]
         self.costs = Costs(problem)
+        self.users: dict[str, list[str]] = {x: [] for x in self.eager}
+        for x in self.eager:
+            for root in dict.fromkeys(filter(None, self.roots[x])):
+                self.users[root].append(x)
         self.wanted: dict[str, list[Ask]] = {}
         for x, state in problem.wanted:
-            self.wanted.setdefault(x, []).append((state, Placement()))
-        self.choice = {x: ways[0] for x, ways in self.ways.items()}
+            if (asked := self.costs.asked_of_root(x, state, Placement())) is not None:
+                self.wanted.setdefault(asked[0], []).append(asked[1])
+        self.choice = {x: self.ways[x][0] for x in self.eager}
         self.asked: dict[str, Counter[Ask]] = {}
+
+    def _roots(self, name: str) -> tuple[str | None, ...]:
+        """The values that a node's operands are or come from; None for a free one."""
+        return tuple(self.lazy.root(x) for x in self.graph[name].operands)
 
     # -- what is possible -----------------------------------------------------------------------
 
     def _prune(self) -> None:
         """Keep the signatures that the rules allow, whatever is chosen for the others."""
-        possible: dict[str, set[State]] = {}
-        for n in self.graph:
-            ways = self.ways[n.name]
-            if n.operands:
-                held = [possible[x] for x in n.operands]
+        possible: dict[str | None, set[State]] = {None: {R}}
+        for x in self.eager:
+            ways = self.ways[x]
+            if self.roots[x]:
+                pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
+                held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
                 ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
-                self.ways[n.name] = ways = _without_giving_up(ways, held)
-            possible[n.name] = {w.result for w in ways}
+                self.ways[x] = ways = _without_giving_up(ways, held)
+            possible[x] = {w.result for w in ways}
+
+    def states(self, name: str) -> list[State]:
+        """How a node's operands lie."""
+        pairs = zip(self.graph[name].operands, self.roots[name], strict=True)
+        return [R if r is None else self.lazy.state(x, self.choice[r].result) for x, r in pairs]
 
     # -- what it costs --------------------------------------------------------------------------
 
@@ -73,19 +96,15 @@ class Search:
 
     def rule_cost(self, name: str) -> float:
         """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
-        way, operands = self.choice[name], self.graph[name].operands
-        if not operands:
+        way = self.choice[name]
+        if not way.operands:
             return 0.0
-        states = [self.choice[x].result for x in operands]
+        states = self.states(name)
+        pairs = list(zip(way.operands, states, strict=True))
         cost = 0.0
-        if any(s != R for s in way.operands) and not any(
-            s != R and s == have for s, have in zip(way.operands, states, strict=True)
-        ):
+        if any(s != R for s in way.operands) and not any(s != R and s == h for s, h in pairs):
             cost += FORBIDDEN
-        gives_up = any(
-            isinstance(have, Split) and have != s
-            for s, have in zip(way.operands, states, strict=True)
-        )
+        gives_up = any(isinstance(have, Split) and have != s for s, have in pairs)
         if gives_up and any(_keeps(w, states) for w in self.ways[name]):
             cost += FORBIDDEN
         return cost
@@ -96,16 +115,15 @@ class Search:
 
     # -- moving ---------------------------------------------------------------------------------
 
-    def asks(self, name: str, way: Signature) -> zip[tuple[str, Ask]]:
-        """What a node asks for when it runs one way: (operand, ask) pairs."""
-        pairs = zip(way.operands, self.costs.when[name], strict=True)
-        return zip(self.graph[name].operands, pairs, strict=True)
+    def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
+        """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
+        return self.costs.asks(name, way)
 
     def recount(self) -> None:
         """Count anew what is asked of every value."""
         self.asked = {x: Counter(self.wanted.get(x)) for x in self.choice}
-        for n in self.graph:
-            for x, ask in self.asks(n.name, self.choice[n.name]):
+        for name, way in self.choice.items():
+            for x, ask in self.asks(name, way):
                 self.asked[x][ask] += 1
 
     def move(self, name: str, way: Signature) -> None:
@@ -121,7 +139,7 @@ class Search:
         """The values, and the nodes' rules, that a move of these nodes may change the cost of."""
         values, rules = set(names), set(names)
         for x in names:
-            values.update(self.graph[x].operands)
+            values.update(filter(None, self.roots[x]))
             rules.update(self.users[x])
         return values, rules
 
@@ -172,9 +190,8 @@ class Search:
 
     def start(self, late: bool) -> None:
         """Every node takes what its operands have; partial sums are resolved early or late."""
-        for n in self.graph:
-            states = [self.choice[x].result for x in n.operands]
-            self.choice[n.name] = self._follow(n.name, states, late)
+        for x in self.eager:
+            self.choice[x] = self._follow(x, self.states(x), late)
         self.recount()
 
     def _follow(self, name: str, states: list[State], late: bool) -> Signature:
@@ -186,11 +203,11 @@ class Search:
         for way in ways[1:]:
             if _keeps(way, states):
                 return way
-        return min(ways, key=lambda w: self._entry_cost(name, states, w))
+        return min(ways, key=lambda w: self._entry_cost(name, w))
 
-    def _entry_cost(self, name: str, states: list[State], way: Signature) -> float:
-        asks = zip(states, self.asks(name, way), strict=True)
-        return sum(self.costs.conversion(x, have, ask) for have, (x, ask) in asks)
+    def _entry_cost(self, name: str, way: Signature) -> float:
+        conversion = self.costs.conversion
+        return sum(conversion(x, self.choice[x].result, ask) for x, ask in self.asks(name, way))
 
     def descend(self) -> None:
         """Improve nodes and clusters until nothing changes, looking again only near a change."""
@@ -209,7 +226,7 @@ class Search:
         """The nodes whose best choice may depend on these nodes' choices."""
         values = set(moved)
         for x in moved:
-            values.update(self.graph[x].operands)
+            values.update(filter(None, self.roots[x]))
         return values.union(*(self.users[x] for x in values))
 
     def _clusters(self) -> list[list[str]]:
@@ -223,16 +240,26 @@ class Search:
                 x = root[x]
             return x
 
-        for n in self.graph:
-            if n.name in is_open:
-                root[n.name] = n.name
-                for x in n.operands:
-                    if x in is_open:
-                        root[find(x)] = find(n.name)
+        for x in self.open:
+            if x in is_open:
+                root[x] = x
+                for y in filter(is_open.__contains__, self.roots[x]):
+                    root[find(str(y))] = find(x)
         groups: dict[str, list[str]] = {}
         for x in root:
             groups.setdefault(find(x), []).append(x)
         return [g for g in groups.values() if len(g) > 1]
+
+    def result(self) -> dict[str, Signature]:
+        """The signature of every node, the lazy ones as their roots make them run."""
+        result: dict[str, Signature] = {}
+        for n in self.graph:
+            if n.name in self.lazy:
+                x = self.lazy.operand(n.name)
+                result[n.name] = self.lazy.follow(n.name, R if x is None else result[x].result)
+            else:
+                result[n.name] = self.choice[n.name]
+        return result
 
 
 def _anchored(way: Signature, held: list[set[State]]) -> bool:

@@ -6,19 +6,16 @@ from dataclasses import dataclass, field
 
 from graphc.dims import Signature
 from graphc.graph import Graph
+from graphc.passes.lazy import LazyValues
 from graphc.placement import Axis, Mesh, Placement, State, place
 
 
 @dataclass
 class Placed:
-    """The placing of a graph so far: per axis and node, the signature it runs by.
-
-    lazy: the nodes that are made anew wherever and however they are needed.
-    """
+    """The placing of a graph so far: per axis and node, the signature it runs by."""
 
     mesh: Mesh
     ways: dict[str, dict[str, Signature]] = field(default_factory=dict)
-    lazy: set[str] = field(default_factory=set)
 
     def placement(self, node: str) -> Placement:
         """The placement of a node's value."""
@@ -38,6 +35,7 @@ class AxisProblem:
     fixed:   state of every source
     wanted:  (node, state) pairs: what outputs and updates ask for
     ways:    the signatures of every node that has operands
+    lazy:    the nodes that are made anew wherever and however they are needed
     """
 
     axis: Axis
@@ -46,3 +44,4 @@ class AxisProblem:
     fixed: dict[str, State]
     wanted: tuple[tuple[str, State], ...]
     ways: dict[str, tuple[Signature, ...]]
+    lazy: LazyValues

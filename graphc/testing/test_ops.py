@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from graphc.graph import Builder, Graph, Value, Variable, infer_type
 from graphc.op import all_ops, op_named
+from graphc.ops.elementwise import Aggregate
 from graphc.ops.source import Input, ReadVariable
 from graphc.passes.schedule import schedule
 from graphc.runtime.backend import Backend
 from graphc.testing.running import check_agrees
 from graphc.testing.samples import Case, sample_cases, typed_cases
+from graphc.types import F32, TensorType
 
 OPS = [name for name, cls in all_ops().items() if cls.samples()]
 
@@ -83,3 +86,14 @@ def test_op_updates_a_variable_in_place(name: str, backend: Backend) -> None:
                 batch = {f"x{i}": x for i, x in enumerate(values) if i != slot}
                 program = schedule(in_place(case, slot), exact=True)
                 check_agrees(program, backend, batch, {"v": values[slot]}, what=str(case))
+
+
+@pytest.mark.parametrize("order", ["add_n", "tree", "accumulate"])
+@pytest.mark.parametrize("slots", ["aab", "aba", "baa", "abb", "aaa", "abcab"])
+def test_a_sum_takes_a_contribution_twice(order: str, slots: str, backend: Backend) -> None:
+    f = Builder("twice")
+    t = TensorType((3, 4), F32)
+    made = {n: f.tanh(f.add(Input(n), type=t, name=n)) for n in sorted(set(slots))}
+    f.outputs["y"] = f.add(Aggregate(order), [made[n] for n in slots]).name
+    batch = {n: np.full((3, 4), i + 1.0) for i, n in enumerate(made)}
+    check_agrees(schedule(f.build()), backend, batch, what=f"aggregate of {slots}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -67,6 +68,9 @@ def fits(value: Any, kind: Any) -> bool:
             return value in get_args(kind)
         case origin if origin is tuple:
             return isinstance(value, tuple) and _tuple_fits(value, get_args(kind))
+        case origin if origin in (Sequence, Iterable):
+            inner = get_args(kind)[0]
+            return isinstance(value, list | tuple) and all(fits(x, inner) for x in value)
         case None if isinstance(kind, type) and kind is not Any:
             return _is_a(value, kind)
         case _:

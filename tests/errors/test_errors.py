@@ -10,11 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from graphc.error_codes import CODES
 from graphc.errors import GraphcError
 from graphc.frontend import parse_file
 
+# What no file of text can show: a file too large, and one that is no text.
+ELSEWHERE = {"G0105", "G0106"}
 FILES = sorted(Path(__file__).parent.glob("*.gc"))
 MARK = re.compile(r"# ERROR: (G\d{4}) (.*)")
+
+
+def compile_file(path: Path) -> None:
+    """Parse and, where that succeeds, lower."""
+    parse_file(path)
+    from graphc.frontend.lower import load_module
+
+    load_module(path, {"batch": 8})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -28,10 +39,16 @@ def test_error_has_its_code_place_words_and_help(path: Path) -> None:
     line, mark = marks[0]
     message, _, help = mark.group(2).partition(" | ")
     with pytest.raises(GraphcError) as caught:
-        parse_file(path)
+        compile_file(path)
     error = caught.value
     assert error.span is not None
     assert (error.code, error.span.line) == (mark.group(1), line), error.render()
     assert message in error.message
     assert help in (error.help or "")
     assert "^" in error.render()
+
+
+def test_every_code_of_the_syntax_has_a_file() -> None:
+    shown = {found.group(1) for p in FILES if (found := MARK.search(p.read_text("utf-8")))}
+    syntax = {code for code in CODES if "G0101" <= code < "G0120"}
+    assert syntax - shown <= ELSEWHERE

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphc.frontend.trace import record
 from graphc.ops.evaluate import evaluate
+from graphc.verify import verify
 
 Call = Callable[..., Any]
 
@@ -18,8 +19,11 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-def traced(call: Call, *arrays: np.ndarray) -> list[np.ndarray]:
-    """The arrays that `call` gives when it is traced: the graph is built, then evaluated."""
+def traced(call: Call, *arrays: np.ndarray, whole: tuple[str, ...] = ("*",)) -> list[np.ndarray]:
+    """The arrays that `call` gives when it is traced: the graph is built, then evaluated.
+
+    whole=() makes the first dim of the arrays the batch, of run-time length.
+    """
     batch = {f"a{i}": a for i, a in enumerate(arrays)}
 
     def step(params: Any, batch: Any) -> dict[str, Any]:
@@ -27,7 +31,8 @@ def traced(call: Call, *arrays: np.ndarray) -> list[np.ndarray]:
         several = results if isinstance(results, (list, tuple)) else [results]
         return {f"r{i}": r for i, r in enumerate(several)}
 
-    recording = record(step, {}, batch, whole=["*"])
+    recording = record(step, {}, batch, whole=whole)
+    verify(recording.graph)
     values = evaluate(recording.graph, batch)
     return [values[node] for node in recording.graph.outputs.values()]
 
@@ -38,12 +43,14 @@ def check(call: Call, *arrays: np.ndarray, rtol: float = 1e-9) -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         wanted = call(*arrays)
     wanted = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-    got = traced(call, *arrays)
-    assert len(got) == len(wanted)
-    for a, b in zip(got, map(np.asarray, wanted), strict=True):
-        assert a.shape == b.shape
-        assert a.dtype.kind == b.dtype.kind or (a.dtype.kind, b.dtype.kind) == ("i", "u")
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-12)
+    batches = len({a.shape[:1] for a in arrays if a.ndim}) == 1
+    for whole in [("*",), ()] if batches else [("*",)]:
+        got = traced(call, *arrays, whole=whole)
+        assert len(got) == len(wanted)
+        for a, b in zip(got, map(np.asarray, wanted), strict=True):
+            assert a.shape == b.shape
+            assert a.dtype.kind == b.dtype.kind or (a.dtype.kind, b.dtype.kind) == ("i", "u")
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-12)
 
 
 def real(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> np.ndarray:

@@ -15,7 +15,7 @@ import pytest
 from graphc import nn, optim
 from graphc.errors import GraphcError
 from graphc.frontend import declare
-from graphc.frontend.trace import record, trace, trace_module
+from graphc.frontend.trace import record, trace
 from graphc.frontend.tree import flatten
 from graphc.ops import init
 from graphc.ops.evaluate import evaluate
@@ -88,6 +88,9 @@ def test_the_first_dim_of_the_batch_is_a_run_time_dim() -> None:
     assert graph["x"].type.extents == (Extent("examples"), None)
     assert graph["table"].type.extents == graph["rate"].type.extents == ()
     assert graph["k"].type.dtype == I32
+    recording = record(step, {}, batch, whole=["table"])
+    fed = recording.inputs({**batch, "rate": 0.5, "k": 4})
+    assert (fed["rate"].dtype, fed["k"].dtype) == (np.float32, np.int32)
 
 
 def test_a_batch_may_be_a_tuple_or_one_array() -> None:
@@ -312,19 +315,3 @@ def test_nn_takes_arrays_dtypes_and_lists() -> None:
 def test_nn_functions_are_documented() -> None:
     assert "attention" in nn.attention.__name__ and nn.attention.__doc__
     assert list(signature(nn.softmax).parameters) == ["x", "axis"]
-
-
-# -- modules --------------------------------------------------------------------------------------
-
-
-def test_a_module_has_both_modes_and_the_first_values() -> None:
-    def step(params: Any, batch: Any) -> Any:
-        h = nn.dropout(batch["x"] @ params["w"] + params["b"], rate=0.5)
-        return np.mean(h), {"largest": np.max(h)}
-
-    params = {"w": W, "b": declare.param((2,), init=init.Zeros())}
-    module, recording = trace_module(step, params, {"x": X}, optimizer=optim.sgd(lr=0.1))
-    assert module.name == "step" and module.train is recording.graph
-    assert module.train.objectives and not module.evaluate.objectives
-    assert list(module.train.outputs) == list(module.evaluate.outputs) == ["loss", "largest"]
-    assert list(module.init.outputs) == ["b"] and list(recording.values) == ["w"]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from graphc.dims import Signature
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion
-from graphc.passes.place import lazy_nodes, place_graph, source_states, wanted_states, ways_along
+from graphc.passes.lazy import lazy_nodes
+from graphc.passes.place import place_graph, source_states, wanted_states, ways_along
 from graphc.passes.problem import Placed
 from graphc.placement import Axis, Partial, Placement, R, Split, State, place
 from graphc.strategy import MeshLayout
@@ -63,21 +64,54 @@ class Every:
         if node.op.source:
             return [Signature((), self.fixed[node.name])]
         have = [choice[x].result for x in node.operands]
+        if node.name in self.lazy:
+            return [self._by_itself(node, have)]
         ways = [w for w in self.ways[node.name] if w.letter == "" and not _takes(w)]
         ways += [w for w in self.ways[node.name] if _takes(w) and _has(w, have)]
         if any(_kept(w, have) for w in ways):
             ways = [w for w in ways if not _gives_up(w, have)]
         return ways
 
+    def _by_itself(self, node: Node, have: list[State]) -> Signature:
+        """How a lazy node runs, its root lying as it does; whole, if it can't."""
+        slot, ways = self.lazy[node.name], self.ways[node.name]
+        if slot is None or have[slot] == R:
+            return ways[0]
+        ways = sorted(ways, key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
+        return next((w for w in ways if w.operands[slot] == have[slot]), ways[0])
+
     # -- what a placing costs -------------------------------------------------------------------
 
     def cost(self, choice: Choice) -> float:
         """Bytes and latency of all conversions, and a little for each one that is local."""
-        needed: set[tuple[str, State, Placement]] = {(x, s, Placement()) for x, s in self.wanted}
+        needed = {self._of_root(x, s, Placement()) for x, s in self.wanted}
         for node in self.graph:
-            for i, x in enumerate(node.operands):
-                needed.add((x, choice[node.name].operands[i], self._over_time(node.name, i)))
-        return sum(self._conversion(x, choice[x].result, s, when) for x, s, when in needed)
+            if node.name not in self.lazy:
+                for i, x in enumerate(node.operands):
+                    when = self._over_time(node.name, i)
+                    needed.add(self._of_root(x, choice[node.name].operands[i], when))
+        asked = [n for n in needed if n is not None]
+        return sum(self._conversion(x, choice[x].result, s, when) for x, s, when in asked)
+
+    def _of_root(
+        self, x: str, state: State, when: Placement
+    ) -> tuple[str, State, Placement] | None:
+        """A lazy value is made where it is needed, from what it is made of."""
+        while x in self.lazy:
+            slot = self.lazy[x]
+            if slot is None:
+                return None
+            state = self._made(x, state, slot)
+            over = {a.name: self._made(x, when[a.name], slot) for a in self.layout.mesh.time}
+            when = place(self.layout.mesh, over.items())
+            x = self.graph[x].operands[slot]
+        return x, state, when
+
+    def _made(self, x: str, result: State, slot: int) -> State:
+        """The state of the operand from which a lazy node makes its result in a state."""
+        ways = [w for w in self.ways[x] if w.result == result]
+        ways.sort(key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
+        return ways[0].operands[slot] if ways else R
 
     def _over_time(self, name: str, slot: int) -> Placement:
         ways = self.placed.ways
@@ -85,7 +119,7 @@ class Every:
         return place(mesh, ((a.name, ways[a.name][name].operands[slot]) for a in mesh.time))
 
     def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
-        if source == target or (name in self.lazy and isinstance(target, Split) and source == R):
+        if source == target:
             return 0.0
         n, turns = self.axis.size, 1
         size = float(self.graph[name].tensor.bytes)
@@ -95,14 +129,14 @@ class Every:
                 turns *= axis.size
                 size /= axis.size if isinstance(mine, Split) else 1
         match source, target:
+            case (Split() | Partial()), Partial():  # by way of the whole value
+                return LOCAL + self._conversion(name, source, R, when)
             case Partial(), Split():
                 moved = (n - 1) / n * size
             case Partial(), _:
                 moved = 2 * (n - 1) / n * size
             case Split(), Split():
                 moved = (n - 1) / n * size / n
-            case Split(), Partial():
-                return float("inf")
             case Split(), _:
                 moved = (n - 1) / n * size
             case _:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from typing import Any
 
+import numpy as np
+
+from graphc.errors import GraphcError
 from graphc.graph import Builder, Operand, Scalar, Value
 from graphc.op import require
-from graphc.ops.composites.support import floats, sized
+from graphc.ops.composites.support import constant_array, floats, sized
 from graphc.ops.init import Ones, Zeros
 from graphc.ops.registry import composite
-from graphc.types import F32, I32, DType
+from graphc.types import BOOL, F32, I32, DType
 
 
 @composite
@@ -68,6 +72,38 @@ def eye(f: Builder, n: int, m: int | None = None, k: int = 0, dtype: DType = F32
     shape = (n, n if m is None else m)
     rows, columns = (f.iota(shape=shape, dim=d) for d in (0, 1))
     return f.to_dtype(f.eq(columns, rows + k), dtype)
+
+
+MAX_CONSTANT = 1_000_000  # numbers; what is larger is data, not a part of the program
+
+
+@composite
+def array(f: Builder, values: Scalar | Sequence[Any], dtype: DType | None = None) -> Value:
+    """`y` is the numbers of a nested list: f32, i32 or bool, unless a dtype is given"""
+    _check_numbers(values)
+    try:
+        given = np.array(values)
+    except ValueError:
+        raise GraphcError("G0203", "array: the inner lists differ in length") from None
+    kinds = {"b": BOOL, "i": I32, "f": F32}
+    require(given.dtype.kind in kinds, "array: an integer is too large", code="G0206")
+    dtype = dtype or (kinds[given.dtype.kind] if given.size else F32)
+    made = given.astype(dtype.numpy)
+    same = dtype.kind not in "iu" or bool((made == given).all())
+    require(same, f"array: a number does not fit into {dtype}", code="G0206")
+    return constant_array(f, made, dtype)
+
+
+def _check_numbers(values: Scalar | Sequence[Any]) -> None:
+    """Raise G0206 for what is no list of lists of numbers, or too long."""
+    level, depth = [values], 0
+    while any(isinstance(x, list | tuple) for x in level):
+        depth += 1
+        level = [y for x in level if isinstance(x, list | tuple) for y in x[: MAX_CONSTANT + 1]]
+        short = len(level) <= MAX_CONSTANT and depth <= 32
+        require(short, f"array: more than {MAX_CONSTANT:,} numbers", code="G0206")
+        good = all(isinstance(x, bool | int | float | list | tuple) for x in level)
+        require(good, "array takes a list of numbers, or of such lists", code="G0206")
 
 
 # -- random --------------------------------------------------------------------------------------

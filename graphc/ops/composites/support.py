@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from graphc.graph import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.reshape import Reshape
 from graphc.ops.rules import check_dim
-from graphc.types import F32, Extents, Size, TensorType
+from graphc.ops.source import Data
+from graphc.types import F32, DType, Extents, Size, TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array
 
 Axis: TypeAlias = int | Sequence[int] | None
 
@@ -51,6 +55,13 @@ def along(f: Builder, y: Value, like: Value, dims: tuple[int, ...]) -> Value:
     at = tuple(i for i in range(like.rank) if i not in dims)
     extents = tuple(None if i in at else like.type.extent(i) for i in range(like.rank))
     return f.broadcast(y, shape=like.shape, at=at, extents=extents if any(extents) else ())
+
+
+def constant_array(f: Builder, array: Array, dtype: DType) -> Value:
+    """A constant tensor; one that is the same everywhere is a number, broadcast."""
+    if array.size and bool((array == array.flat[0]).all()):
+        return f.broadcast_to(f.constant(array.flat[0].item(), dtype), array.shape)
+    return f.const_array(data=Data.of(array, dtype))
 
 
 def floats(f: Builder, x: Operand) -> Value:

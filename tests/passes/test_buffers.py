@@ -1,0 +1,140 @@
+"""The plan of the memory, checked by an oracle that watches every byte of the arena."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from laws import law
+
+from graphc.errors import GraphcError
+from graphc.graph import Builder, Graph
+from graphc.ops.collective import Accumulate, Stack
+from graphc.passes.buffers import ALIGN, aligned
+from graphc.passes.schedule import schedule
+from graphc.program import Instruction, Kernel, Program, Start, Wait, reads, writes
+from graphc.runtime.check import complaints
+from graphc.testing.models import entry, param
+
+
+@dataclass
+class Watch:
+    """Who wrote each line of the arena last, over a step whose loop runs three times."""
+
+    program: Program
+    owner: np.ndarray = field(init=False)
+    started: dict[int, Start] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.owner = np.full(self.program.arena // ALIGN, -1)
+
+    def run(self) -> None:
+        role = self.program.roles[0]
+        prologue, body, epilogue, commit = role.parts
+        for x in (*prologue, *[x for _ in range(3) for x in body], *epilogue, *commit):
+            self.perform(x)
+        for b in self.program.outputs.values():
+            self.check(b, "an output")
+
+    def perform(self, x: Instruction) -> None:
+        for b in reads(x):
+            self.check(b, f"{type(x).__name__} {getattr(x, 'node', '')}")
+        made = writes(x)
+        if isinstance(x, Kernel) and isinstance(x.op, Accumulate | Stack) and made in self.seen:
+            self.check(x.result, f"the running value of {x.node}")
+        if isinstance(x, Wait):
+            start = self.started.pop(x.token)
+            self.check(start.result, f"the result of {start.node}")
+            if self.lines(start.operand) != self.lines(start.result):
+                self.check(start.operand, f"what {start.node} sends")
+        if isinstance(x, Start):
+            self.started[x.token] = x
+        if made is not None:
+            self.seen.add(made)
+            if self.program.buffers[made].kind == "arena":
+                self.owner[self.lines(made)] = made
+
+    @property
+    def seen(self) -> set[int]:
+        return self.__dict__.setdefault("_seen", set())
+
+    def lines(self, b: int) -> slice:
+        buffer = self.program.buffers[self.program.buffers[b].root]
+        start = buffer.offset // ALIGN
+        return slice(start, start + aligned(buffer.bytes) // ALIGN)
+
+    def check(self, b: int, who: str) -> None:
+        root = self.program.buffers[self.program.buffers[b].root]
+        if root.kind == "arena":
+            owners = set(self.owner[self.lines(b)].tolist())
+            assert owners <= {root.id}, f"{who} reads %{root.name}, but {owners} lie there"
+
+
+def random_graphs(count: int) -> Iterator[Graph]:
+    for seed in range(count):
+        try:
+            yield law.case(seed).partitioned()
+        except GraphcError:
+            continue
+
+
+def test_nothing_is_overwritten_that_is_still_needed() -> None:
+    programs = 0
+    for graph in random_graphs(60):
+        for exact in (False, True):
+            program = schedule(graph, exact=exact)
+            assert not list(complaints(program))
+            Watch(program).run()
+            programs += 1
+    assert programs > 80
+
+
+def test_the_watch_sees_a_buffer_that_was_overwritten() -> None:
+    f = Builder("bad")
+    x = entry(f, "x", (8, 8))
+    y, z = f.tanh(x), f.exp(x)
+    f.outputs["y"] = (y * z).name
+    program = schedule(f.build())
+    b, c = [i for i in program.buffers if i.kind == "arena"][:2]
+    object.__setattr__(c, "offset", b.offset)
+    with pytest.raises(AssertionError, match=r"reads %x, but"):
+        Watch(program).run()
+
+
+def test_an_elementwise_chain_uses_one_buffer() -> None:
+    f = Builder("chain")
+    y = entry(f, "x", (100, 16))
+    for _ in range(20):
+        y = f.tanh(y)
+    f.outputs["y"] = y.name
+    program = schedule(f.build())
+    assert program.arena == aligned(100 * 16 * 4)
+
+
+def test_a_view_keeps_its_base_alive() -> None:
+    f = Builder("view")
+    x = entry(f, "x", (16, 16))
+    y = f.tanh(x)
+    turned = f.transpose(y, perm=(1, 0))
+    f.outputs["z"] = f.einsum(f.exp(y), turned, spec="ab,bc->ac").name
+    program = schedule(f.build())
+    Watch(program).run()
+    exp, tanh = (next(b for b in program.buffers if b.name == n) for n in ("exp", "tanh"))
+    assert exp.offset != tanh.offset
+
+
+def test_offsets_are_aligned_and_inside_the_arena() -> None:
+    for graph in random_graphs(10):
+        program = schedule(graph)
+        arena = [b for b in program.buffers if b.kind == "arena"]
+        assert all(b.offset % ALIGN == 0 for b in arena)
+        assert all(b.offset + b.bytes <= program.arena for b in arena)
+
+
+def test_the_peak_is_arena_and_constants_and_variables() -> None:
+    f = Builder("peak")
+    w = param(f, "w", (10, 10))
+    f.updates["w"] = (w * 0.5).name
+    program = schedule(f.build())
+    assert program.variable_bytes == 400
+    assert program.peak_bytes == program.arena + program.constant_bytes + 400

@@ -1,0 +1,78 @@
+"""Layouts against the views that NumPy makes."""
+
+import numpy as np
+import pytest
+
+from graphc.layout import Layout
+
+BASE = np.arange(2 * 3 * 4 * 5, dtype=np.int64)
+
+
+def layout_of(x: np.ndarray) -> Layout:
+    offset = (x.ctypes.data - BASE.ctypes.data) // 8 if x.size else 0
+    return Layout(x.shape, tuple(s // 8 for s in x.strides), offset)
+
+
+def entries(layout: Layout) -> np.ndarray:
+    strides = tuple(s * 8 for s in layout.strides)
+    return np.ndarray(layout.shape, np.int64, BASE, layout.offset * 8, strides)
+
+
+CUBE = BASE.reshape(2, 3, 4, 5)
+VIEWS = [
+    CUBE,
+    CUBE.transpose(3, 1, 0, 2),
+    CUBE[:, 1:3],
+    CUBE[:, :, ::2, 1:],
+    CUBE[0],
+    CUBE[:, :1].transpose(1, 0, 3, 2),
+    np.broadcast_to(CUBE[:, :, 0, 0][..., None], (2, 3, 6)),
+]
+
+
+def test_dense_is_row_major() -> None:
+    assert Layout.dense((2, 3, 4)) == Layout((2, 3, 4), (12, 4, 1))
+    assert Layout.dense(()) == Layout((), ())
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_a_transpose_is_numpys(x: np.ndarray) -> None:
+    perm = tuple(reversed(range(x.ndim)))
+    assert np.array_equal(entries(layout_of(x).transposed(perm)), x.transpose(perm))
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_a_slice_is_numpys(x: np.ndarray) -> None:
+    n = x.shape[1]
+    for start, stop, step in [(0, n, 1), (1, n, 2), (1, 1, 1)]:
+        assert np.array_equal(
+            entries(layout_of(x).sliced(1, start, stop, step)), x[:, start:stop:step]
+        )
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_a_broadcast_repeats(x: np.ndarray) -> None:
+    at = tuple(range(1, x.ndim + 1))
+    shape = (7, *x.shape)
+    assert np.array_equal(entries(layout_of(x).repeated(shape, at)), np.broadcast_to(x, shape))
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_a_reshape_is_a_view_just_where_numpy_makes_one(x: np.ndarray) -> None:
+    size = x.size
+    shapes = [(size,), (1, size), (size // 4, 4), (4, size // 4), (2, 1, size // 2), x.shape]
+    for shape in shapes:
+        made, numpys = layout_of(x).reshaped(shape), x.reshape(shape)
+        assert (made is not None) == np.shares_memory(numpys, x), (x.shape, x.strides, shape)
+        if made is not None:
+            assert np.array_equal(entries(made), numpys)
+
+
+def test_an_empty_tensor_takes_any_shape() -> None:
+    assert Layout((0, 3), (3, 1), 4).reshaped((5, 0)) is not None
+    assert Layout((0, 3), (3, 1), 4).reach == 4
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_reach_is_one_past_the_last_entry(x: np.ndarray) -> None:
+    assert layout_of(x).reach == int(x.max()) + 1

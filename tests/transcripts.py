@@ -1,0 +1,92 @@
+"""Fenced blocks of the documents, run: `console` blocks are commands and what they print.
+
+    ```console
+    $ graphc show examples/linear.gc --diff
+    ...
+    ```
+
+Numbers with a decimal point and hashes may differ from machine to machine, and are compared as
+such: within a tenth, and not at all.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from graphc.cli import group
+
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and where the text begins in the file."""
+
+    language: str
+    text: str
+    start: int
+
+
+def blocks(file: Path, language: str) -> list[Block]:
+    """The fenced blocks of a language in a document."""
+    text = file.read_text(encoding="utf-8")
+    found = [Block(m.group(1), m.group(2), m.start(2)) for m in FENCE.finditer(text)]
+    return [b for b in found if b.language == language]
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """(command, what it shall print) for every `$ ` line."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def printed(command: str) -> str:
+    """What a graphc command prints, on stdout."""
+    words = shlex.split(command)
+    assert words[0] == "graphc", command
+    result = CliRunner().invoke(group, words[1:])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def check(file: Path, update: bool) -> int:
+    """Run every command of a document and compare; the number of commands. update: write anew."""
+    count = 0
+    text = file.read_text(encoding="utf-8")
+    for block in blocks(file, "console"):
+        made = ""
+        for command, expected in commands(block):
+            got = printed(command)
+            same = alike(expected, got)
+            assert same or update, f"{file.name}: `{command}` prints\n{got}\nnot\n{expected}"
+            made += f"$ {command}\n{expected if same else got}"
+            count += 1
+        text = text.replace(block.text, made)
+    if update:
+        file.write_text(text, encoding="utf-8")
+    return count
+
+
+def alike(expected: str, got: str) -> bool:
+    """Equal, but for seconds, hashes and the last digits of numbers."""
+    a, b = plain(expected), plain(got)
+    if NUMBER.sub("0", a) != NUMBER.sub("0", b):
+        return False
+    pairs = zip(NUMBER.findall(a), NUMBER.findall(b), strict=True)
+    return all(abs(float(x) - float(y)) <= 0.1 * abs(float(x)) + 1e-9 for x, y in pairs)
+
+
+def plain(text: str) -> str:
+    text = re.sub(r"\b\d+\.\d+ s\b", "some s", text)
+    text = re.sub(r"\b[0-9a-f]{16,64}\b", "hash", text)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
