@@ -142,8 +142,9 @@ CODES: dict[str, Entry] = {
     ),
     "G0204": Entry(
         "tensor too large",
-        "A tensor would need more memory than the limit. The size is computed before anything is\n"
-        "allocated. Check the dims; raise the limit with `--max-bytes` if they are meant.",
+        "A tensor has more than 4 TiB or 32 dims, or a plan needs more memory than the machine has.\n"
+        "The size is computed before anything is allocated. Check the dims; if they are meant, raise\n"
+        "the limit of a plan with `--max-bytes`.",
     ),
     "G0205": Entry("no such dim", "A dim index lies outside -rank .. rank-1."),
     "G0206": Entry(
@@ -266,6 +267,10 @@ CODES: dict[str, Entry] = {
     "G0511": Entry(
         "no such program",
         "An engine runs the programs that it was given, which share one mesh and one set of variables.",
+    ),
+    "G0512": Entry(
+        "a file can't be written",
+        "The folder does not exist, or the file or the folder may not be written to.",
     ),
     "G0561": Entry(
         "the devices disagree",

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from graphc.layout import Layout
+from graphc.layout import MemoryLayout
 
 BASE = np.arange(2 * 3 * 4 * 5, dtype=np.int64)
 
 
-def layout_of(x: np.ndarray) -> Layout:
+def layout_of(x: np.ndarray) -> MemoryLayout:
     offset = (x.ctypes.data - BASE.ctypes.data) // 8 if x.size else 0
-    return Layout(x.shape, tuple(s // 8 for s in x.strides), offset)
+    return MemoryLayout(x.shape, tuple(s // 8 for s in x.strides), offset)
 
 
-def entries(layout: Layout) -> np.ndarray:
+def entries(layout: MemoryLayout) -> np.ndarray:
     strides = tuple(s * 8 for s in layout.strides)
     return np.ndarray(layout.shape, np.int64, BASE, layout.offset * 8, strides)
 
@@ -31,8 +31,8 @@ VIEWS = [
 
 
 def test_dense_is_row_major() -> None:
-    assert Layout.dense((2, 3, 4)) == Layout((2, 3, 4), (12, 4, 1))
-    assert Layout.dense(()) == Layout((), ())
+    assert MemoryLayout.dense((2, 3, 4)) == MemoryLayout((2, 3, 4), (12, 4, 1))
+    assert MemoryLayout.dense(()) == MemoryLayout((), ())
 
 
 @pytest.mark.parametrize("x", VIEWS)
@@ -69,8 +69,8 @@ def test_a_reshape_is_a_view_just_where_numpy_makes_one(x: np.ndarray) -> None:
 
 
 def test_an_empty_tensor_takes_any_shape() -> None:
-    assert Layout((0, 3), (3, 1), 4).reshaped((5, 0)) is not None
-    assert Layout((0, 3), (3, 1), 4).reach == 4
+    assert MemoryLayout((0, 3), (3, 1), 4).reshaped((5, 0)) is not None
+    assert MemoryLayout((0, 3), (3, 1), 4).reach == 4
 
 
 @pytest.mark.parametrize("x", VIEWS)

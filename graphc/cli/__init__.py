@@ -5,6 +5,7 @@ Nothing heavy is imported until a command runs: `graphc --help` needs neither Nu
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from graphc.errors import GraphcError
+from graphc.errors import GraphcError, InternalError, VerifyError
 
 COMMANDS = {
     "run": ("graphc.cli.run", "Train what a .gc file or a plan describes, and evaluate it."),
@@ -20,13 +21,15 @@ COMMANDS = {
     "check": ("graphc.cli.check", "Check that the distributed program equals the single device."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),
-    "fmt": ("graphc.cli.show", "Format .gc files."),
+    "fmt": ("graphc.cli.fmt", "Format .gc files."),
     "ops": ("graphc.cli.info", "List the operations."),
     "passes": ("graphc.cli.info", "List the passes, in the order of the pipeline."),
     "strategies": ("graphc.cli.info", "List the strategies."),
     "backends": ("graphc.cli.info", "List the backends and transports, and why one can't run."),
     "explain": ("graphc.cli.info", "Explain an error code."),
 }
+
+FINE, USER, USAGE, DEFECT, INTERRUPTED, PIPE = 0, 1, 2, 70, 130, 141
 
 
 class Lazy(click.Group):
@@ -42,6 +45,16 @@ class Lazy(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from graphc.errors import did_you_mean
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            hint = did_you_mean(args[0], tuple(COMMANDS))
+            ctx.fail(f"there is no command '{args[0]}'" + (f"; {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -56,29 +69,54 @@ def group() -> None:
 def main() -> None:
     """Run the command line; every error is a message and an exit status, never a traceback.
 
-    Status: 0 fine, 1 the user's error, 2 wrong usage, 70 a defect of graphc, 130 interrupted.
+    Status: 0 fine, 1 the user's error, 2 wrong usage, 70 a defect of graphc, 130 interrupted,
+    141 nobody reads the output.
     """
     try:
-        sys.exit(group.main(standalone_mode=False) or 0)
+        status = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer has nowhere to go; Python would complain of it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = PIPE
+    sys.exit(status)
+
+
+def _run() -> int:
+    """The exit status of the command."""
+    try:
+        group.main(standalone_mode=False)
+        return FINE
     except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        return stop.exit_code
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except GraphcError as error:
-        click.echo(error.render(), err=True)
-        for note in getattr(error, "__notes__", ()):
-            click.echo(f"   = {note}", err=True)
-        sys.exit(1)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        return _told(error)
+    except (KeyboardInterrupt, click.Abort) as stop:
+        click.echo(f"interrupted{_after(stop)}", err=True)
+        return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        raise
+    except MemoryError:
+        click.echo("error[G0204]: the machine's memory is used up", err=True)
+        return USER
     except Exception as error:
         click.echo(_internal(error), err=True)
-        sys.exit(70)
+        return DEFECT
+
+
+def _told(error: GraphcError) -> int:
+    click.echo(error.render(), err=True)
+    for note in getattr(error, "__notes__", ()):
+        click.echo(f"   = {note}", err=True)
+    return DEFECT if isinstance(error, InternalError | VerifyError) else USER
+
+
+def _after(stop: BaseException) -> str:
+    """Where a run was when it was interrupted, if it says so."""
+    return "".join(f" {note}" for note in getattr(stop, "__notes__", ()))
 
 
 def _internal(error: Exception) -> str:

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
+
+from graphc.errors import did_you_mean
 
 
 @click.command("ops")
 @click.argument("name", required=False)
 def ops_command(name: str | None) -> None:
     """List the operations, or describe one: graphc ops einsum."""
-    import inspect
-
-    from graphc.op import all_ops, op_named
+    from graphc.op import all_ops, record_named, record_names
     from graphc.ops import COMPOSITES
 
+    primitives = all_ops()
+    records = {n: cls for n in record_names() if (cls := record_named(n)) is not None}
     if name is None:
-        _table((n, _first_line(op)) for n, op in all_ops().items())
+        _table((n, first_line(op)) for n, op in primitives.items())
         click.echo("\ncomposites, written over these:\n")
-        _table((n, _first_line(f)) for n, f in sorted(COMPOSITES.items()))
-    elif name in COMPOSITES:
-        click.echo(f"{name}{inspect.signature(COMPOSITES[name])}\n")
-        click.echo(inspect.getdoc(COMPOSITES[name]) or "")
-    else:
-        click.echo(f"{name}\n\n{inspect.getdoc(op_named(name)) or ''}")
+        _table((n, first_line(f)) for n, f in sorted(COMPOSITES.items()))
+        click.echo("\noptimizers, schedules and initialisers:\n")
+        _table((n, first_line(cls)) for n, cls in records.items())
+        return
+    known = {**primitives, **records, **COMPOSITES}
+    if name not in known:
+        hint = did_you_mean(name, tuple(known)) or "`graphc ops` lists them all"
+        raise click.UsageError(f"there is no operation '{name}'; {hint}")
+    click.echo(_described(name))
+
+
+def _described(name: str) -> str:
+    import inspect
+
+    from graphc.inspect.optable import call_text, signature_text
+    from graphc.op import op_named, record_named
+    from graphc.ops import COMPOSITES
+
+    if name in COMPOSITES:
+        return f"{name}{signature_text(COMPOSITES[name])}\n\n{inspect.getdoc(COMPOSITES[name])}"
+    record = record_named(name)
+    if record is not None:
+        return f"{call_text(record)}\n\n{inspect.getdoc(record)}"
+    return f"{name}\n\n{inspect.getdoc(op_named(name))}"
 
 
 @click.command("passes")
@@ -36,7 +58,7 @@ def passes_command() -> None:
     order = [*differentiation(), *distribution(one), *partitioning(one)]
     names = dict.fromkeys([p.name for p in order] + list(PASSES))
     _table(
-        (n + (" (optional)" if PASSES[n].optional else ""), _first_line(PASSES[n])) for n in names
+        (n + (" (optional)" if PASSES[n].optional else ""), first_line(PASSES[n])) for n in names
     )
 
 
@@ -49,7 +71,7 @@ def strategies_command() -> None:
 
     for name, cls in STRATEGIES.items():
         options = ", ".join(f"{f.name}={f.default!r}" for f in fields(cls))  # type: ignore[arg-type]
-        _table([(f"{name}({options})", _first_line(cls))])
+        _table([(f"{name}({options})", first_line(cls))])
     click.echo("\ncombine them: mirrored(4) * accumulate(2)")
 
 
@@ -68,10 +90,9 @@ def backends_command() -> None:
 def explain_command(code: str | None) -> None:
     """Explain an error code, such as G0203; without one, list them all."""
     from graphc.error_codes import CODES
-    from graphc.errors import did_you_mean
 
     if code is None:
-        _table((c, entry.title) for c, entry in CODES.items())
+        _table((c, entry.title) for c, entry in sorted(CODES.items()))
         return
     known = code.upper()
     if known not in CODES:
@@ -80,13 +101,14 @@ def explain_command(code: str | None) -> None:
     click.echo(f"{known}: {CODES[known].title}\n\n{CODES[known].text}")
 
 
-def _first_line(thing: object) -> str:
-    return (thing.__doc__ or "").strip().splitlines()[0] if thing.__doc__ else ""
+def first_line(thing: object) -> str:
+    """The first line of a docstring."""
+    return (thing.__doc__ or "").strip().split("\n", 1)[0]
 
 
-def _table(rows: object) -> None:
+def _table(rows: Iterable[tuple[str, str]]) -> None:
     """Print (name, text) rows in two columns."""
-    pairs = list(rows)  # type: ignore[call-overload]
+    pairs = list(rows)
     width = min(32, max((len(a) for a, _ in pairs), default=0))
     for name, text in pairs:
         click.echo(f"  {name:<{width}}  {text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
 @peak_option
+@click.option("--max-bytes", help="What all devices may need. Default: the machine's memory.")
 @click.option("--backend", default="numpy", show_default=True, help="See `graphc backends`.")
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
@@ -34,37 +36,64 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
-    file: Path, strategy: str | None, peak: str | None, backend: str, epochs: int | None,
-    steps: int | None, save: Path | None, as_json: bool, quiet: bool,
+    file: Path, strategy: str | None, peak: str | None, max_bytes: str | None, backend: str,
+    epochs: int | None, steps: int | None, save: Path | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Train what FILE (.gc or .plan) describes, and evaluate it on its test data."""
+    """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
+
+    Ctrl-C ends the training after the step that is running; --save still writes the variables.
+    """
     from graphc.runtime.trainer import Trainer
 
+    if epochs and steps:
+        raise click.UsageError("give --epochs or --steps, not both")
+    limit = bytes_of(max_bytes, "--max-bytes")
     plan = plan_of(file, strategy, peak)
-    with Trainer(plan, backend) as trainer:
+    train, test = load_data(plan, "train"), load_data(plan, "test")
+    with Trainer(plan, backend, max_bytes=limit) as trainer:
         start = time.perf_counter()
-        last = _train(trainer, epochs, steps, quiet or as_json)
+        with _saved(trainer, save):
+            last = _train(trainer, train, epochs, steps, quiet or as_json)
         seconds = time.perf_counter() - start
-        metrics = _evaluate(trainer)
-        if save is not None:
-            from graphc.runtime.checkpoint import save_variables
+        metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
+        report = _report(trainer, last, metrics, seconds)
+    click.echo(_in_json(report) if as_json else _in_words(report))
 
-            save_variables(save, trainer.variables())
-        report = {
-            "steps": trainer.steps,
-            "loss": last.get("loss"),
-            "metrics": metrics,
-            "params_sha256": trainer.params_sha256(),
-            "strategy": plan.strategy,
-            "devices": plan.mesh.devices,
-            "backend": trainer.backend.name,
-            "executor": trainer.backend.executor,
-            "peak_bytes": plan.programs["train"].peak_bytes,
-            "sent_bytes": plan.programs["train"].sent_bytes,
-            "compile_seconds": plan.meta.get("compile_seconds", 0.0),
-            "run_seconds": seconds,
-        }
-    click.echo(json.dumps(report) if as_json else _in_words(report))
+
+def _report(
+    trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
+) -> dict[str, Any]:
+    plan = trainer.plan
+    return {
+        "steps": trainer.steps,
+        "loss": last.get("loss"),
+        "metrics": metrics,
+        "params_sha256": trainer.params_sha256(),
+        "strategy": plan.strategy,
+        "devices": plan.mesh.devices,
+        "backend": trainer.backend.name,
+        "executor": trainer.backend.executor,
+        "peak_bytes": plan.programs["train"].peak_bytes,
+        "compile_seconds": plan.meta.get("compile_seconds", 0.0),
+        "run_seconds": seconds,
+    }
+
+
+@contextmanager
+def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
+    """Write the variables behind the training, also where Ctrl-C ended it between two steps."""
+    from graphc.runtime.checkpoint import save_variables
+
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"after step {trainer.steps}")
+        if path is not None and trainer.valid:
+            save_variables(path, trainer.variables())
+            stop.add_note(f"- wrote {path}")
+        raise
+    if path is not None:
+        save_variables(path, trainer.variables())
 
 
 @click.command("compile")
@@ -79,11 +108,10 @@ def compile_command(
     plan = plan_of(file, strategy, peak)
     target = output or file.with_suffix(".plan")
     plan.save(target)
-    train = plan.programs["train"]
+    train, n = plan.programs["train"], plan.mesh.devices
     click.echo(
-        f"wrote {target}: {plan.strategy} on {_devices(plan.mesh.devices)}, of which each needs "
-        f"at most {train.peak_bytes:,} bytes ({train.variable_bytes:,} for variables) "
-        f"and sends {train.sent_bytes:,} in a step"
+        f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
+        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables)"
     )
 
 
@@ -101,10 +129,11 @@ def plan_of(file: Path, strategy: str | None, peak: str | None) -> Plan:
     from graphc.frontend.lower import load_module
     from graphc.strategy import parse_strategy
 
+    limit = bytes_of(peak, "--peak")
     with shown_warnings():
         module = load_module(file)
         chosen = parse_strategy(strategy) if strategy else None
-        return compile_module(module, chosen, peak=bytes_of(peak) if peak else None)
+        return compile_module(module, chosen, peak=limit)
 
 
 @contextmanager
@@ -120,15 +149,20 @@ def shown_warnings() -> Iterator[None]:
             click.echo(str(warning.message), err=True)
 
 
-def bytes_of(text: str) -> int:
-    """`2GiB`, `500MB`, `1024` in bytes."""
+def bytes_of(text: str | None, option: str) -> int | None:
+    """`2GiB`, `500MB`, `1024` in bytes; None for None."""
     import re
 
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
     if match is None:
-        raise click.BadParameter(f"'{text}' is no size; write 2GiB or 500MB", param_hint="--peak")
+        raise click.BadParameter(f"'{text}' is no size; write 2GiB or 500MB", param_hint=option)
     base = 1024 if match.group(3) else 1000
     return int(float(match.group(1)) * base ** " KMGT".index(match.group(2).upper() or " "))
+
+
+# -- training --------------------------------------------------------------------------------------
 
 
 def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
@@ -142,12 +176,15 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
     return load(spec["kind"], spec["path"], program.inputs), spec
 
 
-def _train(trainer: Trainer, epochs: int | None, steps: int | None, quiet: bool) -> dict[str, Any]:
+def _train(
+    trainer: Trainer, found: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
+    steps: int | None, quiet: bool,
+) -> dict[str, Any]:  # fmt: skip
     from graphc.errors import GraphcError
 
-    found = load_data(trainer.plan, "train")
     if found is None:
-        raise GraphcError("G0607", "the program names no data to train on")
+        help = 'write data train = npz("file.npz", batch=256) into the program'
+        raise GraphcError("G0607", "the program names no data to train on", help=help)
     data, spec = found
     duration = trainer.plan.meta.get("duration") or {"count": 1, "unit": "epochs"}
     if epochs is None and steps is None:
@@ -176,37 +213,49 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
     )
 
     columns = (
+        TextColumn("training"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.description}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("loss", total=total)
+        task = bar.add_task("", total=total)
 
         def on_step(number: int, metrics: dict[str, Any]) -> None:
-            bar.update(task, completed=number, description=f"loss {metrics.get('loss', 0):.4f}")
+            loss = metrics.get("loss")
+            shown = "" if loss is None else f"loss {loss:.4f}"
+            bar.update(task, completed=number, description=shown)
 
         yield on_step
 
 
-def _evaluate(trainer: Trainer) -> dict[str, Any]:
-    found = load_data(trainer.plan, "test")
-    if found is None:
-        return {}
-    data, spec = found
-    return trainer.evaluate(data.batches(spec["batch"]))
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def _in_json(report: dict[str, Any]) -> str:
+    """One line of JSON, in which a number that is not finite is null: JSON has no word for it."""
+
+    def plain(value: Any) -> Any:
+        match value:
+            case dict():
+                return {k: plain(x) for k, x in value.items()}
+            case float() if not math.isfinite(value):
+                return None
+            case _:
+                return value
+
+    return json.dumps(plain(report), allow_nan=False)
 
 
 def _in_words(report: dict[str, Any]) -> str:
-    metrics = ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items())
-    tested = f"test: {metrics}\n" if metrics else ""
-    return (
-        f"{report['steps']} steps in {report['run_seconds']:.1f} s "
-        f"on {_devices(report['devices'])} ({report['strategy']}, {report['backend']})\n"
-        f"last loss {report['loss']:.4f}\n{tested}parameters {report['params_sha256'][:16]}"
-    )
-
-
-def _devices(n: int) -> str:
-    return "1 device" if n == 1 else f"{n} devices"
+    n, loss = report["devices"], report["loss"]
+    lines = [
+        f"{report['steps']} steps in {report['run_seconds']:.1f} s on {n} device{'s' * (n > 1)} "
+        f"({report['strategy']}, {report['backend']})"
+    ]
+    if loss is not None:
+        lines.append(f"last loss {loss:.4f}")
+    if report["metrics"]:
+        lines.append("test: " + ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items()))
+    return "\n".join([*lines, f"parameters {report['params_sha256'][:16]}"])

@@ -1,22 +1,27 @@
-"""Commands on graphs and sources as text: show, opt, fmt."""
+"""show and opt: graphs as text and as pictures."""
 
 from __future__ import annotations
 
-import re
-import sys
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from graphc.cli.files import read_text, write_text
+from graphc.cli.run import shown_warnings, strategy_option
+
 if TYPE_CHECKING:
     from graphc.graph import Graph
+
+output_option = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write to a file."
+)
 
 
 @click.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--strategy", help="A strategy, such as 'mirrored(4)'. Default: the file's own.")
+@strategy_option
 @click.option(
     "--after", default="partition", show_default=True, help="The pass to stop after, or 'source'."
 )
@@ -27,35 +32,36 @@ if TYPE_CHECKING:
     "--program", default="train", show_default=True, type=click.Choice(["train", "evaluate"])
 )
 @click.option("--diff", is_flag=True, help="Show what the pass changed, as a diff of IR text.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
+@output_option
 def show_command(
-    file: Path,
-    strategy: str | None,
-    after: str,
-    form: str,
-    program: str,
-    diff: bool,
+    file: Path, strategy: str | None, after: str, form: str, program: str, diff: bool,
     output: Path | None,
-) -> None:
-    """Print or draw the graph after a pass."""
+) -> None:  # fmt: skip
+    """Print or draw the graph of FILE (.gc) after a pass.
+
+    Of a graph in text form (.gir) it is the graph itself; of a .plan, the instructions.
+    """
     from graphc.inspect import FORMATS
+    from graphc.text import parse_ir
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
-    before, graph = _stages(file, strategy, after, program)
-    if diff:
-        a, b = _unaligned(before), _unaligned(graph)
-        text = "\n".join(unified_diff(a, b, "before", after, lineterm="", n=1))
-    else:
-        text = FORMATS[form](graph)
+    match file.suffix:
+        case ".plan":
+            text = _instructions(file, program)
+        case ".gir":
+            text = FORMATS[form](parse_ir(read_text(file), str(file)))
+        case _:
+            before, graph = _stages(file, strategy, after, program)
+            text = _changes(before, graph, after) if diff else FORMATS[form](graph)
     _write(text, output)
 
 
-def _unaligned(graph: Graph) -> list[str]:
-    """The lines of a graph without what aligns their columns, which differs everywhere."""
-    from graphc.text import print_ir
+def _instructions(file: Path, program: str) -> str:
+    from graphc.runtime.listing import print_program
+    from graphc.runtime.plan import load
 
-    return [re.sub(r"(?<=\S) +", " ", line) for line in print_ir(graph).splitlines()]
+    return print_program(load(file).programs[program])
 
 
 def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple[Graph, Graph]:
@@ -64,9 +70,10 @@ def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple
     from graphc.frontend.lower import load_module
     from graphc.strategy import parse_strategy
 
-    module = load_module(file)
-    chosen = parse_strategy(strategy) if strategy else None
-    found = list(stages(module, chosen, program))
+    with shown_warnings():
+        module = load_module(file)
+        chosen = parse_strategy(strategy) if strategy else None
+        found = list(stages(module, chosen, program))
     names = [name for name, _ in found]
     if after not in names:
         raise click.UsageError(f"no pass '{after}' ran; known: {', '.join(dict.fromkeys(names))}")
@@ -74,60 +81,27 @@ def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple
     return found[max(at - 1, 0)][1], found[at][1]
 
 
+def _changes(before: Graph, graph: Graph, after: str) -> str:
+    from graphc.text import print_ir
+
+    a, b = (print_ir(g).splitlines() for g in (before, graph))
+    return "\n".join(unified_diff(a, b, "before", after, lineterm="", n=2))
+
+
 @click.command("opt")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-p", "--passes", default="", help="Passes: cse,differentiate{order=tree},dce")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
+@output_option
 def opt_command(file: Path, passes: str, output: Path | None) -> None:
     """Run passes on a graph in text form (.gir) and print the result."""
     from graphc.passes import pipeline
     from graphc.passes.base import parse_passes
     from graphc.text import parse_ir, print_ir
 
-    graph = parse_ir(_read(file), str(file))
-    _write(print_ir(pipeline.run_passes(graph, parse_passes(passes))), output)
-
-
-@click.command("fmt")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Change nothing; fail if a file is not formatted.")
-def fmt_command(files: tuple[Path, ...], check: bool) -> None:
-    """Format .gc files in place; `-` reads standard input and prints."""
-    from graphc.frontend.format import format_source
-
-    unformatted = []
-    for file in files:
-        if str(file) == "-":
-            click.echo(format_source(sys.stdin.read()), nl=False)
-            continue
-        text = _read(file)
-        formatted = format_source(text, str(file))
-        if formatted != text:
-            unformatted.append(file)
-            if not check:
-                write_atomically(file, formatted)
-    for file in unformatted:
-        click.echo(f"{'would format' if check else 'formatted'} {file}", err=True)
-    if check and unformatted:
-        raise click.exceptions.Exit(1)
-
-
-def _read(file: Path) -> str:
-    from graphc.errors import GraphcError
-
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GraphcError("G0106", f"cannot read {file}: {error}") from None
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write so that a reader sees the old content or the new one, never a half."""
-    import os
-
-    temporary = file.with_name(file.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, file)
+    graph = parse_ir(read_text(file), str(file))
+    with shown_warnings():
+        after = pipeline.run_passes(graph, parse_passes(passes))
+    _write(print_ir(after), output)
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -135,5 +109,5 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_atomically(output, text)
+        write_text(output, text)
         click.echo(f"wrote {output}", err=True)

@@ -69,7 +69,7 @@ def _computed(op: str, a: Any, b: Any) -> Any:
     try:
         result = _ARITHMETIC[op](a, b)
     except ArithmeticError as error:
-        raise GraphcError("G0122", f"can't compute {a} {op} {b}: {error}") from None
+        raise GraphcError("G0122", f"can't compute {a} {op} {b}: {error.args[-1]}") from None
     if isinstance(result, complex):
         raise GraphcError("G0122", f"{a} {op} {b} is no real number")
     if isinstance(result, int) and abs(result) > MAX_NUMBER:

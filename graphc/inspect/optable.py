@@ -98,11 +98,13 @@ def _composites() -> Iterable[str]:
     for module, names in groups.items():
         yield f"### {module.rsplit('.', 1)[1]}\n"
         yield _summary(module) + "\n"
-        rows = ((f"`{n}{_signature(COMPOSITES[n])}`", _first_line(COMPOSITES[n])) for n in names)
+        rows = (
+            (f"`{n}{signature_text(COMPOSITES[n])}`", _first_line(COMPOSITES[n])) for n in names
+        )
         yield from _table(("function", "result"), rows)
 
 
-def _signature(function: Callable[..., Any]) -> str:
+def signature_text(function: Callable[..., Any]) -> str:
     """The parameters without the builder, without annotations."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     return str(
@@ -115,11 +117,11 @@ def _records() -> Iterable[str]:
     titles = ("Optimizers and what may stand beside them", Transform), ("Schedules", Schedule)
     for title, base in (*titles, ("Initialisers", Initializer)):
         yield f"## {title}\n"
-        rows = ((f"`{_call(c)}`", _first_line(c)) for c in every if issubclass(c, base))
+        rows = ((f"`{call_text(c)}`", _first_line(c)) for c in every if issubclass(c, base))
         yield from _table(("record", "what it does"), rows)
 
 
-def _call(cls: type) -> str:
+def call_text(cls: type) -> str:
     parts = []
     for field in fields(cls):
         given = "" if field.default is MISSING else f"={field.default!r}"

@@ -9,7 +9,7 @@ start. Blocks are given out in the order of the line, best fit first.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,12 +25,14 @@ class Lifetimes:
     """For each buffer that is no view: the positions at which it is first written and last read.
 
     reread: the last read that is not a wait for a collective that was begun earlier
+    sent:   how many collectives read it
     loop:   the positions of the loop body
     """
 
     first: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     reread: dict[int, int] = field(default_factory=dict)
+    sent: Counter[int] = field(default_factory=Counter)
     loop: range = range(0)
 
 
@@ -48,8 +50,9 @@ def lifetimes(role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]) -> 
             lives.first.setdefault(buffers[made].root, at)
             lives.last.setdefault(buffers[made].root, at)
         match instruction:
-            case Start(token=token):
+            case Start(token=token, operand=x):
                 started[token] = instruction
+                lives.sent[buffers[x].root] += 1
             case Wait(token=token):
                 start = started.pop(token)
                 for x in (start.operand, start.result):
@@ -90,7 +93,8 @@ def overwritten(
         return None
     for x in candidates:
         views = any(buffers[y].root == x != y for y in operands)
-        if not views and _dies(at, buffers[x], lives) and _alike(buffers[x], buffers[result]):
+        dies = _dies(at, buffers[x], lives, isinstance(instruction, Start))
+        if not views and dies and _alike(buffers[x], buffers[result]):
             return x
     return None
 
@@ -103,8 +107,11 @@ def overwritable(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:
     return operands
 
 
-def _dies(at: int, x: Buffer, lives: Lifetimes) -> bool:
+def _dies(at: int, x: Buffer, lives: Lifetimes, starting: bool) -> bool:
+    """Whether nothing reads x after `at`, a collective that is under way included."""
     if x.kind != "arena" or lives.reread[x.id] != at or lives.last[x.id] == FOREVER:
+        return False
+    if lives.sent[x.id] > 1 if starting else lives.last[x.id] != at:
         return False
     return at not in lives.loop or lives.first[x.id] >= lives.loop.start
 

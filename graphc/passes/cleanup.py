@@ -191,7 +191,8 @@ class Fuse(Pass):
             if node.op.elementwise and not node.op.lazy:
                 joins = [x for x in node.operands if x in group and _only_user(graph, x, node)]
                 group[node.name] = group[joins[0]] if joins else len(group)
-            nodes[node.name] = replace(node, fused=group.get(node.name))
+            mark = group.get(node.name)
+            nodes[node.name] = node if mark == node.fused else replace(node, fused=mark)
         return replace(graph, nodes=nodes)
 
 

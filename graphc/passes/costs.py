@@ -17,7 +17,7 @@ from graphc.placement import Placement, R, Split, State, place
 
 FORBIDDEN = 1e15
 
-Ask: TypeAlias = tuple[State, Placement]  # what a user needs: along the axis, and over time
+Ask: TypeAlias = int  # what a user needs of a value: a number for (state, placement over time)
 
 
 class Costs:
@@ -25,18 +25,23 @@ class Costs:
 
     def __init__(self, problem: AxisProblem) -> None:
         self.problem, self.graph, self.mesh = problem, problem.graph, problem.placed.mesh
-        self._asks: dict[tuple[str, Signature], tuple[tuple[str, Ask], ...]] = {}
-        self._costs: dict[tuple[str, State, Ask], float] = {}
+        # Keyed by identity and small numbers: to hash placements would take most of the time.
+        self._numbers: dict[tuple[State, Placement], Ask] = {}
+        self._needs: list[tuple[State, Placement]] = []
+        self._asks: dict[tuple[str, int], tuple[tuple[str, Ask], ...]] = {}
+        self._costs: dict[tuple[str, int, Ask], float] = {}
 
     def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
-        """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
-        key = (name, way)
+        """What a node asks for when it runs one way: (root of an operand, ask) pairs.
+
+        way is one of the problem's own signatures, which outlive this table.
+        """
+        key = (name, id(way))
         if key not in self._asks:
+            pairs = zip(self.graph[name].operands, way.operands, strict=True)
             asked = (
                 self.asked_of_root(x, state, self._when(name, i))
-                for i, (x, state) in enumerate(
-                    zip(self.graph[name].operands, way.operands, strict=True)
-                )
+                for i, (x, state) in enumerate(pairs)
             )
             self._asks[key] = tuple(a for a in asked if a is not None)
         return self._asks[key]
@@ -44,7 +49,13 @@ class Costs:
     def asked_of_root(self, x: str, state: State, when: Placement) -> tuple[str, Ask] | None:
         """What a need of `x` is to the value that it comes from; None where x is free."""
         asked = self.problem.lazy.asked_of_root(x, state, when)
-        return None if asked is None else (asked[0], asked[1:])
+        if asked is None:
+            return None
+        need = asked[1:]
+        if need not in self._numbers:
+            self._numbers[need] = len(self._needs)
+            self._needs.append(need)
+        return asked[0], self._numbers[need]
 
     def _when(self, name: str, slot: int) -> Placement:
         """The placement over time in which a node needs an operand."""
@@ -54,13 +65,13 @@ class Costs:
 
     def conversion(self, name: str, source: State, ask: Ask) -> float:
         """The cost of having a value, which lies as `source`, as a user asks for it."""
-        key = (name, source, ask)
-        if key not in self._costs:
-            self._costs[key] = self._conversion(*key)
-        return self._costs[key]
+        key = (name, id(source), ask)
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._conversion(name, source, *self._needs[ask])
+        return cost
 
-    def _conversion(self, name: str, source: State, ask: Ask) -> float:
-        target, when = ask
+    def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
         if source == target:
             return 0.0
         axis = self.problem.axis

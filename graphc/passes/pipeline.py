@@ -15,7 +15,7 @@ from graphc.passes.differentiate import Differentiate
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
 from graphc.strategy import Strategy, layout_of
-from graphc.verify import verify
+from graphc.verify import Stage, verify
 
 Observer = Callable[[Pass, Graph], None]
 
@@ -49,17 +49,19 @@ def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
 
 
 def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = None) -> Graph:
-    """The graph after all passes, verified after each.
+    """The graph after all passes, verified after each that changed it.
 
     observe(pass, graph) sees every stage. Where a pass fails for a reason that is not the user's,
     the graph before it and the rest of the pipeline are written to a file, and the error names it.
     """
+    verified: Stage | None = None  # the laws that `graph` is known to keep
     for i, step in enumerate(passes):
         start = time.perf_counter()
+        stage: Stage = "placed" if _placed(passes[: i + 1]) else "any"
         try:
             after = step.run(graph)
-            if config.get().verify:
-                verify(after, "placed" if _placed(passes[: i + 1]) else "any")
+            if config.get().verify and (stage != verified or after != graph):
+                verify(after, stage)
         except GraphcError as error:
             if not isinstance(error, InternalError) and not error.code.startswith("G09"):
                 raise
@@ -67,7 +69,7 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
         except Exception as error:
             message = f"pass {step} failed: {type(error).__name__}: {error}"
             raise _with_replay(InternalError("G0999", message), graph, passes[i:]) from error
-        graph = after
+        graph, verified = after, stage
         config.trace_pass(i, step, graph, time.perf_counter() - start)
         if observe:
             observe(step, graph)

@@ -63,6 +63,7 @@ class Search:
                 self.wanted.setdefault(asked[0], []).append(asked[1])
         self.choice = {x: self.ways[x][0] for x in self.eager}
         self.asked: dict[str, Counter[Ask]] = {}
+        self._rules: dict[tuple[object, ...], float] = {}
 
     def _roots(self, name: str) -> tuple[str | None, ...]:
         """The values that a node's operands are or come from; None for a free one."""
@@ -100,13 +101,10 @@ class Search:
         if not way.operands:
             return 0.0
         states = self.states(name)
-        pairs = list(zip(way.operands, states, strict=True))
-        cost = 0.0
-        if any(s != R for s in way.operands) and not any(s != R and s == h for s, h in pairs):
-            cost += FORBIDDEN
-        gives_up = any(isinstance(have, Split) and have != s for s, have in pairs)
-        if gives_up and any(_keeps(w, states) for w in self.ways[name]):
-            cost += FORBIDDEN
+        key = (name, id(way), *map(id, states))  # all of them are kept in tables: ids are theirs
+        cost = self._rules.get(key)
+        if cost is None:
+            cost = self._rules[key] = _rule_cost(way, states, self.ways[name])
         return cost
 
     def total(self) -> float:
@@ -260,6 +258,14 @@ class Search:
             else:
                 result[n.name] = self.choice[n.name]
         return result
+
+
+def _rule_cost(way: Signature, states: list[State], ways: tuple[Signature, ...]) -> float:
+    pairs = list(zip(way.operands, states, strict=True))
+    takes, has = any(s != R for s, _ in pairs), any(s != R and s == have for s, have in pairs)
+    gives_up = any(isinstance(have, Split) and have != s for s, have in pairs)
+    broken = (takes and not has) + (gives_up and any(_keeps(w, states) for w in ways))
+    return FORBIDDEN * broken
 
 
 def _anchored(way: Signature, held: list[set[State]]) -> bool:

@@ -62,6 +62,7 @@ class _Scheduler:
     variable_types: dict[str, TensorType] = field(default_factory=dict)
     parts: dict[Phase, list[Instruction]] = field(default_factory=dict)
     pending: dict[int, int] = field(default_factory=dict)  # result of a collective -> token
+    sent: dict[int, int] = field(default_factory=dict)  # result of a collective -> what it sends
     tokens: int = 0
     snapshots: dict[str, int] = field(default_factory=dict)  # node -> copy of an old value
 
@@ -147,6 +148,7 @@ class _Scheduler:
             result = made.result
         else:
             result = self._result(node, operands, phase, copied)
+            self._wait_for_readers(result, phase)
             op = node.op.localize(self.buffers[result].shape)
             made = Kernel(op, operands, result, node.name, node.origin, node.fused)
         self.at[node.name] = result
@@ -156,6 +158,7 @@ class _Scheduler:
         self.tokens += 1
         result = self._add(node.name, node.tensor)
         self.pending[result] = self.tokens
+        self.sent[result] = self.buffers[operand].root
         return Start(node.op, operand, result, self.tokens, node.name, node.origin)
 
     def _result(self, node: Node, operands: tuple[int, ...], phase: Phase, copied: set[str]) -> int:
@@ -201,6 +204,11 @@ class _Scheduler:
             token = self.pending.pop(self.buffers[x].root, None)
             if token is not None:
                 self.parts[phase].append(Wait(token))
+
+    def _wait_for_readers(self, result: int, phase: Phase) -> None:
+        """Before a variable is overwritten, end the collectives that still send its old value."""
+        if self.buffers[result].kind == "variable":
+            self._wait_for([x for x in self.pending if self.sent[x] == result], phase)
 
     def _wait_for_all(self, phase: Phase) -> None:
         self._wait_for(list(self.pending), phase)

@@ -63,8 +63,10 @@ class Loaded(Protocol):
 class Backend(Protocol):
     """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step."""
 
-    name: str
-    executor: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def executor(self) -> str: ...
 
     def available(self) -> str | None:
         """None where it can run here, else the reason why not. Must be cheap."""

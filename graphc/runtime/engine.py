@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any, Self, TypeAlias
@@ -43,6 +44,7 @@ class Engine:
         self.backend = backend
         self._devices: dict[int, Device] = {}
         self._invalid = ""
+        self.finished: Counter[str] = Counter()  # steps by program, without `.short`
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
@@ -138,6 +140,11 @@ class Engine:
         if short in self.programs and not _is_full(self.programs[short], batch):
             name = short
         return name, WholeBatch(self.programs[name], batch, poison=poison)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the variables can be read: no step failed while it wrote them."""
+        return not self._invalid
 
     def _check_valid(self) -> None:
         if self._invalid:

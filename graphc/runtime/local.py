@@ -22,6 +22,7 @@ from graphc.runtime.rendezvous import Channel, Meeting, Room, shut_gate
 from graphc.runtime.transport import Call, Communicator, Group, Handle, Shape
 
 T = TypeVar("T")
+MAX_DEVICES = 1024
 NOTHING = np.empty(0, np.uint8)
 INTERRUPTED = -1  # takes the place of a rank for what reaches the thread that called `run`
 
@@ -270,6 +271,9 @@ class LocalTransport:
         return None
 
     def open(self, size: int, *, deadline: float | None = None) -> LocalSession:
+        if size > MAX_DEVICES:
+            message = f"the local transport has at most {MAX_DEVICES} devices, not {size}"
+            raise GraphcError("G0702", message, help="each of them is a thread of this process")
         return LocalSession(size, deadline)
 
 

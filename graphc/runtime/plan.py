@@ -114,16 +114,18 @@ def parse(text: str) -> Plan:
         raise GraphcError(
             "G0508", f"the plan has format {head.get('version')!r}, this graphc reads {VERSION}"
         )
-    body = head.get("body")
-    if head.get("sha256") != _digest(body):
-        raise GraphcError("G0507", "the plan was changed after it was written")
-    return _checked(body)
+    try:
+        if head.get("sha256") != _digest(head.get("body")):
+            raise GraphcError("G0507", "the plan was changed after it was written")
+        return _checked(head["body"])
+    except RecursionError:
+        raise GraphcError("G0507", "the plan is nested too deeply") from None
 
 
 def _checked(body: Any) -> Plan:
     try:
         plan = decode(Plan, body)
-    except (Misfit, GraphcError, TypeError, ValueError, AssertionError, RecursionError) as error:
+    except (Misfit, GraphcError, TypeError, ValueError, AssertionError) as error:
         words = error.message if isinstance(error, GraphcError) else str(error)
         raise GraphcError("G0507", f"the plan is not well-formed: {words}") from None
     for name, program in plan.programs.items():

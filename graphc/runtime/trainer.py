@@ -16,6 +16,7 @@ from graphc.runtime.backend import Backend
 from graphc.runtime.batches import Batch
 from graphc.runtime.data import Dataset
 from graphc.runtime.engine import Engine, run_once
+from graphc.runtime.memory import check_memory
 from graphc.runtime.plan import Plan
 from graphc.types import dtype_of
 
@@ -27,8 +28,9 @@ OnStep = Callable[[int, Metrics], None]
 class Trainer:
     """A plan, ready to run on a backend.
 
-    values: first values of variables, global arrays by name, instead of the plan's own
-    A context manager; `close` ends the devices' threads.
+    values:    first values of variables, global arrays by name, instead of the plan's own
+    max_bytes: what all devices together may need; None is the machine's memory
+    A context manager; `close` ends the devices' threads. Raises G0204 before anything is allocated.
     """
 
     def __init__(
@@ -38,12 +40,23 @@ class Trainer:
         *,
         values: Mapping[str, Array] | None = None,
         deadline: float | None = None,
+        max_bytes: int | None = None,
     ) -> None:
+        check_memory(plan, max_bytes)
         self.plan = plan
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         self.engine = Engine(plan.step_programs, self.backend, deadline=deadline)
         self.engine.load_variables(first_values(plan) | dict(values or {}))
-        self.steps = 0
+
+    @property
+    def steps(self) -> int:
+        """How many updates were made."""
+        return self.engine.finished["train"]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the variables can be read: no step failed while it wrote them."""
+        return self.engine.valid
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -54,7 +67,6 @@ class Trainer:
         Scalars come as Python floats, other results as arrays.
         """
         outputs = self.engine.step(batch, "train")
-        self.steps += 1
         return {name: _plain(value) for name, value in outputs.items()}
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from graphc.op import Op
 from graphc.ops.collective import (
     Accumulate,
     AllGather,
@@ -37,8 +38,12 @@ if TYPE_CHECKING:
 Build = Callable[[PlacedGraph, int], "Value"]
 S0, S1, P = Split(0), Split(1), Partial()
 FILL: dict[ReduceOp, float] = {"sum": 0.0, "max": -np.inf, "min": np.inf}
-REDUCTIONS = {"sum": ReduceSum, "max": ReduceMax, "min": ReduceMin}
-REDUCE = {"sum": np.sum, "max": np.max, "min": np.min}
+REDUCTIONS: dict[ReduceOp, Callable[[tuple[int, ...]], Op]] = {
+    "sum": ReduceSum,
+    "max": ReduceMax,
+    "min": ReduceMin,
+}
+REDUCE: dict[ReduceOp, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
 def values(n: int) -> Array:

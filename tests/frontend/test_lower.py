@@ -107,7 +107,9 @@ def test_function_does_not_change_its_callers_families() -> None:
 
 
 def test_nodes_of_a_function_have_its_scope_and_the_lines_of_its_body() -> None:
-    graph = module(step("report y = f(x)", head="fn f(x) {\n  h = exp(x)\n  return h + 1.0\n}")).train
+    graph = module(
+        step("report y = f(x)", head="fn f(x) {\n  h = exp(x)\n  return h + 1.0\n}")
+    ).train
     node = next(n for n in graph if n.op.name == "exp")
     assert node.scope == "f"
     assert node.origin is not None

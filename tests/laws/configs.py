@@ -98,9 +98,7 @@ def config(seed: int) -> Config:
 def every_pair() -> set[tuple[tuple[str, object], tuple[str, object]]]:
     """Every pair of settings of two different options that can occur together."""
     settings = {name: [(name, o) for o in options] for name, options in OPTIONS.items()}
-    pairs = {
-        (a, b) for x, y in combinations(settings, 2) for a in settings[x] for b in settings[y]
-    }
+    pairs = {(a, b) for x, y in combinations(settings, 2) for a in settings[x] for b in settings[y]}
     return pairs - {(("space", "one_device"), ("devices", n)) for n in (2, 3, 4)}
 
 

@@ -129,7 +129,7 @@ class Every:
                 turns *= axis.size
                 size /= axis.size if isinstance(mine, Split) else 1
         match source, target:
-            case (Split() | Partial()), Partial():  # by way of the whole value
+            case ((Split() | Partial()), Partial()):  # by way of the whole value
                 return LOCAL + self._conversion(name, source, R, when)
             case Partial(), Split():
                 moved = (n - 1) / n * size

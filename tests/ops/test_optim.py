@@ -274,7 +274,9 @@ SCHEDULES: list[tuple[Any, Callable[[int], float]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("schedule, formula", SCHEDULES, ids=lambda v: repr(v)[:40])
+@pytest.mark.parametrize(
+    "schedule, formula", SCHEDULES, ids=[f"{i}-{s}"[:40] for i, (s, _) in enumerate(SCHEDULES)]
+)
 def test_schedule_is_its_formula(schedule: Any, formula: Callable[[int], float]) -> None:
     f = Builder()
     step = f.add(Input("step"), type=TensorType((), I64))

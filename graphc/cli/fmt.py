@@ -1,0 +1,36 @@
+"""fmt: the canonical layout of .gc files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("fmt")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Change nothing; fail if a file is not formatted.")
+def fmt_command(files: tuple[Path, ...], check: bool) -> None:
+    """Format .gc files in place; `-` reads standard input and prints."""
+    same = [_formatted(file, check) for file in files]
+    if check and not all(same):
+        raise click.exceptions.Exit(1)
+
+
+def _formatted(file: Path, check: bool) -> bool:
+    """Format one file, or say that it would be; whether it was formatted before."""
+    from graphc.cli.files import write_text
+    from graphc.frontend.format import format_source
+    from graphc.frontend.parse import read_file
+
+    piped = str(file) == "-"
+    before = click.get_binary_stream("stdin").read() if piped else read_file(file)
+    after = format_source(before, "<stdin>" if piped else str(file))
+    same = after.encode() == before
+    if piped and not check:
+        click.echo(after, nl=False)
+    elif not same:
+        if not check:
+            write_text(file, after)
+        click.echo(f"{'would format' if check else 'formatted'} {file}", err=True)
+    return same

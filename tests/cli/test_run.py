@@ -1,0 +1,287 @@
+"""run and compile: what they print, write, and refuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+Call = Callable[..., Any]
+
+KEYS = {
+    "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
+    "peak_bytes", "compile_seconds", "run_seconds",
+}  # fmt: skip
+
+
+def report(result: Any) -> dict[str, Any]:
+    assert result.status == 0, result.err
+    found = json.loads(result.out.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+def test_run_says_how_the_training_went(folder: Path, call: Call) -> None:
+    result = call("run", "line.gc")
+    assert result.status == 0, result.err
+    lines = result.out.splitlines()
+    assert re.fullmatch(r"9 steps in \d+\.\d s on 2 devices \(mirrored\(2\), numpy\)", lines[0])
+    assert re.fullmatch(r"last loss \d+\.\d{4}", lines[1])
+    assert re.fullmatch(r"test: loss \S+, worst \S+, mae \S+", lines[2])
+    assert re.fullmatch(r"parameters [0-9a-f]{16}", lines[3])
+    assert "9/9" in result.err
+
+
+def test_run_with_json_gives_one_object_on_the_last_line(folder: Path, call: Call) -> None:
+    result = call("run", "line.gc", "--json")
+    found = report(result)
+    assert set(found) == KEYS
+    assert (found["steps"], found["devices"], found["strategy"]) == (9, 2, "mirrored(2)")
+    assert (found["backend"], found["executor"]) == ("numpy", "numpy")
+    assert set(found["metrics"]) == {"loss", "worst", "mae"}
+    assert len(found["params_sha256"]) == 64
+    assert result.err == ""
+
+
+def test_options_of_run(folder: Path, call: Call) -> None:
+    assert report(call("run", "line.gc", "--json", "--steps", 5))["steps"] == 5
+    assert report(call("run", "line.gc", "--json", "--epochs", 2))["steps"] == 6
+    found = report(call("run", "line.gc", "--json", "--strategy", "mirrored(3) * accumulate(2)"))
+    assert (found["devices"], found["strategy"]) == (3, "mirrored(3) * accumulate(2)")
+    found = report(call("run", "line.gc", "--json", "--backend", "reference"))
+    assert found["backend"] == "reference"
+    quiet = call("run", "line.gc", "--quiet")
+    assert quiet.err == ""
+
+
+def test_strategies_end_with_the_same_numbers(folder: Path, call: Call) -> None:
+    found = [
+        report(call("run", "line.gc", "--json", "--strategy", strategy))
+        for strategy in ("one_device", "mirrored(3)", "accumulate(4)", "tensor_split(3)")
+    ]
+    for other in found[1:]:
+        assert other["loss"] == pytest.approx(found[0]["loss"], rel=1e-4)
+        assert other["metrics"] == pytest.approx(found[0]["metrics"], rel=1e-4)
+
+
+def test_params_sha256_is_the_hash_of_the_saved_params(folder: Path, call: Call) -> None:
+    found = report(call("run", "line.gc", "--json", "--save", "out.safetensors"))
+    values = load_file("out.safetensors")
+    assert set(values) >= {"w", "b", "seen"}
+    digest = hashlib.sha256()
+    for name in ("b", "w"):
+        a = values[name]
+        digest.update(f"{name} f32 {a.shape}\n".encode())
+        digest.update(a.astype("<f4").tobytes())
+    assert digest.hexdigest() == found["params_sha256"]
+    assert values["seen"] == 9
+
+
+def test_a_loss_that_is_not_finite_is_null(folder: Path, call: Call) -> None:
+    text = (folder / "line.gc").read_text().replace("sgd(0.1)", "sgd(1e38)")
+    (folder / "line.gc").write_text(text)
+    line = call("run", "line.gc", "--json").out.splitlines()[-1]
+    assert json.loads(line, parse_constant=pytest.fail)["loss"] is None
+
+
+def test_a_step_without_minimize_can_be_run(folder: Path, call: Call) -> None:
+    text = 'step s(x: f32[batch, 3]) { report m = mean(x) }\ndata train = npz("train.npz", batch=8)'
+    (folder / "m.gc").write_text(text)
+    result = call("run", "m.gc")
+    assert result.status == 0, result.err
+    assert "loss" not in result.out
+    assert report(call("run", "m.gc", "--json"))["metrics"] == {}
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def test_compile_writes_a_plan_that_runs(folder: Path, call: Call) -> None:
+    result = call("compile", "line.gc", "--strategy", "mirrored(2)")
+    assert result.status == 0, result.err
+    assert re.fullmatch(
+        r"wrote line\.plan: mirrored\(2\) on 2 devices, [\d,]+ bytes at most on each "
+        r"\([\d,]+ of variables\)\n", result.out,
+    )  # fmt: skip
+    first, second = (report(call("run", f, "--json")) for f in ("line.plan", "line.gc"))
+    for key in ("loss", "metrics", "params_sha256", "steps", "strategy"):
+        assert first[key] == second[key]
+
+
+def test_compile_writes_where_it_is_told(folder: Path, call: Call) -> None:
+    assert call("compile", "line.gc", "-o", "deep.plan").status == 0
+    assert (folder / "deep.plan").exists()
+    assert not (folder / "line.plan").exists()
+
+
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("lark", "networkx", "hypothesis") or name in (
+            "graphc.frontend.lower", "graphc.passes", "graphc.driver", "graphc.autodiff"):
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Block())
+sys.argv = ["graphc", "run", "line.plan", "--json"]
+from graphc.cli import main
+main()
+"""
+
+
+def test_a_plan_runs_without_the_source_the_front_ends_and_the_passes(
+    folder: Path, call: Call, process: Call
+) -> None:
+    expected = report(call("run", "line.gc", "--json"))
+    assert call("compile", "line.gc").status == 0
+    (folder / "line.gc").unlink()
+    found = report(process(python=BLOCKED))
+    assert found["params_sha256"] == expected["params_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t[: len(t) // 2], "no plan, or one that was cut off"),
+        (lambda t: t.replace('"mirrored(2)"', '"mirrored(3)"'), "changed after it was written"),
+        (lambda t: t.replace('"version":1', '"version":99'), "format 99"),
+        (lambda t: "", "no plan"),
+        (lambda t: "[1, 2]", "no plan of graphc"),
+        (lambda t: "[" * 100_000, "no plan"),
+        (lambda t: "\udcff", "not text"),
+    ],
+)
+def test_a_broken_plan_is_refused(
+    folder: Path, call: Call, change: Callable[[str], str], words: str
+) -> None:
+    call("compile", "line.gc")
+    text = change((folder / "line.plan").read_text())
+    (folder / "line.plan").write_bytes(text.encode(errors="surrogateescape"))
+    result = call("run", "line.plan")
+    assert result.status == 1
+    assert re.match(r"error\[G050[78]\]: line\.plan", result.err)
+    assert words in result.err
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+NO_DATA = "step s(x: f32[batch, 3]) { report m = mean(x) }"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "args"),
+    [
+        (2, "Missing argument 'FILE'", ["run"]),
+        (2, "No such option: --fast", ["run", "line.gc", "--fast"]),
+        (2, "there is no command 'rum'; did you mean 'run'?", ["rum"]),
+        (2, "not both", ["run", "line.gc", "--steps", "1", "--epochs", "1"]),
+        (2, "0 is not in the range", ["run", "line.gc", "--steps", "0"]),
+        (2, "'much' is no size", ["run", "line.gc", "--peak", "much"]),
+        (2, "'-1' is no size", ["run", "line.gc", "--max-bytes", "-1"]),
+        (1, "error[G0106]: cannot read nothing.gc", ["run", "nothing.gc"]),
+        (1, "error[G0106]: cannot read .: Is a directory", ["run", "."]),
+        (1, "error[G0507]: can't read nothing.plan", ["run", "nothing.plan"]),
+        (1, "error[G0401]: there is no strategy 'mirored'", ["run", "line.gc", "--strategy", "mirored(2)"]),
+        (1, "error[G0101]", ["run", "line.gc", "--strategy", "mirrored(2"]),
+        (1, "error[G0701]", ["run", "line.gc", "--backend", "abacus"]),
+        (1, "error[G0406]: program", ["run", "line.gc", "--peak", "10"]),
+        (1, "error[G0204]: program 'train", ["run", "line.gc", "--max-bytes", "10"]),
+        (1, "error[G0702]: the local transport", ["run", "line.gc", "--strategy", "mirrored(5000)"]),
+        (1, "error[G0509]: can't write", ["run", "line.gc", "--save", "no/such/folder"]),
+        (1, "error[G0507]: can't write", ["compile", "line.gc", "-o", "no/such/folder/x.plan"]),
+    ],
+)  # fmt: skip
+def test_wrong_calls_say_what_is_wrong(
+    folder: Path, call: Call, status: int, words: str, args: list[str]
+) -> None:
+    result = call(*args)
+    assert result.status == status, result.err
+    assert words in result.err.replace("error[G0102]: `(` is never closed", "error[G0101]")
+
+
+def test_a_plan_takes_no_strategy(folder: Path, call: Call) -> None:
+    call("compile", "line.gc")
+    result = call("run", "line.plan", "--strategy", "mirrored(2)")
+    assert (result.status, "compiled already" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        ("error[G0602]: there is no file", "train.npz", "nowhere.npz"),
+        ("error[G0604]: the data has no entry 'z'", "y: f32[batch]", "y: f32[batch], z: f32[batch]"),
+        ("error[G0603]: entry 'x' has shape (n, 3)", "x: f32[batch, 3]", "x: f32[batch, 3, 1]"),
+        ("error[G0605]: entry 'y'", "y: f32[batch]", "y: i32[batch]"),
+    ],
+)  # fmt: skip
+def test_data_that_does_not_fit_is_told_before_the_training(
+    folder: Path, call: Call, words: str, old: str, new: str
+) -> None:
+    text = (folder / "line.gc").read_text().replace(old, new).replace(
+        "error = x @ w + b - y", "error = reshape(x, [batch, 3]) @ w + b - y"
+    )  # fmt: skip
+    (folder / "line.gc").write_text(text)
+    result = call("run", "line.gc", "--quiet")
+    assert result.status == 1
+    assert words in result.err
+
+
+def test_a_program_without_data_can_be_compiled_and_not_run(folder: Path, call: Call) -> None:
+    (folder / "s.gc").write_text("const batch = 4\n" + NO_DATA)
+    assert call("compile", "s.gc").status == 0
+    result = call("run", "s.gc")
+    assert (result.status, "error[G0607]" in result.err) == (1, True)
+
+
+def test_warnings_are_printed_as_errors_are(folder: Path, call: Call) -> None:
+    text = (folder / "line.gc").read_text()
+    (folder / "line.gc").write_text(text.replace("    state", "    param v: f32 = 1.0\n    state"))
+    result = call("run", "line.gc", "--quiet")
+    assert result.status == 0
+    assert "warning[G0303]" in result.err
+    assert "line.gc:4" in result.err
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_finishes_the_step_and_saves(folder: Path) -> None:
+    command = [sys.executable, "-m", "graphc", "run", "line.gc", "--quiet", "--steps", "100000000",
+               "--save", "half.safetensors"]  # fmt: skip
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    time.sleep(4.0)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    found = re.fullmatch(r"interrupted after step (\d+) - wrote half\.safetensors\n", err)
+    assert found, err
+    assert load_file("half.safetensors")["seen"] == int(found.group(1)) > 0
+    assert out == ""
+
+
+def test_ctrl_c_while_compiling(folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphc.driver.compile_module", stop)
+    result = call("compile", "line.gc")
+    assert (result.status, result.err.strip()) == (130, "interrupted")
+
+
+def test_variables_are_saved_whole_or_not_at_all(folder: Path, call: Call) -> None:
+    (folder / "out.safetensors").write_text("old")
+    os.chmod(folder, 0o700)
+    report(call("run", "line.gc", "--json", "--save", "out.safetensors"))
+    assert np.isfinite(load_file("out.safetensors")["w"]).all()
+    assert [p.name for p in folder.iterdir() if "tmp" in p.name] == []

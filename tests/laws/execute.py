@@ -1,0 +1,37 @@
+"""A partitioned graph run as users run it: scheduled, on virtual devices, by a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from laws.simulate import Arrays, Results
+
+from graphc.graph import Graph
+from graphc.passes.schedule import schedule
+from graphc.runtime.backend import Backend
+from graphc.runtime.engine import Engine
+
+Runner = Callable[[Graph, Mapping[str, int], Arrays, Arrays], Results]
+DEADLINE = 30.0  # seconds that a device waits for another: a hang is a failure
+
+
+def execute(
+    graph: Graph, counts: Mapping[str, int], inputs: Arrays, variables: Arrays,
+    *, backend: Backend, short: bool,
+) -> Results:  # fmt: skip
+    """Run two steps from the same variables, and return what the second one gives.
+
+    What a step leaves behind (an accumulator, a buffer) must not enter the next one.
+    """
+    program = schedule(graph, exact=not short)
+    with Engine({"train": program}, backend, deadline=DEADLINE) as engine:
+        for _ in range(2):
+            engine.load_variables(variables)
+            outputs = engine.step(dict(inputs), poison=True)
+        return Results(outputs, engine.variables())
+
+
+def runner(backend: Backend, short: bool) -> Runner:
+    """`execute` with its options, to be used in place of `simulate`."""
+    return partial(execute, backend=backend, short=short)

@@ -1,0 +1,81 @@
+"""The table of conversions is that of the ops, and its formulas are what they count."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import graphc.ops  # noqa: F401  (registers the ops)
+from graphc.op import all_ops
+from graphc.ops.collective import Conversion, conversion_over
+from graphc.placement import Partial, R, Split
+
+FILE = Path(__file__).parents[2] / "spec" / "placement.md"
+BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+SENT = {
+    "all_reduce": "2 (n-1)/n · b",
+    "tree_reduce": "2 (n-1)/n · b",
+    "reduce_scatter": "(n-1)/n · b",
+    "all_gather": "(n-1)/n · b",
+    "all_to_all": "(n-1)/n² · b",
+}
+STATES = (R, Split(0), Split(1), Partial())
+
+
+def conversions() -> dict[str, Conversion]:
+    """Every conversion that the table of graphc.ops.collective makes, by name."""
+    made = {}
+    for over in ("space", "time"):
+        for source in STATES:
+            for target in STATES:
+                for tree in (False, True):
+                    op = conversion_over(over, "a", source, target, tree)
+                    if op is not None:
+                        made.setdefault(op.name, op)
+    return made
+
+
+def general(state: object) -> str:
+    """S(d) for a split, whichever dim."""
+    return re.sub(r"\d", "d", str(state))
+
+
+def row(op: Conversion) -> str:
+    source, target = map(general, op.states)
+    if source == target:
+        source, target = "S(d)", "S(e)"
+    says = re.sub(r"^\S+ -> \S+ over \w+[:,] ", "", (type(op).__doc__ or "").splitlines()[0])
+    return f"| {op.over} | {source} → {target} | `{op.name}` | {SENT.get(op.name, '0')} | {says} |"
+
+
+def table() -> str:
+    head = ["| over | from → to | op | a device sends | what it does |", "| --- " * 5 + "|"]
+    return "".join(f"{line}\n" for line in [*head, *map(row, conversions().values())])
+
+
+def test_the_table_is_fresh(update: bool) -> None:
+    text = FILE.read_text(encoding="utf-8")
+    fresh = BETWEEN.sub(lambda m: m.group(1) + table() + m.group(3), text)
+    if update:
+        FILE.write_text(fresh, encoding="utf-8")
+    assert text == fresh or update
+
+
+def test_every_conversion_is_in_the_table() -> None:
+    known = {n for n, op in all_ops().items() if issubclass(op, Conversion)}
+    assert set(conversions()) == known
+
+
+@pytest.mark.parametrize("name", conversions())
+def test_a_formula_is_what_the_op_counts(name: str) -> None:
+    op = conversions()[name]
+    for n in (1, 2, 3, 8):
+        expected = SENT.get(name, "0").replace("²", "**2").replace(" · ", "*").replace("2 (", "2*(")
+        assert op.traffic(n, 1000.0) == pytest.approx(eval(expected, {"n": n, "b": 1000.0}))
+
+
+def test_what_sends_is_a_collective() -> None:
+    assert {name for name, op in conversions().items() if op.communicates} == set(SENT)

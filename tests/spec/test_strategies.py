@@ -1,0 +1,139 @@
+"""What the documents say of strategies: what is inserted, sent, and needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+import transcripts
+
+from graphc.driver import compile_module
+from graphc.frontend.lower import load_module, module_of_source
+from graphc.ops.collective import Conversion
+from graphc.program import Program
+from graphc.runtime.plan import Plan
+from graphc.strategy import STRATEGIES, parse_strategy
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits.gc"
+SCALARS = 2 * 4  # digits.gc has a loss and a report
+M = 4 * (64 * 128 + 128 + 128 * 10 + 10)
+
+
+@cache
+def plan(strategy: str) -> Plan:
+    return compile_module(load_module(DIGITS), parse_strategy(strategy))
+
+
+def program(strategy: str) -> Program:
+    return plan(strategy).programs["train"]
+
+
+def inserted(strategy: str) -> Counter[str]:
+    """The conversions of the training program, by op."""
+    instructions = program(strategy).roles[0].instructions
+    ops = [getattr(x, "op", None) for x in instructions]
+    return Counter(op.name for op in ops if isinstance(op, Conversion))
+
+
+@pytest.fixture(autouse=True)
+def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_blocks_are_what_graphc_prints(update: bool) -> None:
+    assert transcripts.check(ROOT / "spec" / "strategies.md", update) >= 5
+
+
+def test_the_document_has_every_strategy() -> None:
+    text = (ROOT / "spec" / "strategies.md").read_text(encoding="utf-8")
+    assert all(f"\n## {name}\n" in text for name in STRATEGIES)
+
+
+# -- what is inserted -----------------------------------------------------------------------------
+
+
+def test_one_device_inserts_nothing() -> None:
+    assert not inserted("one_device()")
+
+
+def test_mirrored_inserts_one_all_reduce_for_each_gradient_and_scalar() -> None:
+    assert inserted("mirrored(4)") == {"all_reduce": 4 + 2}
+
+
+def test_a_tree_takes_the_place_of_all_reduce() -> None:
+    assert inserted('mirrored(4, reduce="tree")') == {"tree_reduce": 4 + 2}
+
+
+@pytest.mark.parametrize("turns", [2, 3, 8])
+def test_however_many_turns_there_is_one_exchange_for_each_gradient(turns: int) -> None:
+    found = inserted(f"mirrored(2) * accumulate({turns})")
+    assert found["all_reduce"] == found["accumulate"] == 4 + 2
+
+
+# -- what is sent ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
+def test_mirrored_sends_as_the_document_says(n: int) -> None:
+    assert program(f"mirrored({n})").sent_bytes == round(2 * (n - 1) / n * (M + SCALARS))
+
+
+@pytest.mark.parametrize("strategy", ["one_device()", "accumulate(4)"])
+def test_one_device_sends_nothing(strategy: str) -> None:
+    assert program(strategy).sent_bytes == 0
+
+
+def test_turns_do_not_add_to_what_is_sent() -> None:
+    assert program("mirrored(4) * accumulate(3)").sent_bytes == program("mirrored(4)").sent_bytes
+
+
+def two_layers(batch: int) -> str:
+    return f"""
+        const batch = {batch}
+        step two(x: f32[batch, 32], y: f32[batch, 16]) {{
+            param w1: f32[32, 64] = he_normal()
+            param w2: f32[64, 16] = he_normal()
+            minimize mse(relu(x @ w1) @ w2, y) with sgd(0.1)
+        }}
+    """
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("batch", [8, 64])
+def test_two_layers_cut_against_each_other_send_one_activation(n: int, batch: int) -> None:
+    """The input needs no gradient, so there is no exchange in the backward pass."""
+    strategy = parse_strategy(f'tensor_split({n}, {{"w1": 1, "w2": 0}})')
+    train = compile_module(module_of_source(two_layers(batch)), strategy).programs["train"]
+    assert train.sent_bytes == round(2 * (n - 1) / n * 4 * batch * 16)
+
+
+def test_groups_reduce_the_parts_of_cut_variables() -> None:
+    n, m = 2, 2
+    cut = f'mirrored({n}) * tensor_split({m}, {{"w1": 1, "b1": 0, "w2": 0}})'
+    within = program(f'tensor_split({m}, {{"w1": 1, "b1": 0, "w2": 0}})').sent_bytes / n
+    whole = 4 * 10
+    gradients = 2 * (n - 1) / n * ((M - whole) / m + whole + SCALARS)
+    assert program(cut).sent_bytes == pytest.approx(gradients + within, rel=0.01)
+
+
+# -- what is needed -------------------------------------------------------------------------------
+
+
+def test_variables_are_whole_under_mirrored_and_cut_under_tensor_split() -> None:
+    one = program("one_device()").variable_bytes
+    assert program("mirrored(4)").variable_bytes == one
+    assert program('tensor_split(4, {"w1": 1, "b1": 0, "w2": 0})').variable_bytes < one / 4 * 1.02
+
+
+@pytest.mark.parametrize("strategy", ["mirrored(4)", "accumulate(4)"])
+def test_a_quarter_of_the_batch_needs_less_arena(strategy: str) -> None:
+    assert program(strategy).arena < 0.5 * program("one_device()").arena
+
+
+def test_the_printed_strategy_has_the_cuts_that_were_found() -> None:
+    found = plan("tensor_split(2)").strategy
+    assert found.startswith('tensor_split(2, cut={"w1": 1')
+    assert str(parse_strategy(found)) == found
