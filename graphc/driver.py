@@ -8,11 +8,12 @@ Every arrow is a list of passes in graphc.passes.pipeline; `observe` sees the gr
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
 from graphc.dims import lost_extents, parse_rule
-from graphc.errors import GraphcError
+from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Node
 from graphc.module import Module
 from graphc.ops.structure import Structural
@@ -22,7 +23,7 @@ from graphc.passes.schedule import schedule
 from graphc.placement import Split
 from graphc.program import Program
 from graphc.runtime.plan import Plan, PlannedVariable
-from graphc.strategy import OneDevice, Strategy, named_parts
+from graphc.strategy import OneDevice, Strategy, layout_of, named_parts
 
 Observe = Callable[[str, Pass, Graph], None]
 PROGRAMS = ("train", "evaluate")
@@ -45,6 +46,7 @@ def compile_module(
     """
     start = time.perf_counter()
     strategy = strategy or module.strategy
+    _warn_without_batch(module.train, strategy)
     programs = {"init": _init_program(module.init)}
     exact: dict[str, str] = {}
     train, evaluate = module.train, _with_ratios(module.evaluate)
@@ -71,6 +73,20 @@ def compile_module(
         "duration": asdict(module.duration) if module.duration else None,
     }
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta)
+
+
+def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
+    """Warn where the strategy cuts the batch, and the step has none that could be cut."""
+    inputs = list(graph.inputs.values())
+    if layout_of(strategy).batch and inputs and not any(n.tensor.extents for n in inputs):
+        warning = GraphcError(
+            "G0405",
+            f"{strategy} cuts the batch, but no input has one: every device does all the work",
+            span=inputs[0].origin,
+            help="give the first dim a name that the data binds, as in x: f32[batch, 64]; "
+            "in Python, take the batch size from x.shape[0] and not from len(x)",
+        )
+        warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
 
 
 def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:

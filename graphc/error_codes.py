@@ -206,8 +206,11 @@ CODES: dict[str, Entry] = {
         "variable, or a dim with fewer entries than devices.",
     ),
     "G0405": Entry(
-        "the batch can't be cut",
-        "An operation needs the batch dim whole and can't be cut over the mesh without gathering it.",
+        "there is no batch to cut",
+        "The strategy cuts the batch over devices or turns, but no input of the step has a batch: all\n"
+        "their dims are constants. The result is right, and every device does all the work. Name\n"
+        "the first dim, as in x: f32[batch, 64], and let the data say how long it is. A traced\n"
+        "function loses its batch where it asks for len(x); x.shape[0] keeps it.",
     ),
     "G0406": Entry(
         "over the memory limit",

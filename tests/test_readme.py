@@ -19,8 +19,8 @@ README = ROOT / "README.md"
 
 
 @pytest.fixture(autouse=True)
-def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
 
 
 def shell() -> list[str]:

@@ -13,7 +13,7 @@ from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise, Select
-from graphc.ops.indexing import Gather, checked
+from graphc.ops.indexing import Gather, ScatterAdd, checked
 from graphc.ops.ordering import Cumsum
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest
 from graphc.ops.shape import Reverse
@@ -22,6 +22,7 @@ from graphc.ops.unary import Cast
 from graphc.ops.windows import FoldWindows, Windows, window_view
 from graphc_numpy.memory import Scratch
 from graphc_numpy.products import bind_product
+from graphc_numpy.reductions import bind_extreme, bind_sum, scatter_rows
 from graphc_numpy.selection import bind_select
 
 Array: TypeAlias = NDArray[Any]
@@ -49,17 +50,17 @@ def bind(
         case Elementwise(ufunc=ufunc) if ufunc is not None and _loop_is(ufunc, xs, out):
             return [partial(ufunc, *xs, out=out)]
         case ReduceSum(over=over) if over and not half:
-            return [partial(np.add.reduce, xs[0], over, out.dtype, out)]
+            return bind_sum(xs[0], over, out)
         case ReduceMax(over=over) if over:
-            first = lowest(out.dtype)
-            return [partial(np.maximum.reduce, xs[0], over, None, out, initial=first)]
+            return bind_extreme(np.maximum, xs[0], over, lowest(out.dtype), out)
         case ReduceMin(over=over) if over:
-            first = highest(out.dtype)
-            return [partial(np.minimum.reduce, xs[0], over, None, out, initial=first)]
+            return bind_extreme(np.minimum, xs[0], over, highest(out.dtype), out)
         case Cumsum(dim=dim) if not half:
             return [partial(np.add.accumulate, xs[0], dim, out.dtype, out)]
         case Gather(dim=dim):
             return [partial(_gather, xs[0], xs[1], dim, out)]
+        case ScatterAdd(dim=0) if not half:
+            return [partial(scatter_rows, xs[0], xs[1], out)]
         case Windows():
             view = window_view(xs[0], op.at, op.sizes, op.strides, op.dilations)
             return [partial(np.copyto, out, view)]

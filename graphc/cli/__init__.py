@@ -85,7 +85,9 @@ def main() -> None:
 def _run() -> int:
     """The exit status of the command."""
     try:
-        group.main(standalone_mode=False)
+        # Not `group.main`: it makes an Abort of Ctrl-C, and status 1 of a closed pipe.
+        with group.make_context("graphc", sys.argv[1:]) as context:
+            group.invoke(context)
         return FINE
     except click.exceptions.Exit as stop:
         return stop.exit_code

@@ -74,6 +74,7 @@ def _report(
         "backend": trainer.backend.name,
         "executor": trainer.backend.executor,
         "peak_bytes": plan.programs["train"].peak_bytes,
+        "sent_bytes": plan.programs["train"].sent_bytes,
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
     }
@@ -111,7 +112,8 @@ def compile_command(
     train, n = plan.programs["train"], plan.mesh.devices
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
-        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables)"
+        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables), "
+        f"{train.sent_bytes:,} sent by each in a step"
     )
 
 

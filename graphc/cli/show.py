@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,10 +83,15 @@ def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple
 
 
 def _changes(before: Graph, graph: Graph, after: str) -> str:
+    a, b = _unaligned(before), _unaligned(graph)
+    return "\n".join(unified_diff(a, b, "before", after, lineterm="", n=1))
+
+
+def _unaligned(graph: Graph) -> list[str]:
+    """The lines of a graph without what aligns their columns, which differs everywhere."""
     from graphc.text import print_ir
 
-    a, b = (print_ir(g).splitlines() for g in (before, graph))
-    return "\n".join(unified_diff(a, b, "before", after, lineterm="", n=2))
+    return [re.sub(r"(?<=\S) +", " ", line) for line in print_ir(graph).splitlines()]
 
 
 @click.command("opt")

@@ -47,7 +47,7 @@ def _npy(file: IO[bytes]) -> tuple[int, ...]:
 
 def _csv(path: Path) -> Shapes:
     """A column is [n]; the columns `x.0`, `x.1`, ... are one entry [n, columns]. n is not known."""
-    with open(path, encoding="utf-8", newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         names = next(csv.reader([file.readline(MAX_HEADER)]), [])
     plain = [name.strip() for name in names]
     numbered = Counter(m[1] for name in plain if (m := re.fullmatch(r"(.+)\.\d+", name)))

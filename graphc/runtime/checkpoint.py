@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
+from graphc.types import DTYPES
 
 Array = NDArray[Any]
 
 
 def save_variables(path: str | Path, values: Mapping[str, Array]) -> None:
-    """Write variables by name, whole or not at all. Raises G0509 where the file can't be written."""
+    """Write variables by name, whole or not at all. Raises G0509 where that fails."""
     from safetensors.numpy import save
 
     # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
@@ -31,10 +32,19 @@ def save_variables(path: str | Path, values: Mapping[str, Array]) -> None:
 
 def load_variables(path: str | Path) -> dict[str, Array]:
     """The variables in a file. Raises G0509 where it can't be read."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
+    from safetensors import SafetensorError, deserialize
 
     try:
-        return dict(load(Path(path).read_bytes()))
-    except (OSError, SafetensorError, ValueError) as error:
+        entries = deserialize(Path(path).read_bytes())  # type: ignore[no-untyped-call]
+        return {name: _array(entry) for name, entry in entries}
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise GraphcError("G0509", f"can't read variables from {path}: {error}") from None
+
+
+def _array(entry: Mapping[str, Any]) -> Array:
+    dtype = DTYPES[_NAMES.get(entry["dtype"], entry["dtype"].lower())].numpy
+    return np.frombuffer(entry["data"], dtype.newbyteorder("<")).reshape(entry["shape"]).copy()
+
+
+_NAMES = {"U8": "u8", "BOOL": "bool"}

@@ -2,7 +2,7 @@
 
     dataclass          {field: value, ...}, without the fields that have their default
     one of several     the same with "is": the class's name
-    Op                 {"op": name, field: value, ...}
+    Op                 {"@": name, field: value, ...}
     DType              its name                              tuple, list     [...]
     NaN, infinity      {"float": "nan"}                      dict[str, T]    {...}
 
@@ -43,7 +43,7 @@ def encode(value: Any) -> Any:
         case tuple() | list():
             return [encode(x) for x in value]
         case Op():
-            return {"op": value.name} | _fields(value)
+            return {"@": value.name} | _fields(value)  # a field may be called `op`
         case Mapping():
             return {str(k): encode(x) for k, x in value.items()}
         case _ if dataclasses.is_dataclass(value):
@@ -144,7 +144,7 @@ def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
 
 def _op(value: Any) -> Op:
     given = dict(_exactly(dict, value))
-    cls = op_named(_exactly(str, given.pop("op", None)))
+    cls = op_named(_exactly(str, given.pop("@", None)))
     return cast(Op, _made(cls, given))
 
 

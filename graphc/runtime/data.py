@@ -7,7 +7,9 @@ read twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from graphc import random
 from graphc.errors import GraphcError, Span, did_you_mean
-from graphc.types import DTYPES, TensorType, dtype_of
+from graphc.types import DTYPES, DType, TensorType, dtype_of
 
 Array = NDArray[Any]
 
@@ -73,7 +75,7 @@ def load(
         raise GraphcError("G0601", f"there is no data source '{kind}'", span=span, help=hint)
     try:
         arrays = READERS[kind](Path(path), inputs)
-        return Dataset({name: _fit(name, arrays, t) for name, t in inputs.items()})
+        return Dataset({name: _fit(name, arrays[name], t) for name, t in inputs.items()})
     except GraphcError as error:
         raise error.at(span) from None
     except FileNotFoundError:
@@ -82,58 +84,79 @@ def load(
         raise GraphcError("G0602", f"{path} can't be read: {error}", span=span) from None
 
 
-def _fit(name: str, arrays: Mapping[str, Array], t: TensorType) -> Array:
+def _missing(name: str, known: Iterable[str]) -> GraphcError:
+    names = tuple(known)
+    hint = did_you_mean(name, names) or f"it has: {', '.join(names)}"
+    return GraphcError("G0604", f"the data has no entry '{name}'", help=hint)
+
+
+def _fit(name: str, a: Array, t: TensorType) -> Array:
     """One entry, checked against its declared type and cast where that loses nothing."""
-    if name not in arrays:
-        hint = did_you_mean(name, tuple(arrays)) or f"it has: {', '.join(arrays)}"
-        raise GraphcError("G0604", f"the data has no entry '{name}'", help=hint)
-    a = arrays[name]
     if a.shape[1:] != t.shape[1:] or a.ndim != t.rank:
-        shown = ", ".join(map(str, ("n", *a.shape[1:])))
+        shown = ", ".join(map(str, ("n", *a.shape[1:]))) if a.ndim else ""
         raise GraphcError("G0603", f"entry '{name}' has shape ({shown}), the step says {t}")
     if not any(a.dtype == d.numpy for d in DTYPES.values()) and a.dtype.kind not in "iub":
         raise GraphcError("G0605", f"entry '{name}' has dtype {a.dtype}, the step says {t.dtype}")
     if a.dtype == t.dtype.numpy:
         return a
-    if not _lossless(a, t.dtype.numpy):
+    if not _lossless(a, t.dtype):
         message = f"entry '{name}' is {a.dtype}: casting it to {t.dtype} would change values"
         raise GraphcError("G0605", message, help="store it as what the step declares")
     return a.astype(t.dtype.numpy)
 
 
-def _lossless(a: Array, to: np.dtype[Any]) -> bool:
-    if np.can_cast(a.dtype, to, "safe"):
+def _lossless(a: Array, to: DType) -> bool:
+    if np.can_cast(a.dtype, to.numpy, "safe") or not a.size:
         return True
-    if a.dtype.kind not in "iub" or not a.size:
-        return a.dtype.kind == to.kind == "f"  # a narrower float: rounding is what was asked for
-    return bool(np.array_equal(a.astype(to).astype(a.dtype), a))
+    if a.dtype.kind not in "iub":
+        return (
+            dtype_of(a.dtype).kind == to.kind == "f"
+        )  # rounding is what a narrower float asks for
+    return bool(np.array_equal(a.astype(to.numpy).astype(a.dtype), a))
 
 
 def _read_npz(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
-    with np.load(path, allow_pickle=False) as file:
-        if not hasattr(file, "files"):
+    with open(path, "rb") as raw:
+        file = np.load(raw, allow_pickle=False)
+        if isinstance(file, np.ndarray):
             raise ValueError("it is a single array (.npy), not an .npz with named arrays")
-        return {name: file[name] for name in file.files}
+        for name in inputs:
+            if name not in file.files:
+                raise _missing(name, file.files)
+        return {name: file[name] for name in inputs}
 
 
 def _read_csv(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
     """Columns by header name. An input of rank 2 takes the columns `name.0`, `name.1`, ..."""
-    with open(path, encoding="utf-8") as file:
-        header = [name.strip() for name in file.readline().split(",")]
-        table = np.loadtxt(file, delimiter=",", ndmin=2)
-    columns = dict(zip(header, table.T, strict=True))
+    columns = _columns(path)
     arrays: dict[str, Array] = {}
     for name, t in inputs.items():
+        parts = [f"{name}.{i}" for i in range(t.shape[1])] if t.rank == 2 else []
         if name in columns:
             arrays[name] = columns[name]
-        elif t.rank == 2 and all(f"{name}.{i}" in columns for i in range(t.shape[1])):
-            arrays[name] = np.stack([columns[f"{name}.{i}"] for i in range(t.shape[1])], axis=1)
+        elif parts and all(part in columns for part in parts):
+            arrays[name] = np.stack([columns[part] for part in parts], axis=1)
+        else:
+            raise _missing(name, columns)
     return {k: _whole(a) if inputs[k].dtype.kind in "iu" else a for k, a in arrays.items()}
 
 
+def _columns(path: Path) -> dict[str, Array]:
+    with open(path, encoding="utf-8-sig") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # NumPy's, of a table without rows
+        header = [name.strip() for name in file.readline().split(",")]
+        table = np.loadtxt(file, delimiter=",", ndmin=2)
+    twice = [name for name, n in Counter(header).items() if n > 1]
+    if twice:
+        raise ValueError(f"it has two columns '{twice[0]}'")
+    table = table if table.size else np.empty((0, len(header)))
+    return dict(zip(header, table.T, strict=True))
+
+
 def _whole(a: Array) -> Array:
-    """A column of whole numbers as integers."""
-    return a.astype(np.int64) if np.array_equal(a, np.rint(a)) else a
+    """A column of whole numbers as integers; beyond 2^53 reading has rounded them already."""
+    exact = np.array_equal(a, np.rint(a)) and np.abs(a).max(initial=0) < 2.0**53
+    return a.astype(np.int64) if exact else a
 
 
 Reader = Callable[[Path, Mapping[str, TensorType]], dict[str, Array]]

@@ -114,6 +114,7 @@ class Engine:
         name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
         with _Uninterrupted():
             outputs = self._run(lambda comm: self._devices[comm.rank].step(name, supply))
+            self.finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _run(self, step: Callable[[Communicator], dict[str, Array]]) -> dict[str, Array]:
@@ -135,6 +136,8 @@ class Engine:
             raise GraphcError("G0511", f"there is no program '{name}'", help=hint)
         short = name + SHORT
         if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
+            if not self.mesh.time:
+                return self._supply(name, _only(batch), poison)
             name = short if short in self.programs else name
             return name, MicrobatchStream(self.programs[name], batch, poison=poison)
         if short in self.programs and not _is_full(self.programs[short], batch):
@@ -212,6 +215,17 @@ def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array
     if not any(r.extent for r in ranges):
         return value
     return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
+
+
+def _only(batches: Iterator[Batch]) -> Batch:
+    """The one batch of a stream for a step that has no turns. Raises G0617, G0618."""
+    batch = next(batches, None)
+    if batch is None:
+        raise GraphcError("G0617", "the stream gave no microbatch")
+    if next(batches, None) is not None:
+        help = "accumulate(k) takes k microbatches"
+        raise GraphcError("G0618", "the stream gives more than 1 microbatch", help=help)
+    return batch
 
 
 def _is_full(program: Program, batch: Batch) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -98,12 +99,11 @@ class Trainer:
         """
         last: Metrics = {}
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch)
-        for number, part in enumerate(_forever(data, batch, shuffle_seed)):
-            if number == limit:
-                break
+        batches = islice(_forever(data, batch, shuffle_seed), limit)
+        for number, part in enumerate(batches, 1):
             last = self.step(part)
             if on_step:
-                on_step(number + 1, last)
+                on_step(number, last)
         return last
 
     # -- variables ------------------------------------------------------------------------------

@@ -124,3 +124,16 @@ def test_a_variable_is_read_before_it_is_written(backend: Backend) -> None:
         "variable b": old[0].T - old[1],
     }
     check_close(found, want, "order")
+
+
+def test_a_training_step_may_be_fed_microbatch_by_microbatch(backend: Backend) -> None:
+    graph = differentiated(classifier(12, dtype=F64))
+    values, batch = first_values(graph), classifier_data(9)
+    alone = differentiated(classifier(9, dtype=F64))
+    parts = [{k: v[i:j] for k, v in batch.items()} for i, j in ((0, 4), (4, 5), (5, 9))]
+    with Engine(programs(graph, "mirrored(2) * accumulate(3)"), backend, deadline=60) as engine:
+        engine.load_variables(values)
+        found = engine.step(iter(parts), "train", poison=True)
+        wanted, updates = interpret(alone, batch, values)
+        check_close(found, wanted, "a stream of microbatches")
+        check_close(engine.variables(), values | updates, "a stream of microbatches")

@@ -8,6 +8,7 @@ import pytest
 from graphc_numpy.device import NumpyDevice
 from graphc_numpy.memory import Scratch, block
 from graphc_numpy.products import bind_product
+from graphc_numpy.reductions import bind_extreme, bind_sum, scatter_rows
 from graphc_numpy.selection import bind_select
 
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
@@ -105,6 +106,45 @@ def test_a_nan_in_the_other_arm_stays_out(size: int) -> None:
         out = np.empty(size)
         perform(bind_select(c, a, zero, out, Scratch(), b_is_zero))
         assert np.array_equal(out, c * 1.0)
+
+
+SHAPES = [(6, 5), (1, 5), (6, 1), (400, 3), (3, 400), (40, 2, 2), (7, 4, 4, 3), (0, 3), (3, 0)]
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "i4", "?"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_reduction_is_numpys(shape: tuple[int, ...], kind: str) -> None:
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(kind)
+    for size in range(1, x.ndim + 1):
+        for over in itertools.combinations(range(x.ndim), size):
+            out = np.empty(np.add.reduce(x, over).shape, kind)
+            if kind != "?":
+                perform(bind_sum(x, over, out))
+                assert np.array_equal(out, x.sum(over, dtype=kind)), over
+            for ufunc, first in ((np.maximum, 0), (np.minimum, 1 if kind == "?" else 9)):
+                perform(bind_extreme(ufunc, x, over, first, out))
+                assert np.array_equal(out, ufunc.reduce(x, over, initial=first)), over
+
+
+def test_a_reduction_lets_nan_through() -> None:
+    x = np.ones((100, 4))
+    x[3, 2] = np.nan
+    for made in (bind_sum, lambda *a: bind_extreme(np.maximum, a[0], a[1], -np.inf, a[2])):
+        out = np.empty(100)
+        perform(made(x, (1,), out))
+        assert np.flatnonzero(np.isnan(out)).tolist() == [3]
+
+
+@pytest.mark.parametrize("rest", [(), (3,), (2, 2)])
+def test_rows_of_one_index_add_up(rest: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    ids, updates = rng.integers(0, 6, (5, 4)), rng.integers(0, 9, (5, 4, *rest)).astype("f4")
+    want, out = np.zeros((6, *rest), "f4"), np.full((6, *rest), 7, "f4")
+    np.add.at(want, ids, updates)
+    scatter_rows(ids, updates, out)
+    assert np.array_equal(out, want)
+    scatter_rows(ids[:0], updates[:0], out)
+    assert not out.any()
 
 
 def test_blocks_of_memory_are_aligned() -> None:

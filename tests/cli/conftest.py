@@ -14,9 +14,9 @@ import pytest
 
 PROGRAM = """\
 step line(x: f32[batch, 3], y: f32[batch]) {
-    param w: f32[3] = ones()
-    param b: f32    = zeros()
-    state seen: i32 = 0
+    param w:    f32[3] = ones()
+    param b:    f32    = zeros()
+    state seen: i32    = 0
 
     error = x @ w + b - y
     loss  = mean(square(error))

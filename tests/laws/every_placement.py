@@ -14,7 +14,13 @@ from graphc.dims import Signature
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion
 from graphc.passes.lazy import lazy_nodes
-from graphc.passes.place import place_graph, source_states, wanted_states, ways_along
+from graphc.passes.place import (
+    place_graph,
+    source_states,
+    variable_state,
+    wanted_states,
+    ways_along,
+)  # fmt: skip
 from graphc.passes.problem import Placed
 from graphc.placement import Axis, Partial, Placement, R, Split, State, place
 from graphc.strategy import MeshLayout
@@ -160,18 +166,11 @@ class Every:
         return replace(self._with_variables(), nodes=nodes)
 
     def _with_variables(self) -> Graph:
-        wanted = {}
-        for a in self.layout.mesh.axes:
-            for v, state in zip(
-                [*self.graph.updates], wanted_states(self.graph, self.layout, a)[len(self.graph.outputs) :],
-                strict=True,
-            ):  # fmt: skip
-                wanted.setdefault(v, {})[a.name] = state[1]
-        mesh = self.layout.mesh
-        variables = {
-            v.name: replace(v, type=v.type.placed(place(mesh, wanted.get(v.name, {}).items())))
-            for v in self.graph.variables.values()
-        }
+        """The graph on the mesh, its variables placed as the layout says."""
+        mesh, variables = self.layout.mesh, {}
+        for name, v in self.graph.variables.items():
+            states = {a.name: variable_state(v, self.graph, self.layout, a) for a in mesh.axes}
+            variables[name] = replace(v, type=v.type.placed(place(mesh, states.items())))
         return replace(self.graph, mesh=mesh, variables=variables)
 
 

@@ -25,6 +25,7 @@ from graphc.types import F32, F64
 DOUBLE = 1e-9  # of a tensor's largest value, in f64
 SINGLE = 4  # times the error of one device, in f32
 EPSILON = float(np.finfo(np.float32).eps)
+TRIES = 100  # of shrinking
 STRIDE = 1000  # seeds that one case may use up before it gives a model with good data
 
 
@@ -139,16 +140,18 @@ def _close(mine: Array, want: Array, alone: list[Array]) -> bool:
 
 
 def smallest(c: Case, fails: Callable[[Case], bool]) -> Case:
-    """The case with as few steps as still fail."""
-    size = len(c.recipe.steps) // 2
-    while size:
+    """The case with as few steps as still fail, as far as a number of tries leads."""
+    size, tries = len(c.recipe.steps) // 2, TRIES
+    while size and tries:
         for start in range(len(c.recipe.steps) - 1, -1, -size):
+            tries -= 1
             tried = _without(c, max(0, start - size + 1), start + 1)
-            if tried is not None and fails(tried):
+            if tries > 0 and tried is not None and fails(tried):
                 c = tried
                 break
         else:
             size //= 2
+        tries = max(0, tries)
     return c
 
 

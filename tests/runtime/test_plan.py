@@ -156,7 +156,7 @@ def kernel(body: dict[str, Any]) -> dict[str, Any]:
         (lambda b: program(b)["buffers"][0].update(dtype="f31"), "'f31' is no dtype"),
         (lambda b: program(b)["buffers"][3].update(id=2), "is not well-formed"),
         (lambda b: program(b)["buffers"][3].update(kind="disk"), "of no known kind"),
-        (lambda b: kernel(b)["op"].update(op="system"), "there is no op 'system'"),
+        (lambda b: kernel(b)["op"].update({"@": "system"}), "there is no op 'system'"),
         (lambda b: kernel(b)["op"].update(cmd="ls"), "has no field 'cmd'"),
         (lambda b: kernel(b).update(result=10**6), "names a buffer that is not there"),
         (lambda b: kernel(b).update(result=True), "Kernel.result: True is no int"),

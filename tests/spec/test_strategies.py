@@ -39,8 +39,8 @@ def inserted(strategy: str) -> Counter[str]:
 
 
 @pytest.fixture(autouse=True)
-def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
 
 
 def test_the_blocks_are_what_graphc_prints(update: bool) -> None:

@@ -1,0 +1,45 @@
+"""A few models of known structure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from laws.recipe import BATCH
+
+from graphc.autodiff import gradients
+from graphc.graph import Builder, Graph, Variable
+from graphc.op import op_named
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
+from graphc.passes.pipeline import distribution, partitioning, run_passes
+from graphc.strategy import parse_strategy
+from graphc.types import F32, TensorType
+
+
+def mlp(widths: Sequence[int], batch: int = 24, bias: bool = True) -> Graph:
+    """A step of a network `widths[0] -> ... -> widths[-1]` with tanh, by plain descent."""
+    f = Builder("mlp")
+    read = op_named("input")(source_name="x")  # type: ignore[call-arg]
+    h = f.add(read, type=TensorType((batch, widths[0]), F32, (BATCH, None)), name="x")
+    params = []
+    for i, (n, m) in enumerate(pairwise(widths)):
+        params.append(f.declare(Variable(f"w{i}", TensorType((n, m), F32))))
+        h = f.einsum(h, params[-1], spec="bk,kn->bn")
+        if bias:
+            params.append(f.declare(Variable(f"b{i}", TensorType((m,), F32))))
+            h = h + params[-1]
+        h = f.tanh(h)
+    loss = f.mean(h * h)
+    f.outputs["loss"] = loss.name
+    found = gradients(f, loss, [p.name for p in params])
+    for p in params:
+        gradient = found[p.name]
+        assert gradient is not None
+        f.updates[p.name] = (p - gradient * 0.1).name
+    return run_passes(f.build(), [FoldConstants(), Simplify(), Cse(), Dce()])
+
+
+def under(graph: Graph, strategy: str, short: bool = False) -> Graph:
+    """The graph that every rank runs under a strategy."""
+    parsed = parse_strategy(strategy)
+    return run_passes(graph, [*distribution(parsed), *partitioning(parsed, short)])

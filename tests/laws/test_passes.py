@@ -1,0 +1,50 @@
+"""Law 2: any of the optional passes, in any order, before placing and after, changes no result."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from graphc_numpy import BACKEND as NUMPY
+from laws.execute import runner
+from laws.law import Broken, Case, case, check, describe
+from laws.simulate import simulate
+
+from graphc.errors import GraphcError
+from graphc.passes.base import PASSES, Pass
+from graphc.passes.pipeline import distribution, partitioning, run_passes
+from graphc.strategy import parse_strategy
+
+OPTIONAL = [cls for cls in PASSES.values() if cls.optional]
+CASES = 120
+SLICE = 10
+
+
+def some_passes(rng: random.Random) -> list[Pass]:
+    """A few optional passes, one perhaps twice, in any order."""
+    return [cls() for cls in rng.choices(OPTIONAL, k=rng.randrange(len(OPTIONAL) + 2))]
+
+
+@pytest.mark.parametrize("start", range(0, CASES, SLICE))
+def test_optional_passes_in_any_order_keep_the_result(start: int) -> None:
+    for seed in range(start, start + SLICE):
+        _holds_with_passes(case(seed), random.Random(seed))
+
+
+def _holds_with_passes(c: Case, rng: random.Random) -> None:
+    strategy = parse_strategy(c.strategy)
+    partition = partitioning(strategy, c.config.short)[:1]
+    before, after = some_passes(rng), some_passes(rng)
+    if c.graph is None:
+        return
+    try:
+        graph = run_passes(c.model.graph, [*before, *distribution(strategy), *partition, *after])
+        check(c, simulate, runner(NUMPY, c.config.short), graph=graph)
+    except (AssertionError, GraphcError) as error:
+        names = [[str(p) for p in part] for part in (before, after)]
+        raise Broken(f"passes {names}: {error}\n\n{describe(c)}") from None
+
+
+def test_every_optional_pass_is_drawn() -> None:
+    drawn = {type(p) for seed in range(CASES) for p in some_passes(random.Random(seed))}
+    assert drawn == set(OPTIONAL)

@@ -1,0 +1,105 @@
+"""Placing moves as few bytes as the best of all placings."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import islice
+
+import numpy as np
+import pytest
+from laws.configs import cuts
+from laws.every_placement import Choice, Every, moved
+from laws.generator import data_for, make, recipe
+from laws.recipe import Recipe
+from laws.simulate import simulate
+
+from graphc.errors import GraphcError
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
+from graphc.passes.partition import Partition
+from graphc.passes.pipeline import run_passes
+from graphc.strategy import layout_of, parse_strategy
+from graphc.types import F32
+
+GRAPHS = 200  # with some choice, and
+OPEN = 6  # nodes at most that have one
+MANY = 3000  # placings of one graph
+BATCH_SIZE = 8
+SLACK = 1e-6
+
+
+def drawn(seed: int) -> Recipe:
+    return recipe(seed, most=2 + seed % 3)
+
+
+def problem(seed: int) -> Every | None:
+    """A small graph under a strategy with one axis over space; None where it has a barrier."""
+    rng = random.Random(f"strategy {seed}")
+    graph = make(drawn(seed), BATCH_SIZE, F32).graph
+    graph = run_passes(graph, [FoldConstants(), Simplify(), Cse(), Dce()])
+    parts = rng.choice((2, 3, 4))
+    cut = cuts(graph, parts, seed)
+    told = "{" + ", ".join(f'"{k}": {d}' for k, d in cut.items()) + "}"
+    options = [f"mirrored({parts})"] + [f"tensor_split({parts}, {told})"] * 2 * bool(cut)
+    strategy = rng.choice(options) + rng.choice(("", " * accumulate(2)"))
+    layout = layout_of(parse_strategy(strategy))
+    try:
+        return Every(graph, layout, layout.mesh.space[0])
+    except GraphcError as error:
+        assert error.code == "G0403", error
+        return None
+
+
+def open_nodes(choices: list[Choice]) -> int:
+    return sum(len({c[x] for c in choices}) > 1 for x in choices[0])
+
+
+@cache
+def problems() -> list[tuple[int, list[Choice]]]:
+    """The first seeds whose graphs have some choice, but not too much, with all their choices."""
+    found: list[tuple[int, list[Choice]]] = []
+    seed = 0
+    while len(found) < GRAPHS:
+        every = problem(seed)
+        choices = list(islice(every.choices(), MANY + 1)) if every else []
+        if 1 < len(choices) <= MANY and open_nodes(choices) <= OPEN:
+            found.append((seed, choices))
+        seed += 1
+    return found
+
+
+def test_placing_is_as_cheap_as_the_best_of_all_placings() -> None:
+    for seed, choices in problems():
+        every = problem(seed)
+        assert every is not None
+        best = min(choices, key=every.cost)
+        assert every.cost(every.solved) == pytest.approx(every.cost(best)), f"seed {seed}"
+        _check_bytes(every, [every.solved, best, *random.Random(seed).sample(choices, 2)], seed)
+
+
+def _check_bytes(every: Every, choices: list[Choice], seed: int) -> None:
+    """What partition really inserts costs what was counted, and no choice beats the first."""
+    inserted = []
+    for choice in choices:
+        graph = run_passes(every.written(choice), [Partition(), Dce()])
+        traffic, local = moved(graph, every.axis)
+        assert -SLACK <= every.cost(choice) - traffic <= local + len(graph), f"seed {seed}"
+        inserted.append(traffic)
+    assert inserted[0] <= min(inserted) + len(every.graph), f"seed {seed}"
+
+
+def test_every_placing_gives_the_same_result() -> None:
+    checked = 0
+    for seed, choices in problems()[::10]:
+        every, data = problem(seed), data_for(drawn(seed), BATCH_SIZE)
+        if every is None or data is None:
+            continue
+        data, counts = data.cast(F32), {"batch": BATCH_SIZE}
+        for choice in random.Random(seed).sample(choices, 2):
+            graph = run_passes(every.written(choice), [Partition()])
+            found = simulate(graph, counts, data.inputs, data.variables)
+            for name, want in data.truth.variables.items():
+                largest = np.abs(want).max(initial=0)
+                assert np.allclose(found.variables[name], want, atol=1e-4 * largest), f"seed {seed}"
+            checked += 1
+    assert checked > 20
