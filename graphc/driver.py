@@ -7,9 +7,11 @@ Every arrow is a list of passes in graphc.passes.pipeline; `observe` sees the gr
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 
 from graphc.dims import lost_extents, parse_rule
@@ -47,23 +49,8 @@ def compile_module(
     start = time.perf_counter()
     strategy = strategy or module.strategy
     _warn_without_batch(module.train, strategy)
-    programs = {"init": _init_program(module.init)}
-    exact: dict[str, str] = {}
-    train, evaluate = module.train, _with_ratios(module.evaluate)
-    for name, graph in (("train", train), ("evaluate", evaluate)):
-        seen = _observer(observe, name)
-        graph = run_passes(graph, differentiation(), seen)
-        if name == "train":
-            train = graph
-        graph = replace(graph, variables=train.variables)  # programs share them, slots included
-        placed = run_passes(graph, distribution(strategy), seen)
-        strategy = resolved(strategy, placed)
-        programs[name] = schedule(run_passes(placed, partitioning(strategy), seen), exact=True)
-        needs_whole = unpaddable(graph)
-        exact[name] = needs_whole.name if needs_whole else ""
-        if needs_whole is None:
-            short = run_passes(placed, partitioning(strategy, short=True))
-            programs[f"{name}.short"] = schedule(short)
+    with _collector_paused():
+        programs, train, strategy, exact = _compile(module, strategy, observe)
     if peak is not None:
         _check_peak(programs, peak)
     variables = {v.name: PlannedVariable(v.kind, v.of, v.fill) for v in train.variables.values()}
@@ -87,6 +74,44 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
             "in Python, take the batch size from x.shape[0] and not from len(x)",
         )
         warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
+
+
+def _compile(
+    module: Module, strategy: Strategy, observe: Observe | None
+) -> tuple[dict[str, Program], Graph, Strategy, dict[str, str]]:
+    """The programs, the differentiated graph, the strategy as it was resolved, and for each mode
+    the node that needs the batch whole, or ''."""
+    programs = {"init": _init_program(module.init)}
+    exact: dict[str, str] = {}
+    train = module.train
+    for name, graph in (("train", train), ("evaluate", _with_ratios(module.evaluate))):
+        seen = _observer(observe, name)
+        graph = run_passes(graph, differentiation(), seen)
+        if name == "train":
+            train = graph
+        graph = replace(graph, variables=train.variables)  # programs share them, slots included
+        placed = run_passes(graph, distribution(strategy), seen)
+        strategy = resolved(strategy, placed)
+        programs[name] = schedule(run_passes(placed, partitioning(strategy), seen), exact=True)
+        needs_whole = unpaddable(graph)
+        exact[name] = needs_whole.name if needs_whole else ""
+        if needs_whole is None:
+            short = run_passes(placed, partitioning(strategy, short=True))
+            programs[f"{name}.short"] = schedule(short)
+    return programs, train, strategy, exact
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No cycle collection inside: a compiler makes many small objects, and nearly all of them live
+    to its end, so that walking them again and again finds nothing and makes time superlinear."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:

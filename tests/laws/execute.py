@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from laws.footprint import check_memory
 from laws.simulate import Arrays, Results
 
 from graphc.graph import Graph
@@ -25,6 +26,7 @@ def execute(
     What a step leaves behind (an accumulator, a buffer) must not enter the next one.
     """
     program = schedule(graph, exact=not short)
+    check_memory(program)
     with Engine({"train": program}, backend, deadline=DEADLINE) as engine:
         for _ in range(2):
             engine.load_variables(variables)

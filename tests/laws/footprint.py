@@ -1,0 +1,113 @@
+"""Whether a Program ever reads memory that does not hold what it means: found without running it.
+
+Every byte of the arena is marked with the buffer that was last written there. The step is gone
+through twice, each loop body twice too: a read must find the mark of its own buffer, a running sum
+that of the turn before, and nobody may write where a collective is under way. This is what a race
+would show now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphc.ops.collective import Accumulate, Stack
+from graphc.program import Instruction, Kernel, Program, Role, Start, Wait, reads, writes
+
+
+@dataclass
+class Footprint:
+    """The marks. busy: per collective under way, the buffers that it reads and writes."""
+
+    program: Program
+    marks: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+    written: set[int] = field(default_factory=set)  # buffers outside the arena
+    busy: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.marks = np.full(self.program.arena, -1)
+        self.written = set(self.program.variables.values())
+
+    def complaints(self) -> Iterator[str]:
+        """A sentence for every read of memory that holds something else, and the like."""
+        for role in self.program.roles:
+            for x in role.setup:
+                yield from self._do(x, 0)
+            for _ in range(2):
+                for x, turn in _step(role):
+                    yield from self._do(x, turn)
+                for name, x in self.program.outputs.items():
+                    yield from self._read(x, f"output '{name}'")
+
+    def _do(self, x: Instruction, turn: int) -> Iterator[str]:
+        match x:
+            case Wait(token=token):
+                operand, result = self.busy.pop(token)
+                yield from self._read(result, f"collective {token}")
+                return
+            case Kernel(op=Accumulate() | Stack(), result=result) if turn:
+                yield from self._read(result, f"the sum in {x.node} of the turn before")
+        for buffer in reads(x):
+            yield from self._read(buffer, _name(x))
+        result = writes(x)
+        if result is not None:
+            yield from self._write(result, _name(x))
+        match x:
+            case Start(token=token, operand=operand, result=result):
+                self.busy[token] = (operand, result)
+
+    def _read(self, buffer: int, who: str) -> Iterator[str]:
+        root = self.program.buffers[buffer].root
+        if self.program.buffers[root].kind != "arena":
+            if root not in self.written:
+                yield f"{who} reads {self._shown(root)} before it is written"
+        elif (self.marks[self._span(root)] != root).any():
+            yield f"{who} reads {self._shown(root)}, where something else lies"
+
+    def _write(self, buffer: int, who: str) -> Iterator[str]:
+        root = self.program.buffers[buffer].root
+        for token, in_use in self.busy.items():
+            if any(self._meet(root, self.program.buffers[b].root) for b in in_use):
+                yield f"{who} writes {self._shown(root)}, which collective {token} uses"
+        if self.program.buffers[root].kind == "arena":
+            self.marks[self._span(root)] = root
+        self.written.add(root)
+
+    def _meet(self, a: int, b: int) -> bool:
+        x, y = self.program.buffers[a], self.program.buffers[b]
+        if x.kind != "arena" or y.kind != "arena":
+            return a == b
+        return x.offset < y.offset + y.bytes and y.offset < x.offset + x.bytes
+
+    def _span(self, root: int) -> slice:
+        b = self.program.buffers[root]
+        return slice(b.offset, b.offset + b.bytes)
+
+    def _shown(self, root: int) -> str:
+        return f"buffer {root} ({self.program.buffers[root].name})"
+
+
+def _step(role: Role) -> Iterator[tuple[Instruction, int]]:
+    """The instructions of a step with their turn; two turns stand for all."""
+    prologue, body, epilogue, commit = role.parts
+    yield from ((x, 0) for x in prologue)
+    for turn in range(min(2, role.loop.turns) if role.loop else 0):
+        yield from ((x, turn) for x in body)
+    yield from ((x, 0) for x in (*epilogue, *commit))
+
+
+def _name(x: Instruction) -> str:
+    match x:
+        case Kernel(node=node) | Start(node=node):
+            return f"%{node}"
+        case _:
+            return type(x).__name__
+
+
+def check_memory(program: Program) -> None:
+    """Raise AssertionError where a program would read what it must not."""
+    found = list(Footprint(program).complaints())
+    assert not found, "\n".join(found)
