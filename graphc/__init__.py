@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphc import init, nn, optim
     from graphc.api import StepTrainer, compile
     from graphc.autodiff import gradients
+    from graphc.builder import Builder
     from graphc.driver import compile_module
     from graphc.errors import GraphcError, GraphcWarning
     from graphc.frontend.declare import (
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     )
     from graphc.frontend.lower import load_module, module_of_source
     from graphc.frontend.trace import trace
-    from graphc.graph import Builder, Graph
+    from graphc.graph import Graph
     from graphc.placement import Mesh
     from graphc.runtime.plan import Plan
     from graphc.runtime.plan import load as load_plan
@@ -60,7 +61,7 @@ _WHERE = {
     "parse_strategy": ("graphc.strategy", "parse_strategy"),
     "Mesh": ("graphc.placement", "Mesh"),
     "Graph": ("graphc.graph", "Graph"),
-    "Builder": ("graphc.graph", "Builder"),
+    "Builder": ("graphc.builder", "Builder"),
     "gradients": ("graphc.autodiff", "gradients"),
     "print_ir": ("graphc.text", "print_ir"),
     "parse_ir": ("graphc.text", "parse_ir"),

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Node, Value
+from graphc.graph import Node
 from graphc.op import op_named
 
 Denominators = tuple[str, ...]

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.builder import Builder, Value
 from graphc.driver import compile_module
-from graphc.graph import Builder, Graph, Node, Value
+from graphc.graph import Graph, Node
 from graphc.module import Module
 from graphc.op import Op
 from graphc.ops.source import Random

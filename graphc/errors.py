@@ -120,7 +120,8 @@ def _excerpt(span: Span, arrow: str, mark: str) -> list[str]:
     text = source_line(span)
     if text is None:
         return [head]
-    text, col = _clip(text.expandtabs(1), span.col)
+    text, col = _clip(text, span.col)
+    text = _printable(text)
     width = max(1, min(span.length, len(text) - col + 1))
     gutter = " " * len(str(span.line))
     return [
@@ -137,6 +138,11 @@ def _clip(text: str, col: int, width: int = 100) -> tuple[str, int]:
         return text, col
     start = max(0, min(col - width // 2, len(text) - width))
     return text[start : start + width], col - start
+
+
+def _printable(text: str) -> str:
+    """Tabs as single spaces, and what is no text as `·`: no file shall steer the terminal."""
+    return "".join(c if c.isprintable() else " " if c == "\t" else "·" for c in text)
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str | None:

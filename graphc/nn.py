@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend.caller import user_span
 from graphc.frontend.operands import operand
 from graphc.frontend.session import current
 from graphc.frontend.tracer import renamed, unwrap, wrap
-from graphc.graph import Builder
 from graphc.op import all_ops
 from graphc.ops.registry import COMPOSITES
 from graphc.types import dtype_of

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from graphc.autodiff import gradients
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, GraphcWarning
-from graphc.graph import Builder, Graph, Objective, Value, Variable
+from graphc.graph import Graph, Objective, Variable
 from graphc.op import op_named
 from graphc.ops.optim import ClipByGlobalNorm, as_optimizer
 from graphc.ops.optimizers import Sgd

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import Span, VerifyError, remember_source
-from graphc.graph import Builder, Graph
+from graphc.graph import Graph
 from graphc.op import _OPS, Op, op_named, register
 from graphc.ops.source import Input
 from graphc.text import parse_ir

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ def _formatted(file: Path, check: bool) -> bool:
     from graphc.frontend.parse import read_file
 
     piped = str(file) == "-"
-    before = click.get_binary_stream("stdin").read() if piped else read_file(file)
+    before = sys.stdin.buffer.read() if piped else read_file(file)
     after = format_source(before, "<stdin>" if piped else str(file))
     same = after.encode() == before
     if piped and not check:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.frontend import syntax as s
 from graphc.frontend.call import as_operand
@@ -15,7 +16,7 @@ from graphc.frontend.evaluate import Evaluator
 from graphc.frontend.names import MISSING, Scope
 from graphc.frontend.statements import dotted, path_of, run_block, store
 from graphc.frontend.static import in_words
-from graphc.graph import Builder, Graph, Objective, Value, Variable
+from graphc.graph import Graph, Objective, Variable
 from graphc.op import op_named
 from graphc.ops.init import Initializer, initial_value
 from graphc.ops.optim import Optimizer, Transform, as_optimizer

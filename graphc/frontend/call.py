@@ -10,13 +10,13 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
 from graphc.frontend.count import Count, Derived
 from graphc.frontend.names import Builtin
 from graphc.frontend.operands import operand
 from graphc.frontend.static import in_words
-from graphc.graph import Builder, Value
 from graphc.op import snake
 from graphc.text.fields import fits
 from graphc.types import Size

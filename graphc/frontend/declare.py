@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from graphc.builder import Value
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend.caller import user_span
 from graphc.frontend.operands import value
 from graphc.frontend.session import Pending, Session, current
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import leaf
-from graphc.graph import Objective, Value, Variable
+from graphc.graph import Objective, Variable
 from graphc.ops.init import Initializer
 from graphc.ops.optim import Optimizer, as_optimizer
 from graphc.types import F32, DType, TensorType, dtype_of

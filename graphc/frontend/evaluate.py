@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, Span
 from graphc.frontend import syntax as s
 from graphc.frontend.call import as_operand, call_builtin, takes
@@ -17,7 +18,6 @@ from graphc.frontend.count import Count
 from graphc.frontend.names import MISSING, Builtin, Closure, Namespace, Scope, builtin, unknown
 from graphc.frontend.statements import run_function
 from graphc.frontend.static import combine, entry, in_words, is_integer, misuse, negated, negative
-from graphc.graph import Builder, Value
 from graphc.ops.composites.picking import getitem
 
 MAX_CALLS = 200  # nested calls of the program's own functions

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
 from graphc.frontend.body import StepBody, batch_dim
@@ -20,7 +21,7 @@ from graphc.frontend.names import Closure, Namespace, Scope
 from graphc.frontend.parse import parse_file, parse_source
 from graphc.frontend.sources import data_spec
 from graphc.frontend.static import in_words, is_integer
-from graphc.graph import Builder, Graph, Value
+from graphc.graph import Graph
 from graphc.module import DataSpec, Duration, Module
 from graphc.strategy import Strategy, strategy_of
 

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 import graphc.ops  # noqa: F401  registers the ops, composites and records
+from graphc.builder import Builder, Operand, Value
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend import syntax as s
 from graphc.frontend.count import Count
-from graphc.graph import Builder, Operand, Value
 from graphc.op import all_ops, op_named, record_named, record_names
 from graphc.ops import COMPOSITES
 from graphc.ops.init import Initializer

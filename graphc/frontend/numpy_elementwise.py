@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import log as ln
 from typing import Any
 
+from graphc.builder import Builder, Operand, Value
 from graphc.frontend.numpy_registry import traces, traces_ufunc
 from graphc.frontend.operands import as_int, operands, value
-from graphc.graph import Builder, Operand, Value
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
 from graphc.types import F64

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.frontend.numpy_order import along, index_value
 from graphc.frontend.numpy_registry import VIEWS
 from graphc.frontend.operands import as_int, value
-from graphc.graph import Builder, Value
 from graphc.op import require
 
 Item: TypeAlias = Any  # int, slice, None, or an array of integers: an ndarray or a Value

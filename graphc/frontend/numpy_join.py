@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from graphc.builder import Builder, Value
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.operands import as_int, as_shape, common, operand, operands, value
-from graphc.graph import Builder, Value
 from graphc.op import require
 from graphc.ops.composites import shaping
 from graphc.ops.composites.support import dim_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from string import ascii_letters
 from typing import Any
 
+from graphc.builder import Builder, Operand, Value
 from graphc.frontend.numpy_registry import traces, traces_ufunc
 from graphc.frontend.operands import as_axis, as_int, operands, value
-from graphc.graph import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, floats, iota_like
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from graphc.builder import Builder, Value
 from graphc.frontend.count import Count
 from graphc.frontend.numpy_registry import PROPERTIES, traces
 from graphc.frontend.operands import as_int, as_shape, dtype_argument, operand, value
-from graphc.graph import Builder, Value
 from graphc.op import require
 from graphc.ops.composites.support import sized
 from graphc.types import BOOL, F32, I32, DType, TensorType, promote

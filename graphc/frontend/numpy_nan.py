@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphc.builder import Builder, Scalar, Value
 from graphc.frontend.numpy_reduce import cumprod, cumsum, typed
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.operands import as_axis, value
-from graphc.graph import Builder, Scalar, Value
 from graphc.ops.composites.support import floats
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from graphc.builder import Builder, Value, broadcast_types
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.numpy_select import searchsorted
 from graphc.frontend.operands import as_axis, as_int, operand, value
-from graphc.graph import Builder, Value, broadcast_types
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, dims_of, floats
 from graphc.types import I32, TensorType

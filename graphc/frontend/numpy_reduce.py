@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphc.builder import Builder, Operand, Scalar, Value
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.numpy_scan import scan
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operand, operands, value
-from graphc.graph import Builder, Operand, Scalar, Value
 from graphc.op import require
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import count, dim_of, dims_of, floats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graphc.graph import Builder, Value
+from graphc.builder import Builder, Value
 from graphc.ops.composites.support import dim_of
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+from graphc.builder import Builder, Operand, Scalar, Value
 from graphc.frontend.numpy_elementwise import signbit
 from graphc.frontend.numpy_registry import traces, traces_ufunc
 from graphc.frontend.operands import operand, operands, value
-from graphc.graph import Builder, Operand, Scalar, Value
 from graphc.op import require
 from graphc.ops.composites.support import floats
 from graphc.types import I32, DType

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from graphc.builder import Builder, Scalar, Value, broadcast_types
 from graphc.frontend.numpy_registry import METHODS, PROPERTIES, VIEWS, traces
 from graphc.frontend.operands import as_axis, as_int, as_shape, operand, value
-from graphc.graph import Builder, Scalar, Value, broadcast_types
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, sized
 from graphc.types import TensorType

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.builder import Builder, Operand, Value
 from graphc.errors import GraphcError
 from graphc.frontend.count import Derived
-from graphc.graph import Builder, Operand, Value
 from graphc.ops.composites.support import constant_array
 from graphc.types import F32, I32, DType, Size, dtype_of, promote
 

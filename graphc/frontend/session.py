@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
-from graphc.graph import Builder
 
 if TYPE_CHECKING:
     from graphc.op import Array

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphc.builder import Value
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
 from graphc.frontend.names import MISSING, Scope
 from graphc.frontend.static import in_words, is_integer
-from graphc.graph import Value
 
 if TYPE_CHECKING:
     from graphc.frontend.evaluate import Evaluator, Task

@@ -9,9 +9,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from graphc.builder import Value
 from graphc.errors import GraphcError
 from graphc.frontend.names import Builtin, Closure, Namespace
-from graphc.graph import Value
 from graphc.types import DType
 
 MAX_NUMBER = 2**64  # a static integer beyond this is no size of anything

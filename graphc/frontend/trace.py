@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
 from graphc.frontend.declare import Param, add_loss, declare, objectives, output, write
@@ -35,7 +36,7 @@ from graphc.frontend.operands import value
 from graphc.frontend.session import Session, running
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import Structure, flatten
-from graphc.graph import Builder, Graph, Variable
+from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.ops.init import initial_value
 from graphc.types import F32, I32, Extent, TensorType, dtype_of

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.frontend import numpy_table, numpy_ufuncs
 from graphc.frontend.caller import assigned_name, in_augmented_assignment, user_span
@@ -21,7 +22,6 @@ from graphc.frontend.numpy_index import getitem, getview, is_basic
 from graphc.frontend.numpy_make import lengths
 from graphc.frontend.numpy_registry import Handler
 from graphc.frontend.operands import value
-from graphc.graph import Builder, Value
 from graphc.types import dtype_of
 
 if TYPE_CHECKING:

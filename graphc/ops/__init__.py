@@ -1,7 +1,7 @@
 """The ops: primitives, one definition each, and the composites that are written over them.
 
 Importing this package registers everything; `COMPOSITES` maps a composite's name to its function
-`(f, *operands, **options) -> Value`, where f is a `graphc.graph.Builder`.
+`(f, *operands, **options) -> Value`, where f is a `graphc.builder.Builder`.
 """
 
 from __future__ import annotations

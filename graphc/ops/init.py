@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod, sqrt
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Value
 from graphc.op import record, require
 from graphc.types import F32, I64, DType, TensorType
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
-from graphc.graph import Builder, Value, Variable
+from graphc.builder import Builder, Value
+from graphc.graph import Variable
 from graphc.op import record, require, snake
 from graphc.ops.schedules import Rate, Schedule
 from graphc.types import F32, F64, DType, TensorType

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from graphc.graph import Builder, Value, Variable
+from graphc.builder import Builder, Value
+from graphc.graph import Variable
 from graphc.op import record
 from graphc.ops.optim import Elementwise, Moment, wide
 from graphc.ops.schedules import Rate

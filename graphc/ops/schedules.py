@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import pi
 from typing import TypeAlias
 
-from graphc.graph import Builder, Value
+from graphc.builder import Builder, Value
 from graphc.op import record, require
 from graphc.types import F64
 

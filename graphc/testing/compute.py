@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphc.graph import Builder, Value
+from graphc.builder import Builder, Value
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input
 from graphc.types import Extent, TensorType, dtype_of

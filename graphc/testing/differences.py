@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphc.autodiff import gradients
-from graphc.graph import Builder, Graph, Value
+from graphc.builder import Builder, Value
+from graphc.graph import Graph
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Data
 from graphc.testing.compute import Function, inputs

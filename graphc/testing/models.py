@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.graph import Builder, Graph, Objective, Value, Variable
+from graphc.builder import Builder, Value
+from graphc.graph import Graph, Objective, Variable
 from graphc.ops.source import Input, ReadVariable
 from graphc.optim import adam
 from graphc.types import F32, I32, DType, Extent, TensorType

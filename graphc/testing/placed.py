@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphc.graph import Builder, Graph, Value, Variable, infer_type
+from graphc.builder import Builder, Value, infer_type
+from graphc.graph import Graph, Variable
 from graphc.op import Op
 from graphc.ops.collective import Conversion, Mask
 from graphc.ops.source import Input, ReadVariable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.builder import infer_type
 from graphc.dims import Dim, Signature, parse_rule, reduced_dims, signatures
-from graphc.graph import infer_type
 from graphc.op import Op, Shard
 from graphc.ops.reduce import highest, lowest
 from graphc.placement import Partial, Split, chop

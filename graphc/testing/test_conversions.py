@@ -32,7 +32,7 @@ from graphc.testing.running import check_agrees, check_close
 from graphc.types import F64, I64, Extent
 
 if TYPE_CHECKING:
-    from graphc.graph import Value
+    from graphc.builder import Value
     from graphc.op import Array
 
 Build = Callable[[PlacedGraph, int], "Value"]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from graphc.graph import Builder, Graph, Value, Variable, infer_type
+from graphc.builder import Builder, Value, infer_type
+from graphc.graph import Graph, Variable
 from graphc.op import all_ops, op_named
 from graphc.ops.elementwise import Aggregate
 from graphc.ops.source import Input, ReadVariable

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.graph import Builder, Graph
+from graphc.builder import Builder
+from graphc.graph import Graph
 from graphc.ops.source import DimSize
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.passes.schedule import schedule

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
+from graphc.builder import infer_type
 from graphc.dims import parse_rule
 from graphc.errors import GraphcError
-from graphc.graph import Graph, Node, infer_type
+from graphc.graph import Graph, Node
 from graphc.op import Op, tensor_types
 from graphc.ops import infer_special
 from graphc.ops.collective import Conversion

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from graphc.autodiff import gradients
+from graphc.builder import Builder, Value
 from graphc.frontend.numpy_table import find
 from graphc.frontend.trace import record
-from graphc.graph import Builder, Value
 from graphc.ops.evaluate import evaluate
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from graphc.builder import Builder, Value
 from graphc.errors import Span
-from graphc.graph import Because, Builder, Graph, Value, Variable
+from graphc.graph import Because, Graph, Variable
 from graphc.op import op_named
 from graphc.ops.collective import Accumulate, AllReduce
 from graphc.ops.source import Input

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.graph import Builder, Graph
+from graphc.builder import Builder
+from graphc.graph import Graph
 from graphc.inspect.layout import ABREAST, STACKED, Lane, Layout, Links, layout
 from graphc.inspect.scene import Scene, scene
 from graphc.inspect.svg import Canvas

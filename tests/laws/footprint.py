@@ -18,6 +18,10 @@ from graphc.ops.collective import Accumulate, Stack
 from graphc.program import Instruction, Kernel, Program, Role, Start, Wait, reads, writes
 
 
+class Misread(AssertionError):
+    """A read of memory that holds something else."""
+
+
 @dataclass
 class Footprint:
     """The marks. busy: per collective under way, the buffers that it reads and writes."""
@@ -108,6 +112,7 @@ def _name(x: Instruction) -> str:
 
 
 def check_memory(program: Program) -> None:
-    """Raise AssertionError where a program would read what it must not."""
+    """Raise Misread where a program would read what it must not."""
     found = list(Footprint(program).complaints())
-    assert not found, "\n".join(found)
+    if found:
+        raise Misread("\n".join(found))

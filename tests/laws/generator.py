@@ -10,7 +10,8 @@ from laws.simulate import Array, Results, evaluate
 from laws.steps import STEPS, WEIGHTS, step
 
 from graphc.autodiff import gradients
-from graphc.graph import Builder, Value, Variable
+from graphc.builder import Builder, Value
+from graphc.graph import Variable
 from graphc.ops.elementwise import ORDERS
 from graphc.passes.cleanup import Dce
 from graphc.types import F64, DType, Size, TensorType
@@ -18,7 +19,6 @@ from graphc.types import F64, DType, Size, TensorType
 TRIES = 3  # draws of the data of one model
 LARGEST = 1e4
 MARGIN = 1e-3  # how far from a kink the data must stay
-CANCELS = 1e-6  # of the largest value: a result below is only rounding
 
 
 def recipe(seed: int, most: int = 14) -> Recipe:
@@ -26,12 +26,15 @@ def recipe(seed: int, most: int = 14) -> Recipe:
     return random_recipe(seed, WEIGHTS, most)
 
 
-def make(recipe: Recipe, batch: int, dtype: DType) -> Model:
-    """The recipe's training step for a batch of that size, differentiated."""
+def make(recipe: Recipe, batch: int, dtype: DType, raw: bool = False) -> Model:
+    """The recipe's training step for a batch of that size, differentiated.
+
+    raw: the gradients are outputs, by the names of the parameters, and nothing is updated.
+    """
     m = Maker(Builder(), batch, dtype)
     for s in recipe.steps:
         STEPS[s.kind](m, Picks(s.choices))
-    _close(m, Picks(m.finish))
+    _close(m, Picks(m.finish), raw)
     return Model(Dce().run(m.f.build()), m.limits, not m.f.unpaddable)
 
 
@@ -73,12 +76,33 @@ def statistic_state(m: Maker, p: Picks) -> None:
         m.f.updates[name] = (state * 0.9 + m.f.stop_gradient(now) * 0.1).name
 
 
+@step(0.6)
+def shadow(m: Maker, p: Picks) -> None:
+    """States that take the old value of a parameter, or of each other; old values as outputs."""
+    if not m.params:
+        return
+    w = p.of(m.params)
+    names = [f"s{len(m.f.variables) + i}" for i in range(2)]
+    states = [m.f.declare(Variable(n, w.type, kind="state")) for n in names]
+    match p.number(3):
+        case 0:
+            m.f.updates |= {names[0]: states[1].name, names[1]: states[0].name}
+        case 1:
+            m.f.updates |= {names[0]: w.name, names[1]: (states[1] * 0.9 + w * 0.1).name}
+            m.f.outputs[f"old{names[0]}"] = w.name
+        case _:
+            turned = m.f.transpose(w, p.order(w.rank))
+            m.f.updates[names[0]] = states[1].name
+            m.f.updates[names[1]] = (states[0] + states[1]).name
+            m.f.outputs[f"old{names[0]}"] = turned.name
+
+
 @step(0)
 def optimizer(m: Maker, p: Picks) -> None:
     m.finish = tuple(p.number(10**6) for _ in range(6))
 
 
-def _close(m: Maker, p: Picks) -> None:
+def _close(m: Maker, p: Picks, raw: bool) -> None:
     """The whole loss, its gradients, the updates and the outputs."""
     if not m.params:
         STEPS["biased"](m, Picks(()))
@@ -94,7 +118,12 @@ def _close(m: Maker, p: Picks) -> None:
         m.f.outputs["last"] = m.pool[-1].name
     order = p.of(ORDERS)
     found = gradients(m.f, total, [w.name for w in m.params], order)
-    _update(m, p, {w.name: g for w in m.params if (g := found[w.name]) is not None})
+    grads = {w.name: g for w in m.params if (g := found[w.name]) is not None}
+    if raw:
+        m.f.updates.clear()
+        m.f.outputs |= {w: g.name for w, g in grads.items()}
+    else:
+        _update(m, p, grads)
 
 
 def _reached(m: Maker) -> bool:
@@ -133,31 +162,38 @@ def _update(m: Maker, p: Picks, grads: dict[str, Value]) -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """Global inputs and variables of a model, with what one device makes of them in f64."""
+    """Global inputs and variables of a model, with what one device makes of them in f64.
+
+    largest: the largest of all values on the way, by which rounding is measured where they cancel
+    """
 
     inputs: dict[str, Array]
     variables: dict[str, Array]
     truth: Results
+    largest: float
 
     def cast(self, dtype: DType) -> Data:
         """The same numbers (exactly: they fit f32) in another precision."""
-        return Data(_cast(self.inputs, dtype), _cast(self.variables, dtype), self.truth)
+        inputs, variables = _cast(self.inputs, dtype), _cast(self.variables, dtype)
+        return Data(inputs, variables, self.truth, self.largest)
 
 
 def _cast(arrays: dict[str, Array], dtype: DType) -> dict[str, Array]:
     return {k: a.astype(dtype.numpy) if a.dtype.kind == "f" else a for k, a in arrays.items()}
 
 
-def data_for(recipe: Recipe, batch: int) -> Data | None:
+def data_for(recipe: Recipe, batch: int, raw: bool = False) -> Data | None:
     """Data on which the model is smooth and finite, or None where a few draws give none."""
-    model = make(recipe, batch, F64)
+    model = make(recipe, batch, F64, raw)
     rng = np.random.default_rng(recipe.seed)
     for _ in range(TRIES):
         inputs, variables = _draw(model, rng)
         with np.errstate(all="ignore"):
             truth, values = evaluate(model.graph, inputs, variables)
-        if _is_smooth(model, values) and not _cancels(truth, values):
-            return Data(inputs, variables, truth)
+        if _is_smooth(model, values):
+            floats = (v for v in values.values() if v.dtype.kind == "f")
+            largest = max(float(np.abs(v).max(initial=0)) for v in floats)
+            return Data(inputs, variables, truth, largest)
     return None
 
 
@@ -219,11 +255,3 @@ def _second(x: Array, over: object) -> float:
     assert isinstance(over, tuple)
     top = x.max(axis=over, keepdims=True)
     return _least(top - x)
-
-
-def _cancels(truth: Results, values: dict[str, Array]) -> bool:
-    """Whether a result is nothing but the rounding of larger numbers."""
-    largest = max(float(np.abs(v).max(initial=0)) for v in values.values() if v.dtype.kind == "f")
-    results = [*truth.outputs.values(), *truth.variables.values()]
-    sizes = [float(np.abs(r).max(initial=0)) for r in results if r.dtype.kind == "f"]
-    return any(0 < s < CANCELS * largest for s in sizes)

@@ -23,6 +23,7 @@ from graphc.text import print_ir
 from graphc.types import F32, F64
 
 DOUBLE = 1e-9  # of a tensor's largest value, in f64
+CANCELS = 1e-6  # of the largest value on the way: a result below is what larger ones leave
 SINGLE = 4  # times the error of one device, in f32
 EPSILON = float(np.finfo(np.float32).eps)
 TRIES = 100  # of shrinking
@@ -94,7 +95,7 @@ def compare(c: Case, found: Results) -> None:
     for name, want in _parts(c.data.truth).items():
         mine = _parts(found)[name]
         alike = mine.shape == want.shape and mine.dtype.kind == want.dtype.kind
-        if not alike or not _close(mine, want, [r[name] for r in runs]):
+        if not alike or not _close(mine, want, [r[name] for r in runs], CANCELS * c.data.largest):
             raise Broken(f"{name} is\n{mine}\ninstead of\n{want}")
 
 
@@ -124,10 +125,10 @@ def _moved(arrays: dict[str, Array], size: float, rng: np.random.Generator) -> d
     return {k: moved(a) if a.dtype.kind == "f" else a for k, a in arrays.items()}
 
 
-def _close(mine: Array, want: Array, alone: list[Array]) -> bool:
+def _close(mine: Array, want: Array, alone: list[Array], least: float) -> bool:
     if mine.dtype.kind != "f":
         return bool(np.array_equal(mine, want))
-    largest = np.abs(want).max(initial=0)
+    largest = max(least, np.abs(want).max(initial=0))
     if not alone:
         allowed = DOUBLE * largest
     else:

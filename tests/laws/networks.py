@@ -8,7 +8,8 @@ from itertools import pairwise
 from laws.recipe import BATCH
 
 from graphc.autodiff import gradients
-from graphc.graph import Builder, Graph, Variable
+from graphc.builder import Builder
+from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.pipeline import distribution, partitioning, run_passes

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from graphc.graph import Builder, Graph, Value, Variable
+from graphc.builder import Builder, Value
+from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.types import I32, DType, Extent, TensorType
 

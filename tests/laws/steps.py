@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from laws.recipe import BATCH, LONGEST, Maker, Picks, StepMaker, batches, features, symbols
 
-from graphc.graph import Builder, Value
+from graphc.builder import Builder, Value
 from graphc.op import op_named
 from graphc.types import I32, Extent
 
@@ -100,7 +100,7 @@ _KINKED: tuple[Callable[[Builder, Value], Value], ...] = (
     lambda f, x: f.minimum(x, -0.2),
     lambda f, x: f.leaky_relu(x),
     lambda f, x: f.where(f.gt(x, 0.1), x * x, f.sin(x)),
-    lambda f, x: f.sign(x) * f.stop_gradient(x) + x,
+    lambda f, x: f.sign(x) * x,
 )
 
 
@@ -108,6 +108,28 @@ _KINKED: tuple[Callable[[Builder, Value], Value], ...] = (
 def smooth(m: Maker, p: Picks) -> None:
     if (x := m.any(p)) is not None:
         m.add(p.of(_SMOOTH)(m.f, x))
+
+
+@step(0.3)
+def detached(m: Maker, p: Picks) -> None:
+    """A product, differentiated by one factor only."""
+    if (x := m.any(p)) is not None:
+        m.add(m.f.sin(x) * m.f.stop_gradient(x))
+
+
+@step(0.5)
+def undone(m: Maker, p: Picks) -> None:
+    """What the passes may simplify: double negation, subtraction from zero, permutations."""
+    if (x := m.any(p)) is not None:
+        match p.number(4):
+            case 0:
+                m.add(0.0 - x)
+            case 1:
+                m.add(m.f.neg(-x) * 1.0 + 0.0)
+            case 2:
+                m.add(m.f.transpose(m.f.transpose(x, p.order(x.rank)), p.order(x.rank)))
+            case _ if batches(x) == [0]:
+                m.add(m.f.dropout(x, rate=0.3) * 2.0 - m.f.dropout(x, rate=0.3))
 
 
 @step(1.5)

@@ -7,7 +7,7 @@ import random
 import pytest
 from graphc_numpy import BACKEND as NUMPY
 from laws.execute import runner
-from laws.law import Broken, Case, case, check, describe
+from laws.law import Broken, case, check, describe
 from laws.simulate import simulate
 
 from graphc.errors import GraphcError
@@ -28,10 +28,12 @@ def some_passes(rng: random.Random) -> list[Pass]:
 @pytest.mark.parametrize("start", range(0, CASES, SLICE))
 def test_optional_passes_in_any_order_keep_the_result(start: int) -> None:
     for seed in range(start, start + SLICE):
-        _holds_with_passes(case(seed), random.Random(seed))
+        holds_with_passes(seed)
 
 
-def _holds_with_passes(c: Case, rng: random.Random) -> None:
+def holds_with_passes(seed: int) -> None:
+    """Law 2 for the case of that seed. Raises Broken."""
+    c, rng = case(seed), random.Random(seed)
     strategy = parse_strategy(c.strategy)
     partition = partitioning(strategy, c.config.short)[:1]
     before, after = some_passes(rng), some_passes(rng)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Value
 from graphc.op import all_ops
 from graphc.ops import COMPOSITES
 from graphc.ops.registry import composite

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graphc.ops
+from graphc.builder import infer_type
 from graphc.dims import Signature, parse_rule, signatures
-from graphc.graph import infer_type
 from graphc.op import Op, Shard, all_ops, op_named
 from graphc.ops.collective import Mask
 from graphc.ops.contract import Einsum

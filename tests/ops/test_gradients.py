@@ -5,7 +5,7 @@ import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
 from graphc.autodiff import gradients
-from graphc.graph import Builder, Value
+from graphc.builder import Builder, Value
 from graphc.op import all_ops, op_named
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError
-from graphc.graph import Builder
 from graphc.op import record_named
 from graphc.ops.init import Initializer, fans, initial_value
 from graphc.testing.compute import fetch

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from graphc import optim
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Value, Variable
+from graphc.graph import Variable
 from graphc.op import record_named, snake
 from graphc.ops.evaluate import evaluate
 from graphc.ops.optim import Chain, Optimizer, Transform, as_optimizer

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
+from graphc.builder import infer_type
 from graphc.errors import GraphcError
-from graphc.graph import infer_type
 from graphc.op import all_ops, op_named
 from graphc.ops.reshape import Reshape
 from graphc.ops.source import Const

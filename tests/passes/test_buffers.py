@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from laws import law
 
-from graphc.graph import Builder, Graph
+from graphc.builder import Builder
+from graphc.graph import Graph
 from graphc.op import op_named
 from graphc.ops.collective import Accumulate, AllGather, AllReduce, Stack
 from graphc.passes.buffers import ALIGN, aligned, plan_arena

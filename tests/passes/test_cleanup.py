@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.graph import Builder, Graph, Value
+from graphc.builder import Builder, Value
+from graphc.graph import Graph
 from graphc.op import op_named
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
 from graphc.types import F32, TensorType

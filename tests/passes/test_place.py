@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from graphc.autodiff import gradients
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Graph, Value, Variable
+from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.passes.cleanup import Cse, Dce
 from graphc.passes.partition import Partition

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Graph
+from graphc.graph import Graph
 from graphc.op import op_named
 from graphc.ops.binary import Add
 from graphc.ops.collective import Accumulate, AllReduce, Stack

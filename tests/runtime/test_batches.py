@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError
-from graphc.graph import Builder
 from graphc.passes.schedule import schedule
 from graphc.program import Program
 from graphc.runtime.batches import check_batch

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Graph
+from graphc.graph import Graph
 from graphc.op import Op
 from graphc.ops.binary import Sub
 from graphc.ops.unary import Tanh

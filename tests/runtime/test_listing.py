@@ -1,6 +1,6 @@
 """The text of a program."""
 
-from graphc.graph import Builder
+from graphc.builder import Builder
 from graphc.passes.schedule import schedule
 from graphc.runtime.listing import print_program
 from graphc.testing.models import classifier, entry, param

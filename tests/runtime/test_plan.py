@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError
-from graphc.graph import Builder
 from graphc.ops.source import Data
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.passes.schedule import schedule

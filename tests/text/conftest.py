@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from graphc.builder import Builder, Value
 from graphc.errors import Span
-from graphc.graph import Builder, Graph, Value, Variable
+from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.ops.source import Input
 from graphc.placement import Axis, Mesh

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from graphc.builder import Builder
 from graphc.errors import GraphcError, Span
-from graphc.graph import Because, Builder, Graph, Node, Objective, Variable
+from graphc.graph import Because, Graph, Node, Objective, Variable
 from graphc.op import _OPS, _RECORDS, Op, op_named, record, register
 from graphc.ops.collective import AllReduce, Mask
 from graphc.ops.source import Const, ConstArray, Data, DimSize, Input, Iota, ReadVariable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import pi, sqrt
 
-from graphc.graph import Builder, Operand, Value
+from graphc.builder import Builder, Operand, Value
 from graphc.ops.composites.reductions import peak
 from graphc.ops.composites.support import Axis, along, dims_of, floats
 from graphc.ops.registry import composite

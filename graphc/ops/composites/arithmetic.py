@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log as ln
 from math import pi
 
-from graphc.graph import Builder, Operand, Value, broadcast_types
+from graphc.builder import Builder, Operand, Value, broadcast_types
 from graphc.op import require
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from string import ascii_lowercase
 
-from graphc.graph import Builder, Operand, Value, broadcast_types
+from graphc.builder import Builder, Operand, Value, broadcast_types
 from graphc.op import require
 from graphc.ops.composites.support import iota_like, reshaped
 from graphc.ops.contract import Einsum
@@ -71,6 +71,8 @@ def multi_head_attention(
     after head, so that a split of them is a split of the heads; wo [heads * d, c].
     """
     require(x.rank == 3, f"multi_head_attention takes x [n, t, c], not {x.shape}")
+    require(wqkv.rank == 2, f"multi_head_attention takes wqkv [c, n], not {wqkv.shape}")
+    require(heads >= 1, f"multi_head_attention of {heads} heads", code="G0206")
     n, t, _ = x.shape
     width = wqkv.shape[-1]
     require(width % (3 * heads) == 0, f"{width} columns of wqkv for 3 * {heads} heads")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from graphc.graph import Builder, Operand, Value
+from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.support import reshaped
 from graphc.ops.contract import Einsum

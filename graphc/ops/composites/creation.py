@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.builder import Builder, Operand, Scalar, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Operand, Scalar, Value
 from graphc.op import require
 from graphc.ops.composites.support import constant_array, floats, sized
 from graphc.ops.init import Ones, Zeros

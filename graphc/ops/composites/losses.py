@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphc.graph import Builder, Operand, Value
+from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.picking import hits
 from graphc.ops.composites.reductions import peak

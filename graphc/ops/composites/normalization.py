@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from graphc.builder import Builder, Operand, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Operand, Value, Variable
+from graphc.graph import Variable
 from graphc.op import require
 from graphc.ops.composites.support import Axis, along, dim_of, dims_of, floats, widened
 from graphc.ops.registry import composite

@@ -7,7 +7,7 @@ from math import prod
 from types import EllipsisType
 from typing import TypeAlias
 
-from graphc.graph import Builder, Operand, Value
+from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
 from graphc.ops.indexing import Gather, TakeAlong
@@ -17,7 +17,7 @@ from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Slice
 from graphc.types import F32, I32, DType, Size
 
-Key: TypeAlias = "int | slice | EllipsisType | Value | None"
+Key: TypeAlias = int | slice | EllipsisType | Value | None
 
 
 @composite

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-from graphc.graph import Builder, Operand, Value
+from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum
@@ -44,9 +44,11 @@ def einsum(f: Builder, *operands: Operand | str, spec: str = "") -> Value:
     """
     given = list(operands)
     if not spec:
-        first = given.pop(0)
+        first = given.pop(0) if given else None
         require(isinstance(first, str), "einsum takes its spec first, as text", code="G0206")
         spec = str(first)
+    words = any(isinstance(x, str) for x in given)
+    require(not words, "einsum takes tensors behind its spec", code="G0206")
     inputs, out = _parsed(spec, len(given))
     values = _common(f, given)  # type: ignore[arg-type]
     for letters, v in zip(inputs, values, strict=True):
@@ -182,7 +184,10 @@ def tensordot(
     """`y` sums over the dims `axes` of a and of b (n: the last n of a and the first n of b)"""
     x, y = _common(f, (a, b))
     if isinstance(axes, int):
+        good = 0 <= axes <= min(x.rank, y.rank)
+        require(good, f"tensordot over {axes} dims of {x.shape} and {y.shape}", code="G0205")
         axes = tuple(range(x.rank - axes, x.rank)), tuple(range(axes))
+    require(len(axes[0]) == len(axes[1]), f"tensordot: axes {axes} do not pair up", code="G0206")
     pairs = zip(*axes, strict=True)
     over = [(dim_of("tensordot", i, x.rank), dim_of("tensordot", j, y.rank)) for i, j in pairs]
     left, right = ascii_letters[: x.rank], list(ascii_letters[x.rank : x.rank + y.rank])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphc.graph import Builder, Operand, Value
+from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.shaping import split
 from graphc.ops.registry import composite
@@ -50,6 +50,7 @@ def _gates(
 
 def _check(x: Value, wx: Value, h: Value, wh: Value, n: int) -> None:
     width = h.shape[-1] if h.rank else 0
-    fits = wx.shape == (x.shape[-1], n * width) and wh.shape == (width, n * width)
+    columns = n * width
+    fits = x.rank and wx.shape == (x.shape[-1], columns) and wh.shape == (width, columns)
     text = f"a cell of {width} units: x {x.shape}, wx {wx.shape}, wh {wh.shape}"
-    require(fits, text, help=f"wx and wh have {n} columns for every unit")
+    require(bool(fits), text, help=f"wx and wh have {n} columns for every unit")

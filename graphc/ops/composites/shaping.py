@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from graphc.graph import Builder, Operand, Scalar, Value
+from graphc.builder import Builder, Operand, Scalar, Value
 from graphc.op import require
 from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
 from graphc.ops.registry import composite
@@ -104,8 +104,10 @@ def squeeze(f: Builder, x: Operand, axis: Axis = None) -> Value:
 def _listed_values(f: Builder, xs: Sequence[Operand | Sequence[Operand]]) -> list[Value]:
     """The operands, given one by one or as one list, in one dtype."""
     given = xs[0] if len(xs) == 1 and isinstance(xs[0], (list, tuple)) else xs
+    require(len(given) > 0, "concat and stack take at least one operand")
+    nested = any(isinstance(x, list | tuple) for x in given)
+    require(not nested, "concat and stack take tensors, or one list of tensors", code="G0206")
     values = [f.lift(x) for x in given]  # type: ignore[arg-type]
-    require(len(values) > 0, "concat and stack take at least one operand")
     dtype = values[0].dtype
     for v in values[1:]:
         dtype = promote(dtype, v.dtype)
@@ -233,6 +235,8 @@ def _pairs(
         case [int() as low, int() as high]:
             return [(low, high)] * rank
         case _:
+            good = all(isinstance(p, list | tuple) and len(p) == 2 for p in widths)
+            require(good, "pad: a pair (before, after) for each dim", code="G0206")
             pairs = [(int(p[0]), int(p[1])) for p in widths]  # type: ignore[index]
             require(len(pairs) == rank, f"pad: {len(pairs)} pairs for {rank} dims", code="G0206")
             return pairs

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Graph, Value
+from graphc.graph import Graph
 from graphc.op import op_named
 from graphc.ops.composites.shaping import split
 from graphc.ops.evaluate import evaluate

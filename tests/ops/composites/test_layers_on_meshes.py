@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from graphc import optim
+from graphc.builder import Builder, Value
 from graphc.driver import compile_module
-from graphc.graph import Builder, Objective, Value, Variable
+from graphc.graph import Objective, Variable
 from graphc.module import Module
 from graphc.ops.init import HeNormal, Initializer, Normal, Ones, Zeros, initial_value
 from graphc.ops.source import Input

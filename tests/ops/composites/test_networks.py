@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.graph import Builder, Value
 from graphc.testing.compute import compute, fetch, inputs
 from graphc.types import BF16, F16, F32
 
