@@ -367,17 +367,22 @@ class Builder:
 
     def broadcast_to(self, x: Value, shape: tuple[int, ...], extents: Extents = ()) -> Value:
         """`x` broadcast as NumPy does: dims aligned from the right, size 1 stretched."""
-        if x.shape == shape:
+        new = extents or (None,) * len(shape)
+        if x.shape == shape and all(x.type.extent(i) == e or n != 1
+                                    for i, (e, n) in enumerate(zip(new, shape, strict=True))):
             return x
         lead = len(shape) - x.rank
         if lead < 0:
             raise GraphcError("G0203", f"{x.type} can't be broadcast to {shape}").at(self.origin)
-        kept = [i for i, n in enumerate(x.shape) if n != 1 or shape[lead + i] == 1]
+        kept = [
+            i for i, n in enumerate(x.shape)
+            if n != 1 or (shape[lead + i] == 1 and x.type.extent(i) == new[lead + i])
+        ]
         if len(kept) != x.rank:
             x = self.reshape(x, shape=tuple(x.shape[i] for i in kept))
         dims = tuple(lead + i for i in kept)
-        new = tuple(None if i in dims else e for i, e in enumerate(extents)) if extents else ()
-        return self.add(_broadcast(shape, dims, new if any(new) else ()), (x,))
+        made = tuple(None if i in dims else e for i, e in enumerate(new))
+        return self.add(_broadcast(shape, dims, made if any(made) else ()), (x,))
 
     def full_like(self, x: Value, value: Scalar) -> Value:
         """`value` in the shape, extents and dtype of x."""

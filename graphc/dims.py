@@ -153,6 +153,7 @@ def _letter_extents(
 ) -> tuple[dict[str, int], dict[str, Extent]]:
     sizes: dict[str, int] = {}
     found: dict[str, Extent] = {}
+    whole: set[str] = set()  # letters whose length is static in some operand
     for dims, t in zip(rule.operands, types, strict=True):
         for i, dim in enumerate(dims):
             if len(dim.letters) == 1:
@@ -161,14 +162,28 @@ def _letter_extents(
     for dims, t in zip(rule.operands, types, strict=True):
         for i, dim in enumerate(dims):
             extent = t.extent(i)
-            if extent is None or dim.whole or dim.index or not dim.letters:
+            if dim.whole or dim.index or not dim.letters:
+                continue
+            if extent is None:
+                whole |= set(dim.letters if len(dim.letters) == 1 else ())
                 continue
             minor = 1
             for x in dim.letters[1:]:
                 minor *= sizes[x]
             if minor and extent.unit % minor == 0:
                 _agree(found, dim.letters[0], Extent(extent.name, extent.unit // minor))
+    for letter in whole & found.keys():
+        raise _mixed(found[letter], sizes[letter])
     return sizes, found
+
+
+def _mixed(extent: Extent, size: int) -> GraphcError:
+    return GraphcError(
+        "G0207",
+        f"a dim of run-time length '{extent}' meets one of length {size}: they are not the same "
+        "in a short batch",
+        help=f"make the other one as long as '{extent}' too, or of length 1",
+    )
 
 
 def _sizes_of_groups(rule: DimsRule, types: Sequence[TensorType], sizes: dict[str, int]) -> None:

@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 
 from graphc.dims import lost_extents, parse_rule
-from graphc.errors import GraphcError, GraphcWarning
+from graphc.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.graph import Graph, Node
 from graphc.module import Module
 from graphc.ops.structure import Structural
@@ -25,7 +26,7 @@ from graphc.passes.schedule import schedule
 from graphc.placement import Split
 from graphc.program import Program
 from graphc.runtime.plan import Plan, PlannedVariable
-from graphc.strategy import OneDevice, Strategy, layout_of, named_parts
+from graphc.strategy import NO_CUT, OneDevice, Strategy, layout_of, named_parts
 
 Observe = Callable[[str, Pass, Graph], None]
 PROGRAMS = ("train", "evaluate")
@@ -49,6 +50,7 @@ def compile_module(
     start = time.perf_counter()
     strategy = strategy or module.strategy
     _warn_without_batch(module.train, strategy)
+    _check_names(module.train, strategy)
     with _collector_paused():
         programs, train, strategy, exact = _compile(module, strategy, observe)
     if peak is not None:
@@ -74,6 +76,16 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
             "in Python, take the batch size from x.shape[0] and not from len(x)",
         )
         warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
+
+
+def _check_names(graph: Graph, strategy: Strategy) -> None:
+    """Raise G0404 where the strategy cuts a variable that the step does not have."""
+    names = list(graph.variables)
+    for rule in layout_of(strategy).variables:
+        if rule.glob != NO_CUT and not any(fnmatchcase(v, rule.glob) for v in names):
+            hint = did_you_mean(rule.glob, names) or f"it has: {', '.join(names[:20])}"
+            message = f"'{rule.glob}' in {strategy} matches no variable of the step"
+            raise GraphcError("G0404", message, help=hint)
 
 
 def _compile(

@@ -91,13 +91,13 @@ class GraphcError(Exception):
 
     def render(self) -> str:
         """The whole message as text, without a trailing newline."""
-        lines = [f"error[{self.code}]: {self.message}"]
+        lines = [f"error[{self.code}]: {_shortened(self.message)}"]
         if self.span is not None:
             lines += _excerpt(self.span, "-->", "^")
         for span, word in self.labels:
             lines += [*_excerpt(span, ":::", "-"), f"   = {word}"]
         if self.help:
-            lines.append(f"   = help: {self.help}")
+            lines.append(f"   = help: {_shortened(self.help)}")
         return "\n".join(lines)
 
 
@@ -132,6 +132,11 @@ def _excerpt(span: Span, arrow: str, mark: str) -> list[str]:
     ]
 
 
+def _shortened(text: str, most: int = 1_000) -> str:
+    """A text that repeats a name of 10 MB, without most of it."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
+
+
 def _clip(text: str, col: int, width: int = 100) -> tuple[str, int]:
     """A very long line cut around `col`, so that one line of 10 MB does not fill the screen."""
     if len(text) <= width:
@@ -149,5 +154,7 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str | None:
     """A help text that names the closest known word, or None."""
     from difflib import get_close_matches
 
+    if len(word) > 100:  # no misspelling, and it would take long to find out
+        return None
     close = get_close_matches(word, known, n=1)
     return f"did you mean '{close[0]}'?" if close else None

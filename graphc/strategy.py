@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 NO_MESH = Mesh()
+NO_CUT = "*.none"  # the glob of a cut in which the compiler chose to leave every variable whole
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class TensorSplit(Strategy):
         return MeshLayout(mesh, variables=rules, choose=() if self.cut else (name,))
 
     def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
-        return replace(self, cut=cut or (("*.none", 0),))
+        return replace(self, cut=cut or ((NO_CUT, 0),))
 
 
 @dataclass(frozen=True)

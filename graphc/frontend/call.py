@@ -46,7 +46,7 @@ class Form:
 
 def call_builtin(f: Builder, function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call a built-in function, or make a record. Raises G0121 where the arguments do not fit."""
-    form = _form(function)
+    form = form_of(function)
     try:
         bound = form.signature.bind(*[f] * form.lead, *args, **options)
     except TypeError as error:
@@ -67,7 +67,7 @@ def call_builtin(f: Builder, function: Any, args: Sequence[Any], options: Mappin
 
 
 @lru_cache(maxsize=1024)
-def _form(function: Any) -> Form:
+def form_of(function: Any) -> Form:
     if isinstance(function, Builtin):
         target, name, lead = function.call, function.name, 1
     else:

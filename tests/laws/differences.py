@@ -19,9 +19,9 @@ class WrongGradient(AssertionError):
     """A gradient that is not the slope of the loss."""
 
 
-def check_gradient(seed: int) -> bool:
+def check_gradient(seed: int, kinds: tuple[str, ...] = ()) -> bool:
     """Whether the recipe of that seed has a slope to check. Raises WrongGradient."""
-    drawn = recipe(seed)
+    drawn = recipe(seed, kinds=kinds)
     if any(s.kind in BLIND for s in drawn.steps):
         return False
     data = data_for(drawn, BATCH, raw=True)

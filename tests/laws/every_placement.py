@@ -80,11 +80,11 @@ class Every:
 
     def _by_itself(self, node: Node, have: list[State]) -> Signature:
         """How a lazy node runs, its root lying as it does; whole, if it can't."""
-        slot, ways = self.lazy[node.name], self.ways[node.name]
+        slot, (whole, *rest) = self.lazy[node.name], self.ways[node.name]
         if slot is None or have[slot] == R:
-            return ways[0]
-        ways = sorted(ways, key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
-        return next((w for w in ways if w.operands[slot] == have[slot]), ways[0])
+            return whole
+        rest.sort(key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
+        return next((w for w in rest if w.operands[slot] == have[slot]), whole)
 
     # -- what a placing costs -------------------------------------------------------------------
 

@@ -43,8 +43,8 @@ class Footprint:
             for _ in range(2):
                 for x, turn in _step(role):
                     yield from self._do(x, turn)
-                for name, x in self.program.outputs.items():
-                    yield from self._read(x, f"output '{name}'")
+                for name, buffer in self.program.outputs.items():
+                    yield from self._read(buffer, f"output '{name}'")
 
     def _do(self, x: Instruction, turn: int) -> Iterator[str]:
         match x:
@@ -56,9 +56,9 @@ class Footprint:
                 yield from self._read(result, f"the sum in {x.node} of the turn before")
         for buffer in reads(x):
             yield from self._read(buffer, _name(x))
-        result = writes(x)
-        if result is not None:
-            yield from self._write(result, _name(x))
+        made = writes(x)
+        if made is not None:
+            yield from self._write(made, _name(x))
         match x:
             case Start(token=token, operand=operand, result=result):
                 self.busy[token] = (operand, result)

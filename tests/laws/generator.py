@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 
 import numpy as np
+from laws import layers  # noqa: F401 - registers its steps
 from laws.recipe import BATCH, Maker, Model, Picks, Recipe, batches, random_recipe
 from laws.simulate import Array, Results, evaluate
 from laws.steps import STEPS, WEIGHTS, step
 
+from graphc import optim
 from graphc.autodiff import gradients
 from graphc.builder import Builder, Value
-from graphc.graph import Variable
+from graphc.errors import GraphcError, GraphcWarning
+from graphc.graph import Graph, Objective, Variable, subgraph_nodes
 from graphc.ops.elementwise import ORDERS
-from graphc.passes.cleanup import Dce
+from graphc.passes.differentiate import Differentiate
 from graphc.types import F64, DType, Size, TensorType
 
+OPTIMIZERS = (
+    optim.sgd(0.1), optim.momentum(0.1), optim.adam(0.05), optim.rmsprop(0.05), optim.lamb(0.05),
+    optim.adamw(optim.cosine_decay(0.1, steps=10)),
+    optim.chain(optim.clip_by_global_norm(0.5), optim.adam(0.1), optim.ema(0.9)),
+)  # fmt: skip
 TRIES = 3  # draws of the data of one model
 LARGEST = 1e4
 MARGIN = 1e-3  # how far from a kink the data must stay
 
 
-def recipe(seed: int, most: int = 14) -> Recipe:
-    """The recipe of that seed."""
-    return random_recipe(seed, WEIGHTS, most)
+def recipe(seed: int, most: int = 14, kinds: tuple[str, ...] = ()) -> Recipe:
+    """The recipe of that seed. kinds: steps to draw often; with some, only few others are drawn."""
+    often = dict.fromkeys(kinds, 2.0) | dict.fromkeys(("dense", "smooth", "biased"), 1.0)
+    return random_recipe(seed, often if kinds else WEIGHTS, most)
 
 
 def make(recipe: Recipe, batch: int, dtype: DType, raw: bool = False) -> Model:
@@ -35,7 +45,10 @@ def make(recipe: Recipe, batch: int, dtype: DType, raw: bool = False) -> Model:
     for s in recipe.steps:
         STEPS[s.kind](m, Picks(s.choices))
     _close(m, Picks(m.finish), raw)
-    return Model(Dce().run(m.f.build()), m.limits, not m.f.unpaddable)
+    graph = _differentiated(m.f.build())
+    needed = subgraph_nodes(graph, graph.roots)
+    nodes = {n.name: n for n in graph if n.name in needed or n.op.source}
+    return Model(replace(graph, nodes=nodes), m.limits, not m.f.unpaddable)
 
 
 # -- the ends -------------------------------------------------------------------------------------
@@ -88,7 +101,8 @@ def shadow(m: Maker, p: Picks) -> None:
         case 0:
             m.f.updates |= {names[0]: states[1].name, names[1]: states[0].name}
         case 1:
-            m.f.updates |= {names[0]: w.name, names[1]: (states[1] * 0.9 + w * 0.1).name}
+            m.f.updates[names[0]] = (states[0] * 0.9 + w * 0.1).name
+            m.f.updates[names[1]] = (states[1] * 0.5 + states[0] * 0.5).name
             m.f.outputs[f"old{names[0]}"] = w.name
         case _:
             turned = m.f.transpose(w, p.order(w.rank))
@@ -116,7 +130,11 @@ def _close(m: Maker, p: Picks, raw: bool) -> None:
         m.f.outputs[f"stat{i}"] = stat.name
     if p.chance(3):
         m.f.outputs["last"] = m.pool[-1].name
-    order = p.of(ORDERS)
+    order, how = p.of(ORDERS), p.number(2 + len(OPTIMIZERS))
+    if how >= 2 and not raw:
+        chosen, over = OPTIMIZERS[how - 2], tuple(w.name for w in m.params)
+        m.f.objectives.append(Objective(total.name, chosen, over, order))
+        return
     found = gradients(m.f, total, [w.name for w in m.params], order)
     grads = {w.name: g for w in m.params if (g := found[w.name]) is not None}
     if raw:
@@ -135,26 +153,30 @@ def _reached(m: Maker) -> bool:
 
 
 def _update(m: Maker, p: Picks, grads: dict[str, Value]) -> None:
-    """Plain descent, momentum, or a root mean square; at times clipped by the global norm."""
-    f, how = m.f, p.number(4)
-    if p.chance(5) and grads:
+    """Plain descent, or momentum, by hand; at times clipped by the global norm."""
+    f, plain = m.f, p.chance(2)
+    if p.chance(3) and grads:
         norm = f.sqrt(f.global_norm(list(grads.values())) + 1.0)
         grads = {w: g / norm for w, g in grads.items()}
     for w, g in grads.items():
         value = Value(f, w)
-        match how:
-            case 0:
-                slot = f.declare(Variable(f"{w}.m", value.type, "slot", w))
-                moved = slot * 0.9 + g
-                f.updates[f"{w}.m"] = moved.name
-                f.updates[w] = (value - moved * 0.1).name
-            case 1:
-                slot = f.declare(Variable(f"{w}.v", value.type, "slot", w))
-                seen = slot * slot * 0.9 + g * g * 0.1
-                f.updates[f"{w}.v"] = f.sqrt(seen + 0.01).name
-                f.updates[w] = (value - g * 0.1 / f.sqrt(seen + 0.1)).name
-            case _:
-                f.updates[w] = (value - g * 0.1).name
+        if plain:
+            f.updates[w] = (value - g * 0.1).name
+        else:
+            slot = f.declare(Variable(f"{w}.m", value.type, "slot", w))
+            moved = slot * 0.9 + g
+            f.updates |= {f"{w}.m": moved.name, w: (value - moved * 0.1).name}
+
+
+def _differentiated(graph: Graph) -> Graph:
+    """The graph with its objectives resolved; as it is where no parameter reaches the loss."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphcWarning)  # parameters that are not used
+        try:
+            return Differentiate().run(graph)
+        except GraphcError as error:
+            assert error.code == "G0302", error
+            return replace(graph, objectives=())
 
 
 # -- data -----------------------------------------------------------------------------------------
@@ -206,7 +228,8 @@ def _draw(model: Model, rng: np.random.Generator) -> tuple[dict[str, Array], dic
     variables = {}
     for name, v in model.graph.variables.items():
         zero = np.zeros((), v.type.dtype.numpy)
-        variables[name] = _numbers(rng, v.type.shape) if v.type.dtype.kind == "f" else zero
+        drawn = _numbers(rng, v.type.shape) if v.type.dtype.kind == "f" else zero
+        variables[name] = np.abs(drawn) if v.kind == "slot" else drawn  # means of squares, some
     return inputs, variables
 
 

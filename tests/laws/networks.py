@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 from laws.recipe import BATCH
+from laws.simulate import evaluate, simulate
 
 from graphc.autodiff import gradients
 from graphc.builder import Builder
@@ -44,3 +46,25 @@ def under(graph: Graph, strategy: str, short: bool = False) -> Graph:
     """The graph that every rank runs under a strategy."""
     parsed = parse_strategy(strategy)
     return run_passes(graph, [*distribution(parsed), *partitioning(parsed, short)])
+
+
+NETWORKS = (
+    ((8, 16, 4), 'tensor_split(2, {"w0": 1, "w1": 0})'),
+    ((6, 9, 5), 'tensor_split(3, {"w0": 0, "w1": 1})'),
+    ((6, 8, 4), "mirrored(3) * accumulate(2)"),
+    ((6, 8, 4), "mirrored(2) * tensor_split(2)"),
+)  # fmt: skip
+
+
+def check_network(widths: Sequence[int], strategy: str) -> None:
+    """Raise AssertionError unless a network does the same under a strategy as on one device."""
+    graph = mlp(widths, batch=8)
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.normal(size=(8, widths[0])).astype(np.float32)}
+    variables = {
+        k: rng.normal(0, 0.5, v.type.shape).astype(np.float32) for k, v in graph.variables.items()
+    }
+    want, _ = evaluate(graph, inputs, variables)
+    found = simulate(under(graph, strategy), {"batch": 8}, inputs, variables)
+    for name, value in want.variables.items():
+        assert np.allclose(found.variables[name], value, atol=1e-5), f"{strategy}: {name}"

@@ -177,9 +177,8 @@ class Simulator:
         result: Value = {}
         for place in self.places:
             xs = [self.values[x][place] for x in node.operands]
-            key = (tuple(map(id, xs)), self._key(node.tensor, place))
-            if node.op.positioned is not None and node.op.positioned >= 0:
-                key += (self._key(self.graph[node.operands[node.op.positioned]].tensor, place),)
+            tensors = [node.tensor, *(self.graph[x].tensor for x in node.operands)]
+            key = (*map(id, xs), *(self._key(t, place) for t in tensors))
             if key not in done:
                 done[key] = self._kernel(node, place, xs)
             result[place] = done[key]

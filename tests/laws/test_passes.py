@@ -31,9 +31,9 @@ def test_optional_passes_in_any_order_keep_the_result(start: int) -> None:
         holds_with_passes(seed)
 
 
-def holds_with_passes(seed: int) -> None:
+def holds_with_passes(seed: int, kinds: tuple[str, ...] = ()) -> None:
     """Law 2 for the case of that seed. Raises Broken."""
-    c, rng = case(seed), random.Random(seed)
+    c, rng = case(seed, kinds), random.Random(seed)
     strategy = parse_strategy(c.strategy)
     partition = partitioning(strategy, c.config.short)[:1]
     before, after = some_passes(rng), some_passes(rng)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from laws.barriers import has_barrier
 from laws.generator import make, recipe
-from laws.networks import mlp, under
+from laws.networks import NETWORKS, check_network, mlp, under
 from laws.recipe import Model
 
 from graphc.errors import GraphcError
@@ -43,16 +43,31 @@ def models(count: int) -> list[Model]:
     return [m for m in made if m.paddable and not has_barrier(m.graph)][:count]
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3, 8])
-def test_mirrored_exchanges_every_gradient_once_however_many_microbatches(turns: int) -> None:
+def check_exchange(turns: int) -> None:
+    """Raise AssertionError unless every gradient is exchanged once."""
     graph = under(mlp(WIDTHS), f"mirrored(3) * accumulate({turns})")
     assert collectives(graph) == {"all_reduce": PARAMS + 1}  # and the loss
     assert not in_the_loop(graph)
 
 
-def test_a_tree_takes_the_place_of_every_all_reduce() -> None:
+def check_tree() -> None:
+    """Raise AssertionError unless every sum over devices is a tree, where that is asked for."""
     graph = under(mlp(WIDTHS), 'mirrored(3, reduce="tree") * accumulate(2)')
     assert collectives(graph) == {"tree_reduce": PARAMS + 1}
+
+
+@pytest.mark.parametrize(("widths", "strategy"), NETWORKS)
+def test_a_network_is_the_same_under(widths: tuple[int, ...], strategy: str) -> None:
+    check_network(widths, strategy)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 8])
+def test_mirrored_exchanges_every_gradient_once_however_many_microbatches(turns: int) -> None:
+    check_exchange(turns)
+
+
+def test_a_tree_takes_the_place_of_every_all_reduce() -> None:
+    check_tree()
 
 
 def test_accumulate_alone_moves_nothing_between_devices() -> None:

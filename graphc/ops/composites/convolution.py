@@ -161,6 +161,8 @@ def _widths(
             require(False, f"padding '{padding}' is not 'same' or 'valid'", code="G0206")
             raise AssertionError
         case _:
+            good = all(isinstance(p, int) or len(p) == 2 for p in padding)
+            require(good, f"padding {padding}: a number or a pair for each dim", code="G0206")
             pairs = [(p, p) if isinstance(p, int) else (p[0], p[1]) for p in padding]
             require(len(pairs) == len(lengths), f"padding {padding} for {len(lengths)} dims")
             return pairs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,9 @@ def arange(
     if isinstance(stop, int) and whole and (start, step) == (0, 1):
         lengths, extents = sized([stop])
         return f.iota(shape=lengths, dim=0, dtype=dtype, extents=extents)
-    n = max(0, ceil((stop - start) / step))
+    steps = (stop - start) / step
+    require(isfinite(steps), f"arange: no number of steps from {start} to {stop}", code="G0206")
+    n = max(0, ceil(steps))
     return f.iota(shape=(n,), dim=0, dtype=dtype) * step + start
 
 

@@ -136,7 +136,8 @@ def split(f: Builder, x: Operand, parts: int | Sequence[int], axis: int = 0) -> 
     dim = dim_of("split", axis, value.rank)
     n = value.shape[dim]
     if isinstance(parts, int):
-        require(parts > 0 and n % parts == 0, f"split: {n} entries into {parts} equal parts")
+        good = 0 < parts <= max(n, 1_000) and n % parts == 0
+        require(good, f"split: {n} entries into {parts} equal parts")
         cuts = list(range(0, n + 1, n // parts)) if n else [0] * (parts + 1)
     else:
         cuts = [0, *parts, n]

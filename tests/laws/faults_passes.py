@@ -1,0 +1,218 @@
+"""Faults of placing, partition and the optional passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from laws.fault import Patch, around, fault
+
+import graphc.placement
+import graphc.program
+from graphc import strategy
+from graphc.graph import Graph, Node, subgraph_nodes
+from graphc.ops import binary, shape, source, unary
+from graphc.ops.collective import AllReduce, Mask
+from graphc.passes import cleanup, costs, partition, place_time
+from graphc.placement import Placement
+from graphc.runtime import exchange
+
+# -- conversions: which, how many, of what --------------------------------------------------------
+
+
+@fault("verifier")
+def _all_reduce_dropped(patch: Patch) -> None:
+    """A sum over devices is left out."""
+
+    def change(old: Any, *args: Any) -> Any:
+        cost, steps = old(*args)
+        return cost, tuple(s for s in steps if not isinstance(s[0], AllReduce))
+
+    around(patch, partition, "route", change)
+
+
+@fault("verifier")
+def _all_reduce_dropped_and_retyped(patch: Patch) -> None:
+    """A sum over devices is left out, and its operand is called replicated."""
+
+    def change(old: Any, self: Any, graph: Graph) -> Graph:
+        made: Graph = old(self, graph)
+        return replace(made, nodes={n.name: _without_sum(n) for n in made})
+
+    def _without_sum(n: Node) -> Node:
+        return replace(n, op=unary.StopGradient()) if isinstance(n.op, AllReduce) else n
+
+    around(patch, partition.Partition, "run", change)
+
+
+@fault("verifier")
+def _summed_twice(patch: Patch) -> None:
+    """A sum over devices is made twice."""
+
+    def change(old: Any, self: Any, graph: Graph) -> Graph:
+        made: Graph = old(self, graph)
+        nodes = {}
+        for n in made:
+            if isinstance(n.op, AllReduce):
+                first = replace(n, name=f"{n.name}.first")
+                nodes[first.name] = first
+                n = replace(n, operands=(first.name,))
+            nodes[n.name] = n
+        return replace(made, nodes=nodes)
+
+    around(patch, partition.Partition, "run", change)
+
+
+@fault("run", "dense")
+def _scattered_to_the_neighbour(patch: Patch) -> None:
+    """reduce_scatter gives every device its neighbour's part."""
+
+    def change(old: Any, call: Any, xs: Any, out: Any, i: int, scratch: Any) -> None:
+        old(call, xs, out, (i + 1) % len(xs), scratch)
+
+    around(patch, exchange, "_reduce_piece", change)
+
+
+@fault("bytes")
+def _most_bytes(patch: Patch) -> None:
+    """Placing takes the choice that moves the most bytes."""
+    around(patch, costs.Costs, "_conversion", lambda old, *args: -old(*args))
+
+
+@fault("structure")
+def _tree_forgotten(patch: Patch) -> None:
+    """Sums that should be taken by a tree are left to the engine."""
+    patch.setattr(strategy.Mirrored, "layout", lambda self, name: _plain(self, name))
+
+
+def _plain(mirrored: Any, name: str) -> Any:
+    axis = graphc.placement.Axis(name, mirrored.devices)
+    return strategy.MeshLayout(graphc.placement.Mesh((axis,)), batch=(name,))
+
+
+@fault("verifier")
+def _outputs_not_converted(patch: Patch) -> None:
+    """Outputs and new values stay as they lie."""
+
+    def change(old: Any, self: Any, x: str, want: Placement, user: Any, *rest: Any) -> str:
+        return old(self, x, want, user, *rest) if user else x
+
+    around(patch, partition._Work, "converted", change)
+
+
+@fault("verifier", "barrier", "pairwise")
+def _barrier_overlooked(patch: Patch) -> None:
+    """A step that needs all microbatches midway is let through."""
+    around(
+        patch, place_time, "_native", lambda old, node, way, *rest: old(node, way, rest[0], set())
+    )
+
+
+# -- padding --------------------------------------------------------------------------------------
+
+
+@fault("mesh")
+def _no_masks(patch: Patch) -> None:
+    """Padding is never masked."""
+    around(patch, partition._Work, "_mask", lambda old, self, node, operands: operands)
+
+
+@fault("mesh")
+def _one_operand_masked(patch: Patch) -> None:
+    """Of two contracted operands only the first is masked: 0 times NaN."""
+    around(patch, partition, "reduced_dims", lambda old, *a: [x for x in old(*a) if x[0] == 0])
+
+
+@fault("mesh", "embedding")
+def _indices_not_masked(patch: Patch) -> None:
+    """The indices of gather and scatter keep their padding."""
+
+    def change(old: Any, self: Any, x: str, *rest: Any) -> str:
+        return x if self.nodes[x].tensor.dtype.kind == "i" else str(old(self, x, *rest))
+
+    around(patch, partition._Work, "_masked", change)
+
+
+@fault("mesh")
+def _mask_along_the_wrong_dim(patch: Patch) -> None:
+    """A mask cuts dim 0, whichever was meant."""
+
+    def change(old: Any, self: Any, x: str, dim: int, *rest: Any) -> str:
+        return str(old(self, x, 0, *rest))
+
+    around(patch, partition._Work, "_masked", change)
+
+
+@fault("mesh", "batch_statistic", "reduced")
+def _maximum_masked_with_zero(patch: Patch) -> None:
+    """Padding is 0 for a maximum too."""
+    patch.setattr(partition, "_identity", lambda op, types: 0)
+
+
+@fault("mesh")
+def _mask_is_a_product(patch: Patch) -> None:
+    """A mask multiplies by 0 instead of selecting: NaN stays."""
+
+    def run_shard(self: Mask, shard: Any, x: Any) -> Any:
+        keep = np.arange(x.shape[self.dim]) < shard.lengths[self.dim]
+        line = keep.reshape([-1 if i == self.dim else 1 for i in range(x.ndim)])
+        return (x * line).astype(x.dtype)
+
+    patch.setattr(Mask, "run_shard", run_shard)
+
+
+@fault("mesh")
+def _only_uneven_is_masked(patch: Patch) -> None:
+    """A short batch is taken for a full one."""
+
+    def change(old: Any, self: Any, graph: Graph) -> Graph:
+        made: Graph = old(replace(self, short=False), graph)
+        return made
+
+    around(patch, partition.Partition, "run", change)
+
+
+@fault("mesh", "along_batch", "merged", "permuted")
+def _whole_dims_may_be_short(patch: Patch) -> None:
+    """A short batch is let into an op that needs it whole."""
+    patch.setattr("graphc.builder.lost_extents", lambda *args: False)
+
+
+# -- optional passes ------------------------------------------------------------------------------
+
+
+@fault("passes", "undone", "dropout")
+def _random_merged(patch: Patch) -> None:
+    """Two draws of random numbers are taken for one."""
+    patch.setattr(source.Random, "__repr__", lambda self: f"Random({self.shape})")
+
+
+@fault("passes", "undone", "permuted")
+def _permutations_merged_the_wrong_way(patch: Patch) -> None:
+    """Two transposes are merged in the wrong order."""
+
+    def merge(self: shape.Transpose, inner: Any) -> Any:
+        if not isinstance(inner, shape.Transpose):
+            return None
+        return shape.Transpose(tuple(self.perm[i] for i in inner.perm))
+
+    patch.setattr(shape.Transpose, "merge", merge)
+
+
+@fault("passes", "undone")
+def _zero_minus_x(patch: Patch) -> None:
+    """0 - x is taken for x."""
+    patch.setattr(binary.Sub, "commutative", True)
+
+
+@fault("verifier")
+def _nothing_needs_an_update(patch: Patch) -> None:
+    """Dead code is what no output needs."""
+
+    def run(self: Any, graph: Graph) -> Graph:
+        needed = subgraph_nodes(graph, graph.outputs.values())
+        nodes = {n.name: n for n in graph if n.name in needed or n.op.source}
+        return replace(graph, nodes=nodes)
+
+    patch.setattr(cleanup.Dce, "run", run)

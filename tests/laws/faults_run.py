@@ -1,0 +1,209 @@
+"""Faults of schedule, buffers, executors and transports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from laws.fault import Patch, around, fault
+
+import graphc.placement
+import graphc.program
+from graphc.ops import collective
+from graphc.passes import buffers, schedule
+from graphc.runtime import exchange, executor, local
+from graphc.runtime.supply import WholeBatch
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+@fault("run", "binary")
+def _a_sum_overwrites_its_third_operand(patch: Patch) -> None:
+    """A sum made in several passes may lie on an operand of a later pass."""
+    patch.setattr(buffers, "overwritable", lambda op, operands: operands[2:] + operands[:2])
+
+
+@fault("memory")
+def _freed_by_the_first_reader(patch: Patch) -> None:
+    """A buffer is given away after it was read once."""
+
+    def change(old: Any, role: Any, known: Any, outputs: Any) -> Any:
+        lives = old(role, known, outputs)
+        seen: dict[int, int] = {}
+        for at, x in enumerate(x for part in role.parts for x in part):
+            for operand in graphc.program.reads(x):
+                seen.setdefault(known[operand].root, at)
+        for x, at in seen.items():
+            if x in lives.first and lives.last[x] < buffers.FOREVER:
+                lives.last[x] = lives.reread[x] = max(at, lives.first[x])
+        return lives
+
+    around(patch, buffers, "lifetimes", change)
+
+
+@fault("memory")
+def _freed_within_the_loop(patch: Patch) -> None:
+    """What every turn reads lives to its last reader in the loop only."""
+    patch.setattr(buffers, "_round_the_loop", lambda lives: None)
+
+
+@fault("memory")
+def _freed_while_sent(patch: Patch) -> None:
+    """A buffer that a collective still sends is given away."""
+
+    def change(old: Any, role: Any, known: Any, outputs: Any) -> Any:
+        lives = old(role, known, outputs)
+        lives.sent.clear()
+        lives.last.update({x: at for x, at in lives.reread.items() if lives.last[x] < 1 << 40})
+        return lives
+
+    around(patch, buffers, "lifetimes", change)
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+@fault("run", "shadow")
+def _old_value_read_new(patch: Patch) -> None:
+    """A variable's old value is not kept where another one takes it."""
+    patch.setattr(schedule._Scheduler, "_snapshot", lambda self, phase: None)
+
+
+@fault("run", "shadow")
+def _variable_overwritten_early(patch: Patch) -> None:
+    """A variable is overwritten although its old value is read later."""
+
+    def change(old: Any, self: Any, tail: Any) -> None:
+        old(self, tail)
+        self.last_reads.clear()
+
+    around(patch, schedule._Scheduler, "_note_tail", change)
+
+
+@fault("run")
+def _order_swapped_on_one_rank(patch: Patch) -> None:
+    """One rank begins two collectives in another order than the rest."""
+    held: dict[str, Any] = {}
+
+    def change(old: Any, self: Any, call: Any, x: Any = None, out: Any = None) -> Any:
+        if self.rank != 1 or "done" in held:
+            return old(self, call, x, out)
+        if "first" not in held:
+            held["first"] = _Later(call, x, out)
+            return held["first"]
+        handle = old(self, call, x, out)
+        first = held["first"]
+        first.handle = old(self, first.call, first.x, first.out)
+        held["done"] = True
+        return handle
+
+    around(patch, local.LocalCommunicator, "start", change)
+
+
+class _Later:
+    """A collective that is begun after the next one."""
+
+    def __init__(self, call: Any, x: Any, out: Any) -> None:
+        self.call, self.x, self.out, self.handle = call, x, out, None
+
+    def wait(self) -> Any:
+        return self.handle.wait() if self.handle else self.out
+
+
+@fault("run")
+def _offset_off_by_one(patch: Patch) -> None:
+    """Every shard but the first begins one entry too late."""
+
+    def change(old: Any, count: int, parts: Any) -> tuple[int, int]:
+        offset, length = old(count, parts)
+        return (offset + 1, length - 1) if offset and length else (offset, length)
+
+    around(patch, graphc.program, "chop", change)
+
+
+@fault("run")
+def _shard_too_short(patch: Patch) -> None:
+    """A shard's shape is rounded down."""
+
+    def floor(count: int, sizes: Any) -> int:
+        for n in sizes:
+            count //= n
+        return count
+
+    patch.setattr(graphc.placement, "capacity", floor)
+
+
+@fault("run")
+def _accumulator_not_reset(patch: Patch) -> None:
+    """A running sum goes on from the step before."""
+    _change_accumulate(patch, lambda turn: turn + 1)
+
+
+@fault("run")
+def _only_the_last_turn(patch: Patch) -> None:
+    """A running sum starts anew every turn."""
+    _change_accumulate(patch, lambda turn: 0)
+
+
+def _change_accumulate(patch: Patch, change: Callable[[int], int]) -> None:
+    def changed(old: Any, kernel: Any, site: Any, turn: int, *rest: Any) -> None:
+        is_sum = isinstance(kernel.op, collective.Accumulate)
+        old(kernel, site, change(turn) if is_sum else turn, *rest)
+
+    around(patch, executor, "convert", changed)
+
+
+@fault("run")
+def _turn_counted_twice(patch: Patch) -> None:
+    """The first microbatch is fed in every turn."""
+
+    def change(old: Any, self: Any, name: str, buffer: Any, at: Any, out: Any) -> None:
+        old(self, name, buffer, {k: 0 if k.startswith("turn") else v for k, v in at.items()}, out)
+
+    around(patch, WholeBatch, "fill", change)
+
+
+@fault("run")
+def _kept_everywhere(patch: Patch) -> None:
+    """R to P keeps the value on every device."""
+
+    def change(old: Any, kernel: Any, site: Any, turn: int, supply: Any, xs: Any, out: Any) -> None:
+        if isinstance(kernel.op, collective.ToPartial):
+            np.copyto(out, xs[0])
+        else:
+            old(kernel, site, turn, supply, xs, out)
+
+    around(patch, executor, "convert", change)
+
+
+@fault("run")
+def _mean_by_the_local_count(patch: Patch) -> None:
+    """A mean divides by the examples of this device."""
+    around(patch, executor, "dim_size", lambda old, op, supply: max(1, old(op, supply) // 2))
+
+
+@fault("run")
+def _tree_without_its_last_leaf(patch: Patch) -> None:
+    """A tree of an odd number of leaves leaves one out."""
+
+    def change(old: Any, parts: Any, *rest: Any) -> Any:
+        return old(parts[: len(parts) // 2 * 2 or 1], *rest)
+
+    around(patch, exchange, "_tree", change)
+
+
+@fault("run")
+def _summed_twice_on_the_way(patch: Patch) -> None:
+    """The transport adds one device's part twice."""
+    around(patch, exchange, "_chain", lambda old, parts, *r: old([parts[0], *parts], *r))
+
+
+@fault("run")
+def _gathered_in_reverse(patch: Patch) -> None:
+    """all_gather puts the parts in the wrong order."""
+
+    def change(old: Any, out: Any, xs: Any, dim: int, lengths: Any) -> None:
+        old(out, xs[::-1], dim, lengths[::-1])
+
+    around(patch, exchange, "_concat", change)
