@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-
 from graphc import builder
 from graphc.driver import compile_module
 from graphc.error_codes import CODES
@@ -114,14 +113,92 @@ NUMBERS = (
     "0", "1", "2", "3", "-1", "7", "64", "1000000", "9223372036854775807", "2 ** 40", "1e308",
     "1e-400", "0.5", "nan", "inf", "-inf", "1.5",
 )  # fmt: skip
-WORDS = (
-    "param state minimize with over report for in if else return fn step const import as data train"
-    " epochs steps strategy and or not true false none batch training x y w h i f32 i32 u8 bool f64"
-    " bf16 mirrored accumulate tensor_split over"
-).split()
-SIGNS = (
-    "+ - * / // % @ ** == != < <= > >= = <- ( ) [ ] { } , : . ... | ; \" ' # \\ \n \t $ ? é \x00"
-).split(" ")
+WORDS = [
+    "param",
+    "state",
+    "minimize",
+    "with",
+    "over",
+    "report",
+    "for",
+    "in",
+    "if",
+    "else",
+    "return",
+    "fn",
+    "step",
+    "const",
+    "import",
+    "as",
+    "data",
+    "train",
+    "epochs",
+    "steps",
+    "strategy",
+    "and",
+    "or",
+    "not",
+    "true",
+    "false",
+    "none",
+    "batch",
+    "training",
+    "x",
+    "y",
+    "w",
+    "h",
+    "i",
+    "f32",
+    "i32",
+    "u8",
+    "bool",
+    "f64",
+    "bf16",
+    "mirrored",
+    "accumulate",
+    "tensor_split",
+    "over",
+]
+SIGNS = [
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "@",
+    "**",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "=",
+    "<-",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    ".",
+    "...",
+    "|",
+    ";",
+    '"',
+    "'",
+    "#",
+    "\\",
+    "\n",
+    "\t",
+    "$",
+    "?",
+    "é",
+    "\x00",
+]
 STRINGS = ('""', '"a"', '"w*"', '"*"', '"bi,bj->ij"', '"../x.gc"', '"\\n"')
 
 
@@ -152,7 +229,24 @@ def mutated_tokens(text: str, rng: random.Random) -> str:
     return "".join(tokens)
 
 
-OPERATORS = "+ - * / // % @ ** == != < <= > >= and or".split()
+OPERATORS = [
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "@",
+    "**",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "and",
+    "or",
+]
 
 
 def swapped_words(text: str, rng: random.Random) -> str:
@@ -198,8 +292,23 @@ def spliced(text: str, rng: random.Random) -> str:
 # -- programs from nothing -------------------------------------------------------------------------
 
 
-UNARY = "relu exp tanh square sigmoid softmax log_softmax abs sin cumsum sort gelu flip stop_gradient".split()
-REDUCE = "sum mean max min prod var logsumexp".split()
+UNARY = [
+    "relu",
+    "exp",
+    "tanh",
+    "square",
+    "sigmoid",
+    "softmax",
+    "log_softmax",
+    "abs",
+    "sin",
+    "cumsum",
+    "sort",
+    "gelu",
+    "flip",
+    "stop_gradient",
+]
+REDUCE = ["sum", "mean", "max", "min", "prod", "var", "logsumexp"]
 
 
 class Maker:
@@ -246,7 +355,9 @@ class Maker:
         a = self.expression(depth - 1, static)
         match rng.randrange(9):
             case 0 | 1:
-                op = rng.choice("+ - * / // % @ ** == < >= and or".split())
+                op = rng.choice(
+                    ["+", "-", "*", "/", "//", "%", "@", "**", "==", "<", ">=", "and", "or"]
+                )
                 return f"({a} {op} {self.expression(depth - 1, static)})"
             case 2:
                 return rng.choice((f"(-{a})", f"(not {a})"))

@@ -13,7 +13,7 @@ import pytest
 from graphc import builder, optim
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
-from graphc.frontend.call import Form, form_of, call_builtin, kind_in_words
+from graphc.frontend.call import Form, call_builtin, form_of, kind_in_words
 from graphc.frontend.names import builtin, builtin_names
 from graphc.op import op_named
 from graphc.ops.evaluate import evaluate

@@ -41,7 +41,7 @@ data train=npz('a "b".npz',batch=256,shuffle(seed=0))
 train for 60 epochs
 strategy default=mirrored(4)*tensor_split(2,{"w*":1,"b":-1})
 fn long(aaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbb, cccccccccccccccccccccc, ddddddddddddd=(1,)) = mean(aaaaaaaaaaaaaaaaaaaaaa + bbbbbbbbbbbbbbbbbbbbbbbb * f(cccccccccccccccccccccc, (ddddddddddddd,), [1, 2]))
-"""  # noqa: E501
+"""
 
 
 def check_laws(text: str) -> str:

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -118,7 +117,7 @@ def test_hostile_sizes_are_refused_soon(name: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fuzz.evaluate, "MAX_WORK", 400_000)
     monkeypatch.setattr(fuzz.builder, "MAX_NODES", 20_000)
     code, text = HOSTILE[name]
-    start = time.perf_counter()
+    start = time.process_time()  # CPU seconds: other work on the machine does not count
     try:
         module_of_source(text, "hostile.gc", {"batch": 4})
     except GraphcError as error:
@@ -128,7 +127,7 @@ def test_hostile_sizes_are_refused_soon(name: str, monkeypatch: pytest.MonkeyPat
         assert "^" in error.render()
     else:
         assert not code
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize("n", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])

@@ -136,7 +136,7 @@ CASES = [
     ("G0129", "computed from the batch's length", "param w: f32[⟦batch - 1⟧] = ones()\nreport y = 1"),
     ("G0129", "a variable can't be as long as the batch", "param w: ⟦f32[batch, 2]⟧ = ones()\nreport y = 1"),
     ("G0204", "a tensor f32[1099511627776,1099511627776] of", "⟦param w: f32[2 ** 40, 2 ** 40] = ones()⟧\nreport y = 1"),
-    ("G0204", "a tensor of 40 dims, more than 32", "report y = ⟦zeros([%s])⟧" % ", ".join(["1"] * 40)),
+    ("G0204", "a tensor of 40 dims, more than 32", "report y = ⟦zeros([{}])⟧".format(", ".join(["1"] * 40))),
     ("G0204", "broadcast makes a tensor f32[1000000,1000000,1000000]",
      "report y = sum(⟦zeros([10 ** 6, 10 ** 6, 10 ** 6])⟧)"),
     ("G0204", "input makes a tensor", "step s(⟦x: f32[2 ** 40, 2 ** 40]⟧) { report y = 1 }"),
