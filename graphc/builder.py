@@ -26,6 +26,7 @@ from graphc.types import (
     Size,
     TensorType,
     Type,
+    broadcast_types,
     in_units,
     promote,
 )
@@ -429,28 +430,6 @@ def infer_type(op: Op, types: Sequence[TensorType]) -> TensorType:
         return result
     extents = result_extents(op, parse_rule(op.dims(*types)), types)
     return replace(result, extents=extents)
-
-
-def broadcast_types(a: TensorType, b: TensorType) -> tuple[tuple[int, ...], Extents]:
-    """The common shape of two operands, with its extents. Raises G0203, G0207."""
-    rank = max(a.rank, b.rank)
-    shape, extents = [], []
-    for i in range(-rank, 0):
-        m, x = (a.shape[i], a.extent(i)) if -i <= a.rank else (1, None)
-        n, y = (b.shape[i], b.extent(i)) if -i <= b.rank else (1, None)
-        if m != n and 1 not in (m, n):
-            raise GraphcError("G0203", f"shapes {_dims(a)} and {_dims(b)} do not match")
-        if x and y and x != y:
-            raise GraphcError(
-                "G0207", f"one dim is called '{x}' in one operand, '{y}' in the other"
-            )
-        shape.append(n if m == 1 else m)
-        extents.append(x or y if m == n else y if m == 1 else x)
-    return tuple(shape), tuple(extents) if any(extents) else ()
-
-
-def _dims(t: TensorType) -> str:
-    return str(t.bare()).removeprefix(str(t.dtype))
 
 
 def _as_dtype(value: Scalar, dtype: DType) -> Scalar:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from graphc.builder import Builder, Value, broadcast_types
+from graphc.builder import Builder, Value
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.numpy_select import searchsorted
 from graphc.frontend.operands import as_axis, as_int, operand, value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, dims_of, floats
-from graphc.types import I32, TensorType
+from graphc.types import I32, TensorType, broadcast_types
 
 
 def index_value(f: Builder, ids: Any, n: int, what: str) -> Value:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from graphc.builder import Builder, Scalar, Value, broadcast_types
+from graphc.builder import Builder, Scalar, Value
 from graphc.frontend.numpy_registry import METHODS, PROPERTIES, VIEWS, traces
 from graphc.frontend.operands import as_axis, as_int, as_shape, operand, value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, sized
-from graphc.types import TensorType
+from graphc.types import TensorType, broadcast_types
 
 # -- shape ----------------------------------------------------------------------------------------
 

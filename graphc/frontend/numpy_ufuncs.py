@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from graphc.builder import Builder, Operand, Value, broadcast_types
+from graphc.builder import Builder, Operand, Value
 from graphc.errors import GraphcError
 from graphc.frontend import numpy_elementwise, numpy_linear, numpy_reduce, numpy_select
 from graphc.frontend.numpy_registry import UFUNCS, Handler
 from graphc.frontend.numpy_scan import scan
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
 from graphc.op import require
-from graphc.types import TensorType
+from graphc.types import TensorType, broadcast_types
 
 _LOADED = (numpy_elementwise, numpy_linear, numpy_select)  # they enter their ufuncs when imported
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import log as ln
 from math import pi
 
-from graphc.builder import Builder, Operand, Value, broadcast_types
+from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
 from graphc.ops.registry import composite
 from graphc.ops.unary import Cast
-from graphc.types import DType, dtype_named
+from graphc.types import DType, broadcast_types, dtype_named
 
 
 @composite
