@@ -104,6 +104,17 @@ def _resolve(f: Builder, key: Denominators, value: Value) -> Value:
     return value
 
 
+def _named(f: Builder, part: Value, x: Value) -> Value:
+    """A contribution, its dims called as those of its value are.
+
+    An op that needs the batch whole loses the name of that dim, and so does its gradient.
+    """
+    extents = x.type.extents
+    if not extents or part.type.extents == extents:
+        return part
+    return f.broadcast(part, shape=x.shape, at=tuple(range(x.rank)), extents=extents)
+
+
 def _back(
     f: Builder,
     node: Node,
@@ -121,6 +132,6 @@ def _back(
         key = tuple(sorted((*key, node.operands[slot])))
     else:
         parts = node.op.grad(f, g, Value(f, node.name), *xs)  # type: ignore[assignment]
-    for x, part in zip(node.operands, parts, strict=True):
-        if part is not None and x in active:
-            pending.setdefault(x, {}).setdefault(key, []).append(part)
+    for x, part in zip(xs, parts, strict=True):
+        if part is not None and x.name in active:
+            pending.setdefault(x.name, {}).setdefault(key, []).append(_named(f, part, x))

@@ -369,18 +369,17 @@ class Builder:
     def broadcast_to(self, x: Value, shape: tuple[int, ...], extents: Extents = ()) -> Value:
         """`x` broadcast as NumPy does: dims aligned from the right, size 1 stretched."""
         new = extents or (None,) * len(shape)
-        if x.shape == shape and all(
-            x.type.extent(i) == e or n != 1 for i, (e, n) in enumerate(zip(new, shape, strict=True))
-        ):
-            return x
         lead = len(shape) - x.rank
         if lead < 0:
             raise GraphcError("G0203", f"{x.type} can't be broadcast to {shape}").at(self.origin)
+        # Length 1 is stretched to a run-time length even where that happens to be 1, too.
         kept = [
             i
             for i, n in enumerate(x.shape)
-            if n != 1 or (shape[lead + i] == 1 and x.type.extent(i) == new[lead + i])
+            if n != 1 or (shape[lead + i] == 1 and (x.type.extent(i) or not new[lead + i]))
         ]
+        if x.shape == shape and len(kept) == x.rank:
+            return x
         if len(kept) != x.rank:
             x = self.reshape(x, shape=tuple(x.shape[i] for i in kept))
         dims = tuple(lead + i for i in kept)

@@ -153,7 +153,6 @@ def _letter_extents(
 ) -> tuple[dict[str, int], dict[str, Extent]]:
     sizes: dict[str, int] = {}
     found: dict[str, Extent] = {}
-    whole: set[str] = set()  # letters whose length is static in some operand
     for dims, t in zip(rule.operands, types, strict=True):
         for i, dim in enumerate(dims):
             if len(dim.letters) == 1:
@@ -162,28 +161,26 @@ def _letter_extents(
     for dims, t in zip(rule.operands, types, strict=True):
         for i, dim in enumerate(dims):
             extent = t.extent(i)
-            if dim.whole or dim.index or not dim.letters:
-                continue
-            if extent is None:
-                whole |= set(dim.letters if len(dim.letters) == 1 else ())
+            if extent is None or dim.whole or dim.index or not dim.letters:
                 continue
             minor = 1
             for x in dim.letters[1:]:
                 minor *= sizes[x]
             if minor and extent.unit % minor == 0:
                 _agree(found, dim.letters[0], Extent(extent.name, extent.unit // minor))
-    for letter in whole & found.keys():
-        raise _mixed(found[letter], sizes[letter])
+    for letter in _static_letters(rule, types):
+        found.pop(letter, None)
     return sizes, found
 
 
-def _mixed(extent: Extent, size: int) -> GraphcError:
-    return GraphcError(
-        "G0207",
-        f"a dim of run-time length '{extent}' meets one of length {size}: they are not the same "
-        "in a short batch",
-        help=f"make the other one as long as '{extent}' too, or of length 1",
-    )
+def _static_letters(rule: DimsRule, types: Sequence[TensorType]) -> set[str]:
+    """Letters whose length is static in some operand: where another operand's is not, it is lost."""
+    return {
+        dim.letters[0]
+        for dims, t in zip(rule.operands, types, strict=True)
+        for i, dim in enumerate(dims)
+        if t.extent(i) is None and len(dim.letters) == 1 and not dim.whole and not dim.index
+    }
 
 
 def _sizes_of_groups(rule: DimsRule, types: Sequence[TensorType], sizes: dict[str, int]) -> None:
@@ -223,6 +220,7 @@ def lost_extents(rule: DimsRule, types: Sequence[TensorType], result: TensorType
     """
     kept = {x for d in rule.result for x in d.letters}
     carried = {d.letters[0] for i, d in enumerate(rule.result) if d.letters and result.extent(i)}
+    static = _static_letters(rule, types)
     for dims, t in zip(rule.operands, types, strict=True):
         for i, dim in enumerate(dims):
             if t.extent(i) is None:
@@ -230,6 +228,7 @@ def lost_extents(rule: DimsRule, types: Sequence[TensorType], result: TensorType
             if (
                 dim.whole
                 or dim.index
+                or not static.isdisjoint(dim.letters)
                 or (set(dim.letters) & kept and dim.letters[0] not in carried)
             ):
                 return True

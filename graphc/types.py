@@ -251,7 +251,9 @@ def broadcast_types(a: TensorType, b: TensorType) -> tuple[tuple[int, ...], Exte
                 "G0207", f"one dim is called '{x}' in one operand, '{y}' in the other"
             )
         shape.append(n if m == 1 else m)
-        extents.append(x or y if m == n else y if m == 1 else x)
+        # A run-time length that meets the same static one is lost; length 1 is stretched to it.
+        both = x if x == y else (x or y) if n == 1 else None
+        extents.append(both if m == n else y if m == 1 else x)
     return tuple(shape), tuple(extents) if any(extents) else ()
 
 

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from graphc import optim
+from graphc.driver import compile_module
 from graphc.errors import GraphcError
 from graphc.frontend.lower import load_module, module_of_source
 from graphc.graph import Graph
 from graphc.module import Module
 from graphc.ops.evaluate import evaluate
 from graphc.ops.optim import as_optimizer
+from graphc.runtime.trainer import Trainer
 from graphc.strategy import parse_strategy
 from graphc.types import Extent
 
@@ -553,3 +555,29 @@ def test_a_constant_tensor_is_written_as_a_list() -> None:
     assert run("report y = array([[1, 2], [3, 4]]) + 1") == [[2, 3], [4, 5]]
     graph = module(step("report y = array([0.5, 1])\nreport z = array([1], f64)")).train
     assert [str(graph[n].tensor) for n in graph.outputs.values()] == ["f32[2]", "f64[1]"]
+
+
+# -- lengths that happen to be equal ---------------------------------------------------------------
+
+
+def test_a_static_length_that_meets_the_batchs_makes_the_step_exact() -> None:
+    body = "param w: f32[4, 3] = ones()\nminimize mean(square(x + w)) with sgd(0.1)"
+    made = module(step(body))
+    total = next(n for n in made.train if n.op.name == "add")
+    assert total.tensor.extents == ()
+    plan = compile_module(made)
+    assert "train.short" not in plan.programs
+    with Trainer(plan) as trainer:
+        trainer.step({"x": np.ones((4, 3), F32)})
+        np.testing.assert_allclose(trainer.variables()["w"], 1 - 0.1 * 2 * 2 / 12, rtol=1e-6)
+        with pytest.raises(GraphcError):
+            trainer.step({"x": np.ones((3, 3), F32)})
+
+
+def test_length_one_is_stretched_to_a_batch_that_is_one() -> None:
+    body = "param w: f32[1, 3] = ones()\nminimize mean(square(x + w)) with sgd(0.1)"
+    plan = compile_module(module(step(body), batch=1))
+    assert plan.programs["train"].inputs["x"].extents == (Extent("batch"), None)
+    with Trainer(plan) as trainer:
+        trainer.step({"x": np.ones((1, 3), F32)})
+        np.testing.assert_allclose(trainer.variables()["w"], 1 - 0.1 * 4 / 3, rtol=1e-6)

@@ -44,6 +44,7 @@ class Every:
         self.fixed = source_states(self.graph, self.layout, self.axis)
         self.wanted = wanted_states(self.graph, self.layout, self.axis)
         self.lazy = lazy_nodes(self.graph)
+        self._found: dict[tuple[object, ...], list[Signature]] = {}
 
     @property
     def solved(self) -> Choice:
@@ -70,6 +71,13 @@ class Every:
         if node.op.source:
             return [Signature((), self.fixed[node.name])]
         have = [choice[x].result for x in node.operands]
+        key = (node.name, *have)
+        if key not in self._found:
+            self._found[key] = self._allowed_on(node, have)
+        return self._found[key]
+
+    def _allowed_on(self, node: Node, have: list[State]) -> list[Signature]:
+        """The ways that a node may run, its operands lying as they do."""
         if node.name in self.lazy:
             return [self._by_itself(node, have)]
         ways = [w for w in self.ways[node.name] if w.letter == "" and not _takes(w)]

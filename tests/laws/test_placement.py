@@ -23,7 +23,7 @@ from graphc.types import F32
 
 GRAPHS = 200  # with some choice, and
 OPEN = 6  # nodes at most that have one
-MANY = 3000  # placings of one graph
+MANY = 1000  # placings of one graph
 BATCH_SIZE = 8
 SLACK = 1e-6
 
