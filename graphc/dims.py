@@ -174,7 +174,7 @@ def _letter_extents(
 
 
 def _static_letters(rule: DimsRule, types: Sequence[TensorType]) -> set[str]:
-    """Letters whose length is static in some operand: where another operand's is not, it is lost."""
+    """Letters whose length is static in some operand: the run-time length of another is lost."""
     return {
         dim.letters[0]
         for dims, t in zip(rule.operands, types, strict=True)
