@@ -35,6 +35,7 @@ def compile(
     seed: int = 0,
     order: str = "add_n",
     peak: int | None = None,
+    max_bytes: int | None = None,
 ) -> StepTrainer:
     """Trace a NumPy training step, compile it for a strategy, and make it ready to run.
 
@@ -48,6 +49,7 @@ def compile(
     whole:         globs of batch leaves that have no batch dim
     order:         how contributions to one gradient are added: add_n, tree, accumulate
     peak:          limit in bytes on what one device needs
+    max_bytes:     limit in bytes on what all devices need; by default the machine's memory
     Raises GraphcError with the line of the user's code.
     """
     module, recording = traced_module(
@@ -56,7 +58,7 @@ def compile(
     )  # fmt: skip
     chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     plan = compile_module(module, chosen, peak=peak)
-    trainer = Trainer(plan, backend, values=recording.values)
+    trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
     return StepTrainer(module, recording, trainer)
 
 

@@ -187,7 +187,9 @@ class Graph:
         ends = (
             sorted((k, digests[v]) for k, v in self.outputs.items()),
             sorted((k, digests[v]) for k, v in self.updates.items()),
-            sorted((digests[o.loss], repr(o.optimizer), o.variables) for o in self.objectives),
+            sorted(
+                (digests[o.loss], repr(o.optimizer), sorted(o.variables)) for o in self.objectives
+            ),
             sorted((v.name, str(v.type), v.kind) for v in self.variables.values()),
         )
         return hashlib.sha256(f"{self.mesh}{ends}".encode()).hexdigest()

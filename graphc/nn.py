@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from graphc.builder import Builder
+from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, did_you_mean
+from graphc.frontend.call import as_operand, form_of, handed_over
 from graphc.frontend.caller import user_span
+from graphc.frontend.names import Builtin
 from graphc.frontend.operands import operand
 from graphc.frontend.session import current
 from graphc.frontend.tracer import renamed, unwrap, wrap
@@ -71,12 +73,16 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) -> Any:
     function = COMPOSITES.get(name)
+    like = next((x.dtype for x in (*args, *options.values()) if isinstance(x, Value)), None)
     if function is None:
-        return getattr(f, name)(*args, **options)
+        return getattr(f, name)(*(as_operand(f, x, like) for x in args), **options)
+    form = form_of(Builtin(name, function))
     try:
-        bound = inspect.signature(function).bind(f, *args, **options)
+        bound = form.signature.bind(f, *args, **options)
     except TypeError as error:
         raise GraphcError("G0810", f"graphc.nn.{name}: {error}") from None
+    for key, x in bound.arguments.items():  # a count of the batch stays one, where a tensor may be
+        bound.arguments[key] = handed_over(f, x, form.kinds.get(key, Any), like)
     return function(*bound.args, **bound.kwargs)
 
 

@@ -58,7 +58,7 @@ def call_builtin(f: Builder, function: Any, args: Sequence[Any], options: Mappin
         for x in value if several else (value,):
             _check(form, name, x, kind)
         if not several:
-            bound.arguments[name] = _handed_over(f, value, kind, like)
+            bound.arguments[name] = handed_over(f, value, kind, like)
     try:
         result = form.target(*bound.args, **bound.kwargs)
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -97,7 +97,7 @@ def _tupled(x: Any) -> Any:
     return tuple(x) if isinstance(x, list) else x
 
 
-def _handed_over(f: Builder, x: Any, kind: Any, like: Any) -> Any:
+def handed_over(f: Builder, x: Any, kind: Any, like: Any) -> Any:
     """The argument; a number computed from run-time counts is a tensor where one may stand."""
     if isinstance(x, Derived) and _may_be_tensor(kind):
         return as_operand(f, x, like)

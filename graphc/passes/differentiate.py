@@ -36,7 +36,8 @@ class Differentiate(Pass):
 
 def _minimize(f: Builder, graph: Graph, objective: Objective, order: str) -> None:
     known = graph.reads
-    reads = {v: known[v].name for v in objective.variables if v in known}
+    # By name: a norm over all gradients is then the same sum in whatever order they were declared.
+    reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
     grads = gradients(f, Value(f, objective.loss), list(reads.values()), order)
     used = {v: g for v, node in reads.items() if (g := grads[node]) is not None}
     _report_unused(graph, objective, used)

@@ -25,7 +25,7 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
     devices = program.mesh.devices
     where = f"{devices} devices together" if devices > 1 else "one device"
     message = f"program '{name}' needs {in_units(needed)} on {where}, there are {in_units(limit)}"
-    help = "check the dims; raise the limit with --max-bytes if they are meant"
+    help = "check the dims; if they are meant, raise the limit: --max-bytes, max_bytes="
     if devices > 1:
         help = "use fewer devices, or cut the variables with tensor_split; " + help
     raise GraphcError("G0204", message, help=help)

@@ -50,7 +50,7 @@ def test_a_backend_of_another_package_is_short() -> None:
 def test_a_wrong_kernel_is_named(tmp_path: Path) -> None:
     done = conformance("wrong", installed("wrong", tmp_path))
     assert done.returncode == 1
-    failed = set(re.findall(r"FAILED .*\[(.*?)\]", done.stdout))
+    failed = set(re.findall(r"^FAILED [^\[]*\[(.*?)\]", done.stdout, re.MULTILINE))
     assert failed == {"cumsum"}
     assert "backend 'wrong': Cumsum(dim=0) of f32[3,2]: y is" in done.stdout
 
