@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from graphc.errors import GraphcError
+from graphc.graph import Graph, Variable
+from graphc.passes.variables import variable_states
 from graphc.placement import R, Split
 from graphc.strategy import Accumulate, Mirrored, OneDevice, TensorSplit, layout_of, parse_strategy
+from graphc.types import F32, TensorType
 
 TEXTS = [
     "one_device()", "mirrored(4)", "accumulate(3)", "tensor_split(2)", 'mirrored(2, reduce="tree")',
     'tensor_split(2, cut={"w*": 1, "b": 0})', "mirrored(4) * accumulate(2)",
-    "mirrored(2) * tensor_split(2) * accumulate(3)",
+    "mirrored(2) * tensor_split(2) * accumulate(3)", "central_storage(2)", "zero(4, stage=3)",
+    "parameter_server(4, servers=2, staleness=none)", "local_sgd(2, every=4)", "diloco(2, every=4)",
+    "mirrored(4) * reproducible(32, tiles=4)",
 ]  # fmt: skip
 
 
@@ -44,9 +49,10 @@ def test_an_explicit_list_of_devices_counts() -> None:
 
 def test_the_first_rule_that_matches_a_variable_wins() -> None:
     layout = layout_of(TensorSplit(2, (("w1", 0), ("w*", 1))))
-    assert layout.variable_state("w1", "model") == Split(0)
-    assert layout.variable_state("w2", "model") == Split(1)
-    assert layout.variable_state("b", "model") == R
+    shapes = {"w1": (4, 4), "w2": (4, 4), "b": (4,)}
+    known = {n: Variable(n, TensorType(s, F32)) for n, s in shapes.items()}
+    states = variable_states(Graph(variables=known), layout, layout.mesh.axis("model"))
+    assert states == {"w1": Split(0), "w2": Split(1), "b": R}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from graphc.dims import DimsRule, Signature, parse_rule, signatures
-from graphc.errors import GraphcError
-from graphc.graph import Graph, Node, Variable
+from graphc.graph import Graph, Node
 from graphc.op import Op
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
@@ -26,7 +25,8 @@ from graphc.passes.lazy import LazyValues, lazy_nodes
 from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
-from graphc.placement import Axis, Placement, R, Split, State, place
+from graphc.passes.variables import variable_states
+from graphc.placement import Axis, R, Split, State, place
 from graphc.strategy import MeshLayout, layout_of, parse_strategy
 from graphc.types import TensorType
 
@@ -92,8 +92,8 @@ def source_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, Sta
     states: dict[str, State] = {}
     for node in graph.inputs.values():
         states[node.name] = _input_state(node, layout, axis)
-    for name, node in graph.reads.items():
-        states[node.name] = variable_state(graph.variables[name], graph, layout, axis)
+    variables = variable_states(graph, layout, axis)
+    states |= {node.name: variables[name] for name, node in graph.reads.items()}
     return states
 
 
@@ -103,31 +103,11 @@ def _input_state(node: Node, layout: MeshLayout, axis: Axis) -> State:
     return Split(batch) if axis.name in layout.batch and batch is not None else R
 
 
-def variable_state(v: Variable, graph: Graph, layout: MeshLayout, axis: Axis) -> State:
-    """The state of a variable; a slot lies as its parameter does. Raises G0404."""
-    owner = graph.variables.get(v.of, v)
-    state = layout.variable_state(owner.name, axis.name)
-    if isinstance(state, Split):
-        shape = owner.type.shape
-        dim = state.dim + len(shape) if state.dim < 0 else state.dim
-        if not 0 <= dim < len(shape) or shape[dim] < axis.size:
-            raise GraphcError(
-                "G0404",
-                f"variable '{owner.name}' of shape {shape} can't be cut along dim {state.dim} "
-                f"into {axis.size} parts",
-                span=owner.origin,
-            )
-        return Split(dim) if v.type.shape == shape else R
-    return state
-
-
 def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[str, State], ...]:
     """What outputs (whole) and updates (as their variable lies) ask for."""
     outputs = [(x, R) for x in graph.outputs.values()]
-    updates = [
-        (x, variable_state(graph.variables[v], graph, layout, axis))
-        for v, x in graph.updates.items()
-    ]
+    variables = variable_states(graph, layout, axis)
+    updates = [(x, variables[v]) for v, x in graph.updates.items()]
     return (*outputs, *updates)
 
 
@@ -199,16 +179,14 @@ class Place(Pass):
         layout = choose_cuts(graph, layout, _Estimate(graph))
         placed = place_graph(graph, layout)
         nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
+        states = {a.name: variable_states(graph, layout, a) for a in layout.mesh.axes}
         variables = {
-            v.name: replace(v, type=v.type.placed(_variable_placement(v, graph, layout)))
+            v.name: replace(
+                v, type=v.type.placed(place(layout.mesh, ((a, states[a][v.name]) for a in states)))
+            )
             for v in graph.variables.values()
         }
         return replace(graph, mesh=layout.mesh, nodes=nodes, variables=variables)
-
-
-def _variable_placement(v: Variable, graph: Graph, layout: MeshLayout) -> Placement:
-    mesh = layout.mesh
-    return place(mesh, ((a.name, variable_state(v, graph, layout, a)) for a in mesh.axes))
 
 
 def _placed_node(node: Node, graph: Graph, placed: Placed) -> Node:

@@ -17,11 +17,11 @@ from graphc.passes.lazy import lazy_nodes
 from graphc.passes.place import (
     place_graph,
     source_states,
-    variable_state,
     wanted_states,
     ways_along,
 )  # fmt: skip
 from graphc.passes.problem import Placed
+from graphc.passes.variables import variable_states
 from graphc.placement import Axis, Partial, Placement, R, Split, State, place
 from graphc.strategy import MeshLayout
 
@@ -176,9 +176,10 @@ class Every:
     def _with_variables(self) -> Graph:
         """The graph on the mesh, its variables placed as the layout says."""
         mesh, variables = self.layout.mesh, {}
+        states = {a.name: variable_states(self.graph, self.layout, a) for a in mesh.axes}
         for name, v in self.graph.variables.items():
-            states = {a.name: variable_state(v, self.graph, self.layout, a) for a in mesh.axes}
-            variables[name] = replace(v, type=v.type.placed(place(mesh, states.items())))
+            placed = place(mesh, ((a, known[name]) for a, known in states.items()))
+            variables[name] = replace(v, type=v.type.placed(placed))
         return replace(self.graph, mesh=mesh, variables=variables)
 
 

@@ -1,0 +1,88 @@
+"""Where variables, and their gradients, lie: the layout's rules, resolved for a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from graphc.errors import GraphcError
+from graphc.graph import Graph, Variable
+from graphc.placement import Axis, Home, R, Split, State
+from graphc.strategy import Balanced, Longest, MeshLayout, Rule, Wish
+
+
+def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
+    """The state of every variable along an axis. Raises G0404 for a cut that does not fit."""
+    return {
+        v.name: _state(v, _wish(v, graph, layout.variables, axis), graph, axis)
+        for v in graph.variables.values()
+    }
+
+
+def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
+    """The states that rules give to gradients, by the param; without a rule a param is left out."""
+    found = {}
+    for v in graph.variables.values():
+        wish = _wish(v, graph, layout.gradients, axis, None)
+        if v.kind == "param" and wish is not None:
+            found[v.name] = _state(v, wish, graph, axis)
+    return found
+
+
+def _wish(
+    v: Variable, graph: Graph, rules: Iterable[Rule], axis: Axis, otherwise: Wish | None = R
+) -> Wish | None:
+    name = graph.variables.get(v.of, v).name
+    for rule in rules:
+        if rule.axis == axis.name and v.kind in rule.kinds and fnmatchcase(name, rule.glob):
+            return rule.state
+    return otherwise
+
+
+def _state(v: Variable, wish: Wish | None, graph: Graph, axis: Axis) -> State:
+    match wish:
+        case Split(dim=dim):
+            return _cut(v, dim, graph, axis)
+        case Longest():
+            return _longest(v, axis)
+        case Balanced(homes=homes):
+            return Home(_homes(graph, homes)[graph.variables.get(v.of, v).name])
+        case None:
+            return R
+        case _:
+            return wish
+
+
+def _cut(v: Variable, given: int, graph: Graph, axis: Axis) -> State:
+    """The split along the dim that a rule gives; a slot is cut as its parameter, if it is alike."""
+    owner = graph.variables.get(v.of, v)
+    shape = owner.type.shape
+    dim = given + len(shape) if given < 0 else given
+    if not 0 <= dim < len(shape) or shape[dim] < axis.size:
+        raise GraphcError(
+            "G0404",
+            f"variable '{owner.name}' of shape {shape} can't be cut along dim {given} "
+            f"into {axis.size} parts",
+            span=owner.origin,
+        )
+    return Split(dim) if v.type.shape == shape else R
+
+
+def _longest(v: Variable, axis: Axis) -> State:
+    shape = v.type.shape
+    dim = max(range(len(shape)), key=lambda d: shape[d], default=0)
+    return Split(dim) if shape and shape[dim] >= axis.size else R
+
+
+def _homes(graph: Graph, homes: int) -> dict[str, int]:
+    """The home of every variable that is no slot: the largest first, to the emptiest place."""
+    sizes: dict[str, int] = {}
+    for v in graph.variables.values():
+        owner = graph.variables.get(v.of, v).name
+        sizes[owner] = sizes.get(owner, 0) + v.type.bytes
+    held, found = [0] * homes, {}
+    for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
+        place = min(range(homes), key=lambda k: (held[k], k))
+        held[place] += sizes[name]
+        found[name] = place
+    return found

@@ -1,0 +1,223 @@
+"""Strategies: a few lines of data that say how a step's tensors lie on a mesh.
+
+A strategy is a frozen record; `a * b` joins meshes. What it comes to is a `MeshLayout`, and that is
+all the compiler ever sees of it: no pass knows a strategy's name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from graphc.errors import GraphcError
+from graphc.op import snake
+from graphc.placement import Mesh, State
+
+NO_MESH = Mesh()
+NO_CUT = "*.none"  # the glob of a cut in which the compiler chose to leave every variable whole
+
+
+KINDS = ("param", "state", "slot")
+
+
+@dataclass(frozen=True)
+class Longest:
+    """Split along the longest dim; replicated where no dim is as long as the axis."""
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """At home: variables are dealt over the first `homes` places, the largest first, each to the
+    place that has the fewest bytes; a slot goes with its parameter."""
+
+    homes: int = 1
+
+
+Wish: TypeAlias = State | Longest | Balanced
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Along `axis`, the variables whose names match `glob` and that are of `kinds` have `state`.
+
+    A slot goes by its parameter's name.
+    """
+
+    glob: str
+    axis: str
+    state: Wish
+    kinds: tuple[str, ...] = KINDS
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The logical grid of a reproducible run: leaves of the batch, tiles of every split dim.
+
+    It is fixed for a run and does not depend on the devices; they own cells of it.
+    """
+
+    slots: int = 8
+    tiles: int = 1
+
+
+@dataclass(frozen=True)
+class Periodic:
+    """Replicas step alone and meet every `every` steps; outer is applied to what they agree on."""
+
+    every: int
+    outer: Any = None
+
+
+@dataclass(frozen=True)
+class Asynchronous:
+    """Workers push gradients and don't wait; servers apply each as it comes.
+
+    staleness: how many versions old the variables of a push may be; None is unbounded.
+    """
+
+    workers: int
+    servers: int
+    staleness: int | None
+
+
+@dataclass(frozen=True)
+class MeshLayout:
+    """What a strategy says: the mesh, and the placement of what comes from outside.
+
+    batch:     axes along which the batch is cut
+    variables: rules for variables, the first that matches an axis wins; replicated otherwise
+    gradients: rules for the gradients of the variables that match; as placing finds best otherwise
+    tree:      axes over which partial sums are added by a fixed tree (tree_reduce)
+    choose:    axes along which the compiler chooses the cut of the variables itself
+    local:     axes along which every place runs the step by itself, on its part of the batch
+    grid:      the grid that fixes all sums, where the run is to be reproducible
+    synchrony: how replicas meet, where that is not at every step
+    """
+
+    mesh: Mesh = NO_MESH
+    batch: tuple[str, ...] = ()
+    variables: tuple[Rule, ...] = ()
+    gradients: tuple[Rule, ...] = ()
+    tree: tuple[str, ...] = ()
+    choose: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
+    grid: Grid | None = None
+    synchrony: Periodic | Asynchronous | None = None
+
+
+class Strategy(ABC):
+    """How a step is spread. Combine with `*`; print with `str`; compare with `==`."""
+
+    @abstractmethod
+    def layout(self, name: str) -> MeshLayout:
+        """The layout on an axis called `name`."""
+
+    @property
+    def axis_name(self) -> str:
+        """What this strategy calls its axis when the name is free."""
+        return ""
+
+    @property
+    def parts(self) -> tuple[Strategy, ...]:
+        """The strategies that this one is the product of."""
+        return (self,)
+
+    def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
+        """The same strategy with the cut of the variables that the compiler chose."""
+        return self
+
+    def __mul__(self, other: Strategy) -> Strategy:
+        parts = tuple(p for p in self.parts + other.parts if not isinstance(p, OneDevice))
+        return Product(parts) if len(parts) > 1 else (parts or (OneDevice(),))[0]
+
+    def __str__(self) -> str:
+        given = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
+        shown = [_argument(k, v, i) for i, (k, v, d) in enumerate(given) if i == 0 or v != d]
+        return f"{snake(type(self).__name__)}({', '.join(shown)})"
+
+
+def _argument(name: str, value: Any, position: int) -> str:
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        text = "{" + ", ".join(f'"{k}": {v}' for k, v in value) + "}"
+    elif isinstance(value, tuple):
+        text = f"[{', '.join(map(str, value))}]"
+    else:
+        text = f'"{value}"' if isinstance(value, str) else _literal(value)
+    return text if position == 0 else f"{name}={text}"
+
+
+def _literal(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class OneDevice(Strategy):
+    """Everything on one device: the oracle of every other strategy."""
+
+    def layout(self, name: str) -> MeshLayout:
+        return MeshLayout()
+
+
+@dataclass(frozen=True)
+class Product(Strategy):
+    """Several strategies at once, each on an axis of its own, the first one's axis the major."""
+
+    factors: tuple[Strategy, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Strategy, ...]:
+        return self.factors
+
+    def layout(self, name: str) -> MeshLayout:
+        return layout_of(self)
+
+    def __str__(self) -> str:
+        return " * ".join(map(str, self.factors))
+
+
+def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
+    """The parts of a strategy, each with the name of its axis, equal names told apart."""
+    taken: set[str] = set()
+    named = []
+    for part in strategy.parts:
+        base = name = part.axis_name
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}{number}"
+        taken.add(name)
+        named.append((name, part))
+    return named
+
+
+def layout_of(strategy: Strategy) -> MeshLayout:
+    """The layout of a strategy: the meshes of its parts joined, axes named apart.
+
+    Raises G0402 where two parts say how replicas meet, or give a grid.
+    """
+    layouts = [part.layout(name) for name, part in named_parts(strategy)]
+    return MeshLayout(
+        Mesh(tuple(a for x in layouts for a in x.mesh.axes)),
+        tuple(a for x in layouts for a in x.batch),
+        tuple(r for x in layouts for r in x.variables),
+        tuple(r for x in layouts for r in x.gradients),
+        tuple(a for x in layouts for a in x.tree),
+        tuple(a for x in layouts for a in x.choose),
+        tuple(a for x in layouts for a in x.local),
+        _only(strategy, (x.grid for x in layouts)),
+        _only(strategy, (x.synchrony for x in layouts)),
+    )
+
+
+def _only(strategy: Strategy, found: Iterable[Any]) -> Any:
+    given = [x for x in found if x is not None]
+    check(len(given) < 2, f"{strategy}: {' and '.join(map(str, given))} can't both hold")
+    return given[0] if given else None
+
+
+def check(condition: bool, message: str) -> None:
+    """Raise G0402 unless the condition on a strategy's arguments holds."""
+    if not condition:
+        raise GraphcError("G0402", message)

@@ -1,0 +1,112 @@
+"""Strategies from text, and from calls with plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from graphc.errors import GraphcError, Span, did_you_mean
+from graphc.op import snake
+from graphc.strategy.base import OneDevice, Strategy
+from graphc.strategy.kinds import ELSEWHERE, STRATEGIES
+
+if TYPE_CHECKING:
+    from graphc.frontend.syntax import StrategyExpr
+
+
+def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
+    """The strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
+    last = name.rsplit(".", 1)[-1]
+    if last not in STRATEGIES:
+        known = ELSEWHERE.get(last)
+        hint = f"did you mean `{known}`?" if known else did_you_mean(last, tuple(STRATEGIES))
+        hint = hint or f"known: {', '.join(STRATEGIES)}"
+        raise GraphcError("G0401", f"there is no strategy '{name}'", help=hint)
+    cls = STRATEGIES[last]
+    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    if len(args) > len(names) or not set(options) <= set(names):
+        wanted = f"{last}({', '.join(names)})"
+        raise GraphcError("G0402", f"{last} does not take these arguments", help=f"write {wanted}")
+    given = dict(zip(names, args, strict=False)) | dict(options)
+    return cls(**{k: _coerce(cls, k, v) for k, v in given.items()})
+
+
+def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
+    field = next(f for f in fields(cls) if f.name == name)  # type: ignore[arg-type]
+    default: Any = field.default
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(default, int) and isinstance(value, list | tuple):
+        value = len(value)  # an explicit list of devices
+    may_be_none = "None" in str(field.type)
+    if type(value) is not type(default) and not (may_be_none and value is None):
+        raise GraphcError("G0402", f"{snake(cls.__name__)}: {name} can't be {value!r}")
+    if name == "cut" and not all(isinstance(d, int) for _, d in value):
+        text = f'{snake(cls.__name__)}: cut maps name globs to dims, {{"w*": 1}}'
+        raise GraphcError("G0402", text)
+    return value
+
+
+def parse_strategy(text: str) -> Strategy:
+    """The strategy that `text` says, such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
+    from graphc.frontend.parse import parse_strategy as parse
+
+    return strategy_of(parse(text))
+
+
+def strategy_of(tree: StrategyExpr, named: Mapping[str, Strategy] | None = None) -> Strategy:
+    """The strategy of a syntax tree; `named` are the ones that the file defines."""
+    from graphc.frontend.syntax import Call, Name
+
+    result: Strategy = OneDevice()
+    for factor in tree.factors:
+        match factor:
+            case Name(id=name) if named and name in named:
+                result = result * named[name]
+            case Name(id=name):
+                result = result * _placed(factor.span, name, (), {})
+            case Call():
+                args = tuple(_plain(a.value) for a in factor.arguments if a.name is None)
+                options = {a.name: _plain(a.value) for a in factor.arguments if a.name}
+                result = result * _placed(factor.span, _dotted(factor.function), args, options)
+    return result
+
+
+def _placed(span: Span, name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
+    try:
+        return make_strategy(name, args, options)
+    except GraphcError as error:
+        raise error.at(span) from None
+
+
+def _dotted(tree: Any) -> str:
+    from graphc.frontend.syntax import Attribute, Name
+
+    match tree:
+        case Name(id=name):
+            return name
+        case Attribute(name=name):
+            return name
+        case _:
+            return ""
+
+
+def _plain(tree: Any) -> Any:
+    """The Python value of a literal in a strategy's arguments. Raises G0402 for anything else."""
+    from graphc.frontend import syntax as s
+
+    match tree:
+        case s.Int(value=v) | s.Float(value=v) | s.Str(value=v) | s.Bool(value=v):
+            return v
+        case s.Null():
+            return None
+        case s.List(items=items) | s.Tuple(items=items):
+            return [_plain(x) for x in items]
+        case s.Map(entries=entries):
+            return {_plain(e.key): _plain(e.value) for e in entries}
+        case s.Unary(op="-", operand=s.Int(value=v) | s.Float(value=v)):
+            return -v
+        case _:
+            message = "an argument of a strategy is a number, a string, a list or a map"
+            raise GraphcError("G0402", message, span=tree.span)
