@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from graphc.frontend.trace import trace
     from graphc.graph import Graph
     from graphc.placement import Mesh
+    from graphc.runtime.data import rebatch, replica_streams
     from graphc.runtime.plan import Plan
     from graphc.runtime.plan import load as load_plan
     from graphc.runtime.trainer import Trainer
@@ -57,6 +58,8 @@ _WHERE = {
     "Trainer": ("graphc.runtime.trainer", "Trainer"),
     "Plan": ("graphc.runtime.plan", "Plan"),
     "load_plan": ("graphc.runtime.plan", "load"),
+    "rebatch": ("graphc.runtime.data", "rebatch"),
+    "replica_streams": ("graphc.runtime.data", "replica_streams"),
     "Strategy": ("graphc.strategy", "Strategy"),
     "parse_strategy": ("graphc.strategy", "parse_strategy"),
     "Mesh": ("graphc.placement", "Mesh"),
@@ -94,6 +97,8 @@ __all__ = [
     "parse_ir",
     "parse_strategy",
     "print_ir",
+    "rebatch",
+    "replica_streams",
     "report",
     "scope",
     "state",

@@ -17,7 +17,7 @@ from graphc.frontend.trace import Recording, record
 from graphc.graph import Graph
 from graphc.module import Module
 from graphc.runtime.backend import Backend
-from graphc.runtime.checkpoint import load_variables, save_variables
+from graphc.runtime.checkpoint import load_variables
 from graphc.runtime.trainer import Trainer
 from graphc.strategy import Strategy, parse_strategy
 
@@ -142,8 +142,8 @@ class StepTrainer:
         return found[after]
 
     def save(self, path: str) -> None:
-        """Write all variables to a .safetensors file."""
-        save_variables(path, self.variables())
+        """Write all variables, and how far the training has come, to a .safetensors file."""
+        self.trainer.save(path)
 
     def load(self, path: str) -> None:
         """Read variables that `save` wrote, under any strategy."""

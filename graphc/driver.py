@@ -168,7 +168,7 @@ def unpaddable(graph: Graph) -> Node | None:
 
 def _data(module: Module) -> dict[str, object]:
     """The data specifications as plain values."""
-    keep = ("kind", "path", "batch", "shuffle_seed")
+    keep = ("kind", "path", "batch", "shuffle_seed", "shard")
     return {name: {k: getattr(spec, k) for k in keep} for name, spec in module.data.items()}
 
 

@@ -348,6 +348,22 @@ CODES: dict[str, Entry] = {
         "too many microbatches",
         "`accumulate(k)` takes at most k microbatches per step.",
     ),
+    "G0620": Entry(
+        "a batch out of proportion",
+        "Accumulating microbatches makes batches of any size possible. With fewer than 20 updates\n"
+        "an epoch, or a batch of more than a tenth of the data, a model seldom trains well. This\n"
+        "is a warning: nothing is changed.",
+    ),
+    "G0622": Entry(
+        "too few files to share",
+        'Under `shard("file")` every replica reads files of its own, so there must be at least one\n'
+        "for each of them.",
+    ),
+    "G0623": Entry(
+        "parts that no mesh cuts",
+        "A mesh cuts a batch into parts of one length, of which only the last ones may be shorter.\n"
+        "Streams that give each replica its own part must give parts of such lengths.",
+    ),
     # -- G07 backends -----------------------------------------------------------------------
     "G0701": Entry(
         "no such backend",

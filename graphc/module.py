@@ -13,10 +13,10 @@ from graphc.strategy import OneDevice, Strategy
 
 @dataclass(frozen=True)
 class DataSpec:
-    """`data NAME = KIND(path, batch=..., shuffle(seed=...), ...)`.
+    """`data NAME = KIND(path, batch=..., shuffle(seed=...), shard(policy))`.
 
     path is relative to the file that says it; options are plain values (JSON). shuffle_seed is
-    None for data read in order.
+    None for data read in order; shard is a policy of graphc.runtime.sharding.
     """
 
     name: str
@@ -24,6 +24,7 @@ class DataSpec:
     path: str
     batch: int
     shuffle_seed: int | None = None
+    shard: str = "data"
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: Span | None = None
 

@@ -33,15 +33,19 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the variables (.safetensors).")
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on from what --save wrote.")
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
     file: Path, strategy: str | None, peak: str | None, max_bytes: str | None, backend: str,
-    epochs: int | None, steps: int | None, save: Path | None, as_json: bool, quiet: bool,
+    epochs: int | None, steps: int | None, save: Path | None, resume: Path | None, as_json: bool,
+    quiet: bool,
 ) -> None:  # fmt: skip
     """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
 
-    Ctrl-C ends the training after the step that is running; --save still writes the variables.
+    Ctrl-C ends the training after the step that is running; --save still writes the variables, and
+    --resume goes on from there, on any devices, as if nothing had happened. The epochs or steps
+    are those of the whole training.
     """
     from graphc.runtime.trainer import Trainer
 
@@ -51,6 +55,8 @@ def run_command(
     plan = plan_of(file, strategy, peak)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
+        if resume is not None:
+            trainer.resume(resume)
         start = time.perf_counter()
         with _saved(trainer, save):
             last = _train(trainer, train, epochs, steps, quiet or as_json)
@@ -83,18 +89,16 @@ def _report(
 @contextmanager
 def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
     """Write the variables behind the training, also where Ctrl-C ended it between two steps."""
-    from graphc.runtime.checkpoint import save_variables
-
     try:
         yield
     except KeyboardInterrupt as stop:
         stop.add_note(f"after step {trainer.steps}")
         if path is not None and trainer.valid:
-            save_variables(path, trainer.variables())
+            trainer.save(path)
             stop.add_note(f"- wrote {path}")
         raise
     if path is not None:
-        save_variables(path, trainer.variables())
+        trainer.save(path)
 
 
 @click.command("compile")
@@ -143,12 +147,14 @@ def shown_warnings() -> Iterator[None]:
     """Print the compiler's warnings as it prints errors."""
     from graphc.errors import GraphcWarning
 
-    with warnings.catch_warnings(record=True) as caught:
+    def show(message: Warning | str, *where: Any, **more: Any) -> None:
+        if isinstance(message, GraphcWarning):
+            click.echo(str(message), err=True)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always", GraphcWarning)
+        warnings.showwarning = show
         yield
-    for warning in caught:
-        if isinstance(warning.message, GraphcWarning):
-            click.echo(str(warning.message), err=True)
 
 
 def bytes_of(text: str | None, option: str) -> int | None:
@@ -183,6 +189,8 @@ def _train(
     steps: int | None, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
     from graphc.errors import GraphcError
+    from graphc.runtime.proportion import replicas
+    from graphc.runtime.sharding import Sharding
 
     if found is None:
         help = 'write data train = npz("file.npz", batch=256) into the program'
@@ -192,11 +200,14 @@ def _train(
     if epochs is None and steps is None:
         epochs = duration["count"] if duration["unit"] == "epochs" else None
         steps = duration["count"] if duration["unit"] == "steps" else None
-    total = steps if steps is not None else (epochs or 1) * data.steps(spec["batch"])
-    with _progress(total, quiet) as on_step:
+    sharding = Sharding(spec["shard"], replicas(trainer.plan))
+    total = steps if steps is not None else (epochs or 1) * data.steps(spec["batch"], sharding)
+    left = max(total - trainer.steps, 0)
+    with shown_warnings(), _progress(left, quiet) as on_step:
         return trainer.fit(
-            data, spec["batch"], steps=total, shuffle_seed=spec["shuffle_seed"], on_step=on_step
-        )
+            data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"],
+            shard=spec["shard"], on_step=on_step,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zipfile import BadZipFile, ZipFile
@@ -24,8 +25,9 @@ MAX_HEADER = 1 << 20  # bytes of a first line
 def entry_shapes(spec: DataSpec) -> Shapes:
     """The shapes by entry; {} where the file can't be read. The first dim is the examples'."""
     readers = {"npz": _npz, "csv": _csv}
+    several = [] if Path(spec.path).exists() else sorted(glob(spec.path, recursive=True))
     try:
-        return readers[spec.kind](Path(spec.path))
+        return readers[spec.kind](Path(several[0] if several else spec.path))
     except (OSError, ValueError, KeyError, BadZipFile, EOFError):
         return {}
 

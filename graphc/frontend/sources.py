@@ -1,4 +1,4 @@
-"""`data NAME = KIND(path, batch=..., shuffle(seed=...))` as a specification."""
+"""`data NAME = KIND(path, batch=..., shuffle(seed=...), shard(policy))` as a specification."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graphc.frontend.static import in_words, is_integer
 from graphc.module import DataSpec
 
 KINDS = ("npz", "csv")
+POLICIES = ("data", "file", "off", "auto")
 Static = Callable[[s.Expr], Any]
 
 _HELP = 'write data train = npz("file.npz", batch=256, shuffle(seed=0))'
@@ -25,22 +26,26 @@ def data_spec(tree: s.Data, folder: Path, static: Static) -> DataSpec:
         hint = did_you_mean(kind, KINDS) or f"known: {', '.join(KINDS)}"
         message = f"there is no data source '{kind}'"
         raise GraphcError("G0601", message, span=source.function.span, help=hint)
-    path, batch, seed = _arguments(tree, static)
+    path, batch, stages = _arguments(tree, static)
     where = _resolved(folder / _path(path, tree), tree)
-    return DataSpec(tree.name.id, kind, where, _batch(batch, tree), seed, {}, source.span)
+    seed, shard = stages.get("shuffle"), stages.get("shard", "data")
+    return DataSpec(tree.name.id, kind, where, _batch(batch, tree), seed, shard, {}, source.span)
 
 
-def _arguments(tree: s.Data, static: Static) -> tuple[s.Argument | None, Any, int | None]:
-    """(path, batch, seed of the shuffle) as they are written."""
+def _arguments(tree: s.Data, static: Static) -> tuple[Any, Any, dict[str, Any]]:
+    """(path, batch, what the stages say) as they are written."""
     path: Any = None
     batch: Any = None
-    seed: int | None = None
+    stages: dict[str, Any] = {}
     for argument in tree.source.arguments:
         match argument:
-            case s.Argument(name=None, value=s.Call(function=s.Name(id="shuffle")) as stage):
-                if seed is not None:
-                    raise GraphcError("G0126", "the data is shuffled twice", span=stage.span)
-                seed = _seed(stage, static)
+            case s.Argument(name=None, value=s.Call(function=s.Name(id=name)) as stage) if (
+                name in _STAGES
+            ):
+                if name in stages:
+                    text = f"the data has two stages {name}"
+                    raise GraphcError("G0126", text, span=stage.span)
+                stages[name] = _STAGES[name](stage, static)
             case s.Argument(name="batch", value=value):
                 batch = static(value)
             case s.Argument(name=None, value=value) if path is None:
@@ -49,7 +54,7 @@ def _arguments(tree: s.Data, static: Static) -> tuple[s.Argument | None, Any, in
                 what = f"'{name}'" if name else "this argument"
                 message = f"data '{tree.name.id}' does not take {what}"
                 raise GraphcError("G0126", message, span=argument.span, help=_HELP)
-    return path, batch, seed
+    return path, batch, stages
 
 
 def _path(path: Any, tree: s.Data) -> str:
@@ -85,3 +90,20 @@ def _seed(tree: s.Call, static: Static) -> int:
                 return int(seed)
     message = "shuffle takes a seed, an integer from 0"
     raise GraphcError("G0126", message, span=tree.span, help="shuffle(seed=0)")
+
+
+def _policy(tree: s.Call, static: Static) -> str:
+    match tree.arguments:
+        case (s.Argument(name=None | "policy", value=value),):
+            policy = static(value)
+            if isinstance(policy, str) and policy in POLICIES:
+                return policy
+            hint = did_you_mean(policy, POLICIES) if isinstance(policy, str) else ""
+            if hint:
+                message = f"there is no shard policy '{policy}'"
+                raise GraphcError("G0126", message, span=tree.span, help=hint)
+    message = f"shard takes a policy: {', '.join(POLICIES)}"
+    raise GraphcError("G0126", message, span=tree.span, help='shard("file")')
+
+
+_STAGES: dict[str, Callable[[s.Call, Static], Any]] = {"shuffle": _seed, "shard": _policy}

@@ -1,4 +1,7 @@
-"""Variables in a file: safetensors, with global values, so that a file knows no topology."""
+"""Variables in a file: safetensors, with global values, so that a file knows no topology.
+
+Notes (strings by name) stand beside them in the file's metadata.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,15 @@ from graphc.types import DTYPES
 Array = NDArray[Any]
 
 
-def save_variables(path: str | Path, values: Mapping[str, Array]) -> None:
+def save_variables(
+    path: str | Path, values: Mapping[str, Array], notes: Mapping[str, str] | None = None
+) -> None:
     """Write variables by name, whole or not at all. Raises G0509 where that fails."""
     from safetensors.numpy import save
 
     # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
-    content = save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()})
+    dense = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()}
+    content = save(dense, dict(notes) if notes else None)
     temporary = Path(f"{path}.tmp")
     try:
         temporary.write_bytes(content)
@@ -32,12 +38,19 @@ def save_variables(path: str | Path, values: Mapping[str, Array]) -> None:
 
 def load_variables(path: str | Path) -> dict[str, Array]:
     """The variables in a file. Raises G0509 where it can't be read."""
+    return load_checkpoint(path)[0]
+
+
+def load_checkpoint(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """The variables in a file, and its notes. Raises G0509 where it can't be read."""
     # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
-    from safetensors import SafetensorError, deserialize
+    from safetensors import SafetensorError, deserialize, safe_open
 
     try:
         entries = deserialize(Path(path).read_bytes())  # type: ignore[no-untyped-call]
-        return {name: _array(entry) for name, entry in entries}
+        with safe_open(path, framework="np") as file:
+            notes = file.metadata() or {}
+        return {name: _array(entry) for name, entry in entries}, notes
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise GraphcError("G0509", f"can't read variables from {path}: {error}") from None
 

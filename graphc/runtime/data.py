@@ -1,15 +1,17 @@
 """Data: from a file to global batches, in an order that depends on the seed alone.
 
-A dataset is a dict of arrays with one first dim. Batches are consecutive slices of it (after the
-shuffle, where one is asked for); the last one of an epoch may be short, and no example is lost or
-read twice.
+A dataset is a dict of arrays with one first dim, read from one file or from several. Batches are
+consecutive slices of an epoch's order (graphc.runtime.sharding); the last one of an epoch may be
+short, and no example is lost or read twice. A `Position` says what was read, so that a run can be
+taken up where it ended, also with batches of another size.
 """
 
 from __future__ import annotations
 
+import glob
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,35 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc import random
 from graphc.errors import GraphcError, Span, did_you_mean
+from graphc.placement import chop
+from graphc.runtime.sharding import Sharding
 from graphc.types import DTYPES, DType, TensorType, dtype_of
 
 Array = NDArray[Any]
+WHOLE = Sharding()
+
+
+@dataclass(frozen=True)
+class Position:
+    """What has been read: `example` examples of epoch `epoch`."""
+
+    epoch: int = 0
+    example: int = 0
+
+
+START = Position()
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Arrays by name, all with the same number of examples in their first dim."""
+    """Arrays by name, all with the same number of examples in their first dim.
+
+    files: the number of examples that came from each file, in order; () for a single one
+    """
 
     arrays: Mapping[str, Array]
+    files: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = {name: len(a) for name, a in self.arrays.items()}
@@ -40,32 +59,112 @@ class Dataset:
         return len(next(iter(self.arrays.values()))) if self.arrays else 0
 
     def batches(
-        self, size: int, shuffle_seed: int | None = None, epoch: int = 0
-    ) -> Iterator[dict[str, Array]]:
-        """Global batches of `size` examples, the last one of the epoch with what is left."""
-        order = None if shuffle_seed is None else shuffled(len(self), shuffle_seed, epoch)
-        for start in range(0, len(self), size):
-            rows: Any = slice(start, start + size)
+        self, size: int, shuffle_seed: int | None = None, epoch: int = 0, *,
+        start: int = 0, sharding: Sharding = WHOLE,
+    ) -> Iterator[dict[str, Array]]:  # fmt: skip
+        """Global batches of `size` examples, the last one of the epoch with what is left.
+
+        start: how many examples of the epoch have been read already
+        """
+        order: Array | None = None
+        if shuffle_seed is not None or sharding.resolved(len(self.parts)) != "data":
+            order = sharding.order(self.parts, size, shuffle_seed, epoch)
+        for at in range(start, self.examples(sharding), size):
+            rows: Any = slice(at, at + size)
             if order is not None:
                 rows = order[rows]
             yield {name: a[rows] for name, a in self.arrays.items()}
 
-    def steps(self, size: int) -> int:
+    def stream(
+        self, size: int, shuffle_seed: int | None = None, at: Position = START,
+        sharding: Sharding = WHOLE,
+    ) -> Iterator[tuple[dict[str, Array], Position]]:  # fmt: skip
+        """Batches without end from a position on, each with the position after it."""
+        examples = self.examples(sharding)
+        while examples:
+            done = at.example
+            for batch in self.batches(size, shuffle_seed, at.epoch, start=done, sharding=sharding):
+                done = min(done + size, examples)
+                ended = done == examples
+                yield batch, Position(at.epoch + 1) if ended else Position(at.epoch, done)
+            at = Position(at.epoch + 1)
+
+    def examples(self, sharding: Sharding = WHOLE) -> int:
+        """Examples per epoch."""
+        return sharding.examples(self.parts)
+
+    def steps(self, size: int, sharding: Sharding = WHOLE) -> int:
         """Batches per epoch."""
-        return -(-len(self) // size)
+        return -(-self.examples(sharding) // size)
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The number of examples of each file."""
+        return self.files or (len(self),)
 
 
-def shuffled(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The order of n examples in an epoch: the same on every machine and any mesh."""
-    draws = random.uniform(np.arange(n, dtype=np.uint64), np.dtype(np.float64),
-                           random.key(seed, "shuffle"), epoch)  # fmt: skip
-    return np.argsort(draws, kind="stable")
+def rebatch(batches: Iterable[Mapping[str, Any]], size: int) -> Iterator[dict[str, Array]]:
+    """The same examples in batches of `size`, the last one with what is left.
+
+    batches: dicts of arrays with one first dim, of any lengths. Raises G0603 for entries that
+    differ in their number of examples, or from batch to batch in their names.
+    """
+    kept: list[dict[str, Array]] = []
+    for batch in batches:
+        arrays = {name: np.asarray(a) for name, a in batch.items()}
+        if kept and arrays.keys() != kept[0].keys():
+            raise GraphcError("G0603", f"batches have entries {set(kept[0])} and {set(arrays)}")
+        data = Dataset(arrays)
+        start = 0
+        while len(data) - start >= size - (have := sum(map(_examples, kept))):
+            end = start + size - have
+            yield _joined([*kept, {name: a[start:end] for name, a in arrays.items()}])
+            kept, start = [], end
+        if start < len(data):
+            kept.append({name: a[start:] for name, a in arrays.items()})
+    if kept:
+        yield _joined(kept)
+
+
+def _examples(batch: Mapping[str, Array]) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+def replica_streams(
+    streams: Sequence[Iterable[Mapping[str, Any]]],
+) -> Iterator[dict[str, Array]]:
+    """Global batches of which each stream gives one replica's part, in order.
+
+    Ends when all have ended; a stream that ended earlier gives nothing more. Raises G0623 where the
+    mesh would cut a batch otherwise than the streams gave it: all parts have the same number of
+    examples, but for the last ones that have any.
+    """
+    sources = [iter(s) for s in streams]
+    empty: Mapping[str, Any] = {}
+    while True:
+        given = [{k: np.asarray(a) for k, a in next(s, empty).items()} for s in sources]
+        parts = [p for p in given if p]
+        if not parts:
+            return
+        counts = [_examples(p) if p else 0 for p in given]
+        want = [chop(sum(counts), [(len(given), i)])[1] for i in range(len(given))]
+        if counts != want:
+            text = f"the streams give parts of {counts} examples, a mesh would cut {want}"
+            help = "give equal parts (a short one last), or one stream for all: graphc.rebatch"
+            raise GraphcError("G0623", text, help=help)
+        yield _joined(parts)
 
 
 def load(
     kind: str, path: str, inputs: Mapping[str, TensorType], span: Span | None = None
 ) -> Dataset:
     """The dataset in a file, its arrays checked and cast to what the step's inputs declare.
+
+    path: a file, or a pattern such as `part-*.npz` for the examples of several, file after file
 
     Raises G0601 (unknown kind), G0602 (unreadable), G0603 (shapes), G0604 (a missing entry),
     G0605 (dtypes).
@@ -74,14 +173,26 @@ def load(
         hint = did_you_mean(kind, tuple(READERS)) or f"known: {', '.join(READERS)}"
         raise GraphcError("G0601", f"there is no data source '{kind}'", span=span, help=hint)
     try:
-        arrays = READERS[kind](Path(path), inputs)
-        return Dataset({name: _fit(name, arrays[name], t) for name, t in inputs.items()})
+        read = [_read(kind, p, inputs) for p in files_of(path)]
+        files = tuple(len(part) for part in read) if len(read) > 1 else ()
+        return Dataset(_joined([part.arrays for part in read]) if files else read[0].arrays, files)
     except GraphcError as error:
         raise error.at(span) from None
     except FileNotFoundError:
         raise GraphcError("G0602", f"there is no file {path}", span=span) from None
     except (OSError, ValueError, BadZipFile, EOFError) as error:
         raise GraphcError("G0602", f"{path} can't be read: {error}", span=span) from None
+
+
+def files_of(path: str) -> list[Path]:
+    """The files that a path with `*`, `?` or `[ ]` means, in the order of their names."""
+    found = [] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
+    return [Path(p) for p in found] or [Path(path)]
+
+
+def _read(kind: str, path: Path, inputs: Mapping[str, TensorType]) -> Dataset:
+    arrays = READERS[kind](path, inputs)
+    return Dataset({name: _fit(name, arrays[name], t) for name, t in inputs.items()})
 
 
 def _missing(name: str, known: Iterable[str]) -> GraphcError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +16,13 @@ from graphc.program import Program
 from graphc.runtime import plugins
 from graphc.runtime.backend import Backend
 from graphc.runtime.batches import Batch
-from graphc.runtime.data import Dataset
+from graphc.runtime.checkpoint import load_checkpoint, save_variables
+from graphc.runtime.data import Dataset, Position
 from graphc.runtime.engine import Engine, run_once
 from graphc.runtime.memory import check_memory
 from graphc.runtime.plan import Plan
+from graphc.runtime.proportion import replicas, warn_of_proportion
+from graphc.runtime.sharding import Sharding
 from graphc.types import dtype_of
 
 Array = NDArray[Any]
@@ -45,6 +49,7 @@ class Trainer:
     ) -> None:
         check_memory(plan, max_bytes)
         self.plan = plan
+        self.position = Position()
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         self.engine = Engine(plan.step_programs, self.backend, deadline=deadline)
         self.engine.load_variables(first_values(plan) | dict(values or {}))
@@ -91,17 +96,27 @@ class Trainer:
         epochs: int | None = None,
         steps: int | None = None,
         shuffle_seed: int | None = None,
+        shard: str = "data",
         on_step: OnStep | None = None,
     ) -> Metrics:
         """Train for a number of epochs or steps and return the last step's results.
 
+        It goes on from `position`, which is part of what a checkpoint keeps. shard: how an epoch is
+        dealt to the replicas (graphc.runtime.sharding). Warns (G0620) where the batch that
+        `accumulate` makes up is out of proportion to the data.
         Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays usable.
         """
+        sharding = Sharding(shard, replicas(self.plan))
+        warn_of_proportion(self.plan, data.examples(sharding), batch)
         last: Metrics = {}
-        limit = steps if steps is not None else (epochs or 1) * data.steps(batch)
-        batches = islice(_forever(data, batch, shuffle_seed), limit)
-        for number, part in enumerate(batches, 1):
-            last = self.step(part)
+        limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
+        parts = data.stream(batch, shuffle_seed, self.position, sharding)
+        for number, (part, position) in enumerate(islice(parts, limit), 1):
+            before = self.steps
+            try:
+                last = self.step(part)
+            finally:  # Ctrl-C is raised behind a step that was made
+                self.position = position if self.steps > before else self.position
             if on_step:
                 on_step(number, last)
         return last
@@ -117,6 +132,23 @@ class Trainer:
     def load(self, values: Mapping[str, Array]) -> None:
         """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
         self.engine.load_variables(values, partly=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write all variables, and how far the training has come, to a .safetensors file."""
+        at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
+        save_variables(path, self.variables(), {k: str(n) for k, n in at.items()})
+
+    def resume(self, path: str | Path) -> None:
+        """Take up the training that `save` wrote down, under any strategy. Raises G0509, G0510."""
+        values, notes = load_checkpoint(path)
+        at = {k: int(notes[k]) for k in ("steps", "epoch", "example") if notes.get(k, "").isdigit()}
+        if len(at) < 3:
+            text = f"{path} has variables, but not how far their training had come"
+            help = "to start from its variables only, use load"
+            raise GraphcError("G0509", text, help=help)
+        self.engine.load_variables(values)
+        self.engine.finished["train"] = at["steps"]
+        self.position = Position(at["epoch"], at["example"])
 
     def params_sha256(self) -> str:
         """A hash of the trainable variables: sorted by name; name, dtype, shape, bytes of each."""
@@ -181,10 +213,3 @@ def _counted(program: Program) -> str:
 
 def _plain(value: Array) -> Any:
     return value.item() if np.ndim(value) == 0 else value
-
-
-def _forever(data: Dataset, batch: int, seed: int | None) -> Iterator[dict[str, Array]]:
-    epoch = 0
-    while len(data):
-        yield from data.batches(batch, seed, epoch)
-        epoch += 1

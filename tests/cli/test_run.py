@@ -88,6 +88,19 @@ def test_params_sha256_is_the_hash_of_the_saved_params(folder: Path, call: Call)
     assert values["seen"] == 9
 
 
+def test_a_run_that_is_resumed_on_other_devices_goes_on_where_it_was(
+    folder: Path, call: Call
+) -> None:
+    whole = report(call("run", "line.gc", "--json", "--steps", "7"))
+    call("run", "line.gc", "--quiet", "--steps", "4", "--save", "half.safetensors")
+    one = report(call("run", "line.gc", "--json", "--steps", "7", "--resume", "half.safetensors"))
+    assert one["params_sha256"] == whole["params_sha256"]
+    assert one["steps"] == 7
+    more = ("--strategy", "mirrored(2)", "--resume", "half.safetensors")
+    two = report(call("run", "line.gc", "--json", "--steps", "7", *more))
+    assert two["loss"] == pytest.approx(whole["loss"], rel=1e-4)
+
+
 def test_a_loss_that_is_not_finite_is_null(folder: Path, call: Call) -> None:
     text = (folder / "line.gc").read_text().replace("sgd(0.1)", "sgd(1e38)")
     (folder / "line.gc").write_text(text)

@@ -122,7 +122,7 @@ def test_train_and_strategies_and_data_come_into_the_module(tmp_path: Path) -> N
     text = """
     const n = 8
     step s(x: f32[batch, 3]) { report y = mean(x) }
-    data train = npz("a.npz", batch=4 * n, shuffle(seed=7))
+    data train = npz("a.npz", batch=4 * n, shuffle(seed=7), shard("auto"))
     data test  = csv("b.csv", batch=5)
     train for 10 * n steps
     strategy default = mirrored(2)
@@ -132,6 +132,7 @@ def test_train_and_strategies_and_data_come_into_the_module(tmp_path: Path) -> N
     made = module_of_source(text, str(tmp_path / "m.gc"))
     train, test = made.data["train"], made.data["test"]
     assert (train.kind, train.batch, train.shuffle_seed) == ("npz", 32, 7)
+    assert (train.shard, test.shard) == ("auto", "data")
     assert train.path == str(tmp_path.resolve() / "a.npz")
     assert (test.kind, test.batch, test.shuffle_seed) == ("csv", 5, None)
     assert made.duration is not None

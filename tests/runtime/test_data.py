@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphc.errors import GraphcError, Span
-from graphc.runtime.data import Dataset, from_arrays, load, shuffled
+from graphc.runtime.data import Dataset, from_arrays, load
+from graphc.runtime.sharding import shuffled
 from graphc.types import DTYPES, TensorType, parse_types
 
 SPAN = Span("line.gc", 3, 5, 7)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,11 @@ import numpy as np
 import pytest
 
 from graphc.driver import compile_module
-from graphc.errors import GraphcError
+from graphc.errors import GraphcError, GraphcWarning
 from graphc.frontend.lower import module_of_source
 from graphc.runtime import memory
 from graphc.runtime.checkpoint import load_variables, save_variables
-from graphc.runtime.data import Dataset
+from graphc.runtime.data import Dataset, Position
 from graphc.runtime.plan import Plan, parse
 from graphc.runtime.trainer import Trainer, first_values
 from graphc.strategy import parse_strategy
@@ -74,6 +76,14 @@ def test_first_values_are_those_of_the_program_on_any_mesh() -> None:
             np.testing.assert_array_equal(other[name], value)
 
 
+@contextmanager
+def small_data() -> Iterator[None]:
+    """Without the warning that microbatches make up much of the data."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*G0620", GraphcWarning)
+        yield
+
+
 def test_step_gives_the_loss_and_the_reports(trainer: Trainer) -> None:
     batch = next(dataset().batches(8))
     before = trainer.variables()
@@ -93,12 +103,12 @@ def test_fit_takes_every_example_once_an_epoch_in_the_order_of_the_seed(strategy
     data, fed = dataset(), []
 
     class Watched(Dataset):
-        def batches(self, *args: Any) -> Iterator[dict[str, Any]]:
-            for batch in super().batches(*args):
+        def batches(self, *args: Any, **options: Any) -> Iterator[dict[str, Any]]:
+            for batch in super().batches(*args, **options):
                 fed.append(batch["y"])
                 yield batch
 
-    with Trainer(plan(strategy)) as made:
+    with Trainer(plan(strategy)) as made, small_data():
         last = made.fit(Watched(data.arrays), 8, epochs=3, shuffle_seed=5)
         assert (made.steps, made.variables()["seen"]) == (12, 12)
     assert "loss" in last
@@ -113,7 +123,7 @@ def test_fit_takes_every_example_once_an_epoch_in_the_order_of_the_seed(strategy
 def test_strategies_train_to_the_same_variables() -> None:
     found = []
     for strategy in STRATEGIES:
-        with Trainer(plan(strategy)) as made:
+        with Trainer(plan(strategy)) as made, small_data():
             made.fit(dataset(), 8, epochs=2, shuffle_seed=1)
             found.append(made.variables())
     for other in found[1:]:
@@ -126,6 +136,48 @@ def test_fit_stops_after_a_number_of_steps_in_the_middle_of_an_epoch(trainer: Tr
     trainer.fit(dataset(), 8, steps=6, on_step=lambda n, metrics: numbers.append(n))
     assert numbers == [1, 2, 3, 4, 5, 6]
     assert trainer.fit(dataset(0), 8, steps=6) == {}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_training_that_is_taken_up_again_ends_with_the_same_bits(
+    strategy: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"shuffle_seed": 3}
+    with Trainer(plan(strategy)) as whole, small_data():
+        whole.fit(dataset(), 8, steps=11, **options)
+        expected = whole.variables()
+    with Trainer(plan(strategy)) as first, small_data():
+        first.fit(dataset(), 8, steps=6, **options)
+        assert first.position == Position(1, 16)
+        first.save(tmp_path / "half.safetensors")
+    with Trainer(plan(strategy)) as second, small_data():
+        second.resume(tmp_path / "half.safetensors")
+        assert (second.steps, second.position) == (6, Position(1, 16))
+        second.fit(dataset(), 8, steps=5, **options)
+        for name, value in second.variables().items():
+            np.testing.assert_array_equal(value, expected[name])
+
+
+def test_a_file_of_variables_alone_is_not_resumed(trainer: Trainer, tmp_path: Path) -> None:
+    save_variables(tmp_path / "alone.safetensors", trainer.variables())
+    with pytest.raises(GraphcError, match="not how far their training had come") as raised:
+        trainer.resume(tmp_path / "alone.safetensors")
+    assert raised.value.code == "G0509"
+
+
+@pytest.mark.parametrize(
+    "examples, batch, warned", [(160, 8, False), (152, 8, True), (79, 8, True)]
+)
+def test_a_batch_of_microbatches_out_of_proportion_is_warned_of(
+    examples: int, batch: int, warned: bool
+) -> None:
+    with Trainer(plan("accumulate(2)")) as made, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made.fit(dataset(examples), batch, steps=1)
+    assert [w.category for w in caught] == [GraphcWarning] * warned
+    if examples == 152:
+        text = "an epoch of 152 examples has 19 updates: the batch of 8, in 2 microbatches, is 5%"
+        assert text in str(caught[0].message)
 
 
 def test_a_step_that_was_interrupted_is_finished_and_counted(trainer: Trainer) -> None:
