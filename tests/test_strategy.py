@@ -47,6 +47,31 @@ def test_an_explicit_list_of_devices_counts() -> None:
     assert parse_strategy("mirrored([0, 1, 2])") == Mirrored(3)
 
 
+def test_axes_may_be_called_as_the_user_likes() -> None:
+    text = 'mirrored(2, axis="rows") * mirrored(3) * tensor_split(2, axis="columns")'
+    strategy = parse_strategy(text)
+    assert str(strategy) == text
+    assert [a.name for a in layout_of(strategy).mesh.axes] == ["rows", "data", "columns"]
+    taken = parse_strategy('mirrored(2, axis="data") * mirrored(3)')
+    assert [a.name for a in layout_of(taken).mesh.axes] == ["data", "data2"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('mirrored(2, axis="a") * accumulate(2, axis="a")', "two axes are called 'a'"),
+        ('mirrored(2, axis="a b")', "'a b' can't be the name of an axis"),
+        ("mirrored([0, 0])", "device 0 stands twice"),
+        ("mirrored([0, -1])", "-1 is no device"),
+        ("mirrored([])", "at least one device"),
+    ],
+)
+def test_wrong_axes_and_devices_are_refused(text: str, message: str) -> None:
+    with pytest.raises(GraphcError, match=message) as raised:
+        layout_of(parse_strategy(text))
+    assert raised.value.code == "G0402"
+
+
 def test_the_first_rule_that_matches_a_variable_wins() -> None:
     layout = layout_of(TensorSplit(2, (("w1", 0), ("w*", 1))))
     shapes = {"w1": (4, 4), "w2": (4, 4), "b": (4,)}
@@ -62,7 +87,7 @@ def test_the_first_rule_that_matches_a_variable_wins() -> None:
         ("mirored(2)", "G0401", "did you mean 'mirrored'"),
         ("EXPERIMENTAL_TREE", "G0401", 'reduce="tree"'),
         ("mirrored(0)", "G0402", "at least one device"),
-        ("mirrored(2, 3, 4)", "G0402", "does not take these arguments"),
+        ("mirrored(2, 3, 4, 5)", "G0402", "does not take these arguments"),
         ('mirrored("a")', "G0402", "devices can't be 'a'"),
         ('tensor_split(2, {"w": "x"})', "G0402", "name globs to dims"),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from graphc.errors import GraphcError
 from graphc.op import snake
@@ -114,10 +114,13 @@ class Strategy(ABC):
     def layout(self, name: str) -> MeshLayout:
         """The layout on an axis called `name`."""
 
+    usual_axis: ClassVar[str] = ""  # what it calls its axis, where the name is free
+    axis: str = ""  # what the user calls it; a field of each strategy that has one
+
     @property
     def axis_name(self) -> str:
-        """What this strategy calls its axis when the name is free."""
-        return ""
+        """The name of its axis, numbered where another one has it."""
+        return self.axis or self.usual_axis
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
@@ -178,13 +181,20 @@ class Product(Strategy):
 
 
 def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
-    """The parts of a strategy, each with the name of its axis, equal names told apart."""
-    taken: set[str] = set()
+    """The parts of a strategy, each with the name of its axis, equal names told apart.
+
+    Raises G0402 for a name that the user gave to two axes, or that is none.
+    """
+    given = [part.axis for part in strategy.parts if part.axis]
+    for name in given:
+        check(name.isidentifier(), f"{strategy}: '{name}' can't be the name of an axis")
+        check(given.count(name) == 1, f"{strategy}: two axes are called '{name}'")
+    taken = set(given)
     named = []
     for part in strategy.parts:
         base = name = part.axis_name
         number = 1
-        while name in taken:
+        while name in taken and not part.axis:
             number += 1
             name = f"{base}{number}"
         taken.add(name)

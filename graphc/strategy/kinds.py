@@ -29,16 +29,14 @@ class Mirrored(Strategy):
     (a balanced binary tree, fixed).
     """
 
+    usual_axis = "data"
     devices: int = 1
     reduce: str = "all_reduce"
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"mirrored({self.devices}): a mesh has at least one device")
         check(self.reduce in ("all_reduce", "tree"), f"reduce='{self.reduce}': all_reduce or tree")
-
-    @property
-    def axis_name(self) -> str:
-        return "data"
 
     def layout(self, name: str) -> MeshLayout:
         tree = (name,) if self.reduce == "tree" else ()
@@ -53,15 +51,13 @@ class TensorSplit(Strategy):
     the cut that moves the fewest bytes, and says which.
     """
 
+    usual_axis = "model"
     devices: int = 1
     cut: tuple[tuple[str, int], ...] = ()
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"tensor_split({self.devices}): a mesh has at least one device")
-
-    @property
-    def axis_name(self) -> str:
-        return "model"
 
     def layout(self, name: str) -> MeshLayout:
         rules = tuple(Rule(glob, name, Split(dim)) for glob, dim in self.cut)
@@ -76,14 +72,12 @@ class TensorSplit(Strategy):
 class Accumulate(Strategy):
     """Gradient accumulation: the batch is cut into `turns` microbatches, one after the other."""
 
+    usual_axis = "turn"
     turns: int = 1
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.turns >= 1, f"accumulate({self.turns}): there is at least one microbatch")
-
-    @property
-    def axis_name(self) -> str:
-        return "turn"
 
     def layout(self, name: str) -> MeshLayout:
         return MeshLayout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,))
@@ -93,14 +87,12 @@ class Accumulate(Strategy):
 class CentralStorage(Strategy):
     """Variables live on the first device; the others get them, compute, and send gradients home."""
 
+    usual_axis = "data"
     devices: int = 1
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"central_storage({self.devices}): a mesh has at least one device")
-
-    @property
-    def axis_name(self) -> str:
-        return "data"
 
     def layout(self, name: str) -> MeshLayout:
         home = (Rule("*", name, Home(0)),)
@@ -116,19 +108,17 @@ class ParameterServer(Strategy):
     push is an update of its own, made from variables at most k versions old; None is unbounded.
     """
 
+    usual_axis = "data"
     workers: int = 1
     servers: int = 1
     staleness: int | None = 0
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.workers >= 1, f"parameter_server: {self.workers} workers, at least 1 is needed")
         check(self.servers >= 1, f"parameter_server: {self.servers} servers, at least 1 is needed")
         known = self.staleness is None or self.staleness >= 0
         check(known, f"staleness={self.staleness}: versions, from 0, or none for no bound")
-
-    @property
-    def axis_name(self) -> str:
-        return "data"
 
     def layout(self, name: str) -> MeshLayout:
         if self.staleness != 0:
@@ -146,16 +136,14 @@ class Zero(Strategy):
     stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters.
     """
 
+    usual_axis = "data"
     devices: int = 1
     stage: int = 1
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"zero({self.devices}): a mesh has at least one device")
         check(self.stage in (1, 2, 3), f"zero: stage={self.stage}: 1, 2 or 3")
-
-    @property
-    def axis_name(self) -> str:
-        return "data"
 
     def layout(self, name: str) -> MeshLayout:
         kinds = ("param", "slot") if self.stage == 3 else ("slot",)
@@ -172,16 +160,14 @@ class LocalSgd(Strategy):
     Stich, Local SGD Converges Fast and Communicates Little, 2019.
     """
 
+    usual_axis = "data"
     devices: int = 1
     every: int = 8
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"local_sgd({self.devices}): a mesh has at least one device")
         check(self.every >= 1, f"local_sgd: every={self.every}: at least every step")
-
-    @property
-    def axis_name(self) -> str:
-        return "data"
 
     def layout(self, name: str) -> MeshLayout:
         return _replicas(name, self.devices, Periodic(self.every))
@@ -194,17 +180,15 @@ class Diloco(Strategy):
     Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
     """
 
+    usual_axis = "data"
     devices: int = 1
     every: int = 8
     outer: str = "nesterov(lr=0.7, momentum=0.9)"
+    axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"diloco({self.devices}): a mesh has at least one device")
         check(self.every >= 1, f"diloco: every={self.every}: at least every step")
-
-    @property
-    def axis_name(self) -> str:
-        return "data"
 
     def layout(self, name: str) -> MeshLayout:
         return _replicas(name, self.devices, Periodic(self.every, self.outer))
@@ -233,9 +217,7 @@ class Reproducible(Strategy):
         power = self.tiles >= 1 and self.tiles & (self.tiles - 1) == 0
         check(power, f"reproducible: tiles={self.tiles}: a power of two")
 
-    @property
-    def axis_name(self) -> str:
-        return "leaf"
+    usual_axis = "leaf"
 
     def layout(self, name: str) -> MeshLayout:
         return MeshLayout(grid=Grid(self.slots, self.tiles))

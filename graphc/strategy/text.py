@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         value = tuple(value.items())
     if isinstance(default, int) and isinstance(value, list | tuple):
-        value = len(value)  # an explicit list of devices
+        value = _count(cls, value)
     may_be_none = "None" in str(field.type)
     if type(value) is not type(default) and not (may_be_none and value is None):
         raise GraphcError("G0402", f"{snake(cls.__name__)}: {name} can't be {value!r}")
@@ -46,6 +46,19 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
         text = f'{snake(cls.__name__)}: cut maps name globs to dims, {{"w*": 1}}'
         raise GraphcError("G0402", text)
     return value
+
+
+def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
+    """How many devices an explicit list has: numbers from 0, or names such as "cpu:1"."""
+    name = snake(cls.__name__)
+    for device in devices:
+        known = (type(device) is int and device >= 0) or (isinstance(device, str) and device)
+        if not known:
+            help = 'a list has numbers, [0, 1], or names, ["cpu:0", "cpu:1"]'
+            raise GraphcError("G0402", f"{name}: {device!r} is no device", help=help)
+        if devices.count(device) > 1:
+            raise GraphcError("G0402", f"{name}: device {device!r} stands twice in the list")
+    return len(devices)
 
 
 def parse_strategy(text: str) -> Strategy:
