@@ -154,6 +154,11 @@ class Graph:
         return {n.op.attributes["source_name"]: n for n in self if n.op.source == "variable"}
 
     @cached_property
+    def gradients(self) -> dict[str, Node]:
+        """The nodes where the gradients of variables are complete, by variable."""
+        return {n.op.attributes["of"]: n for n in self if n.op.pins}
+
+    @cached_property
     def nx(self) -> networkx.MultiDiGraph[str]:
         """The networkx graph: a node per value (attribute `node`), an edge per operand slot."""
         import networkx

@@ -79,10 +79,12 @@ class Op(ABC):
     reduces: ClassVar[ReduceOp] = "sum"  # how letters that vanish are combined
     lazy: ClassVar[bool] = False  # cheap to make anew wherever and however it is needed
     view: ClassVar[bool] = False  # the result may share the first operand's memory (`layout`)
+    alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
     in_place: ClassVar[bool] = False  # the kernel may write over an operand of the result's type
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
     conversion: ClassVar[bool] = False  # changes the placement only, never the global value
     aggregates: ClassVar[bool] = False  # the sum of contributions to one gradient
+    pins: ClassVar[bool] = False  # the gradient of the variable `of`, complete: it may be placed
     count: ClassVar[bool] = False  # a run-time number of examples: a denominator
     denominator: ClassVar[int | None] = None  # the operand that divides, for a quotient
     identity: ClassVar[float | None] = None  # op(x, identity) is x

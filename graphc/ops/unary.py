@@ -218,6 +218,29 @@ class StopGradient(Elementwise):
 
 
 @register
+class Gradient(Elementwise):
+    """`y = x`, the gradient of the variable `of`, complete: where it lies is the strategy's choice"""
+
+    of: str
+    kinds = "f"
+    linear = ((0,),)
+    view = True
+    alias = True
+    pins = True
+    not_differentiable = "it is the end of a gradient"
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls("w"), "f32[3,4]"), (cls("w"), "f32[]"), (cls("w"), "f32[0,2]")]
+
+
+@register
 class Cast(Elementwise):
     """`y = x` converted to `dtype` (floats to integers cut towards zero)"""
 

@@ -166,7 +166,7 @@ class FoldConstants(Pass):
 
 def _fold(node: Node, values: dict[str, np.ndarray]) -> Node:
     foldable = node.op.elementwise and node.operands and node.type.shape == ()  # type: ignore[union-attr]
-    if not foldable or not all(x in values for x in node.operands):
+    if not foldable or node.op.pins or not all(x in values for x in node.operands):
         return node
     with np.errstate(all="ignore"):
         result = node.op.run(*(values[x] for x in node.operands))

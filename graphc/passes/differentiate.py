@@ -21,7 +21,7 @@ class Differentiate(Pass):
     see each other's updates. order overrides the order in which contributions are added.
 
     before:  minimize %loss with sgd(lr=0.1) over w
-    after:   %g = ... ; %step = mul %g, %lr ; %new = sub %w, %step ; update w = %new
+    after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %new = sub %w, %step ; update w = %new
     """
 
     order: str = ""
@@ -39,7 +39,7 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: str) -> Non
     # By name: a norm over all gradients is then the same sum in whatever order they were declared.
     reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
     grads = gradients(f, Value(f, objective.loss), list(reads.values()), order)
-    used = {v: g for v, node in reads.items() if (g := grads[node]) is not None}
+    used = {v: _pinned(f, v, g) for v, x in reads.items() if (g := grads[x]) is not None}
     _report_unused(graph, objective, used)
     _check_free(f, graph, objective, used)
     with f.at(objective.origin), f.scope("update"):
@@ -50,6 +50,12 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: str) -> Non
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():
                 f.updates[f"{v}.{slot}"] = slot_value.name
+
+
+def _pinned(f: Builder, variable: str, gradient: Value) -> Value:
+    """The gradient as passes find it: complete, and not yet clipped or scaled."""
+    with f.at(gradient.node.origin), f.scope("grad"):
+        return f.add(op_named("gradient")(variable), [gradient])  # type: ignore[call-arg]
 
 
 def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:

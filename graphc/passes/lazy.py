@@ -24,6 +24,7 @@ def lazy_nodes(graph: Graph) -> dict[str, int | None]:
     for n in graph:
         real = [i for i, x in enumerate(n.operands) if not _is_free(graph[x], lazy)]
         over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
+        over_lazy = over_lazy and not n.op.pins  # a gradient lies where it is said to
         depth[n.name] = 1 + max((depth[x] for x in n.operands if x in lazy), default=0)
         if n.op.lazy or (over_lazy and len(real) < 2 and depth[n.name] < DEPTH):
             lazy[n.name] = real[0] if real else None

@@ -22,6 +22,7 @@ from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
 from graphc.passes.lazy import LazyValues, lazy_nodes
+from graphc.passes.pins import pinned_ways
 from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
@@ -157,10 +158,11 @@ class _Estimate:
 def _problem(
     graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
 ) -> AxisProblem:
-    ways = known or ways_along(graph, axis, placed)
+    lazy = lazy_nodes(graph)
+    ways = known or pinned_ways(graph, layout, axis, ways_along(graph, axis, placed), lazy)
     return AxisProblem(
         axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
-        ways, LazyValues(graph, layout.mesh, lazy_nodes(graph), ways),
+        ways, LazyValues(graph, layout.mesh, lazy, ways),
     )  # fmt: skip
 
 

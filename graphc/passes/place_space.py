@@ -98,7 +98,7 @@ class Search:
     def rule_cost(self, name: str) -> float:
         """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
         way = self.choice[name]
-        if not way.operands:
+        if not way.operands or len(self.ways[name]) == 1:
             return 0.0
         states = self.states(name)
         key = (name, id(way), *map(id, states))  # all of them are kept in tables: ids are theirs

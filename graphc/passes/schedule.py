@@ -134,7 +134,7 @@ class _Scheduler:
     def _emit(self, node: Node, phase: Phase, plan: Phases, copied: set[str]) -> None:
         if not isinstance(node.type, TensorType):
             raise _not_a_tensor(node)
-        if node.name in plan.joins:
+        if node.name in plan.joins or (node.op.alias and node.name not in copied):
             self.at[node.name] = self.at[node.operands[0]]
             return
         operands = tuple(self.at[x] for x in node.operands)
@@ -220,9 +220,17 @@ class _Scheduler:
         ends = [*self.graph.outputs.values(), *self.graph.updates.values()]
         kept = {x for x in ends if self.graph[x].op.view and self._old_variable(x)}
         sent = {
-            n.operands[0] for n in self.graph if isinstance(n.op, Conversion) and n.op.communicates
+            self._itself(n.operands[0])
+            for n in self.graph
+            if isinstance(n.op, Conversion) and n.op.communicates
         }
         return kept | {x for x in sent if self.graph[x].op.view}
+
+    def _itself(self, name: str) -> str:
+        """The value that a chain of aliases starts from."""
+        while self.graph[name].op.alias:
+            name = self.graph[name].operands[0]
+        return name
 
     def _old_variable(self, name: str) -> str | None:
         """The updated variable whose old value a node is a view of, if any."""

@@ -1,0 +1,55 @@
+"""Pins: where a layout says how gradients lie, their nodes have one way of running only.
+
+A gradient is complete in a node of its own (`Op.pins`). Along an axis for which a rule says where
+it lies, that node takes it and gives it in just that state, so that a partial sum is converted
+there, and what follows (clipping, the optimizer) runs on what is left. What stands between the sum
+and the pin and works entry by entry, such as the division by the number of examples, runs in that
+state as well: the less of it is left, the less there is to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from graphc.dims import Signature
+from graphc.graph import Graph, Node
+from graphc.passes.variables import gradient_states
+from graphc.placement import Axis, Split, State
+from graphc.strategy import MeshLayout
+
+Ways = dict[str, tuple[Signature, ...]]
+
+
+def pinned_ways(
+    graph: Graph, layout: MeshLayout, axis: Axis, ways: Ways, lazy: Container[str]
+) -> Ways:
+    """The ways along an axis, with just one for each gradient that the layout has a rule for."""
+    if not layout.gradients:
+        return ways
+    states = gradient_states(graph, layout, axis)
+    pinned = dict(ways)
+    for variable, node in graph.gradients.items():
+        state = states.get(variable)
+        if state is not None:
+            pinned[node.name] = (_identity(ways[node.name], state),)
+            if isinstance(state, Split):
+                for x in _entry_by_entry(graph, node, lazy):
+                    pinned[x.name] = tuple(w for w in ways[x.name] if w.result == state)
+    return pinned
+
+
+def _identity(ways: tuple[Signature, ...], state: State) -> Signature:
+    """The way that takes and gives a state."""
+    given = (w for w in ways if w.operands == (state,) and w.result == state)
+    return next(given, Signature((state,), state))
+
+
+def _entry_by_entry(graph: Graph, pin: Node, lazy: Container[str]) -> Iterator[Node]:
+    """The nodes above a pin, up to a sum, that serve nothing else and change entry by entry."""
+    node, user = graph[pin.operands[0]], pin
+    while node.op.elementwise and set(graph.users[node.name]) == {user.name}:
+        made = [x for x in node.operands if x not in lazy]
+        if len(made) != 1 or node.name in graph.roots:
+            return
+        yield node
+        node, user = graph[made[0]], node

@@ -1,0 +1,59 @@
+"""Gradients have nodes of their own: passes find them, and a layout may say where they lie."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from graphc.driver import stages
+from graphc.frontend.lower import load_module
+from graphc.graph import Graph
+from graphc.ops.collective import AllReduce, ReduceScatter
+from graphc.passes.pipeline import differentiation, run_passes
+from graphc.passes.schedule import schedule
+from graphc.placement import R, Split
+from graphc.program import Kernel
+from graphc.strategy import parse_strategy
+
+DIGITS = load_module(Path(__file__).parents[2] / "examples" / "digits.gc")
+PARAMS = {"w1", "b1", "w2", "b2"}
+
+
+def stage(strategy: str, name: str) -> Graph:
+    return dict(stages(DIGITS, parse_strategy(strategy), "train"))[name]
+
+
+def test_every_trained_variable_has_a_gradient() -> None:
+    graph = run_passes(DIGITS.train, differentiation())
+    assert set(graph.gradients) == PARAMS
+    assert all(graph.gradients[v].tensor.shape == graph.variables[v].type.shape for v in PARAMS)
+
+
+def test_a_gradient_takes_neither_an_instruction_nor_a_buffer() -> None:
+    program = schedule(stage("mirrored(4)", "fuse"), exact=True)
+    kernels = [x.op for x in program.roles[0].instructions if isinstance(x, Kernel)]
+    assert not [op for op in kernels if op.pins]
+    assert not [b for b in program.buffers if b.name.startswith("gradient")]
+
+
+def test_without_a_rule_a_gradient_lies_as_placing_finds_best() -> None:
+    graph = stage("mirrored(4)", "partition")
+    assert all(g.tensor.placement["data"] == R for g in graph.gradients.values())
+
+
+@pytest.mark.parametrize("strategy", ["zero(4, stage=2)", "zero(4, stage=2) * accumulate(2)"])
+def test_a_rule_converts_the_sum_where_the_gradient_is_complete(strategy: str) -> None:
+    graph = stage(strategy, "partition")
+    cuts = {v: g.tensor.placement["data"] for v, g in graph.gradients.items()}
+    assert cuts == {"w1": Split(1), "b1": Split(0), "w2": Split(0), "b2": Split(0)}
+    found = Counter(type(n.op) for n in graph if n.tensor.placement["data"] != R or not n.operands)
+    assert found[ReduceScatter] == len(PARAMS) and found[AllReduce] == 0
+
+
+def test_the_number_of_examples_divides_what_is_left_of_the_sum() -> None:
+    graph = stage("zero(4, stage=2)", "partition")
+    for gradient in graph.gradients.values():
+        above = graph[gradient.operands[0]]
+        assert above.op.denominator is not None and above.type == gradient.type
