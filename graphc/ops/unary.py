@@ -219,7 +219,7 @@ class StopGradient(Elementwise):
 
 @register
 class Gradient(Elementwise):
-    """`y = x`, the gradient of the variable `of`, complete: where it lies is the strategy's choice"""
+    """`y = x`, the gradient of the variable `of`, complete: a strategy may say how it lies"""
 
     of: str
     kinds = "f"

@@ -21,7 +21,7 @@ class Differentiate(Pass):
     see each other's updates. order overrides the order in which contributions are added.
 
     before:  minimize %loss with sgd(lr=0.1) over w
-    after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %new = sub %w, %step ; update w = %new
+    after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
     """
 
     order: str = ""
