@@ -5,6 +5,7 @@ Nothing heavy is imported until a command runs: `graphc --help` needs neither Nu
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -30,6 +31,7 @@ COMMANDS = {
 }
 
 FINE, USER, USAGE, DEFECT, INTERRUPTED, PIPE = 0, 1, 2, 70, 130, 141
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a full disk says
 
 
 class Lazy(click.Group):
@@ -76,10 +78,18 @@ def main() -> None:
         status = _run()
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer has nowhere to go; Python would complain of it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = PIPE
+        _drop_output()
+    except OSError as error:
+        click.echo(f"error[G0509]: can't write the output: {error.strerror}", err=True)
+        status = USER
+        _drop_output()
     sys.exit(status)
+
+
+def _drop_output() -> None:
+    """Let what is still in the buffer go nowhere; Python would complain of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> int:
@@ -100,6 +110,11 @@ def _run() -> int:
         click.echo(f"interrupted{_after(stop)}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            click.echo(_internal(error), err=True)
+            return DEFECT
         raise
     except MemoryError:
         click.echo("error[G0204]: the machine's memory is used up", err=True)

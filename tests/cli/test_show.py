@@ -240,3 +240,13 @@ def test_fmt_refuses_what_is_no_program(folder: Path, call: Call) -> None:
     assert "error[G0106]" in call("fmt", "bad.gc").err
     assert "error[G0106]: cannot read .: Is a directory" in call("fmt", ".").err
     assert call("fmt").status == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_a_full_disk_is_no_defect(folder: Path) -> None:
+    command = [sys.executable, "-m", "graphc", "show", "line.gc"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "error[G0509]: can't write the output: No space left on device\n"
+    assert not Path("graphc-crash.txt").exists()
