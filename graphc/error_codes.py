@@ -576,9 +576,10 @@ CODES: dict[str, Entry] = {
         "A variable is read from, and its new value lies, where the variable lies.",
     ),
     "G0939": Entry(
-        "a barrier inside a step",
-        "A value that is there only after the last turn (an accumulated one) is used by a node\n"
-        "that runs in every turn. Leave out `accumulate`, or compute the value once per update.",
+        "a loop that uses what it gives",
+        "A value that is there only after the last turn (an accumulated one) is used by a node of\n"
+        "the same loop. The pass `loops` puts such a node into a later loop; in a graph written\n"
+        "by hand a `keep` and a `recall` are missing.",
     ),
     "G0990": Entry(
         "no such pass",

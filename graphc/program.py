@@ -4,9 +4,10 @@ Neither the number of roles nor their length grows with the devices: a rank find
 coordinates on the mesh. Buffers are planned: every instruction names the buffers it reads and
 writes, and every arena buffer has its place in one block of memory.
 
-A step runs in this order (after `setup`, once): `prologue` (what does not vary over time), the
-`loop` over turns, then `epilogue` (what follows an accumulation), then `commit`, the only part that
-writes variables. A failure before `commit` leaves the variables as they were.
+A step runs its `body` and then `commit` (after `setup`, once). The body is a line of instructions,
+some of which are loops over turns: what does not vary over time, the first loop, what follows it,
+the next loop, and so on. Only `commit` writes variables: a failure before it leaves them as they
+were.
 """
 
 from __future__ import annotations
@@ -159,27 +160,49 @@ Instruction: TypeAlias = Feed | Kernel | Start | Wait | Send | Recv | Loop | Wri
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One SPMD instruction list. Each rank of the role runs the parts in order.
+    """One SPMD instruction list. Each rank of the role runs the body, then commit.
 
-    setup is run once, when the program is loaded: it makes the constants.
+    setup: run once, when the program is loaded: it makes the constants
+    body:  everything before the first write of a variable; the loops stand in it, one after another
     """
 
     name: str
     setup: tuple[Instruction, ...] = ()
-    prologue: tuple[Instruction, ...] = ()
-    loop: Loop | None = None
-    epilogue: tuple[Instruction, ...] = ()
+    body: tuple[Instruction, ...] = ()
     commit: tuple[Instruction, ...] = ()
 
     @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops, in order."""
+        return tuple(x for x in self.body if isinstance(x, Loop))
+
+    @property
     def parts(self) -> tuple[tuple[Instruction, ...], ...]:
-        """The parts of a step, in order; a loop stands for its body."""
-        body = self.loop.body if self.loop else ()
-        return self.prologue, body, self.epilogue, self.commit
+        """The parts of a step: straight, loop, straight, ..., straight, commit.
+
+        A loop stands for its body, so that part 2i + 1 is loop i.
+        """
+        parts: list[list[Instruction]] = [[]]
+        for x in self.body:
+            if isinstance(x, Loop):
+                parts += [list(x.body), []]
+            else:
+                parts[-1].append(x)
+        return (*map(tuple, parts), self.commit)
+
+    @property
+    def prologue(self) -> tuple[Instruction, ...]:
+        """What comes before the first loop."""
+        return self.parts[0]
+
+    @property
+    def epilogue(self) -> tuple[Instruction, ...]:
+        """What comes after the last loop and writes no variable; () without a loop."""
+        return self.parts[-2] if self.loops else ()
 
     @property
     def instructions(self) -> Iterator[Instruction]:
-        """Every instruction once, setup first, without the loop itself."""
+        """Every instruction once, setup first, without the loops themselves."""
         return chain(self.setup, *self.parts)
 
 
@@ -229,10 +252,9 @@ class Program:
     def _starts(self) -> Iterator[tuple[Start, int]]:
         """Every collective, and how often a step runs it."""
         for role in self.roles:
-            body = role.loop.body if role.loop else ()
-            for part in role.parts:
-                turns = role.loop.turns if role.loop and part is body else 1
-                yield from ((x, turns) for x in part if isinstance(x, Start))
+            for x in (*role.body, *role.commit):
+                inside, turns = (x.body, x.turns) if isinstance(x, Loop) else ((x,), 1)
+                yield from ((y, turns) for y in inside if isinstance(y, Start))
 
     def role(self, name: str) -> Role:
         """The role of that name."""

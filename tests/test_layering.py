@@ -19,7 +19,7 @@ LAYERS = [
     {"graph"},
     {"builder"},
     {"ops"},
-    {"verify", "text"},
+    {"verify", "text", "turns"},
     {"autodiff", "frontend", "strategy", "module"},
     {"program"},
     {"passes"},

@@ -220,16 +220,34 @@ def test_what_the_last_turn_gives_may_be_used_after_the_loop() -> None:
     verify(two_axes(BARRIER + "output e = %e", "turn=2 over time"), "placed")
 
 
-def test_what_the_last_turn_gives_may_not_be_used_inside_the_loop() -> None:
-    again = """
-      %b : f32[batch=8] {turn:S(0)} = broadcast %e {shape=(8,), extents=(<batch>,)}
+AGAIN = """
+  %b : f32[batch=8] {turn:S(0)} = broadcast %e {shape=(8,), extents=(<batch>,)}
+"""
+
+
+def test_what_the_last_turn_gives_may_be_used_in_another_loop() -> None:
+    again = (
+        AGAIN
+        + """
+      %y : f32[batch=8] {turn:S(0)} = recall %x {loop=1}
+      %z : f32[batch=8] {turn:S(0)} = mul %b, %y
     """
-    error = broken(
-        two_axes(BARRIER + again, "turn=2 over time"),
-        "G0939",
-        "%b runs in every turn of turn, but uses what %m gives after the last one",
     )
-    assert error.help == "a barrier inside a step is not supported"
+    verify(two_axes(BARRIER + again, "turn=2 over time"), "looped")
+
+
+def test_what_the_last_turn_gives_may_not_be_used_inside_the_loop() -> None:
+    graph = two_axes(
+        BARRIER + AGAIN + "%z : f32[batch=8] {turn:S(0)} = mul %b, %x", "turn=2 over time"
+    )
+    verify(graph, "placed")
+    error = broken(graph, "G0939", "%b runs in every turn of the loop, but uses %e", "looped")
+    assert error.help == "a `recall` is missing"
+
+
+def test_what_is_kept_lies_as_it_did() -> None:
+    kept = "%k : f32[batch=8] = keep %x"
+    broken(two_axes(BARRIER + kept, "turn=2 over time"), "G0935", "%k = keep: it changes {turn:S")
 
 
 def test_one_time_axis_may_be_resolved_inside_another() -> None:

@@ -97,10 +97,9 @@ class _Step:
         parts = program.role(role)
         self.setup = self._bound(parts.setup)  # kept, as `kernels` goes by identity
         self._perform(self.setup)
-        self.prologue = self._bound(parts.prologue)
-        self.turns = parts.loop.turns if parts.loop else 0
-        self.body = self._bound(parts.loop.body) if parts.loop else []
-        self.epilogue, self.writes = self._bound(parts.epilogue), self._bound(parts.commit)
+        self.loops = [loop.turns for loop in parts.loops]
+        *body, commit = parts.parts  # straight, loop, straight, ...
+        self.body, self.writes = [self._bound(part) for part in body], self._bound(commit)
 
     # -- running --------------------------------------------------------------------------------
 
@@ -108,12 +107,11 @@ class _Step:
         """Everything up to the first write of a variable."""
         self.supply, self.turn = supply, 0
         self.handles.clear()
-        self._perform(self.prologue)
-        for turn in range(self.turns):
-            self.turn = turn
-            self._perform(self.body)
-        self.turn = 0
-        self._perform(self.epilogue)
+        for i, part in enumerate(self.body):
+            for turn in range(self.loops[i // 2] if i % 2 else 1):
+                self.turn = turn
+                self._perform(part)
+            self.turn = 0
 
     def commit(self) -> dict[str, Array]:
         """The rest of the step; copies of the outputs."""

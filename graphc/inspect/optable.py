@@ -12,7 +12,7 @@ from typing import Any
 
 from graphc.op import Op, all_ops, record_named, record_names, snake
 from graphc.ops import COMPOSITES
-from graphc.ops.collective import Conversion
+from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.ops.init import Initializer
 from graphc.ops.optim import Transform
 from graphc.ops.schedules import Schedule
@@ -46,7 +46,7 @@ def _primitives() -> Iterable[str]:
     yield "## Primitives\n"
     groups: dict[str, list[type[Op]]] = {}
     for cls in all_ops().values():
-        if not issubclass(cls, Conversion):
+        if not issubclass(cls, Conversion | AcrossLoops):
             groups.setdefault(cls.__module__, []).append(cls)
     for module, classes in groups.items():
         yield f"### {module.rsplit('.', 1)[1]}\n"
@@ -80,8 +80,8 @@ def _partial(cls: type[Op]) -> str:
 
 def _conversions() -> Iterable[str]:
     yield "## Conversions\n"
-    yield "Nodes that partition inserts: they change where a value lies, and never the value.\n"
-    found = [c for c in all_ops().values() if issubclass(c, Conversion)]
+    yield "Nodes that passes insert: they change where a value lies, and never the value.\n"
+    found = [c for c in all_ops().values() if issubclass(c, Conversion | AcrossLoops)]
     rows = ((f"`{c.name}`", _first_line(c), _attributes(c)) for c in found)
     yield from _table(("op", "what it does", "attributes"), rows)
 

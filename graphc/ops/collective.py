@@ -207,6 +207,39 @@ class Microbatch(Conversion):
         return R, Split(self.dim)
 
 
+class AcrossLoops(Op):
+    """Hands what a turn holds to the same turn of a later loop. The value is the same one."""
+
+    conversion = True
+    not_differentiable = "loops are told apart after differentiation"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = letters(types[0].rank)
+        return f"{rule} -> {rule}"
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return []
+
+
+@register
+class Keep(AcrossLoops):
+    """`y` is x, of which every turn writes its part down: memory for the parts of all turns"""
+
+
+@register
+class Recall(AcrossLoops):
+    """`y` is what this turn of an earlier loop kept as x, or has of the input x, in loop `loop`"""
+
+    loop: int
+
+
 # -- padding -------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,9 @@
 """Memory of a program: how long each buffer lives, and where in the arena it lies.
 
-The instructions stand in one line (prologue, loop body, epilogue, commit), so a lifetime is an
-interval of positions. What is made before the loop and read in it lives to the loop's end, since
-every turn reads it; what the loop hands to the epilogue (an accumulator) lives from the loop's
-start. Blocks are given out in the order of the line, best fit first.
+The instructions stand in one line (the bodies of the loops in their places), so a lifetime is an
+interval of positions. What is made before a loop and read in it lives to the loop's end, since
+every turn reads it; what a loop hands on (an accumulator, what is kept for a later loop) lives from
+the loop's start. Blocks are given out in the order of the line, best fit first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from graphc.op import Op
 from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
@@ -26,23 +27,27 @@ class Lifetimes:
 
     reread: the last read that is not a wait for a collective that was begun earlier
     sent:   how many collectives read it
-    loop:   the positions of the loop body
+    loops:  the positions of each loop's body
     """
 
     first: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     reread: dict[int, int] = field(default_factory=dict)
     sent: Counter[int] = field(default_factory=Counter)
-    loop: range = range(0)
+    loops: tuple[range, ...] = ()
+
+    def loop(self, at: int) -> range:
+        """The loop that a position lies in; an empty one for a position outside."""
+        return next((x for x in self.loops if at in x), range(0))
 
 
 def lifetimes(role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]) -> Lifetimes:
     """The lifetimes of the buffers that a role's step uses. Outputs live for ever."""
     lives = Lifetimes()
-    parts = role.parts
-    lives.loop = range(len(parts[0]), len(parts[0]) + len(parts[1]))
+    ends = list(accumulate(map(len, role.parts)))
+    lives.loops = tuple(range(ends[2 * i], ends[2 * i + 1]) for i in range(len(role.loops)))
     started: dict[int, Start] = {}
-    for at, instruction in enumerate(x for part in parts for x in part):
+    for at, instruction in enumerate(x for part in role.parts for x in part):
         for x in reads(instruction):
             lives.last[buffers[x].root] = lives.reread[buffers[x].root] = at
         made = writes(instruction)
@@ -59,18 +64,18 @@ def lifetimes(role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]) -> 
                     lives.last[buffers[x].root] = at
     for x in outputs:
         lives.last[buffers[x].root] = FOREVER
-    _round_the_loop(lives)
+    _round_the_loops(lives)
     return lives
 
 
-def _round_the_loop(lives: Lifetimes) -> None:
-    loop = lives.loop
+def _round_the_loops(lives: Lifetimes) -> None:
     for root, first in lives.first.items():
         last = lives.last[root]
-        if first < loop.start and last in loop:
-            lives.last[root] = loop.stop - 1
-        elif first in loop and last >= loop.stop:
-            lives.first[root] = loop.start
+        for loop in lives.loops:
+            if first < loop.start and last in loop:
+                lives.last[root] = loop.stop - 1
+            elif first in loop and last >= loop.stop:
+                lives.first[root] = loop.start
 
 
 # -- one buffer on another -----------------------------------------------------------------------
@@ -89,7 +94,8 @@ def overwritten(
             return None
     if buffers[result].kind != "arena" or lives.first[result] != at:
         return None
-    if at in lives.loop and lives.last[result] >= lives.loop.stop:
+    loop = lives.loop(at)
+    if loop and lives.last[result] >= loop.stop:
         return None
     for x in candidates:
         views = any(buffers[y].root == x != y for y in operands)
@@ -113,7 +119,8 @@ def _dies(at: int, x: Buffer, lives: Lifetimes, starting: bool) -> bool:
         return False
     if lives.sent[x.id] > 1 if starting else lives.last[x.id] != at:
         return False
-    return at not in lives.loop or lives.first[x.id] >= lives.loop.start
+    loop = lives.loop(at)
+    return not loop or lives.first[x.id] >= loop.start
 
 
 def _alike(x: Buffer, y: Buffer) -> bool:

@@ -1,86 +1,75 @@
-"""When each node of a partitioned graph runs: before, in or after the loop over turns, or last."""
+"""When each node of a partitioned graph runs: at load, between the loops, in a loop, or last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
-from graphc.ops.collective import Conversion
-from graphc.placement import R
+from graphc.turns import Turns, assigned, leaves_loop
 from graphc.types import TensorType
 
-
-class Phase(IntEnum):
-    """The part of a step that a node runs in. SETUP is run once, when a program is loaded."""
-
-    SETUP = 0
-    PROLOGUE = 1
-    LOOP = 2
-    EPILOGUE = 3
-    TAIL = 4
+SETUP = -1  # once, when a program is loaded
 
 
 @dataclass
 class Phases:
-    """runs: node -> its phase. joins: time conversions that only pass on to the next one."""
+    """The phases in order: SETUP, then part 0, loop 0, part 1, ..., the last part, the tail.
 
-    runs: dict[str, Phase]
+    runs: node -> its phase. joins: time conversions that only pass on to the next one.
+    """
+
+    runs: dict[str, int]
     joins: set[str]
+    loops: int
+    nodes: dict[int, list[Node]] = field(default_factory=dict)
 
-    def of(self, graph: Graph, phase: Phase) -> list[Node]:
+    @property
+    def last(self) -> int:
+        """The last part, in which all loops are over."""
+        return 2 * self.loops
+
+    @property
+    def tail(self) -> int:
+        """The elementwise ends of the updates: nothing in it can fail."""
+        return self.last + 1
+
+    def is_loop(self, phase: int) -> bool:
+        """Whether a phase runs once per turn."""
+        return 0 < phase < self.last and phase % 2 == 1
+
+    def of(self, phase: int) -> list[Node]:
         """The nodes of a phase, in order."""
-        return [n for n in graph if self.runs[n.name] == phase]
+        return self.nodes.get(phase, [])
 
 
 def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
     """The phase of every node. copied: nodes whose value must be taken before any write.
 
-    What does not vary over time runs once; it is put after the loop where only the epilogue needs
-    it, so that less is kept across. The tail holds the elementwise ends of the updates: nothing in
-    it can fail, so it may write variables in place. Raises G0501 where a second loop is needed.
+    What does not vary over time runs once; it is put into the last part that its users allow, so
+    that less is kept across a loop. The tail may write variables in place. Raises G0501 where a
+    value from after a loop is used in it.
     """
-    found = Phases(*_by_time(graph, exact))
-    if Phase.LOOP in found.runs.values():
-        _sink(graph, found.runs)
-    _mark_tail(graph, found.runs, copied)
+    turns = assigned(graph)
+    if turns.late is not None:
+        raise _barrier(graph, *turns.late)
+    runs = {n.name: _phase(n, turns, exact) for n in graph}
+    joins = {n.name for n in graph if n.name in turns.varying and leaves_loop(n)}
+    _check_joins(graph, joins)
+    found = Phases(runs, joins, turns.loops)
+    if found.loops:
+        _sink(graph, found)
+    _mark_tail(graph, found, copied)
+    for node in graph:
+        found.nodes.setdefault(runs[node.name], []).append(node)
     return found
 
 
-def varies(node: Node, times: frozenset[str]) -> bool:
-    """Whether a value differs from turn to turn."""
-    return isinstance(node.type, TensorType) and any(a in times for a, _ in node.type.placement)
-
-
-def _by_time(graph: Graph, exact: bool) -> tuple[dict[str, Phase], set[str]]:
-    times = frozenset(a.name for a in graph.mesh.time)
-    runs: dict[str, Phase] = {}
-    ready: dict[str, Phase] = {}
-    joins: set[str] = set()
-    for node in graph:
-        before = max((ready[x] for x in node.operands), default=Phase.PROLOGUE)
-        varying = varies(node, times)
-        if not varying and _is_constant(node, exact):
-            runs[node.name] = ready[node.name] = Phase.SETUP
-        elif varying or any(varies(graph[x], times) for x in node.operands):
-            if before > Phase.LOOP:
-                raise _barrier(graph, node, ready)
-            runs[node.name] = Phase.LOOP
-            ready[node.name] = Phase.LOOP if varying else Phase.EPILOGUE
-            if varying and leaves_loop(node):
-                joins.add(node.name)
-        else:
-            runs[node.name] = ready[node.name] = max(before, Phase.PROLOGUE)
-    _check_joins(graph, joins)
-    return runs, joins
-
-
-def leaves_loop(node: Node) -> bool:
-    """Whether a node gathers what the turns hold."""
-    op = node.op
-    return isinstance(op, Conversion) and op.over == "time" and op.states[0] != R
+def _phase(node: Node, turns: Turns, exact: bool) -> int:
+    if node.name in turns.inside:
+        return 2 * turns.stage[node.name] + 1
+    return SETUP if _is_constant(node, exact) else 2 * turns.stage[node.name]
 
 
 def _is_constant(node: Node, exact: bool) -> bool:
@@ -89,13 +78,12 @@ def _is_constant(node: Node, exact: bool) -> bool:
     return not node.operands and not node.op.source and (exact or not counted)
 
 
-def _barrier(graph: Graph, node: Node, ready: dict[str, Phase]) -> GraphcError:
-    late = next(x for x in node.operands if ready[x] > Phase.LOOP)
+def _barrier(graph: Graph, name: str, late: str) -> GraphcError:
     origin = graph[late].origin
     return GraphcError(
         "G0501",
-        f"%{node.name} runs in every turn of the loop, but uses %{late}, which is known after it",
-        span=node.origin,
+        f"%{name} runs in every turn of the loop, but uses %{late}, which is known after it",
+        span=graph[name].origin,
         labels=((origin, f"%{late} needs all turns"),) if origin else (),
     )
 
@@ -113,22 +101,23 @@ def _check_joins(graph: Graph, joins: Iterable[str]) -> None:
                 )
 
 
-def _sink(graph: Graph, runs: dict[str, Phase]) -> None:
+def _sink(graph: Graph, found: Phases) -> None:
+    runs = found.runs
     for node in reversed(list(graph)):
         users = [runs[u] for u in graph.users[node.name]]
-        if runs[node.name] == Phase.PROLOGUE and users and min(users) >= Phase.EPILOGUE:
-            runs[node.name] = Phase.EPILOGUE
+        if users and runs[node.name] >= 0 and not found.is_loop(runs[node.name]):
+            runs[node.name] = max(runs[node.name], min(users) // 2 * 2)
 
 
-def _mark_tail(graph: Graph, runs: dict[str, Phase], copied: set[str]) -> None:
-    ends = set(graph.updates.values())
+def _mark_tail(graph: Graph, found: Phases, copied: set[str]) -> None:
+    runs, ends = found.runs, set(graph.updates.values())
     for node in reversed(list(graph)):
         users = graph.users[node.name]
         if not (users or node.name in ends) or node.name in copied or not _is_safe(node):
             continue
-        once = runs[node.name] in (Phase.PROLOGUE, Phase.EPILOGUE)
-        if once and all(runs[u] == Phase.TAIL for u in users):
-            runs[node.name] = Phase.TAIL
+        once = runs[node.name] >= 0 and not found.is_loop(runs[node.name])
+        if once and all(runs[u] == found.tail for u in users):
+            runs[node.name] = found.tail
 
 
 def _is_safe(node: Node) -> bool:

@@ -57,7 +57,7 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
     verified: Stage | None = None  # the laws that `graph` is known to keep
     for i, step in enumerate(passes):
         start = time.perf_counter()
-        stage: Stage = "placed" if _placed(passes[: i + 1]) else "any"
+        stage: Stage = "looped" if _placed(passes[: i + 1]) else "any"
         try:
             after = step.run(graph)
             if config.get().verify and (stage != verified or after != graph):

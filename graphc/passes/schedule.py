@@ -1,7 +1,7 @@
 """Schedule: from a partitioned graph to the Program that every rank runs.
 
-    prologue   what does not vary over time           loop       what does, once per turn
-    epilogue   what follows the last turn             commit     from the first write of a variable
+    body     what does not vary over time, and between its parts the loops: what does, once per turn
+    commit   from the first write of a variable
 
 Nodes keep their order within a part, so all ranks begin the same collectives in the same order.
 A collective is begun at its node and waited for just before its result is first used.
@@ -10,15 +10,15 @@ A collective is begun at its node and waited for just before its result is first
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.layout import MemoryLayout
 from graphc.op import op_named
-from graphc.ops.collective import Conversion
+from graphc.ops.collective import Conversion, Keep, Recall
 from graphc.passes.buffers import overwritable, plan_arena
-from graphc.passes.phases import Phase, Phases, phases
+from graphc.passes.phases import SETUP, Phases, phases
 from graphc.placement import local_shape
 from graphc.program import (
     Buffer,
@@ -27,6 +27,7 @@ from graphc.program import (
     Kernel,
     Loop,
     Program,
+    Range,
     Role,
     Start,
     Wait,
@@ -43,7 +44,7 @@ def schedule(graph: Graph, *, exact: bool = False) -> Program:
 
     exact: the batch is always full; without it, a dim with an extent may have fewer entries at run
     time (and the graph must have its masks). Takes time linear in the number of nodes.
-    Raises G0501 for a step that needs two loops, G0502 for a result that is not whole, G0504 for
+    Raises G0501 for a loop that uses what it gives, G0502 for a result that is not whole, G0504 for
     tuples and sparse rows.
     """
     return _Scheduler(graph, exact).program()
@@ -60,7 +61,7 @@ class _Scheduler:
     )  # of each buffer, in elements of its root
     variables: dict[str, int] = field(default_factory=dict)
     variable_types: dict[str, TensorType] = field(default_factory=dict)
-    parts: dict[Phase, list[Instruction]] = field(default_factory=dict)
+    parts: dict[int, list[Instruction]] = field(default_factory=dict)
     pending: dict[int, int] = field(default_factory=dict)  # result of a collective -> token
     sent: dict[int, int] = field(default_factory=dict)  # result of a collective -> what it sends
     tokens: int = 0
@@ -79,18 +80,18 @@ class _Scheduler:
         self._add_variables()
         copied = self._copied()
         plan = phases(graph, copied, self.exact)
-        self._note_tail(plan.of(graph, Phase.TAIL))
+        self._note_tail(plan.of(plan.tail))
         inputs = {name: node.tensor for name, node in graph.inputs.items()}
-        for phase in Phase:
+        for phase in range(SETUP, plan.tail + 1):
             self.parts[phase] = []
             for node in self._ordered(plan, phase):
                 self._emit(node, phase, plan, copied)
-            if phase == Phase.EPILOGUE:
+            if phase == plan.last:
                 self._snapshot(phase)
             self._wait_for_all(phase)
         outputs = {name: self._output(name, x) for name, x in graph.outputs.items()}
-        self._write_variables()
-        role = self._role()
+        self._write_variables(plan.tail)
+        role = self._role(plan)
         buffers, arena = plan_arena(role, self.buffers, outputs.values())
         counts = {} if self.exact else _counts(inputs.values())
         return Program(
@@ -98,21 +99,18 @@ class _Scheduler:
             outputs, counts, arena,
         )  # fmt: skip
 
-    def _ordered(self, plan: Phases, phase: Phase) -> list[Node]:
-        return [n for n in plan.of(self.graph, phase) if n.op.source != "variable"]
+    def _ordered(self, plan: Phases, phase: int) -> list[Node]:
+        return [n for n in plan.of(phase) if n.op.source != "variable"]
 
-    def _role(self) -> Role:
-        tail = self.parts[Phase.TAIL]
+    def _role(self, plan: Phases) -> Role:
+        tail, body = self.parts[plan.tail], list[Instruction]()
         first = next((i for i, x in enumerate(tail) if self._writes_variable(x)), len(tail))
-        body = tuple(self.parts[Phase.LOOP])
-        return Role(
-            "replica",
-            setup=tuple(self.parts[Phase.SETUP]),
-            prologue=tuple(self.parts[Phase.PROLOGUE]),
-            loop=Loop(self.graph.mesh.turns, body) if body else None,
-            epilogue=tuple(self.parts[Phase.EPILOGUE] + tail[:first]),
-            commit=tuple(tail[first:]),
-        )
+        for phase in range(plan.tail):
+            part = self.parts[phase]
+            looped = plan.is_loop(phase)
+            body += [Loop(self.graph.mesh.turns, tuple(part))] if looped else part
+        setup = tuple(self.parts[SETUP])
+        return Role("replica", setup, (*body, *tail[:first]), tuple(tail[first:]))
 
     def _writes_variable(self, instruction: Instruction) -> bool:
         made = writes(instruction)
@@ -131,7 +129,7 @@ class _Scheduler:
 
     # -- nodes ----------------------------------------------------------------------------------
 
-    def _emit(self, node: Node, phase: Phase, plan: Phases, copied: set[str]) -> None:
+    def _emit(self, node: Node, phase: int, plan: Phases, copied: set[str]) -> None:
         if not isinstance(node.type, TensorType):
             raise _not_a_tensor(node)
         if node.name in plan.joins or (node.op.alias and node.name not in copied):
@@ -140,19 +138,25 @@ class _Scheduler:
         operands = tuple(self.at[x] for x in node.operands)
         self._wait_for(operands, phase)
         made: Instruction
-        if node.op.source == "input":
+        fed = self._fed(node)
+        if fed is not None:
             result = self._add(node.name, node.type)
-            made = Feed(_source(node), result)
+            made = Feed(fed, result)
         elif isinstance(node.op, Conversion) and node.op.communicates:
             made = self._start(node, operands[0])
             result = made.result
         else:
-            result = self._result(node, operands, phase, copied)
+            result = self._result(node, operands, phase, plan, copied)
             self._wait_for_readers(result, phase)
             op = node.op.localize(self.buffers[result].shape)
             made = Kernel(op, operands, result, node.name, node.origin, node.fused)
         self.at[node.name] = result
         self.parts[phase].append(made)
+
+    def _fed(self, node: Node) -> str | None:
+        """The entry of the batch that a node is, here or again in a later loop."""
+        origin = self.graph[node.operands[0]] if isinstance(node.op, Recall) else node
+        return _source(origin) if origin.op.source == "input" else None
 
     def _start(self, node: Node, operand: int) -> Start:
         self.tokens += 1
@@ -161,18 +165,32 @@ class _Scheduler:
         self.sent[result] = self.buffers[operand].root
         return Start(node.op, operand, result, self.tokens, node.name, node.origin)
 
-    def _result(self, node: Node, operands: tuple[int, ...], phase: Phase, copied: set[str]) -> int:
+    def _result(
+        self, node: Node, operands: tuple[int, ...], phase: int, plan: Phases, copied: set[str]
+    ) -> int:
         """The buffer for a kernel's result: a view, a variable's own, or a new one."""
         t = node.tensor
         if node.op.view and node.name not in copied:
             view = self._view(node, operands[0])
             if view is not None:
                 return view
-        if phase == Phase.TAIL:
+        if phase == plan.tail:
             variable = self._overwritten(node, operands)
             if variable is not None:
                 return variable
-        return self._add(node.name, t, "constant" if phase == Phase.SETUP else "arena")
+        if isinstance(node.op, Keep):
+            return self._of_all_turns(self._add(node.name, t))
+        return self._add(node.name, t, "constant" if phase == SETUP else "arena")
+
+    def _of_all_turns(self, buffer: int) -> int:
+        """The buffer with a first dim more, in which every turn has its entry."""
+        one, turns = self.buffers[buffer], self.graph.mesh.turns
+        shape, whole = (turns, *one.shape), (turns, *one.shape_global)
+        self.buffers[buffer] = replace(
+            one, shape=shape, shape_global=whole, ranges=(Range(turns), *one.ranges)
+        )
+        self.layouts[buffer] = MemoryLayout.dense(shape)
+        return buffer
 
     def _view(self, node: Node, operand: int) -> int | None:
         shape = local_shape(node.tensor, self.graph.mesh)
@@ -199,18 +217,18 @@ class _Scheduler:
 
     # -- collectives ----------------------------------------------------------------------------
 
-    def _wait_for(self, operands: Sequence[int], phase: Phase) -> None:
+    def _wait_for(self, operands: Sequence[int], phase: int) -> None:
         for x in operands:
             token = self.pending.pop(self.buffers[x].root, None)
             if token is not None:
                 self.parts[phase].append(Wait(token))
 
-    def _wait_for_readers(self, result: int, phase: Phase) -> None:
+    def _wait_for_readers(self, result: int, phase: int) -> None:
         """Before a variable is overwritten, end the collectives that still send its old value."""
         if self.buffers[result].kind == "variable":
             self._wait_for([x for x in self.pending if self.sent[x] == result], phase)
 
-    def _wait_for_all(self, phase: Phase) -> None:
+    def _wait_for_all(self, phase: int) -> None:
         self._wait_for(list(self.pending), phase)
 
     # -- results and variables ------------------------------------------------------------------
@@ -237,7 +255,7 @@ class _Scheduler:
         variable = self.aliases.get(name)
         return variable if variable in self.graph.updates else None
 
-    def _snapshot(self, phase: Phase) -> None:
+    def _snapshot(self, phase: int) -> None:
         """Copy the variables whose old value is a result or the new value of another one."""
         wanted = list(self.graph.outputs.values())
         wanted += [x for v, x in self.graph.updates.items() if self._old_variable(x) != v]
@@ -281,11 +299,11 @@ class _Scheduler:
             )
         return self.snapshots.get(x, self.at[x])
 
-    def _write_variables(self) -> None:
+    def _write_variables(self, tail: int) -> None:
         for v, x in self.graph.updates.items():
             source = self.at[x] if self._old_variable(x) == v else self.snapshots.get(x, self.at[x])
             if source != self.variables[v]:
-                self.parts[Phase.TAIL].append(Write(source, self.variables[v]))
+                self.parts[tail].append(Write(source, self.variables[v]))
 
 
 def _aliases(graph: Graph) -> dict[str, str]:

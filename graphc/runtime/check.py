@@ -66,8 +66,9 @@ def _ends(program: Program) -> Iterator[str]:
 
 def _instructions(program: Program, role: Role) -> Iterator[str]:
     known = range(len(program.buffers))
-    if role.loop and role.loop.turns != program.mesh.turns:
-        yield f"the loop has {role.loop.turns} turns, the mesh {program.mesh.turns}"
+    for loop in role.loops:
+        if loop.turns != program.mesh.turns:
+            yield f"a loop has {loop.turns} turns, the mesh {program.mesh.turns}"
     started: set[int] = set()
     for part in (role.setup, *role.parts):
         for x in part:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from graphc.ops.collective import (
     Accumulate,
+    Keep,
     Mask,
     Microbatch,
+    Recall,
     Stack,
     TensorSplit,
     ToPartial,
@@ -33,7 +35,7 @@ def convert(
 ) -> None:
     """Run a local conversion: the result is written to `out`, which keeps its value over turns.
 
-    out may be the operand itself for a mask.
+    out may be the operand itself for a mask. What is kept has a first dim for the turns.
     """
     (x,) = xs
     match kernel.op:
@@ -56,6 +58,10 @@ def convert(
                 out.fill(0)
             (start, length), (base, _) = _ends(kernel, site, turn, supply, dim)
             _copy(out, start - base, x, 0, length, dim)
+        case Keep():
+            out[turn] = x
+        case Recall():
+            np.copyto(out, x[turn])
         case op:
             raise AssertionError(f"{op.name} is no local conversion")
 

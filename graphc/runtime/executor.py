@@ -94,10 +94,7 @@ class _Run:
         self.values = dict(self.constants)
         for name, buffer in self.program.variables.items():
             self.values[buffer] = variables[name]
-        self.run(self.role.prologue)
-        if self.role.loop:
-            self.run([self.role.loop])
-        self.run(self.role.epilogue)
+        self.run(self.role.body)
 
     def commit(self, variables: dict[str, Any]) -> dict[str, Array]:
         """The rest of the step; the outputs."""

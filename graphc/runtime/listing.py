@@ -47,11 +47,18 @@ def _lines(program: Program) -> Iterator[str]:
 def _role(program: Program, role: Role) -> Iterator[str]:
     yield f"  role {role.name}"
     yield from _part(program, "setup", role.setup)
-    yield from _part(program, "prologue", role.prologue)
-    if role.loop:
-        yield from _part(program, f"loop {role.loop.turns} times", role.loop.body)
-    yield from _part(program, "epilogue", role.epilogue)
-    yield from _part(program, "commit", role.commit)
+    *body, commit = role.parts
+    for i, part in enumerate(body):
+        yield from _part(program, _title(role, i), part)
+    yield from _part(program, "commit", commit)
+
+
+def _title(role: Role, part: int) -> str:
+    """What a part of the body is called."""
+    if part % 2:
+        return f"loop {role.loops[part // 2].turns} times"
+    last = 2 * len(role.loops)
+    return "prologue" if part == 0 else "epilogue" if part == last else "between"
 
 
 def _part(program: Program, title: str, part: Iterable[Instruction]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from graphc.errors import VerifyError
 from graphc.graph import Graph
 from graphc.text import print_nodes
 from graphc.text.printer import type_text, value_name
-from graphc.verify.law import Complaint, Law, Stage, Subject
+from graphc.verify.law import STAGES, Complaint, Law, Stage, Subject
 from graphc.verify.placed import LAWS as PLACED
 from graphc.verify.structure import LAWS as STRUCTURE
 
@@ -23,11 +23,12 @@ def verify(graph: Graph, stage: Stage = "any") -> None:
     """Raise VerifyError (G091x, G092x) at the first law that the graph breaks.
 
     stage: 'placed' for a graph after partition, where every operand's placement must be one that
-    its op can run with; 'any' for a graph before that.
+    its op can run with; 'looped' for one whose loops over turns are told apart; 'any' for a graph
+    before that.
     """
     subject = Subject(graph)
     for law in LAWS:
-        if law.stage in ("any", stage):
+        if STAGES.index(law.stage) <= STAGES.index(stage):
             for complaint in law.check(subject):
                 raise _error(law, graph, complaint)
 
@@ -36,7 +37,7 @@ def complaints(graph: Graph, stage: Stage = "any") -> list[VerifyError]:
     """Every complaint of the first law that the graph breaks."""
     subject = Subject(graph)
     for law in LAWS:
-        if law.stage in ("any", stage):
+        if STAGES.index(law.stage) <= STAGES.index(stage):
             found = [_error(law, graph, c) for c in law.check(subject)]
             if found:
                 return found

@@ -13,12 +13,13 @@ from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.op import Op, tensor_types
 from graphc.ops import infer_special
-from graphc.ops.collective import Conversion
+from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.placement import REPLICATED, Placement
 from graphc.text.printer import value_name
 from graphc.types import SparseType, TensorType, TupleType, Type
 
-Stage: TypeAlias = Literal["any", "placed"]
+Stage: TypeAlias = Literal["any", "placed", "looped"]
+STAGES: tuple[Stage, ...] = ("any", "placed", "looped")  # a law holds from its stage on
 
 
 class Complaint(NamedTuple):
@@ -106,7 +107,8 @@ class Subject:
     @cached_property
     def computed(self) -> list[tuple[Node, list[Placement], Placement]]:
         """The nodes that compute where not all is replicated; conversions have their own laws."""
-        nodes = (n for n in self.graph if not n.op.source and not isinstance(n.op, Conversion))
+        moved = (Conversion, AcrossLoops)
+        nodes = (n for n in self.graph if not n.op.source and not isinstance(n.op, moved))
         lie = ((n, *self.lies(n)) for n in nodes)
         return [(n, xs, y) for n, xs, y in lie if y.states or any(p.states for p in xs)]
 

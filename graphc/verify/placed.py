@@ -11,7 +11,7 @@ from typing import TypeAlias
 from graphc.dims import Dim, DimsRule, Signature, parse_rule, signatures
 from graphc.graph import Node
 from graphc.op import Op
-from graphc.ops.collective import Conversion
+from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.ops.structure import Structural
 from graphc.placement import (
     REPLICATED,
@@ -26,6 +26,7 @@ from graphc.placement import (
     capacity,
 )
 from graphc.text.printer import type_text
+from graphc.turns import assigned
 from graphc.types import TensorType
 from graphc.verify.law import Complaint, Law, Subject, shown
 
@@ -155,10 +156,19 @@ def factor_size(letter: str) -> int:
 def conversions_convert(s: Subject) -> Iterator[Complaint]:
     """A conversion takes its axis from the one state to the other, and leaves the others alone."""
     for node in s.graph:
-        if isinstance(node.op, Conversion):
-            problem = _misconverted(s, node, node.op)
-            if problem:
-                yield Complaint(node.name, f"{shown(node.name)} = {node.op.name}: {problem}")
+        problem = None
+        match node.op:
+            case Conversion():
+                problem = _misconverted(s, node, node.op)
+            case AcrossLoops():
+                problem = _moved(s, node)
+        if problem:
+            yield Complaint(node.name, f"{shown(node.name)} = {node.op.name}: {problem}")
+
+
+def _moved(s: Subject, node: Node) -> str | None:
+    (before,), after = s.lies(node)
+    return None if before == after else f"it changes {before} into {after}"
 
 
 def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
@@ -242,24 +252,13 @@ def updates_lie_as_variables(s: Subject) -> Iterator[Complaint]:
 # -- time ---------------------------------------------------------------------------------------
 
 
-def no_barrier(s: Subject) -> Iterator[Complaint]:
-    """What needs all turns of a time axis is not used by a node that runs in every turn."""
-    for axis in s.graph.mesh.time:
-        late: dict[str, str] = {}  # a value that is there after the loop only -> the conversion
-        for node in s.graph:
-            operands, result = s.lies(node)
-            source = next((late[x] for x in node.operands if x in late), None)
-            if source and any(p[axis.name] != R for p in (*operands, result)):
-                message = f"{shown(node.name)} runs in every turn of {axis.name}, but uses what "
-                message += f"{shown(source)} gives after the last one"
-                yield Complaint(node.name, message, "a barrier inside a step is not supported")
-            if source or _ends_loop(node, axis):
-                late[node.name] = source or node.name
-
-
-def _ends_loop(node: Node, axis: Axis) -> bool:
-    op = node.op
-    return isinstance(op, Conversion) and op.axis == axis.name and op.states[0] != R
+def loops_are_in_order(s: Subject) -> Iterator[Complaint]:
+    """What a loop over turns gives is used after it: never in a turn of the same loop."""
+    late = assigned(s.graph).late
+    if late is not None:
+        user, x = late
+        message = f"{shown(user)} runs in every turn of the loop, but uses {shown(x)}, "
+        yield Complaint(user, f"{message}which is known after it", "a `recall` is missing")
 
 
 LAWS = (
@@ -271,5 +270,5 @@ LAWS = (
     Law("G0936", "placed", minor_axes_first),
     Law("G0937", "placed", ends_are_whole),
     Law("G0938", "placed", updates_lie_as_variables),
-    Law("G0939", "placed", no_barrier),
+    Law("G0939", "looped", loops_are_in_order),
 )

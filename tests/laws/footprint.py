@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ops.collective import Accumulate, Stack
-from graphc.program import Instruction, Kernel, Program, Role, Start, Wait, reads, writes
+from graphc.program import Instruction, Kernel, Loop, Program, Role, Start, Wait, reads, writes
 
 
 class Misread(AssertionError):
@@ -96,11 +96,9 @@ class Footprint:
 
 def _step(role: Role) -> Iterator[tuple[Instruction, int]]:
     """The instructions of a step with their turn; two turns stand for all."""
-    prologue, body, epilogue, commit = role.parts
-    yield from ((x, 0) for x in prologue)
-    for turn in range(min(2, role.loop.turns) if role.loop else 0):
-        yield from ((x, turn) for x in body)
-    yield from ((x, 0) for x in (*epilogue, *commit))
+    for x in (*role.body, *role.commit):
+        inside, turns = (x.body, min(2, x.turns)) if isinstance(x, Loop) else ((x,), 1)
+        yield from ((y, turn) for turn in range(turns) for y in inside)
 
 
 def _name(x: Instruction) -> str:

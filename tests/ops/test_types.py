@@ -26,8 +26,8 @@ def without_samples() -> Iterator[str]:
 
 def test_ops_without_samples_are_conversions_structures_and_values_from_outside() -> None:
     expected = {
-        "accumulate", "all_gather", "all_reduce", "all_to_all", "get", "input", "microbatch",
-        "reduce_scatter", "sparse_part", "sparse_rows", "stack", "tensor_split", "to_dense",
+        "accumulate", "all_gather", "all_reduce", "all_to_all", "get", "input", "keep",
+        "microbatch", "recall", "reduce_scatter", "sparse_part", "sparse_rows", "stack", "tensor_split", "to_dense",
         "to_partial", "tree_reduce", "tuple", "variable",
     }  # fmt: skip
     assert set(without_samples()) == expected

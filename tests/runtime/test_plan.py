@@ -141,7 +141,11 @@ def program(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def kernel(body: dict[str, Any]) -> dict[str, Any]:
-    return next(x for x in program(body)["roles"][0]["loop"]["body"] if x["is"] == "Kernel")
+    return next(x for x in loop(body)["body"] if x["is"] == "Kernel")
+
+
+def loop(body: Any) -> Any:
+    return next(x for x in program(body)["roles"][0]["body"] if x["is"] == "Loop")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def kernel(body: dict[str, Any]) -> dict[str, Any]:
         (lambda b: kernel(b).update(result=10**6), "names a buffer that is not there"),
         (lambda b: kernel(b).update(result=True), "Kernel.result: True is no int"),
         (lambda b: kernel(b).update({"is": "Popen"}), "none of the classes that may stand here"),
-        (lambda b: program(b)["roles"][0]["loop"].update(turns=7), "the loop has 7 turns"),
+        (lambda b: loop(b).update(turns=7), "a loop has 7 turns"),
         (lambda b: program(b)["inputs"].clear(), "a feed of 'x', which is no input"),
     ],
 )
