@@ -45,7 +45,7 @@ def _freed_by_the_first_reader(patch: Patch) -> None:
 @fault("memory")
 def _freed_within_the_loop(patch: Patch) -> None:
     """What every turn reads lives to its last reader in the loop only."""
-    patch.setattr(buffers, "_round_the_loop", lambda lives: None)
+    patch.setattr(buffers, "_round_the_loops", lambda lives: None)
 
 
 @fault("memory")
