@@ -4,7 +4,7 @@
     S(d)   split: dim d is cut along the axis
     P(op)  partial: the value is the sum (max, min) of what the places hold
     V      varying: each place has its own value; there is no global one
-    H(k)   at home: only place k has it
+    H(k)   at home: only place k has it (a value that is R is at home too)
 
 An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
 device). Where several axes split one dim, the mesh's order of axes is their order from major to
@@ -146,6 +146,16 @@ class Placement:
         """The axes over which the value is partial."""
         return tuple(a for a, s in self.states if isinstance(s, Partial))
 
+    @property
+    def homes(self) -> tuple[tuple[str, int], ...]:
+        """The axes along which only one place has the value, each with that place."""
+        return tuple((a, s.place) for a, s in self.states if isinstance(s, Home))
+
+    def serves(self, want: Placement) -> bool:
+        """Whether a value that lies so is there as `want` asks, without any conversion."""
+        axes = dict.fromkeys(a for a, _ in (*self.states, *want.states))
+        return all(serves(self[a], want[a]) for a in axes)
+
     def __str__(self) -> str:
         return "{" + ", ".join(f"{a}:{s}" for a, s in self.states) + "}"
 
@@ -159,6 +169,11 @@ def place(mesh: Mesh, states: Iterable[tuple[str, State]]) -> Placement:
     order = [a.name for a in mesh.axes]
     assert all(name in order for name in given), f"{given} names an axis outside {mesh}"
     return Placement(tuple((n, given[n]) for n in order if n in given and given[n] != R))
+
+
+def serves(have: State, want: State) -> bool:
+    """Whether a value in one state is in the other too: what is everywhere is also at home."""
+    return have == want or (have == R and isinstance(want, Home))
 
 
 def chop(count: int, parts: Sequence[tuple[int, int]]) -> tuple[int, int]:

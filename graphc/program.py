@@ -12,9 +12,10 @@ were.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from math import prod
 from typing import TypeAlias
 
@@ -53,6 +54,7 @@ class Buffer:
     kind: 'arena' (at `offset` bytes), 'constant' (written once, by `setup`), 'variable' (outlives
     the step), 'view' (`offset` bytes into buffer `base`, which is no view, with `strides` in
     elements). ranges says, per dim, what it holds of the global tensor of shape `shape_global`.
+    home: the only places that have the buffer at all, as (axis, index); () where all have it
     """
 
     id: int
@@ -65,6 +67,11 @@ class Buffer:
     strides: tuple[int, ...] = ()
     shape_global: tuple[int, ...] = ()
     ranges: tuple[Range, ...] = ()
+    home: tuple[tuple[str, int], ...] = ()
+
+    def lies_at(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether a place on the mesh has the buffer."""
+        return all(coordinates[axis] == index for axis, index in self.home)
 
     @property
     def bytes(self) -> int:
@@ -207,6 +214,21 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Footprint:
+    """What some devices need, each of them alike: bytes by kind of buffer."""
+
+    devices: int
+    variables: int
+    constants: int
+    arena: int
+
+    @property
+    def peak(self) -> int:
+        """Bytes that one of them needs at most."""
+        return self.variables + self.constants + self.arena
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A compiled step: roles, buffers, and how the outside reaches them.
 
@@ -215,7 +237,8 @@ class Program:
     outputs:   name -> buffer (replicated over the whole mesh)
     counts:    run-time dims and the static number that they may reach, such as {"batch": 256}
                (empty where the batch must be full)
-    arena:     bytes of the arena; a device's peak is arena + constants + its variables
+    arena:     bytes of the arena where it is largest
+    Devices need the same, but where variables are at home: then `footprints` tells them apart.
     """
 
     name: str
@@ -231,22 +254,64 @@ class Program:
 
     @property
     def variable_bytes(self) -> int:
-        """Bytes of all variables on one device."""
-        return sum(self.buffers[i].bytes for i in self.variables.values())
+        """Bytes of variables on the device that holds the most."""
+        return max(f.variables for f in self.footprints)
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of all constants on one device."""
-        return sum(b.bytes for b in self.buffers if b.kind == "constant")
+        """Bytes of constants on the device that needs the most in all."""
+        return self.footprints[0].constants
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes that one device needs at most. Known before running."""
-        return self.arena + self.constant_bytes + self.variable_bytes
+        """Bytes that one device needs at most, wherever it is. Known before running."""
+        return self.footprints[0].peak
+
+    @property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """What the devices need: those that need the most first, those that need the least last."""
+        found: Counter[tuple[int, int, int]] = Counter()
+        for at, devices in self._kinds_of_places():
+            found[self._needs(at)] += devices
+        each = (Footprint(devices, *needs) for needs, devices in found.items())
+        return tuple(sorted(each, key=lambda f: (-f.peak, -f.variables)))
+
+    def arena_at(self, coordinates: Mapping[str, int]) -> int:
+        """Bytes of the arena at a place on the mesh."""
+        return self._needs(coordinates)[2]
+
+    def _needs(self, at: Mapping[str, int]) -> tuple[int, int, int]:
+        """Bytes of variables, constants and arena at a place."""
+        there = [b for b in self.buffers if b.lies_at(at)]
+        variables = sum(b.bytes for b in there if b.kind == "variable")
+        constants = sum(b.bytes for b in there if b.kind == "constant")
+        if len(there) == len(self.buffers):
+            return variables, constants, self.arena
+        arena = max((b.offset + b.bytes for b in there if b.kind == "arena"), default=0)
+        return variables, constants, arena
+
+    def _kinds_of_places(self) -> Iterator[tuple[dict[str, int], int]]:
+        """A place of every kind, with the number of devices of that kind.
+
+        Along an axis, every home is of a kind of its own, and all other places are of one.
+        """
+        homes = {pair for b in self.buffers for pair in b.home}
+        kinds = []
+        for axis in self.mesh.space:
+            own = sorted(k for name, k in homes if name == axis.name)
+            other = next((k for k in range(axis.size) if k not in own), None)
+            alone = [(axis.name, k, 1) for k in own]
+            rest = [] if other is None else [(axis.name, other, axis.size - len(own))]
+            kinds.append(alone + rest)
+        for chosen in product(*kinds):
+            yield {name: k for name, k, _ in chosen}, prod(n for _, _, n in chosen)
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that one device sends in a step, as the ring algorithms do (Conversion.traffic)."""
+        """Bytes that a device sends in a step, as the ring algorithms do (Conversion.traffic).
+
+        Where variables are at home devices differ: this is the mean over all of them.
+        """
         return round(sum(_sent(self, x) * turns for x, turns in self._starts()))
 
     def _starts(self) -> Iterator[tuple[Start, int]]:
@@ -267,7 +332,9 @@ def _sent(program: Program, start: Start) -> float:
     assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
     n = program.mesh.axis(op.axis).size
     parts = n if isinstance(op.states[0], Split) else 1
-    return op.traffic(n, program.buffers[start.operand].bytes * parts)
+    operand = program.buffers[start.operand]
+    share = prod(program.mesh.axis(a).size for a, _ in operand.home if a != op.axis)
+    return op.traffic(n, operand.bytes * parts / share)
 
 
 def reads(instruction: Instruction) -> tuple[int, ...]:
@@ -312,6 +379,7 @@ def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
 __all__ = [
     "Buffer",
     "Feed",
+    "Footprint",
     "Instruction",
     "Kernel",
     "Loop",

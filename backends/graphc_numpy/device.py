@@ -16,7 +16,6 @@ from graphc.program import (
     Instruction,
     Kernel,
     Loop,
-    Program,
     Recv,
     Send,
     Start,
@@ -50,13 +49,14 @@ class NumpyDevice:
     """One rank: its arena, which all programs use in turn, and its variables."""
 
     def __init__(self, programs: Programs, role: str, rank: int, comm: Communicator) -> None:
-        arena = block(max(p.arena for p in programs.values()))
+        sites = {name: Site(p, rank) for name, p in programs.items()}
+        arena = block(max(s.program.arena_at(s.places[0]) for s in sites.values()))
         self.arena_bytes = arena.nbytes
-        variables = _variables(next(iter(programs.values())))
+        variables = _variables(next(iter(sites.values())))
         scratch = Scratch()
         self._steps = {
-            name: _Step(p, role, Site(p, rank), comm, arrays_of(p, arena, variables), scratch)
-            for name, p in programs.items()
+            name: _Step(role, site, comm, arrays_of(site, arena, variables), scratch)
+            for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
         self.committing = False
@@ -76,24 +76,26 @@ class NumpyDevice:
             return step.commit()
 
 
-def _variables(program: Program) -> dict[str, NDArray[np.uint8]]:
-    return {name: block(program.buffers[b].bytes) for name, b in program.variables.items()}
+def _variables(site: Site) -> dict[str, NDArray[np.uint8]]:
+    buffers, found = site.program.buffers, site.program.variables
+    return {name: block(buffers[b].bytes) for name, b in found.items() if site.holds(b)}
 
 
 class _Step:
     """One program, bound to one rank's arrays."""
 
     def __init__(
-        self, program: Program, role: str, site: Site, comm: Communicator,
-        arrays: Sequence[Array], scratch: Scratch,
-    ) -> None:  # fmt: skip
-        self.program, self.site, self.comm = program, site, comm
+        self, role: str, site: Site, comm: Communicator, arrays: Sequence[Array], scratch: Scratch
+    ) -> None:
+        self.program, self.site, self.comm = site.program, site, comm
+        program = site.program
         self.arrays, self.scratch = arrays, scratch
         self.turn = 0
         self.supply: Supply = FullBatch()
         self.handles: dict[int, Handle] = {}
         self.kernels: dict[int, Kernel] = {}  # id of a call -> where it comes from
-        self.variables = {name: arrays[b] for name, b in program.variables.items()}
+        held = ((v, b) for v, b in program.variables.items() if site.holds(b))
+        self.variables = {name: arrays[b] for name, b in held}
         parts = program.role(role)
         self.setup = self._bound(parts.setup)  # kept, as `kernels` goes by identity
         self._perform(self.setup)
@@ -136,7 +138,7 @@ class _Step:
 
     def _bound(self, instructions: Iterable[Instruction]) -> list[Call]:
         calls: list[Call] = []
-        for x in instructions:
+        for x in filter(self.site.runs, instructions):
             made = self._calls(x)
             if isinstance(x, Kernel):
                 self.kernels.update((id(call), x) for call in made)
@@ -150,7 +152,10 @@ class _Step:
             case Kernel():
                 return self._kernel(x)
             case Start():
-                return [partial(self._start, x, self.arrays[x.operand], self.arrays[x.result])]
+                out = self.arrays[x.result]
+                # Of a value that is at another home, only the shape counts: that of the result.
+                sent = self.arrays[x.operand] if self.site.holds(x.operand) else out
+                return [partial(self._start, x, sent, out)]
             case Wait(token=token):
                 return [partial(self._wait, token)]
             case Write(operand=operand, variable=variable):

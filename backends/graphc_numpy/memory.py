@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.program import Buffer, Program
+from graphc.program import Buffer
+from graphc.runtime.site import Site
 
 Array: TypeAlias = NDArray[Any]
 ALIGN = 64
@@ -22,12 +23,16 @@ def block(size: int) -> NDArray[np.uint8]:
 
 
 def arrays_of(
-    program: Program, arena: NDArray[np.uint8], variables: Mapping[str, NDArray[np.uint8]]
+    site: Site, arena: NDArray[np.uint8], variables: Mapping[str, NDArray[np.uint8]]
 ) -> list[Array]:
-    """An array for every buffer of a program: in the arena, on a variable, or on its own."""
+    """An array for every buffer of a program: in the arena, on a variable, or on its own.
+
+    What this rank does not have, since it is at another home, is an empty array.
+    """
+    program = site.program
     names = {b: name for name, b in program.variables.items()}
     roots: dict[int, tuple[NDArray[np.uint8], int]] = {}
-    for b in program.buffers:
+    for b in filter(lambda b: site.holds(b.id), program.buffers):
         match b.kind:
             case "arena":
                 roots[b.id] = arena, b.offset
@@ -35,7 +40,10 @@ def arrays_of(
                 roots[b.id] = variables[names[b.id]], 0
             case "constant":
                 roots[b.id] = block(b.bytes), 0
-    return [_array(b, *roots[b.root]) for b in program.buffers]
+    return [
+        _array(b, *roots[b.root]) if site.holds(b.id) else np.empty(0, b.dtype.numpy)
+        for b in program.buffers
+    ]
 
 
 def _array(b: Buffer, memory: NDArray[np.uint8], start: int) -> Array:

@@ -2,20 +2,21 @@
 
 A conversion never changes the global value, so its reference kernel is the identity. Each says
 what it converts, over space or over time, and the bytes that a device moves for it on n places
-(ring algorithms; b is the bytes of the whole value along the axis).
+(ring algorithms; b is the bytes of the whole value along the axis). Where a ring begins or ends at
+a home, n - 1 of the places pass the value on: what is told is the mean over all n.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from graphc.dims import letters
 from graphc.op import Op, Shard, register, require
-from graphc.placement import Partial, R, ReduceOp, Split, State
+from graphc.placement import Home, Partial, R, ReduceOp, Split, State
 from graphc.types import TensorType
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Conversion(Op):
         """The state along the axis before and after."""
 
     def traffic(self, n: int, b: float) -> float:
-        """Bytes that one device sends for a value of b bytes on n places."""
+        """Bytes that a device sends, on average, for a value of b bytes on n places."""
         return 0.0
 
     def infer(self, *types: TensorType) -> TensorType:
@@ -101,6 +102,39 @@ class ReduceScatter(Conversion):
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), Split(self.dim)
+
+    def traffic(self, n: int, b: float) -> float:
+        return (n - 1) / n * b
+
+
+@register
+class Reduce(Conversion):
+    """P -> H(k) over space: place k gets the sum (max, min), in the engine's order or by a tree"""
+
+    axis: str
+    place: int
+    op: ReduceOp = "sum"
+    order: Literal["engine", "tree"] = "engine"
+    in_place = True
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Partial(self.op), Home(self.place)
+
+    def traffic(self, n: int, b: float) -> float:
+        return (n - 1) / n * b
+
+
+@register
+class Pull(Conversion):
+    """H(k) -> R over space: every place gets what place k has, a broadcast"""
+
+    axis: str
+    place: int
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Home(self.place), R
 
     def traffic(self, n: int, b: float) -> float:
         return (n - 1) / n * b
@@ -302,6 +336,16 @@ def _all_to_all(axis: str, source: State, target: State, tree: bool) -> Conversi
     return AllToAll(axis, source.dim, target.dim)
 
 
+def _reduce(axis: str, source: State, target: State, tree: bool) -> Conversion:
+    assert isinstance(source, Partial) and isinstance(target, Home)
+    return Reduce(axis, target.place, source.op, "tree" if tree else "engine")
+
+
+def _pull(axis: str, source: State, target: State, tree: bool) -> Conversion:
+    assert isinstance(source, Home)
+    return Pull(axis, source.place)
+
+
 def _accumulate(axis: str, source: State, target: State, tree: bool) -> Conversion:
     assert isinstance(source, Partial)
     return Accumulate(axis, source.op)
@@ -330,6 +374,8 @@ def _to_partial(axis: str, source: State, target: State, tree: bool) -> Conversi
 _TABLE: dict[tuple[str, type, type], _Make] = {
     ("space", Partial, type(R)): _all_reduce,
     ("space", Partial, Split): _reduce_scatter,
+    ("space", Partial, Home): _reduce,
+    ("space", Home, type(R)): _pull,
     ("space", Split, type(R)): _gathered(AllGather),
     ("space", Split, Split): _all_to_all,
     ("space", type(R), Split): _cut(TensorSplit),

@@ -13,7 +13,7 @@ from graphc.dims import Signature
 from graphc.ops.collective import conversion_over
 from graphc.passes.problem import AxisProblem
 from graphc.passes.route import LATENCY, LOCAL, route
-from graphc.placement import Placement, R, Split, State, place
+from graphc.placement import Home, Placement, R, Split, State, place, serves
 
 FORBIDDEN = 1e15
 
@@ -72,7 +72,7 @@ class Costs:
         return cost
 
     def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
-        if source == target:
+        if serves(source, target):
             return 0.0
         axis = self.problem.axis
         op = conversion_over(axis.over, axis.name, source, target, tree=False)
@@ -84,7 +84,7 @@ class Costs:
         size, turns = float(self.graph[name].type.bytes), 1
         for other, state in self._inside(at, when):
             places = self.mesh.axis(other)
-            size /= places.size if isinstance(state, Split) else 1
+            size /= places.size if isinstance(state, Split | Home) else 1
             turns *= places.size if places.over == "time" else 1
         return turns * (op.traffic(axis.size, size) + LATENCY)
 

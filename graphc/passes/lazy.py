@@ -3,26 +3,30 @@
 Constants, iota, random numbers and what is computed from nothing else are *free*. The broadcast of
 a value, and what is computed from it and from free values, is *spread*: it lies as its *root*
 makes it lie, and to need it in some placement is to need the root in another. So a lazy value is
-never converted, and placing decides nothing about it.
+never converted, and placing decides nothing about it. At home it is made there, and only there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from graphc.dims import Signature
 from graphc.graph import Graph, Node
-from graphc.placement import Mesh, Partial, Placement, R, State, place
+from graphc.placement import Home, Mesh, Partial, Placement, R, State, place
 
 DEPTH = 20  # a longer chain is worth keeping
 
 
-def lazy_nodes(graph: Graph) -> dict[str, int | None]:
-    """The lazy nodes: the slot of the operand that comes from the root, or None for a free one."""
+def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | None]:
+    """The lazy nodes: the slot of the operand that comes from the root, or None for a free one.
+
+    at_home: the variables that not all devices hold
+    """
     lazy: dict[str, int | None] = {}
     depth: dict[str, int] = {}
     for n in graph:
-        real = [i for i, x in enumerate(n.operands) if not _is_free(graph[x], lazy)]
+        real = [i for i, x in enumerate(n.operands) if not _is_free(graph[x], lazy, at_home)]
         over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
         over_lazy = over_lazy and not n.op.pins  # a gradient lies where it is said to
         depth[n.name] = 1 + max((depth[x] for x in n.operands if x in lazy), default=0)
@@ -31,10 +35,10 @@ def lazy_nodes(graph: Graph) -> dict[str, int | None]:
     return lazy
 
 
-def _is_free(node: Node, lazy: dict[str, int | None]) -> bool:
+def _is_free(node: Node, lazy: dict[str, int | None], at_home: Container[str]) -> bool:
     """Whether a value costs nothing anywhere: free itself, or a scalar that all devices hold."""
     if node.op.source == "variable":
-        return node.tensor.shape == ()
+        return node.tensor.shape == () and node.op.attributes["source_name"] not in at_home
     return node.name in lazy and lazy[node.name] is None
 
 
@@ -68,6 +72,8 @@ class LazyValues:
         slot, (whole, *rest) = self.slots[name], self.ways[name]
         if slot is None or state == R:
             return whole
+        if isinstance(state, Home):
+            return at_home(whole, state)
         fitting = [w for w in rest if w.operands[slot] == state]
         return min(fitting, key=_partials, default=whole)
 
@@ -87,6 +93,8 @@ class LazyValues:
 
     def way(self, name: str, result: State) -> Signature | None:
         """How a lazy node runs to make its value in a state; None where it can't."""
+        if isinstance(result, Home):
+            return at_home(self.ways[name][0], result)
         fitting = [w for w in self.ways[name] if w.result == result]
         return min(fitting, key=_partials, default=None)
 
@@ -106,6 +114,11 @@ class LazyValues:
 
     def _needed(self, name: str, state: State) -> Signature:
         return self.way(name, state) or self.ways[name][0]
+
+
+def at_home(whole: Signature, home: Home) -> Signature:
+    """How an op runs at home that can run so on whole operands: all that it takes is there."""
+    return Signature((home,) * len(whole.operands), home)
 
 
 def _partials(way: Signature) -> int:

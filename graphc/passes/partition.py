@@ -22,7 +22,7 @@ from graphc.passes.lazy import LazyValues, lazy_nodes
 from graphc.passes.place import ways_along
 from graphc.passes.problem import Placed
 from graphc.passes.route import route
-from graphc.placement import Mesh, Partial, Placement, Split, is_uneven
+from graphc.placement import Home, Mesh, Partial, Placement, Split, is_uneven
 from graphc.types import TensorType
 
 
@@ -59,7 +59,7 @@ class _Work:
     masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        slots = lazy_nodes(self.graph)
+        slots = lazy_nodes(self.graph, _variables_at_home(self.graph))
         axes = self.mesh.axes[:1]  # what is lazy has the same ways along every axis
         ways = [ways_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes]
         self.lazy = LazyValues(self.graph, self.mesh, slots, ways[0] if ways else {})
@@ -99,6 +99,10 @@ class _Work:
             match have, want:
                 case Split(dim), _ if have != want and self._is_whole(node, slot, dim):
                     return f"{op} needs dim {dim} whole: it can't be split"
+                case Partial(), Home():
+                    return f"{op} runs at home, on place {want.place} of {axis.name}"
+                case Home(), _ if have != want:
+                    return f"{op} runs on every place of {axis.name}"
                 case Partial(), _ if have != want:
                     return f"{op} needs the {have.op} over all of {axis.name}"
         cut = [s for s in need.states if s not in t.placement.states]
@@ -143,6 +147,8 @@ class _Work:
         if ways is not None:
             self.made[x, want] = self._remake(node, want, ways, user)
             return self.made[x, want]
+        if node.type.placement.serves(want):
+            return x
         consumer = user.name if user else variable
         name = x
         found = route(node.type, want, self.mesh, self.tree)
@@ -159,7 +165,13 @@ class _Work:
         return name
 
     def _ways(self, name: str, want: Placement) -> dict[str, Signature] | None:
-        """How a lazy node runs along every axis to make its value as wanted; None if it can't."""
+        """How a lazy node runs along every axis to make its value as wanted; None if it can't.
+
+        None also for a scalar that is at home as it is: it is not worth a node of its own there.
+        """
+        node = self.graph[name].tensor
+        if not node.shape and node.placement.serves(want):
+            return None
         found = {}
         for axis in self.mesh.axes:
             way = self.lazy.way(name, want[axis.name])
@@ -213,6 +225,10 @@ class _Work:
             why = Because("partition", rule, user.name, reason)
             self.masked[x, dim, fill] = self.add(mask, (x,), node, t, f"{x}.m", why)
         return self.masked[x, dim, fill]
+
+
+def _variables_at_home(graph: Graph) -> frozenset[str]:
+    return frozenset(v.name for v in graph.variables.values() if v.type.placement.homes)
 
 
 def _only(graph: Graph, names: Container[str]) -> Graph:

@@ -13,8 +13,9 @@ from collections.abc import Container, Iterator
 
 from graphc.dims import Signature
 from graphc.graph import Graph, Node
+from graphc.passes.lazy import at_home
 from graphc.passes.variables import gradient_states
-from graphc.placement import Axis, Split, State
+from graphc.placement import Axis, Home, Split, State
 from graphc.strategy import MeshLayout
 
 Ways = dict[str, tuple[Signature, ...]]
@@ -32,9 +33,11 @@ def pinned_ways(
         state = states.get(variable)
         if state is not None:
             pinned[node.name] = (_identity(ways[node.name], state),)
-            if isinstance(state, Split):
-                for x in _entry_by_entry(graph, node, lazy):
+            for x in _entry_by_entry(graph, node, lazy):
+                if isinstance(state, Split):
                     pinned[x.name] = tuple(w for w in ways[x.name] if w.result == state)
+                elif isinstance(state, Home):
+                    pinned[x.name] = (at_home(ways[x.name][0], state),)
     return pinned
 
 

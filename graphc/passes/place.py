@@ -6,7 +6,8 @@ conversions' bytes (plus a constant per collective) is least. Axes over time com
 conversion inside the loop costs its bytes once per turn.
 
 A node takes a split along an axis only if an operand has it there: the batch is cut because the
-strategy cut the inputs, not because slicing is free.
+strategy cut the inputs, not because slicing is free. It runs at home only if an operand is there,
+or is a partial sum that is reduced there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from graphc.passes.pins import pinned_ways
 from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
-from graphc.passes.variables import variable_states
+from graphc.passes.variables import variable_states, variables_at_home
 from graphc.placement import Axis, R, Split, State, place
 from graphc.strategy import MeshLayout, layout_of, parse_strategy
 from graphc.types import TensorType
@@ -158,7 +159,7 @@ class _Estimate:
 def _problem(
     graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
 ) -> AxisProblem:
-    lazy = lazy_nodes(graph)
+    lazy = lazy_nodes(graph, variables_at_home(graph, layout))
     ways = known or pinned_ways(graph, layout, axis, ways_along(graph, axis, placed), lazy)
     return AxisProblem(
         axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),

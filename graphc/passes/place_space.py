@@ -3,7 +3,9 @@
 The cost of a choice is the sum, over all values and all states in which they are needed, of what
 the conversion sends (ring algorithms), a latency for every collective, and 1 for every local
 conversion, so that ties fall to fewer nodes. Two rules keep the axis to what the strategy meant:
-a node takes a split only if an operand has it, and gives one up only if it can't keep it.
+a node takes a split only if an operand has it, and gives one up only if it can't keep it. A third
+is for values at home: where a node may run at home is worked out in graphc.passes.homes, and to run
+everywhere instead counts a little, since one place would do.
 
 The choice is found by descent from two starting points (partial sums resolved early, and late),
 moving single nodes and whole elementwise clusters; what it finds bounds an exact search of each
@@ -18,10 +20,12 @@ from collections.abc import Iterable
 from graphc.dims import Signature
 from graphc.passes.bound import branch_and_bound
 from graphc.passes.costs import FORBIDDEN, Ask, Costs
+from graphc.passes.homes import home_ways, is_there
 from graphc.passes.problem import AxisProblem
-from graphc.placement import Partial, Placement, R, Split, State
+from graphc.placement import Home, Partial, Placement, R, Split, State
 
 SWEEPS = 12
+EVERYWHERE = 0.01  # what it counts that all places do what one could do at home
 
 
 def place_over_space(
@@ -74,12 +78,16 @@ class Search:
     def _prune(self) -> None:
         """Keep the signatures that the rules allow, whatever is chosen for the others."""
         possible: dict[str | None, set[State]] = {None: {R}}
+        homes = home_ways(self.graph, self.problem.fixed, self.problem.wanted)
+        self.homes = homes is not None
         for x in self.eager:
             ways = self.ways[x]
             if self.roots[x]:
                 pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
                 held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
                 ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
+                pinned = self.graph[x].op.pins and len(ways) == 1
+                ways += homes.of(x, held) if homes and not pinned else ()
                 self.ways[x] = ways = _without_giving_up(ways, held)
             possible[x] = {w.result for w in ways}
 
@@ -179,21 +187,28 @@ class Search:
 
     def descend_from_starts(self) -> None:
         ends = []
-        for late in (False, True):
-            self.start(late)
+        for late, home in ((False, False), (True, False), (True, True))[: 2 + self.homes]:
+            self.start(late, home)
             self.descend()
             ends.append((self.total(), dict(self.choice)))
         self.choice = min(ends, key=lambda end: end[0])[1]
         self.recount()
 
-    def start(self, late: bool) -> None:
-        """Every node takes what its operands have; partial sums are resolved early or late."""
+    def start(self, late: bool, home: bool) -> None:
+        """Every node takes what its operands have; partial sums are resolved early or late.
+
+        home: nodes run at home where they can
+        """
         for x in self.eager:
-            self.choice[x] = self._follow(x, self.states(x), late)
+            self.choice[x] = self._follow(x, self.states(x), late, home)
         self.recount()
 
-    def _follow(self, name: str, states: list[State], late: bool) -> Signature:
+    def _follow(self, name: str, states: list[State], late: bool, home: bool) -> Signature:
         ways = self.ways[name]
+        if home:
+            for way in ways:
+                if isinstance(way.result, Home) and not _gives_up(way, states):
+                    return way
         partial = any(isinstance(s, Partial) for s in states)
         split = any(isinstance(s, Split) for s in states)
         if not split and not (partial and late):
@@ -262,10 +277,17 @@ class Search:
 
 def _rule_cost(way: Signature, states: list[State], ways: tuple[Signature, ...]) -> float:
     pairs = list(zip(way.operands, states, strict=True))
-    takes, has = any(s != R for s, _ in pairs), any(s != R and s == have for s, have in pairs)
-    gives_up = any(isinstance(have, Split) and have != s for s, have in pairs)
+    takes, has = any(s != R for s, _ in pairs), any(s != R and is_there(s, h) for s, h in pairs)
+    gives_up = _gives_up(way, states)
     broken = (takes and not has) + (gives_up and any(_keeps(w, states) for w in ways))
-    return FORBIDDEN * broken
+    could = not takes and any(isinstance(have, Home) for have in states)
+    return FORBIDDEN * broken + EVERYWHERE * could
+
+
+def _gives_up(way: Signature, states: list[State]) -> bool:
+    """Whether the way takes a split operand otherwise than it is cut."""
+    pairs = zip(way.operands, states, strict=True)
+    return any(isinstance(have, Split) and have != s for s, have in pairs)
 
 
 def _anchored(way: Signature, held: list[set[State]]) -> bool:
@@ -286,9 +308,10 @@ def _without_giving_up(
 
 
 def _keeps(way: Signature, states: list[State]) -> bool:
-    """Whether every operand that is not replicated is taken as it is."""
+    """Whether every operand that is not replicated, or at home, is taken as it is."""
     return any(s != R for s in way.operands) and all(
-        have in (R, s) for have, s in zip(states, way.operands, strict=True)
+        have in (R, s) or isinstance(have, Home)
+        for have, s in zip(states, way.operands, strict=True)
     )
 
 

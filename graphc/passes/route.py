@@ -14,7 +14,7 @@ from itertools import count
 from math import prod
 
 from graphc.ops.collective import Conversion, conversion_over
-from graphc.placement import Axis, Mesh, Placement, R, Replicated, Split, State
+from graphc.placement import Axis, Home, Mesh, Placement, R, Replicated, Split, State
 from graphc.types import TensorType
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
@@ -29,14 +29,14 @@ def route(
     """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
 
     tree: the axes whose sums are taken by tree_reduce. Dijkstra's search over the placements in
-    which every axis is as it was, as it is wanted, or replicated.
+    which every axis is as it was, as it is wanted, or replicated (which is at home too).
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
     heap: list[tuple[float, int, Placement, Route]] = [(0.0, next(order), t.placement, ())]
     while heap:
         cost, _, at, path = heapq.heappop(heap)
-        if at == want:
+        if at.serves(want):
             return cost, path
         if cost > best[at]:
             continue
@@ -82,7 +82,8 @@ def _cost(t: TensorType, at: Placement, axis: Axis, step: Conversion, mesh: Mesh
     if axis.over == "time":
         return LOCAL
     others = [a for a in mesh.axes if a != axis]
-    parts = prod(a.size for a in others if isinstance(at[a.name], Split))
+    # Where a value is at home along another axis, only that home exchanges: the mean counts.
+    parts = prod(a.size for a in others if isinstance(at[a.name], Split | Home))
     turns = prod(a.size for a in mesh.time if not isinstance(at[a.name], Replicated))
     moved = step.traffic(axis.size, t.bytes / parts)
     return turns * (moved + (LATENCY if step.communicates else LOCAL))

@@ -209,8 +209,9 @@ class _Scheduler:
         strides = layout.strides if layout else ()
         offset = layout.offset * t.dtype.bytes if layout else 0
         buffer = Buffer(
-            len(self.buffers), name, shape, t.dtype, kind, offset, base, strides, t.shape, ranges
-        )
+            len(self.buffers), name, shape, t.dtype, kind, offset, base, strides, t.shape, ranges,
+            t.placement.homes,
+        )  # fmt: skip
         self.buffers.append(buffer)
         self.layouts.append(layout or MemoryLayout.dense(shape))
         return buffer.id
@@ -285,7 +286,8 @@ class _Scheduler:
             in_layout = all(self.buffers[x].root != variable or x == variable for x in operands)
             in_reach = variable not in operands or variable in overwritable(node.op, operands)
             unread = self.last_reads.get(name, -1) <= self.positions[node.name]
-            if in_layout and in_reach and unread:
+            there = node.tensor.placement == self.variable_types[name].placement
+            if in_layout and in_reach and unread and there:
                 return variable
         return None
 

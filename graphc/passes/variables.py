@@ -19,6 +19,12 @@ def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, S
     }
 
 
+def variables_at_home(graph: Graph, layout: MeshLayout) -> frozenset[str]:
+    """The variables that not all devices hold."""
+    along = [variable_states(graph, layout, axis) for axis in layout.mesh.axes]
+    return frozenset(v for states in along for v, s in states.items() if isinstance(s, Home))
+
+
 def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The states that rules give to gradients, by the param; without a rule a param is left out."""
     found = {}

@@ -23,12 +23,18 @@ def _buffers(program: Program) -> Iterator[str]:
             yield f"buffer {i} ({b.name}) is not well-formed"
         elif any(not _fits(b, dim) for dim in range(len(b.shape))):
             yield f"buffer {i} ({b.name}) does not hold what its ranges say"
+        elif any(not _is_place(program, axis, index) for axis, index in b.home):
+            yield f"buffer {i} ({b.name}) is at home at a place that the mesh does not have"
         elif b.kind == "arena" and not 0 <= b.offset <= program.arena - b.bytes:
             yield f"buffer {i} ({b.name}) lies outside the arena"
         elif b.kind == "view" and not _inside(b, program):
             yield f"buffer {i} ({b.name}) lies outside its base"
         elif b.kind not in ("arena", "view", "constant", "variable"):
             yield f"buffer {i} ({b.name}) is of no known kind"
+
+
+def _is_place(program: Program, axis: str, index: int) -> bool:
+    return any(a.name == axis and 0 <= index < a.size for a in program.mesh.space)
 
 
 def _fits(b: Buffer, dim: int) -> bool:

@@ -18,7 +18,14 @@ from graphc.program import Program
 from graphc.runtime.backend import Backend, Device, Programs
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
-from graphc.runtime.shards import check_placements, check_variables, owners, put_shard, shard_of
+from graphc.runtime.shards import (
+    check_placements,
+    check_variables,
+    is_held,
+    owners,
+    put_shard,
+    shard_of,
+)
 from graphc.runtime.stream import MicrobatchStream
 from graphc.runtime.supply import Supply, WholeBatch
 from graphc.runtime.transport import Communicator, Transport
@@ -72,8 +79,10 @@ class Engine:
         types, mesh = self.first.variable_types, self.mesh
 
         def run(comm: Communicator) -> None:
+            device, rank = self._devices[comm.rank], comm.rank
             for name, value in arrays.items():
-                self._devices[comm.rank].set(name, shard_of(value, types[name], mesh, comm.rank))
+                if is_held(types[name], mesh, rank):
+                    device.set(name, shard_of(value, types[name], mesh, rank))
 
         self._session.run(run)
         if not partly:

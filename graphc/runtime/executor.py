@@ -92,22 +92,26 @@ class _Run:
             self.run(self.role.setup)
             self.constants = self.values
         self.values = dict(self.constants)
-        for name, buffer in self.program.variables.items():
+        for name, buffer in self._held():
             self.values[buffer] = variables[name]
         self.run(self.role.body)
 
     def commit(self, variables: dict[str, Any]) -> dict[str, Array]:
         """The rest of the step; the outputs."""
         self.run(self.role.commit)
-        for name, buffer in self.program.variables.items():
+        for name, buffer in self._held():
             variables[name] = self.values[buffer]
         to_host, outputs = self.backend.to_host, self.program.outputs
         found = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
         self.values = {}
         return found
 
+    def _held(self) -> list[tuple[str, int]]:
+        """The variables that this rank has, with their buffers."""
+        return [(v, b) for v, b in self.program.variables.items() if self.site.holds(b)]
+
     def run(self, instructions: Iterable[Instruction], turn: int = 0) -> None:
-        for x in instructions:
+        for x in filter(self.site.runs, instructions):
             match x:
                 case Feed(source=source, result=result):
                     self.feed(source, result, turn)
@@ -117,7 +121,9 @@ class _Run:
                     self.start(x, turn)
                 case Wait(token=token):
                     handle, result = self.handles.pop(token)
-                    self.values[result] = self.backend.to_device(handle.wait())
+                    made = handle.wait()
+                    if self.site.holds(result):
+                        self.values[result] = self.backend.to_device(made)
                 case Loop(turns=turns, body=body):
                     for t in range(turns):
                         self.run(body, t)
@@ -136,8 +142,12 @@ class _Run:
 
     def start(self, start: Start, turn: int) -> None:
         call = self.site.call(start, turn, self.supply)
-        # A copy, as the operand may be a variable that is written before the wait.
-        x = np.array(self.backend.to_host(self.values[start.operand]), order="C")
+        buffer = self.program.buffers[start.operand]
+        if self.site.holds(start.operand):
+            # A copy, as the operand may be a variable that is written before the wait.
+            x = np.array(self.backend.to_host(self.values[start.operand]), order="C")
+        else:
+            x = np.empty(buffer.shape, buffer.dtype.numpy)  # only its shape counts
         self.handles[start.token] = self.comm.start(call, x), start.result
 
     def kernel(self, kernel: Kernel, turn: int) -> None:

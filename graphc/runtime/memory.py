@@ -16,7 +16,10 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
     """
     limit = machine_bytes() if limit is None else limit
     needed, name = max(
-        ((p.peak_bytes * p.mesh.devices, name) for name, p in plan.programs.items()),
+        (
+            (sum(f.devices * f.peak for f in p.footprints), name)
+            for name, p in plan.programs.items()
+        ),
         default=(0, ""),
     )
     if limit is None or needed <= limit:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
-from graphc.placement import Mesh, Replicated, Split, local_shape
+from graphc.placement import Home, Mesh, Replicated, Split, local_shape
 from graphc.program import Program, exact_ranges
 from graphc.runtime.supply import copy_padded
 from graphc.types import TensorType
@@ -31,13 +31,20 @@ def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) ->
     out[tuple(slice(o, o + n) for o, n in spans)] = valid
 
 
+def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
+    """Whether a rank has any of a value: of one at home, only the home's ranks."""
+    at = mesh.coordinates(rank)
+    return all(at[axis] == place for axis, place in t.placement.homes)
+
+
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
     """The first rank that holds each shard: enough of them for the whole value."""
     split = {a for a, state in t.placement if isinstance(state, Split)}
+    homes = dict(t.placement.homes)
     found = []
     for rank in range(mesh.devices):
         at = mesh.coordinates(rank)
-        if all(not at[a.name] for a in mesh.space if a.name not in split):
+        if all(at[a.name] == homes.get(a.name, 0) for a in mesh.space if a.name not in split):
             found.append(rank)
     return found
 
@@ -73,8 +80,8 @@ def check_variables(
 
 
 def check_placements(program: Program) -> None:
-    """Raise G0510 for a variable whose value no rank can give: partial, varying or at home."""
+    """Raise G0510 for a variable whose value no rank can give: partial or varying."""
     for name, t in program.variable_types.items():
         for _, state in t.placement:
-            if not isinstance(state, Split | Replicated):
+            if not isinstance(state, Split | Replicated | Home):
                 raise GraphcError("G0510", f"variable '{name}' is {t}: it has no global value")

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphc.op import Shard
 from graphc.ops import collective
-from graphc.program import Buffer, Kernel, Program, Start
+from graphc.program import Buffer, Instruction, Kernel, Program, Start, Wait, reads, writes
 from graphc.runtime import transport
 from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Call, Group, Order
@@ -22,12 +22,40 @@ class Site:
         self.program, self.rank = program, rank
         self.places = [program.mesh.coordinates(rank, t) for t in range(program.mesh.turns)]
         self._kept: dict[Any, Any] = {}
+        self._away = {
+            x.token
+            for role in program.roles
+            for x in role.instructions
+            if isinstance(x, Start) and not self.runs(x)
+        }
         self.group = lru_cache(maxsize=None)(self._group)
 
     def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
         """(offset, length) of what this rank's buffer holds at a turn, per dim."""
         at = self.places[turn]
         return [supply.cut(r, at) for r in self.program.buffers[buffer].ranges]
+
+    # -- homes ----------------------------------------------------------------------------------
+
+    def holds(self, buffer: int) -> bool:
+        """Whether this rank has the buffer: one at another home has no memory here."""
+        return self.program.buffers[buffer].lies_at(self.places[0])
+
+    def runs(self, x: Instruction) -> bool:
+        """Whether this rank runs an instruction: one whose result lies at another home is not run.
+
+        A collective is run by all places along its own axis, whichever of them is the home.
+        """
+        match x:
+            case Wait(token=token):
+                return token not in self._away
+            case Start(op=op, operand=operand, result=result):
+                buffers, axis = self.program.buffers, op.attributes["axis"]
+                homes = (*buffers[operand].home, *buffers[result].home)
+                return all(self.places[0][a] == k for a, k in homes if a != axis)
+            case _:
+                made = writes(x)
+                return all(map(self.holds, reads(x) if made is None else (made,)))
 
     # -- kernels --------------------------------------------------------------------------------
 
@@ -104,6 +132,10 @@ class Site:
         match op:
             case collective.AllReduce() | collective.TreeReduce():
                 return transport.AllReduce(group, op.op, order, where=where)
+            case collective.Reduce(place=k):
+                return transport.Reduce(group, op.op, group[k], op.order, where=where)
+            case collective.Pull(place=k):
+                return transport.Broadcast(group, group[k], where=where)
             case collective.ReduceScatter(dim=d):
                 return transport.ReduceScatter(
                     group, op.op, d, lengths(y, d), shape[d], order, where=where

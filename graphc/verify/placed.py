@@ -93,7 +93,7 @@ def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> b
     if used <= {R, Varying()}:  # each place computes its own
         return result == Varying() and Varying() in states
     if any(isinstance(x, Home) for x in used):  # computed where the operands are at home
-        return isinstance(result, Home) and result in states and used <= {R, result}
+        return isinstance(result, Home) and used <= {R, result}
     return (states, result) in _legal(s.made[node.name].rule, type(node.op), len(states))
 
 
@@ -209,7 +209,7 @@ def minor_axes_first(s: Subject) -> Iterator[Complaint]:
 
 
 def ends_are_whole(s: Subject) -> Iterator[Complaint]:
-    """No partial or varying value reaches an output or an update, and none of a single turn."""
+    """No partial or varying value reaches an output or an update, and none of one home or turn."""
     ends = [(f"output '{k}'", x, REPLICATED) for k, x in s.graph.outputs.items()]
     ends += [
         (f"the update of '{v}'", x, s.graph.variables[v].type.placement)
@@ -232,6 +232,8 @@ def _unfinished(state: State, axis: Axis) -> str | None:
             return "partial"
         case Varying():
             return "varying"
+        case Home():
+            return "home's"
         case Split() if axis.over == "time":
             return "single turn's"
         case _:
@@ -239,12 +241,17 @@ def _unfinished(state: State, axis: Axis) -> str | None:
 
 
 def updates_lie_as_variables(s: Subject) -> Iterator[Complaint]:
-    """A variable's new value lies where the variable lies, and is read from there."""
+    """A variable's new value lies where the variable lies, and is read from there.
+
+    A new value that is everywhere is at the variable's home too.
+    """
     for v, variable in s.graph.variables.items():
         want = variable.type.placement
         read, update = s.reads.get(v), s.graph.updates.get(v)
         for what, x in (("read as", read), ("updated with", update)):
-            if x is not None and s.placements[x] != want:
+            there = x is None or s.placements[x] == want
+            served = what == "updated with" and x is not None and s.placements[x].serves(want)
+            if x is not None and not there and not served:
                 message = f"variable '{v}' is {want}, but {what} {shown(x)}"
                 yield Complaint(x, f"{message} : {type_text(s.graph[x].type)}")
 

@@ -12,6 +12,7 @@ from graphc.types import DTYPES, DType
 
 SPACES = (
     "one_device", "mirrored", "tree", "tensor_auto", "tensor_map", "data_x_model", "model_x_data",
+    "central", "servers", "servers_x_model", "model_x_central",
 )  # fmt: skip
 PAIRS = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2)}  # of data and model, by devices
 ORDERS = ("last", "first")  # where accumulate stands in the product
@@ -67,6 +68,10 @@ class Config:
             "tensor_map": told,
             "data_x_model": f"mirrored({data}) * tensor_split({model})",
             "model_x_data": f"{told_pair} * mirrored({data})",
+            "central": f"central_storage({n})",
+            "servers": f"parameter_server({n}, 2)",
+            "servers_x_model": f"parameter_server({data}, 2) * tensor_split({model})",
+            "model_x_central": f"{told_pair} * central_storage({data})",
         }[self.space]
 
     @property

@@ -22,11 +22,12 @@ from graphc.passes.place import (
 )  # fmt: skip
 from graphc.passes.problem import Placed
 from graphc.passes.variables import variable_states
-from graphc.placement import Axis, Partial, Placement, R, Split, State, place
+from graphc.placement import Axis, Home, Partial, Placement, R, Split, State, place
 from graphc.strategy import MeshLayout
 
 LATENCY = 256.0
 LOCAL = 1.0
+EVERYWHERE = 0.01  # for what runs everywhere with an operand that is at home
 Choice = dict[str, Signature]
 
 
@@ -43,7 +44,10 @@ class Every:
         self.ways = ways_along(self.graph, self.axis, self.placed)
         self.fixed = source_states(self.graph, self.layout, self.axis)
         self.wanted = wanted_states(self.graph, self.layout, self.axis)
-        self.lazy = lazy_nodes(self.graph)
+        states = variable_states(self.graph, self.layout, self.axis)
+        away = {v for v, state in states.items() if isinstance(state, Home)}
+        self.homes = {s for s in states.values() if isinstance(s, Home)}
+        self.lazy = lazy_nodes(self.graph, away)
         self._found: dict[tuple[object, ...], list[Signature]] = {}
 
     @property
@@ -82,15 +86,48 @@ class Every:
             return [self._by_itself(node, have)]
         ways = [w for w in self.ways[node.name] if w.letter == "" and not _takes(w)]
         ways += [w for w in self.ways[node.name] if _takes(w) and _has(w, have)]
+        ways += [self._at(node, h) for h in self.homes if self._may_run_at(h, node, have)]
         if any(_kept(w, have) for w in ways):
             ways = [w for w in ways if not _gives_up(w, have)]
         return ways
+
+    def _at(self, node: Node, home: Home) -> Signature:
+        return Signature((home,) * len(node.operands), home)
+
+    def _may_run_at(self, home: Home, node: Node, have: list[State]) -> bool:
+        """Whether an operand is at home there, or is a sum that ends there as it must."""
+        pairs = zip(node.operands, have, strict=True)
+        drawn = any(
+            s == home or (isinstance(s, Partial) and self._leads(x, home)) for x, s in pairs
+        )
+        ends = [h for h in self.homes if self._ends(node.name, h)]
+        return drawn and (not ends or home in ends)
+
+    def _leads(self, x: str, home: Home) -> bool:
+        """Whether a user of a value, or an update by it, ends at a home."""
+        users = (self.graph[u] for u in self.graph.users[x])
+        elementwise = (u.name for u in users if u.op.elementwise)
+        return (x, home) in self.wanted or any(self._ends(u, home) for u in elementwise)
+
+    def _ends(self, x: str, home: Home) -> bool:
+        """Whether elementwise nodes lead from one node to the update of a variable at home."""
+        seen, stack = {x}, [x]
+        while stack:
+            x = stack.pop()
+            if (x, home) in self.wanted:
+                return True
+            after = {u for u in self.graph.users[x] if self.graph[u].op.elementwise} - seen
+            seen |= after
+            stack.extend(after)
+        return False
 
     def _by_itself(self, node: Node, have: list[State]) -> Signature:
         """How a lazy node runs, its root lying as it does; whole, if it can't."""
         slot, (whole, *rest) = self.lazy[node.name], self.ways[node.name]
         if slot is None or have[slot] == R:
             return whole
+        if isinstance(home := have[slot], Home):
+            return self._at(node, home)
         rest.sort(key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
         return next((w for w in rest if w.operands[slot] == have[slot]), whole)
 
@@ -105,7 +142,15 @@ class Every:
                     when = self._over_time(node.name, i)
                     needed.add(self._of_root(x, choice[node.name].operands[i], when))
         asked = [n for n in needed if n is not None]
-        return sum(self._conversion(x, choice[x].result, s, when) for x, s, when in asked)
+        everywhere = sum(self._could_be_at_home(n, choice) for n in self.graph)
+        moved = sum(self._conversion(x, choice[x].result, s, when) for x, s, when in asked)
+        return moved + EVERYWHERE * everywhere
+
+    def _could_be_at_home(self, node: Node, choice: Choice) -> bool:
+        """Whether a node runs everywhere, though one of its operands is at home."""
+        lie = [choice[x].result for x in node.operands]
+        whole = all(s == R for s in choice[node.name].operands)
+        return node.name not in self.lazy and whole and any(isinstance(s, Home) for s in lie)
 
     def _of_root(
         self, x: str, state: State, when: Placement
@@ -123,6 +168,8 @@ class Every:
 
     def _made(self, x: str, result: State, slot: int) -> State:
         """The state of the operand from which a lazy node makes its result in a state."""
+        if isinstance(result, Home):
+            return result
         ways = [w for w in self.ways[x] if w.result == result]
         ways.sort(key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
         return ways[0].operands[slot] if ways else R
@@ -133,7 +180,7 @@ class Every:
         return place(mesh, ((a.name, ways[a.name][name].operands[slot]) for a in mesh.time))
 
     def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
-        if source == target:
+        if source == target or (source == R and isinstance(target, Home)):
             return 0.0
         n, turns = self.axis.size, 1
         size = float(self.graph[name].tensor.bytes)
@@ -143,6 +190,12 @@ class Every:
                 turns *= axis.size
                 size /= axis.size if isinstance(mine, Split) else 1
         match source, target:
+            case Home(), (Split() | Partial()):  # by way of the whole value
+                return LOCAL + self._conversion(name, source, R, when)
+            case Home(), Home():
+                return self._conversion(name, source, R, when)
+            case (Home(), _) | (Partial(), Home()):
+                moved = (n - 1) / n * size
             case ((Split() | Partial()), Partial()):  # by way of the whole value
                 return LOCAL + self._conversion(name, source, R, when)
             case Partial(), Split():

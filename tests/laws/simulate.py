@@ -20,7 +20,7 @@ from graphc.graph import Graph, Node
 from graphc.op import Op, Shard
 from graphc.ops.collective import Conversion, Mask
 from graphc.ops.source import DimSize
-from graphc.placement import Mesh, Partial, Placement, Replicated, Split
+from graphc.placement import Home, Mesh, Partial, Placement, Replicated, Split
 from graphc.types import TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -89,6 +89,12 @@ class Simulator:
 
     # -- what a place holds ---------------------------------------------------------------------
 
+    def has(self, t: TensorType, place: Place) -> bool:
+        """Whether a place has anything of a tensor: of one at home, only the home."""
+        states = [t.placement[axis.name] for axis in self.mesh.axes]
+        pairs = zip(states, place, strict=True)
+        return all(state.place == index for state, index in pairs if isinstance(state, Home))
+
     def held(self, t: TensorType, dim: int, place: Place) -> Array:
         """The global indices of the valid entries along `dim` that a place holds."""
         extent = t.extent(dim)
@@ -122,8 +128,10 @@ class Simulator:
 
     def _cut(self, whole: Array, known: Array, t: TensorType, place: Place) -> Array:
         """A place's shard of a whole tensor, padded with what must not be used."""
-        where = [self.held(t, d, place) for d in range(t.rank)]
         shard = np.full(self.padded(t), WILD[t.dtype.kind], t.dtype.numpy)
+        if not self.has(t, place):
+            return shard
+        where = [self.held(t, d, place) for d in range(t.rank)]
         if not known[np.ix_(*where)].all():
             raise Disagreement(f"place {place} needs entries of {t} that nobody holds")
         shard[tuple(slice(len(w)) for w in where)] = whole[np.ix_(*where)]
@@ -131,6 +139,8 @@ class Simulator:
 
     def _paste(self, whole: Array, known: Array, shard: Array, t: TensorType, place: Place) -> None:
         """Write a place's valid entries into the whole tensor."""
+        if not self.has(t, place):
+            return
         where = [self.held(t, d, place) for d in range(t.rank)]
         whole[np.ix_(*where)] = shard[tuple(slice(len(w)) for w in where)]
         known[np.ix_(*where)] = True
@@ -148,13 +158,16 @@ class Simulator:
         return result
 
     def _key(self, t: TensorType, place: Place) -> object:
-        return tuple(self.held(t, d, place).tobytes() for d in range(t.rank))
+        return self.has(t, place), *(self.held(t, d, place).tobytes() for d in range(t.rank))
 
     def whole(self, name: str, want: Placement) -> Array:
         """The global value of a node that must lie as `want`; all places must agree on it."""
         t = self.graph[name].tensor
-        if t.placement != want:
-            raise Disagreement(f"%{name} is {t}, wanted {want}")
+        for axis in self.mesh.axes:
+            have, asked = t.placement[axis.name], want[axis.name]
+            everywhere = isinstance(have, Replicated) and isinstance(asked, Home)
+            if have != asked and not everywhere:
+                raise Disagreement(f"%{name} is {t}, wanted {want}")
         whole, known = self._canvas(t)
         for place in self.places:
             before, seen = whole.copy(), known.copy()
@@ -186,6 +199,8 @@ class Simulator:
 
     def _kernel(self, node: Node, place: Place, xs: list[Array]) -> Array:
         shape = self.padded(node.tensor)
+        if not self.has(node.tensor, place):
+            return np.full(shape, WILD[node.tensor.dtype.kind], node.tensor.dtype.numpy)
         y = self._run(node, node.op.localize(shape), place, shape, xs)
         assert y.shape == shape, f"%{node.name}: {y.shape} instead of {shape}"
         assert y.dtype == node.tensor.dtype.numpy, f"%{node.name} is {y.dtype}"

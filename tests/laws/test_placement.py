@@ -41,6 +41,7 @@ def problem(seed: int) -> Every | None:
     cut = cuts(graph, parts, seed)
     told = "{" + ", ".join(f'"{k}": {d}' for k, d in cut.items()) + "}"
     options = [f"mirrored({parts})"] + [f"tensor_split({parts}, {told})"] * 2 * bool(cut)
+    options += [f"central_storage({parts})", f"parameter_server({parts}, 2)"]
     strategy = rng.choice(options) + rng.choice(("", " * accumulate(2)"))
     layout = layout_of(parse_strategy(strategy))
     try:

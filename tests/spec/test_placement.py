@@ -10,7 +10,7 @@ import pytest
 import graphc.ops  # noqa: F401  (registers the ops)
 from graphc.op import all_ops
 from graphc.ops.collective import Conversion, conversion_over
-from graphc.placement import Partial, R, Split
+from graphc.placement import Home, Partial, R, Split
 
 FILE = Path(__file__).parents[2] / "spec" / "placement.md"
 BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -21,8 +21,10 @@ SENT = {
     "reduce_scatter": "(n-1)/n · b",
     "all_gather": "(n-1)/n · b",
     "all_to_all": "(n-1)/n² · b",
+    "reduce": "(n-1)/n · b",
+    "pull": "(n-1)/n · b",
 }
-STATES = (R, Split(0), Split(1), Partial())
+STATES = (R, Split(0), Split(1), Partial(), Home(0))
 
 
 def conversions() -> dict[str, Conversion]:
@@ -39,8 +41,8 @@ def conversions() -> dict[str, Conversion]:
 
 
 def general(state: object) -> str:
-    """S(d) for a split, whichever dim."""
-    return re.sub(r"\d", "d", str(state))
+    """S(d) for a split, whichever dim, and H(k) for a home, whichever place."""
+    return re.sub(r"(?<=S\()\d", "d", re.sub(r"(?<=H\()\d", "k", str(state)))
 
 
 def row(op: Conversion) -> str:
