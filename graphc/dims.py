@@ -100,7 +100,9 @@ def signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signa
     """
     ways = [Signature((R,) * operands, R)]
     ways += [
-        way for letter in _splittable(rule) if (way := _split_way(rule, letter, op_class.reduces))
+        way
+        for letter in splittable_letters(rule)
+        if (way := _split_way(rule, letter, op_class.reduces))
     ]
     sets = op_class.linear + ((tuple(range(operands)),) if op_class.jointly_linear else ())
     for partial in dict.fromkeys(sets):
@@ -109,7 +111,7 @@ def signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signa
     return tuple(ways)
 
 
-def _splittable(rule: DimsRule) -> list[str]:
+def splittable_letters(rule: DimsRule) -> list[str]:
     everywhere = [*rule.operands, rule.result]
     minor = {x for dims in everywhere for d in dims for x in d.letters[1:]}
     whole = {x for dims in everywhere for d in dims if d.whole for x in d.letters}

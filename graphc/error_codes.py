@@ -217,6 +217,19 @@ CODES: dict[str, Entry] = {
         "The plan's peak memory per device is over the limit given with `--peak`. Cut the variables\n"
         "with tensor_split(n), or the batch with accumulate(k) or mirrored(n).",
     ),
+    "G0451": Entry(
+        "devices that are no divisor of the grid's tiles",
+        "With `reproducible`, every dim that tensor_split may cut is `tiles` blocks, and a device\n"
+        "holds a whole number of them that is a subtree of their tree: tensor_split(n) needs an n\n"
+        "that divides the tiles. tiles is a power of two and fixed for the run: choose the largest\n"
+        "n that the run shall ever have.",
+    ),
+    "G0452": Entry(
+        "a cut outside the grid's tiles",
+        "With `reproducible`, a variable can be cut along a dim only where every sum and product over\n"
+        "that dim is computed in fixed blocks. The dim is left out by the grid's own `cut`, or it\n"
+        "can't be made of that many blocks of one length (the last may be shorter).",
+    ),
     # -- G05 program, plan, runtime ---------------------------------------------------------
     "G0501": Entry(
         "the step needs a second loop",

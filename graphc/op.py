@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
@@ -77,6 +77,7 @@ class Op(ABC):
     linear: ClassVar[tuple[tuple[int, ...], ...]] = ()  # sets of operands that may be partial
     jointly_linear: ClassVar[bool] = False  # all operands may be partial together
     reduces: ClassVar[ReduceOp] = "sum"  # how letters that vanish are combined
+    regroups: ClassVar[bool] = False  # adds up in an order that depends on the operands' shapes
     lazy: ClassVar[bool] = False  # cheap to make anew wherever and however it is needed
     view: ClassVar[bool] = False  # the result may share the first operand's memory (`layout`)
     alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
@@ -119,6 +120,19 @@ class Op(ABC):
     def localize(self, shape: tuple[int, ...]) -> Op:
         """The op as a rank runs it, when the local result has `shape`."""
         return self
+
+    def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
+        """The ops, to be run one after the other, that compute this one in fixed blocks.
+
+        blocks: the length of a block, by letter of the dims rule. Each op sums over at most one of
+        these letters, where it has one operand.
+        """
+        return (self,)
+
+    @property
+    def block_letters(self) -> tuple[str, ...]:
+        """The letters along which the op computes in fixed blocks, the root of the tree first."""
+        return ()
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         """Where a view lies, when its operand lies so; None where the entries must be moved."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from graphc.layout import MemoryLayout
 from graphc.op import Op
-from graphc.ops.contract import Einsum
+from graphc.ops.contract import Einsum, contract_blocks
 from graphc.ops.elementwise import Aggregate, Elementwise, Select
 from graphc.ops.indexing import Gather, ScatterAdd, checked
 from graphc.ops.ordering import Cumsum
-from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest
+from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest, sum_blocks
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
 from graphc.ops.unary import Cast
@@ -39,6 +39,8 @@ def bind(
     """
     half = out.dtype.itemsize == 2
     match op:
+        case Einsum(spec=spec, blocks=blocks) if blocks:
+            return [partial(contract_blocks, spec, dict(blocks), xs[0], xs[1], out)]
         case Einsum(spec=spec):
             return bind_product(spec, xs[0], xs[1], out, scratch)
         case Select():
@@ -49,6 +51,8 @@ def bind(
             return _sum(xs, out)
         case Elementwise(ufunc=ufunc) if ufunc is not None and _loop_is(ufunc, xs, out):
             return [partial(ufunc, *xs, out=out)]
+        case ReduceSum(over=over, blocks=blocks) if blocks:
+            return [partial(sum_blocks, xs[0], over, dict(blocks), out)]
         case ReduceSum(over=over) if over and not half:
             return bind_sum(xs[0], over, out)
         case ReduceMax(over=over) if over:

@@ -93,11 +93,12 @@ class TreeReduce(Conversion):
 
 @register
 class ReduceScatter(Conversion):
-    """P -> S(dim) over space: every place gets its part of the sum (max, min)"""
+    """P -> S(dim) over space: every place gets its part of the sum (max, min), added in `order`"""
 
     axis: str
     dim: int
     op: ReduceOp = "sum"
+    order: Literal["engine", "tree"] = "engine"
 
     @property
     def states(self) -> tuple[State, State]:
@@ -328,7 +329,7 @@ def _all_reduce(axis: str, source: State, target: State, tree: bool) -> Conversi
 
 def _reduce_scatter(axis: str, source: State, target: State, tree: bool) -> Conversion:
     assert isinstance(source, Partial) and isinstance(target, Split)
-    return ReduceScatter(axis, target.dim, source.op)
+    return ReduceScatter(axis, target.dim, source.op, "tree" if tree else "engine")
 
 
 def _all_to_all(axis: str, source: State, target: State, tree: bool) -> Conversion:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphc.op import Op, register, require
+from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
 from graphc.types import TensorType
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 class Einsum(Op):
     """`y = einsum(spec, a, b)`: `bk,kn->bn` is the matrix product
 
-    Every letter of an operand stands in the other operand or in the result, once each.
+    Every letter of an operand stands in the other operand or in the result, once each. blocks
+    gives letters along which the product is computed in blocks of that length.
     """
 
     spec: str
+    blocks: tuple[tuple[str, int], ...] = ()
     linear = ((0,), (1,))
+    regroups = True
 
     def infer(self, *types: TensorType) -> TensorType:
         a, b = types
@@ -49,7 +53,16 @@ class Einsum(Op):
             f.add(Einsum(f"{left},{out}->{right}"), (xs[0], g)),
         )
 
+    def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
+        return (Einsum(self.spec, tuple(blocks.items())),)
+
+    @property
+    def block_letters(self) -> tuple[str, ...]:
+        return tuple(x for x, _ in self.blocks)
+
     def run(self, *xs: Array) -> Array:
+        if self.blocks:
+            return contract_blocks(self.spec, dict(self.blocks), xs[0], xs[1])
         return contract(self.spec, xs[0], xs[1])
 
     @classmethod
@@ -78,13 +91,19 @@ def parse_spec(spec: str) -> tuple[str, str, str]:
     return left, right, out
 
 
-def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
-    """Contract by one (batched) matrix product; half precision is summed in f32."""
+@lru_cache(maxsize=1024)
+def grouped_letters(spec: str) -> tuple[list[str], list[str], list[str], list[str]]:
+    """(batch, inner, rows, cols): the letters by what they are to the matrix product."""
     left, right, result = parse_spec(spec)
     batch = [x for x in left if x in right and x in result]
     inner = [x for x in left if x in right and x not in result]
-    rows = [x for x in left if x not in right]
-    cols = [x for x in right if x not in left]
+    return batch, inner, [x for x in left if x not in right], [x for x in right if x not in left]
+
+
+def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
+    """Contract by one (batched) matrix product; half precision is summed in f32."""
+    left, right, result = parse_spec(spec)
+    batch, inner, rows, cols = grouped_letters(spec)
     dtype = a.dtype
     if dtype.itemsize == 2:  # half precision: products and sums in f32, rounded once
         a, b = a.astype(np.float32), b.astype(np.float32)
@@ -102,6 +121,39 @@ def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
         out = np.empty(z.shape, dtype)
     np.copyto(out, z, casting="unsafe")
     return out
+
+
+def contract_blocks(
+    spec: str, blocks: Mapping[str, int], a: Array, b: Array, out: Array | None = None
+) -> Array:
+    """Contract block by block; the product of a block is rounded to the operands' dtype."""
+    left, right, result = parse_spec(spec)
+    batch, *_ = grouped_letters(spec)
+    lengths = dict(zip(left + right, a.shape + b.shape, strict=True))
+    if out is None:
+        out = np.empty(_sizes(result, lengths), a.dtype)
+    a, b = padded(a, left, blocks), padded(b, right, blocks)
+    # Entries of the batch are products of their own: they need no blocks.
+    kept = [x for x in blocks if x in result and x not in batch]
+    summed = [x for x in blocks if x not in result]
+    for here in blocks_of(kept, lengths, blocks):
+        target = at(out, result, here)
+        parts = (
+            _block_product(spec, at(a, left, here | there), at(b, right, here | there))
+            for there in blocks_of(summed, lengths, blocks)
+        )
+        np.copyto(target, tree_sum(parts)[tuple(map(slice, target.shape))])
+    return out
+
+
+def _block_product(spec: str, a: Array, b: Array) -> Array:
+    """`contract` on operands that lie one way, so that BLAS sees only their shapes and values."""
+    left, right, _ = parse_spec(spec)
+    batch, inner, rows, cols = grouped_letters(spec)
+    x, y = [*batch, *rows, *inner], [*batch, *inner, *cols]
+    a = dense(a.transpose([left.index(c) for c in x]))
+    b = dense(b.transpose([right.index(c) for c in y]))
+    return contract(f"{''.join(x)},{''.join(y)}->{parse_spec(spec)[2]}", a, b)
 
 
 def _sizes(names: Sequence[str], sizes: dict[str, int]) -> tuple[int, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.op import Op, register, require
+from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
 from graphc.ops.rules import check_dim, spread, wide
 from graphc.types import TensorType
 
@@ -37,17 +38,41 @@ class Reduction(Op):
 
 @register
 class ReduceSum(Reduction):
-    """`y` is the sum of x over `over`"""
+    """`y` is the sum of x over `over`
+
+    blocks gives dims along which it is computed in blocks of that length.
+    """
 
     over: tuple[int, ...]
+    blocks: tuple[tuple[int, int], ...] = ()
     linear = ((0,),)
+    regroups = True
 
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
         return (spread(f, g, xs[0], self.over),)
 
+    def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
+        """First the sum over all that is not in blocks, then one dim of blocks after the other."""
+        lengths = {int(x[1:]): n for x, n in blocks.items()}
+        last = sorted((d for d in self.over if d in lengths), reverse=True)
+        first = tuple(d for d in self.over if d not in lengths)
+        steps: list[Op] = []
+        gone: list[int] = []
+        for over in filter(None, (first, *((d,) for d in last))):
+            now = {d: d - sum(g < d for g in gone) for d in (*over, *lengths) if d not in gone}
+            fixed = tuple((now[d], lengths[d]) for d in sorted(lengths) if d in now)
+            steps.append(ReduceSum(tuple(now[d] for d in over), fixed))
+            gone += over
+        return tuple(steps) or (self,)
+
+    @property
+    def block_letters(self) -> tuple[str, ...]:
+        return tuple(f"a{d}" for d, _ in self.blocks)
+
     def run(self, *xs: Array) -> Array:
-        x = wide(xs[0])
-        return np.asarray(np.sum(x, axis=self.over, dtype=x.dtype)).astype(xs[0].dtype)
+        if self.blocks:
+            return sum_blocks(xs[0], self.over, dict(self.blocks))
+        return _sum(xs[0], self.over)
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
@@ -57,6 +82,32 @@ class ReduceSum(Reduction):
             (cls((1,)), "f32[2,0]"),
             (cls(()), "f32[]"),
         ]
+
+
+def _sum(x: Array, over: tuple[int, ...]) -> Array:
+    y = wide(x)
+    return np.asarray(np.sum(y, axis=over, dtype=y.dtype)).astype(x.dtype)
+
+
+def sum_blocks(
+    x: Array, over: tuple[int, ...], blocks: Mapping[int, int], out: Array | None = None
+) -> Array:
+    """The sum over some dims, block by block; each block's sum is rounded to the dtype of x."""
+    names = [f"a{d}" for d in range(x.ndim)]
+    sizes = {names[d]: n for d, n in blocks.items()}
+    lengths = dict(zip(names, x.shape, strict=True))
+    left = [name for d, name in enumerate(names) if d not in over]
+    if out is None:
+        out = np.empty([lengths[name] for name in left], x.dtype)
+    x = padded(x, names, sizes)
+    for here in blocks_of([names[d] for d in blocks if d not in over], lengths, sizes):
+        target = at(out, left, here)
+        parts = (
+            _sum(dense(at(x, names, here | there)), over)
+            for there in blocks_of([names[d] for d in blocks if d in over], lengths, sizes)
+        )
+        np.copyto(target, tree_sum(parts)[tuple(map(slice, target.shape))])
+    return out
 
 
 @register

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from graphc.graph import Graph, Variable
+from graphc.passes.tile import seed_dims
 from graphc.placement import Axis, Split
 from graphc.strategy import MeshLayout, Rule
 
@@ -25,13 +26,16 @@ def choose_cuts(graph: Graph, layout: MeshLayout, cost: Cost) -> MeshLayout:
     """The layout with a rule for every parameter that is cut along an axis of `layout.choose`."""
     for name in layout.choose:
         axis = layout.mesh.axis(name)
-        families = _families(graph, axis)
+        families = _families(graph, axis, layout)
         layout = _descend(layout, axis, families, cost)
     return replace(layout, choose=())
 
 
-def _families(graph: Graph, axis: Axis) -> list[tuple[list[Variable], list[int | None]]]:
+def _families(
+    graph: Graph, axis: Axis, layout: MeshLayout
+) -> list[tuple[list[Variable], list[int | None]]]:
     """Groups of like parameters, largest first, with the dims that they may be cut along."""
+    tiled = seed_dims(graph, layout.grid) if layout.grid else None
     params = [v for v in graph.variables.values() if v.kind == "param"]
     total = sum(v.type.bytes for v in params)
     groups: dict[object, list[Variable]] = {}
@@ -40,7 +44,12 @@ def _families(graph: Graph, axis: Axis) -> list[tuple[list[Variable], list[int |
     found = []
     for members in groups.values():
         shape = members[0].type.shape
-        dims: list[int | None] = [d for d in range(len(shape)) if shape[d] >= axis.size]
+        dims: list[int | None] = [
+            d
+            for d in range(len(shape))
+            if shape[d] >= axis.size
+            and (tiled is None or all((v.name, d) in tiled for v in members))
+        ]
         dims.sort(key=lambda d: (shape[d or 0] % axis.size != 0, -(d or 0)))
         if dims and sum(v.type.bytes for v in members) < SMALL * total:
             dims.append(None)

@@ -14,6 +14,7 @@ from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
 from graphc.passes.differentiate import Differentiate
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
+from graphc.passes.tile import Tile
 from graphc.strategy import Strategy, layout_of
 from graphc.verify import Stage, verify
 
@@ -34,7 +35,9 @@ def differentiation() -> list[Pass]:
 
 def distribution(strategy: Strategy) -> list[Pass]:
     """From a single-device graph to one that says where everything lies."""
-    return [Place(str(strategy))]
+    grid = layout_of(strategy).grid
+    tile: list[Pass] = [Tile(str(strategy))] if grid else []  # before placing, which may cut only
+    return [*tile, Place(str(strategy))]  # between blocks
 
 
 def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:

@@ -22,6 +22,7 @@ from graphc.op import Op
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
+from graphc.passes.exact import exact_ways
 from graphc.passes.lazy import LazyValues, lazy_nodes
 from graphc.passes.pins import pinned_ways
 from graphc.passes.place_space import place_over_space
@@ -161,6 +162,8 @@ def _problem(
 ) -> AxisProblem:
     lazy = lazy_nodes(graph, variables_at_home(graph, layout))
     ways = known or pinned_ways(graph, layout, axis, ways_along(graph, axis, placed), lazy)
+    if layout.grid and axis.name in layout.model_axes:
+        ways = exact_ways(graph, ways, axis, placed)
     return AxisProblem(
         axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
         ways, LazyValues(graph, layout.mesh, lazy, ways),

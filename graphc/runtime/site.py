@@ -136,7 +136,7 @@ class Site:
                 return transport.Reduce(group, op.op, group[k], op.order, where=where)
             case collective.Pull(place=k):
                 return transport.Broadcast(group, group[k], where=where)
-            case collective.ReduceScatter(dim=d):
+            case collective.ReduceScatter(dim=d, order=order):
                 return transport.ReduceScatter(
                     group, op.op, d, lengths(y, d), shape[d], order, where=where
                 )

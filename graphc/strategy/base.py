@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeAlias
 
 from graphc.errors import GraphcError
@@ -55,11 +55,13 @@ class Rule:
 class Grid:
     """The logical grid of a reproducible run: leaves of the batch, tiles of every split dim.
 
-    It is fixed for a run and does not depend on the devices; they own cells of it.
+    It is fixed for a run and does not depend on the devices; they own cells of it. cut: globs of
+    variables and the dims of theirs that are tiled; every dim of every variable where it is empty.
     """
 
     slots: int = 8
     tiles: int = 1
+    cut: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class MeshLayout:
     local: tuple[str, ...] = ()
     grid: Grid | None = None
     synchrony: Periodic | Asynchronous | None = None
+
+    @property
+    def model_axes(self) -> tuple[str, ...]:
+        """The axes over space that cut variables, and not the batch."""
+        return tuple(a.name for a in self.mesh.space if a.name not in self.batch)
 
 
 class Strategy(ABC):
@@ -208,7 +215,7 @@ def layout_of(strategy: Strategy) -> MeshLayout:
     Raises G0402 where two parts say how replicas meet, or give a grid.
     """
     layouts = [part.layout(name) for name, part in named_parts(strategy)]
-    return MeshLayout(
+    joined = MeshLayout(
         Mesh(tuple(a for x in layouts for a in x.mesh.axes)),
         tuple(a for x in layouts for a in x.batch),
         tuple(r for x in layouts for r in x.variables),
@@ -219,6 +226,8 @@ def layout_of(strategy: Strategy) -> MeshLayout:
         _only(strategy, (x.grid for x in layouts)),
         _only(strategy, (x.synchrony for x in layouts)),
     )
+    fixed = joined.model_axes if joined.grid else ()  # where the grid cuts, sums are its tree
+    return replace(joined, tree=tuple(dict.fromkeys((*joined.tree, *fixed))))
 
 
 def _only(strategy: Strategy, found: Iterable[Any]) -> Any:

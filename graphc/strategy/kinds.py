@@ -204,13 +204,15 @@ def _replicas(name: str, devices: int, meets: Periodic) -> MeshLayout:
 class Reproducible(Strategy):
     """The same bits on any number of devices: all sums over the batch are one fixed tree.
 
-    The batch is cut into `slots` leaves of one shape, and every dim that tensor_split cuts into
+    The batch is cut into `slots` leaves of one shape, and every dim that tensor_split may cut into
     `tiles` blocks; devices own whole leaves and blocks. It is a factor of a product, such as
-    mirrored(4) * reproducible(slots=8).
+    mirrored(4) * reproducible(slots=8). cut maps globs of variables to the dims that tensor_split
+    may cut, such as {"w*": 1}; without it that is every dim of every variable.
     """
 
     slots: int = 8
     tiles: int = 1
+    cut: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         check(self.slots >= 1, f"reproducible: slots={self.slots}: there is at least one leaf")
@@ -220,7 +222,7 @@ class Reproducible(Strategy):
     usual_axis = "leaf"
 
     def layout(self, name: str) -> MeshLayout:
-        return MeshLayout(grid=Grid(self.slots, self.tiles))
+        return MeshLayout(grid=Grid(self.slots, self.tiles, self.cut))
 
 
 STRATEGIES: dict[str, type[Strategy]] = {

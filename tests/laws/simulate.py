@@ -18,7 +18,7 @@ import numpy as np
 
 from graphc.graph import Graph, Node
 from graphc.op import Op, Shard
-from graphc.ops.collective import Conversion, Mask
+from graphc.ops.collective import Conversion, Mask, TreeReduce
 from graphc.ops.source import DimSize
 from graphc.placement import Home, Mesh, Partial, Placement, Replicated, Split
 from graphc.types import TensorType
@@ -251,7 +251,9 @@ class Simulator:
                         result[place] = self._recut([place], [shard], old, new, place, "", done)
                 case Partial(op=how):
                     for place in group:
-                        result[place] = self._recut(group, shards, old, new, place, how, done)
+                        result[place] = self._recut(
+                            group, shards, old, new, place, how, done, _is_tree(op)
+                        )
                 case _:
                     for place in group:
                         result[place] = self._recut(group, shards, old, new, place, "", done)
@@ -270,21 +272,29 @@ class Simulator:
 
     def _recut(
         self, group: list[Place], shards: list[Array], old: TensorType, new: TensorType,
-        place: Place, how: str, done: dict[object, Array],
+        place: Place, how: str, done: dict[object, Array], tree: bool = False,
     ) -> Array:  # fmt: skip
         key = (tuple(map(id, shards)), self._key(new, place))
         if key not in done:
             whole, known = self._canvas(old)
             if how:
                 # Along an axis over which a value is partial, all places hold the same entries.
-                shards, group = [_combined(shards, how)], group[:1]
+                shards, group = [_combined(shards, how, tree)], group[:1]
             for member, shard in zip(group, shards, strict=True):
                 self._paste(whole, known, shard, old, member)
             done[key] = self._cut(whole, known, new, place)
         return done[key]
 
 
-def _combined(shards: list[Array], how: str) -> Array:
+def _is_tree(op: Conversion) -> bool:
+    """Whether a sum over places is a balanced tree, and not one place after the other."""
+    return isinstance(op, TreeReduce) or op.attributes.get("order") == "tree"
+
+
+def _combined(shards: list[Array], how: str, tree: bool) -> Array:
+    while tree and len(shards) > 1:
+        pairs = zip(shards[::2], shards[1::2], strict=False)
+        shards = [COMBINE[how](a, b) for a, b in pairs] + shards[len(shards) // 2 * 2 :]
     total = shards[0]
     for shard in shards[1:]:
         total = COMBINE[how](total, shard)

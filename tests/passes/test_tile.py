@@ -1,0 +1,136 @@
+"""Tile: which dims get fixed blocks, and what a strategy may cut then."""
+
+from __future__ import annotations
+
+import pytest
+from laws.networks import mlp
+
+from graphc.builder import Builder, Value
+from graphc.errors import GraphcError
+from graphc.graph import Graph, Node, Variable
+from graphc.op import op_named
+from graphc.passes.pipeline import distribution, partitioning, run_passes
+from graphc.passes.tile import Tile
+from graphc.placement import Partial
+from graphc.strategy import parse_strategy
+from graphc.types import F32, Extent, TensorType
+
+ALL = "reproducible(1, tiles=4)"
+HIDDEN = 'reproducible(1, tiles=4, cut={"w0": 1})'
+
+
+def tiled(graph: Graph, strategy: str) -> Graph:
+    return Tile(strategy).run(graph)
+
+
+def placed(graph: Graph, strategy: str) -> Graph:
+    parsed = parse_strategy(strategy)
+    return run_passes(graph, [*distribution(parsed), *partitioning(parsed)])
+
+
+def products(graph: Graph) -> list[Node]:
+    return [n for n in graph if n.op.name == "einsum"]
+
+
+def letters(node: Node) -> set[str]:
+    return set(node.op.block_letters)
+
+
+def with_batch(*rest: int) -> tuple[Builder, Value]:
+    f = Builder()
+    t = TensorType((6, *rest), F32, (Extent("batch"),) + (None,) * len(rest))
+    return f, f.add(op_named("input")(source_name="x"), type=t, name="x")  # type: ignore[call-arg]
+
+
+def param(f: Builder, name: str, *shape: int) -> Value:
+    return f.declare(Variable(name, TensorType(shape, F32)))
+
+
+def test_a_cut_goes_on_through_the_graph_forwards_and_backwards() -> None:
+    graph = tiled(mlp((16, 32, 8), bias=False), HIDDEN)
+    first, second, *gradients = products(graph)
+    assert letters(first) == {"n"} or len(letters(first)) == 1
+    assert len(letters(second)) == 1  # the hidden dim, which it sums over
+    assert all(letters(n) for n in gradients)
+
+
+def test_without_a_cut_every_dim_of_every_variable_is_tiled() -> None:
+    graph = tiled(mlp((16, 32, 8), bias=False), ALL)
+    first, second, *_ = products(graph)
+    assert len(letters(first)) == len(letters(second)) == 2
+
+
+def test_the_batch_has_no_tiles() -> None:
+    f, x = with_batch(8)
+    f.outputs["y"] = f.sum(f.matmul(x, param(f, "w", 8, 8))).name
+    graph = tiled(f.build(), ALL)
+    assert all("b" not in n.op.block_letters for n in products(graph))
+    sums = [n for n in graph if n.op.name == "reduce_sum"]
+    assert [n.op.attributes["over"] for n in sums] == [(0,), (0,)]  # the batch, then the tiled dim
+    assert sums[0].because is not None and "one after another" in str(sums[0].because)
+    assert graph.outputs["y"] == sums[1].name
+
+
+def test_a_dim_that_blocks_do_not_fit_is_left_alone() -> None:
+    f, x = with_batch(8)
+    f.outputs["y"] = f.matmul(x, param(f, "w", 8, 10)).name
+    (product,) = products(tiled(f.build(), ALL))
+    assert len(product.op.block_letters) == 1
+
+
+def test_a_group_is_tiled_where_blocks_are_whole_groups() -> None:
+    for heads, found in ((4, 1), (2, 0)):
+        f, x = with_batch(3)
+        h = f.reshape(f.matmul(x, param(f, "w", 3, 8)), shape=(6, heads, 8 // heads))
+        f.outputs["y"] = f.sum(h, axis=(2,)).name
+        graph = tiled(f.build(), 'reproducible(1, tiles=4, cut={"w": 1})')
+        (total,) = (n for n in graph if n.op.name == "reduce_sum")
+        assert len(total.op.block_letters) == found
+
+
+def test_tiling_twice_is_tiling_once() -> None:
+    once = tiled(mlp((16, 32, 8)), ALL)
+    assert tiled(once, ALL) == once
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_partial_sum_is_made_whole_where_it_arises(n: int) -> None:
+    graph = placed(mlp((16, 32, 8)), f'tensor_split({n}, {{"w*": 0}}) * {ALL}')
+    for node in graph:
+        if Partial() in [s for _, s in node.tensor.placement]:
+            assert all(graph[u].op.conversion for u in graph.users[node.name])
+            assert node.op.block_letters
+    names = {n.op.name for n in graph}
+    assert "tree_reduce" in names and "all_reduce" not in names
+
+
+def test_the_graph_that_devices_run_has_the_blocks_of_one_device() -> None:
+    def blocks(strategy: str) -> list[object]:
+        return [n.op for n in placed(mlp((16, 32, 8)), strategy) if n.op.block_letters]
+
+    assert blocks(f'tensor_split(2, {{"w*": 1}}) * {ALL}') == blocks(ALL)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "code", "message", "help"),
+    [
+        ('tensor_split(4, {"w0": 0}) * reproducible(8)', "G0451", "into 4 parts", "tiles=4"),
+        ('tensor_split(3, {"w0": 0}) * ' + ALL, "G0451", "into 3 parts", "cut into 2 or 4"),
+        ('tensor_split(2, {"w1": 1}) * ' + ALL, "G0452", "10 entries are no 4", "tiles=2"),
+        ('tensor_split(2, {"w1": 1}) * ' + HIDDEN, "G0452", "10 entries are no 4", "tiles=2"),
+        ('tensor_split(2, {"w1": 0}) * ' + HIDDEN, "G0452", "leaves out", 'add "w1": 0'),
+    ],
+)
+def test_a_cut_that_the_grid_does_not_know_is_refused(
+    strategy: str, code: str, message: str, help: str
+) -> None:
+    with pytest.raises(GraphcError, match=message) as found:
+        placed(mlp((16, 32, 10)), strategy)
+    assert found.value.code == code
+    assert help in (found.value.help or "")
+
+
+def test_where_the_compiler_chooses_it_cuts_between_blocks() -> None:
+    graph = placed(mlp((16, 32, 10)), f"tensor_split(4) * {ALL}")
+    cut = {v.name: v.type.placement.states for v in graph.variables.values()}
+    assert cut["w0"] and str(cut["w1"]) != "(('model', Split(dim=1)),)"
