@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -69,7 +69,8 @@ def padded(x: Array, names: Sequence[str], blocks: Mapping[str, int]) -> Array:
 
 def at(x: Array, names: Sequence[str], where: Where) -> Array:
     """The part of x that lies in a block: a view, also where x has no dims."""
-    return x[(*(where.get(name, slice(None)) for name in names), ...)]
+    index: Any = (*(where.get(name, slice(None)) for name in names), ...)
+    return x[index]  # type: ignore[no-any-return]
 
 
 def dense(x: Array) -> Array:
