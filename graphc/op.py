@@ -161,6 +161,12 @@ class Op(ABC):
         """Attribute values by name, in the order of their fields."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The attributes without those that are empty, as they are by default."""
+        empty = {f.name for f in dataclasses.fields(self) if f.default == ()}  # type: ignore[arg-type]
+        return {k: v for k, v in self.attributes.items() if v != () or k not in empty}
+
 
 _OPS: dict[str, type[Op]] = {}
 T = TypeVar("T", bound=type[Op])

@@ -142,7 +142,7 @@ def _call(node: Node) -> str:
     defaults = {f.name: f.default for f in fields(node.op)}  # type: ignore[arg-type]
     values = [
         value if isinstance(value, str) else value_text(value)
-        for name, value in node.op.attributes.items()
+        for name, value in node.op.shown.items()
         if isinstance(value, str | int | float) and value != defaults[name]
     ]
     return " ".join([node.op.name, *values])

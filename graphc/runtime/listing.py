@@ -110,7 +110,7 @@ def _where(program: Program, buffer: Buffer) -> str:
 
 
 def _op(op: Op) -> str:
-    values = (f"{k}={_value(v)}" for k, v in op.attributes.items())
+    values = (f"{k}={_value(v)}" for k, v in op.shown.items())
     inside = ", ".join(values)
     return f"{op.name} {{{inside}}}" if inside else op.name
 
