@@ -93,7 +93,7 @@ class TreeReduce(Conversion):
 
 @register
 class ReduceScatter(Conversion):
-    """P -> S(dim) over space: every place gets its part of the sum (max, min), added in `order`"""
+    """P -> S(dim) over space: every place gets its part of the sum (max, min)"""
 
     axis: str
     dim: int
