@@ -1,7 +1,9 @@
 """Reverse-mode differentiation, graph to graph.
 
 The rules live with the ops, so this is one walk: from the loss backwards, each node asks its op
-for the contributions to its operands. Contributions to one value meet in one `aggregate` node.
+for the contributions to its operands. Contributions to one value meet in `aggregate` nodes: in one
+of them all for the order add_n; as they come, two at a time, for tree and accumulate, so that what
+was added need not be kept.
 
 A gradient carries its denominator. Dividing by a run-time count of examples (the tail of a mean
 over the batch) is not done where the chain rule puts it, at the start of the backward pass, but
@@ -12,7 +14,8 @@ count need not be known before the last microbatch was seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
@@ -20,17 +23,56 @@ from graphc.graph import Node
 from graphc.op import op_named
 
 Denominators = tuple[str, ...]
-Pending = dict[Denominators, list[Value]]
+
+
+@dataclass
+class Contributions:
+    """What flows back to one value under the same denominators, added in an order.
+
+    parts: what is not added yet, each with the height of its tree
+    """
+
+    order: str
+    parts: list[tuple[int, Value]] = field(default_factory=list)
+
+    def take(self, value: Value) -> None:
+        """One more contribution: a carry in a binary counter, or one more in a running sum."""
+        height = 0
+        while self.order != "add_n" and self.parts:
+            if self.order == "tree" and self.parts[-1][0] != height:
+                break
+            height, value = height + 1, self._sum([self.parts.pop()[1], value])
+        self.parts.append((height, value))
+
+    def total(self) -> Value:
+        """The sum of all. Nothing may be taken afterwards."""
+        if self.order == "add_n" and len(self.parts) > 1:
+            return self._sum([v for _, v in self.parts])
+        _, value = self.parts.pop()
+        while self.parts:
+            value = self._sum([self.parts.pop()[1], value])
+        return value
+
+    def _sum(self, values: list[Value]) -> Value:
+        f = values[0].builder
+        return f.add(op_named("aggregate")(self.order), values)  # type: ignore[call-arg]
+
+
+Pending = dict[Denominators, Contributions]
 
 
 def gradients(
-    f: Builder, loss: Value, wrt: Sequence[str], order: str = "add_n"
+    f: Builder,
+    loss: Value,
+    wrt: Sequence[str],
+    order: str = "add_n",
+    orders: Mapping[str, str] | None = None,
 ) -> dict[str, Value | None]:
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
     None where no differentiable path leads from the node to the loss. order is how contributions
-    that meet are added: 'add_n', 'tree' or 'accumulate'. Raises G0301 for a loss that is no
-    float scalar.
+    that meet are added: 'add_n', 'tree' or 'accumulate'; orders has other ones for some nodes.
+    Raises G0301 for a loss that is no float scalar.
     """
     if loss.shape != () or loss.dtype.kind != "f":
         raise GraphcError(
@@ -42,18 +84,61 @@ def gradients(
     nodes = list(f.nodes.values())
     active = _active(nodes, wrt, loss.name)
     counts = _counts(nodes)
-    pending: dict[str, Pending] = {loss.name: {(): [f.ones_like(loss)]}}
+    walk = _Walk(f, active, counts, order, orders or {})
+    walk.send(loss.name, (), f.ones_like(loss))
     found: dict[str, Value | None] = dict.fromkeys(wrt)
     for node in reversed(nodes):
-        if node.name not in active or node.name not in pending:
+        if node.name not in active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
-            total = _total(f, pending.pop(node.name), order)
+            total = walk.total(node.name)
             if node.name in found:
                 found[node.name] = _resolve(f, *total)
             if node.operands and not node.op.not_differentiable:
-                _back(f, node, total, active, counts, pending)
+                walk.back(node, *total)
     return found
+
+
+@dataclass
+class _Walk:
+    """The backward pass: what has flown back to each node so far."""
+
+    f: Builder
+    active: set[str]
+    counts: set[str]
+    order: str
+    orders: Mapping[str, str]
+    pending: dict[str, Pending] = field(default_factory=dict)
+
+    def send(self, to: str, key: Denominators, part: Value) -> None:
+        """Hand a contribution to a node, still to be divided by `key`."""
+        order = self.orders.get(to, self.order)
+        self.pending.setdefault(to, {}).setdefault(key, Contributions(order)).take(part)
+
+    def total(self, name: str) -> tuple[Denominators, Value]:
+        """The sum of all contributions to a node, still to be divided by what comes with it."""
+        sums = [(key, parts.total()) for key, parts in self.pending.pop(name).items()]
+        if len(sums) == 1:
+            return sums[0]
+        # Contributions with different denominators can only meet divided.
+        met = Contributions(self.orders.get(name, self.order))
+        for key, value in sums:
+            met.take(_resolve(self.f, key, value))
+        return (), met.total()
+
+    def back(self, node: Node, key: Denominators, g: Value) -> None:
+        """Hand the gradient of `node` on to its operands."""
+        f = self.f
+        xs = [Value(f, x) for x in node.operands]
+        slot = node.op.denominator
+        if slot is not None and node.operands[slot] in self.counts:
+            parts: Sequence[Value | None] = [None if i == slot else g for i in range(len(xs))]
+            key = tuple(sorted((*key, node.operands[slot])))
+        else:
+            parts = node.op.grad(f, g, Value(f, node.name), *xs)  # type: ignore[assignment]
+        for x, part in zip(xs, parts, strict=True):
+            if part is not None and x.name in self.active:
+                self.send(x.name, key, _named(f, part, x))
 
 
 def _active(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[str]:
@@ -83,21 +168,6 @@ def _counts(nodes: Sequence[Node]) -> set[str]:
     return counts
 
 
-def _total(f: Builder, pending: Pending, order: str) -> tuple[Denominators, Value]:
-    """The sum of all contributions, still to be divided by what comes with it."""
-    sums = [(key, _add(f, values, order)) for key, values in pending.items()]
-    if len(sums) == 1:
-        return sums[0]
-    # Contributions with different denominators can only meet divided.
-    return (), _add(f, [_resolve(f, key, value) for key, value in sums], order)
-
-
-def _add(f: Builder, values: list[Value], order: str) -> Value:
-    if len(values) == 1:
-        return values[0]
-    return f.add(op_named("aggregate")(order), values)  # type: ignore[call-arg]
-
-
 def _resolve(f: Builder, key: Denominators, value: Value) -> Value:
     for count in key:
         value = value / f.to_dtype(Value(f, count), value.dtype)
@@ -113,25 +183,3 @@ def _named(f: Builder, part: Value, x: Value) -> Value:
     if not extents or part.type.extents == extents:
         return part
     return f.broadcast(part, shape=x.shape, at=tuple(range(x.rank)), extents=extents)
-
-
-def _back(
-    f: Builder,
-    node: Node,
-    total: tuple[Denominators, Value],
-    active: set[str],
-    counts: set[str],
-    pending: dict[str, Pending],
-) -> None:
-    """Hand the gradient of `node` on to its operands."""
-    key, g = total
-    xs = [Value(f, x) for x in node.operands]
-    slot = node.op.denominator
-    if slot is not None and node.operands[slot] in counts:
-        parts: Sequence[Value | None] = [None if i == slot else g for i in range(len(xs))]
-        key = tuple(sorted((*key, node.operands[slot])))
-    else:
-        parts = node.op.grad(f, g, Value(f, node.name), *xs)  # type: ignore[assignment]
-    for x, part in zip(xs, parts, strict=True):
-        if part is not None and x.name in active:
-            pending.setdefault(x.name, {}).setdefault(key, []).append(_named(f, part, x))

@@ -185,6 +185,12 @@ CODES: dict[str, Entry] = {
         "two updates write one variable",
         "A variable can be written once in a step: by one `minimize`, or by one `<-`.",
     ),
+    "G0308": Entry(
+        "no such order",
+        "Contributions to one sum are added in the order add_n (all at once), tree (balanced pairs)\n"
+        "or accumulate (a running sum); one word for every place where they meet, or a choice per\n"
+        "place: fanin=..., turns=..., devices=... joined by commas.",
+    ),
     # -- G04 placement and strategies -------------------------------------------------------
     "G0401": Entry(
         "no such strategy",

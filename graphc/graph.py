@@ -46,7 +46,8 @@ class Node:
 
     fused marks the group it runs in. needs is what placing decided: the placement in which each
     operand is needed, where that differs from the operand's own; () once partition has inserted
-    the conversions.
+    the conversions. order is how the value is added up where it is a partial sum, if that is chosen
+    for it by itself (see graphc.orders).
     """
 
     name: str
@@ -58,6 +59,7 @@ class Node:
     because: Because | None = None
     fused: int | None = None
     needs: tuple[Placement, ...] = ()
+    order: str = ""
 
     @property
     def tensor(self) -> TensorType:
@@ -73,6 +75,7 @@ class Variable:
     kind: 'param' (trainable), 'state' (written by the user's own update) or 'slot' (an optimizer's;
     `of` is its parameter, so that it is placed as that one is). decay: weight decay applies.
     fill: what a state or slot starts from, where nothing else initialises it.
+    order: how contributions to its gradient are added, where that is chosen (see graphc.orders).
     """
 
     name: str
@@ -82,6 +85,7 @@ class Variable:
     decay: bool = True
     fill: float = 0.0
     origin: Span | None = None
+    order: str = ""
 
 
 class Optimizer(Protocol):
@@ -92,12 +96,12 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """`minimize loss with optimizer over variables`; order is the order of fan-in additions."""
+    """`minimize loss with optimizer over variables`; order is how contributions are added."""
 
     loss: str
     optimizer: Any
     variables: tuple[str, ...]
-    order: str = "add_n"
+    order: str = ""
     origin: Span | None = None
 
 

@@ -35,7 +35,7 @@ def _graph(graph: Graph) -> dict[str, Any]:
 def _variable(v: Variable) -> dict[str, Any]:
     return {
         "name": v.name, "type": _type(v.type), "kind": v.kind, "of": v.of or None,
-        "decay": v.decay, "fill": _value(v.fill), "origin": _origin(v.origin),
+        "decay": v.decay, "fill": _value(v.fill), "order": v.order, "origin": _origin(v.origin),
     }  # fmt: skip
 
 
@@ -45,7 +45,8 @@ def _node(n: Node) -> dict[str, Any]:
         "name": n.name, "op": n.op.name,
         "attributes": {name: _value(x) for name, x in n.op.attributes.items()},
         "operands": list(n.operands), "type": _type(n.type),
-        "needs": [_placement(p) for p in n.needs], "scope": n.scope, "fused": n.fused,
+        "needs": [_placement(p) for p in n.needs], "scope": n.scope, "order": n.order,
+        "fused": n.fused,
         "because": because, "origin": _origin(n.origin),
     }  # fmt: skip
 

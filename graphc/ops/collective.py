@@ -9,13 +9,14 @@ a home, n - 1 of the places pass the value on: what is told is the mean over all
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from graphc.dims import letters
 from graphc.op import Op, Shard, register, require
+from graphc.ops.settle import Settle
 from graphc.placement import Home, Partial, R, ReduceOp, Split, State
 from graphc.types import TensorType
 
@@ -37,9 +38,22 @@ class Conversion(Op):
     def states(self) -> tuple[State, State]:
         """The state along the axis before and after."""
 
+    @property
+    def how(self) -> str:
+        """The order in which the places' values are added; '' is the engine's own."""
+        return ""
+
     def traffic(self, n: int, b: float) -> float:
         """Bytes that a device sends, on average, for a value of b bytes on n places."""
         return 0.0
+
+    def kept(self, turns: int) -> int:
+        """How many values of the result's size it keeps over the turns of a loop."""
+        return 1
+
+    def settled(self, turns: int) -> Op:
+        """What makes the result of the values that it keeps, where it keeps several."""
+        raise AssertionError(f"{self.name} keeps one value")
 
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType(types[0].shape, types[0].dtype)
@@ -87,22 +101,53 @@ class TreeReduce(Conversion):
     def states(self) -> tuple[State, State]:
         return Partial(self.op), R
 
+    @property
+    def how(self) -> str:
+        return "tree"
+
+    def traffic(self, n: int, b: float) -> float:
+        return 2 * (n - 1) / n * b
+
+
+@register
+class ChainReduce(Conversion):
+    """P -> R over space, by a running sum (max, min) from the first place to the last"""
+
+    axis: str
+    op: ReduceOp = "sum"
+    in_place = True
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return Partial(self.op), R
+
+    @property
+    def how(self) -> str:
+        return "accumulate"
+
     def traffic(self, n: int, b: float) -> float:
         return 2 * (n - 1) / n * b
 
 
 @register
 class ReduceScatter(Conversion):
-    """P -> S(dim) over space: every place gets its part of the sum (max, min)"""
+    """P -> S(dim) over space: every place gets its part of the sum (max, min)
+
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    """
 
     axis: str
     dim: int
     op: ReduceOp = "sum"
-    order: Literal["engine", "tree"] = "engine"
+    order: str = ""
 
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), Split(self.dim)
+
+    @property
+    def how(self) -> str:
+        return self.order
 
     def traffic(self, n: int, b: float) -> float:
         return (n - 1) / n * b
@@ -110,17 +155,24 @@ class ReduceScatter(Conversion):
 
 @register
 class Reduce(Conversion):
-    """P -> H(k) over space: place k gets the sum (max, min), in the engine's order or by a tree"""
+    """P -> H(k) over space: place k gets the sum (max, min)
+
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    """
 
     axis: str
     place: int
     op: ReduceOp = "sum"
-    order: Literal["engine", "tree"] = "engine"
+    order: str = ""
     in_place = True
 
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), Home(self.place)
+
+    @property
+    def how(self) -> str:
+        return self.order
 
     def traffic(self, n: int, b: float) -> float:
         return (n - 1) / n * b
@@ -202,16 +254,27 @@ class ToPartial(Conversion):
 
 @register
 class Accumulate(Conversion):
-    """P -> R over time: a running sum (max, min) over the turns"""
+    """P -> R over time: the sum (max, min) over the turns
+
+    order: 'accumulate' (one running sum), 'tree' (balanced pairs of turns, as a binary counter) or
+    'add_n' (what every turn holds is kept, and added after the last).
+    """
 
     axis: str
     op: ReduceOp = "sum"
+    order: str = "accumulate"
     over = "time"
     communicates = False
 
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), R
+
+    def kept(self, turns: int) -> int:
+        return {"add_n": turns, "tree": turns.bit_length()}.get(self.order, 1)
+
+    def settled(self, turns: int) -> Op:
+        return Settle(self.order, turns, self.op)
 
 
 @register
@@ -309,79 +372,3 @@ class Mask(Op):
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
         return [(cls(0, 0.0), "f32[4,2]"), (cls(1, 7.0), "f32[2,3]")]
-
-
-def conversion_over(
-    over: str, axis: str, source: State, target: State, tree: bool
-) -> Conversion | None:
-    """The op that converts `source` into `target` along `axis`, or None where there is none."""
-    make = _TABLE.get((over, type(source), type(target)))
-    return make(axis, source, target, tree) if make and source != target else None
-
-
-_Make = Callable[[str, State, State, bool], Conversion | None]
-
-
-def _all_reduce(axis: str, source: State, target: State, tree: bool) -> Conversion:
-    assert isinstance(source, Partial)
-    return TreeReduce(axis, source.op) if tree else AllReduce(axis, source.op)
-
-
-def _reduce_scatter(axis: str, source: State, target: State, tree: bool) -> Conversion:
-    assert isinstance(source, Partial) and isinstance(target, Split)
-    return ReduceScatter(axis, target.dim, source.op, "tree" if tree else "engine")
-
-
-def _all_to_all(axis: str, source: State, target: State, tree: bool) -> Conversion:
-    assert isinstance(source, Split) and isinstance(target, Split)
-    return AllToAll(axis, source.dim, target.dim)
-
-
-def _reduce(axis: str, source: State, target: State, tree: bool) -> Conversion:
-    assert isinstance(source, Partial) and isinstance(target, Home)
-    return Reduce(axis, target.place, source.op, "tree" if tree else "engine")
-
-
-def _pull(axis: str, source: State, target: State, tree: bool) -> Conversion:
-    assert isinstance(source, Home)
-    return Pull(axis, source.place)
-
-
-def _accumulate(axis: str, source: State, target: State, tree: bool) -> Conversion:
-    assert isinstance(source, Partial)
-    return Accumulate(axis, source.op)
-
-
-def _gathered(op: Callable[[str, int], Conversion]) -> _Make:
-    def make(axis: str, source: State, target: State, tree: bool) -> Conversion:
-        assert isinstance(source, Split)
-        return op(axis, source.dim)
-
-    return make
-
-
-def _cut(op: Callable[[str, int], Conversion]) -> _Make:
-    def make(axis: str, source: State, target: State, tree: bool) -> Conversion:
-        assert isinstance(target, Split)
-        return op(axis, target.dim)
-
-    return make
-
-
-def _to_partial(axis: str, source: State, target: State, tree: bool) -> Conversion | None:
-    return ToPartial(axis) if target == Partial() else None
-
-
-_TABLE: dict[tuple[str, type, type], _Make] = {
-    ("space", Partial, type(R)): _all_reduce,
-    ("space", Partial, Split): _reduce_scatter,
-    ("space", Partial, Home): _reduce,
-    ("space", Home, type(R)): _pull,
-    ("space", Split, type(R)): _gathered(AllGather),
-    ("space", Split, Split): _all_to_all,
-    ("space", type(R), Split): _cut(TensorSplit),
-    ("space", type(R), Partial): _to_partial,
-    ("time", Partial, type(R)): _accumulate,
-    ("time", Split, type(R)): _gathered(Stack),
-    ("time", type(R), Split): _cut(Microbatch),
-}

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.dims import map_rule
 from graphc.op import Op, register, require
 from graphc.ops.rules import wide
+from graphc.orders import ORDERS
 from graphc.types import BOOL, DType, TensorType
 
 if TYPE_CHECKING:
@@ -118,9 +119,6 @@ class Aggregate(Elementwise):
         return [(cls(order), "f32[2,3], f32[2,3], f32[2,3]") for order in ORDERS] + [
             (cls(), "f32[4]")
         ]
-
-
-ORDERS = ("add_n", "tree", "accumulate")
 
 
 def _running_sum(xs: Sequence[Array]) -> Array:

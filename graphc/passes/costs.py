@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from graphc.dims import Signature
-from graphc.ops.collective import conversion_over
+from graphc.ops.conversions import conversion_over
 from graphc.passes.problem import AxisProblem
 from graphc.passes.route import LATENCY, LOCAL, route
 from graphc.placement import Home, Placement, R, Split, State, place, serves
@@ -75,7 +75,7 @@ class Costs:
         if serves(source, target):
             return 0.0
         axis = self.problem.axis
-        op = conversion_over(axis.over, axis.name, source, target, tree=False)
+        op = conversion_over(axis.over, axis.name, source, target)
         at = self.problem.placed.placement(name).with_state(self.mesh, axis.name, R)
         if op is None or any(s == state for s in (source, target) for _, state in at):
             return self._detour(name, at, when, source, target)

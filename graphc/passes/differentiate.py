@@ -10,7 +10,9 @@ from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Objective, Variable
 from graphc.op import op_named
+from graphc.orders import Orders, parse_orders
 from graphc.passes.base import Pass, register_pass
+from graphc.passes.gradient_orders import mark_orders
 
 
 @register_pass
@@ -18,7 +20,9 @@ class Differentiate(Pass):
     """Turn every objective into gradients (scope `grad`) and updates (scope `update`).
 
     All gradients are taken at the variables' values before the step, so several objectives do not
-    see each other's updates. order overrides the order in which contributions are added.
+    see each other's updates. order is how contributions are added (see graphc.orders), before what
+    the objective says; a variable's own order comes before both. Nodes whose sums over turns or
+    devices have an order that was chosen are marked with it.
 
     before:  minimize %loss with sgd(lr=0.1) over w
     after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
@@ -30,16 +34,22 @@ class Differentiate(Pass):
         f = Builder.like(graph, keep_nodes=True)
         f.objectives = []
         for objective in graph.objectives:
-            _minimize(f, graph, objective, self.order or objective.order)
+            order = parse_orders(self.order).over(parse_orders(objective.order))
+            _minimize(f, graph, objective, order)
         return f.build()
 
 
-def _minimize(f: Builder, graph: Graph, objective: Objective, order: str) -> None:
+def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> None:
     known = graph.reads
     # By name: a norm over all gradients is then the same sum in whatever order they were declared.
     reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
-    grads = gradients(f, Value(f, objective.loss), list(reads.values()), order)
+    orders = {v: parse_orders(graph.variables[v].order).over(order) for v in reads}
+    fanin = {reads[v]: o.fanin or "add_n" for v, o in orders.items()}
+    start = len(f.nodes)
+    loss = Value(f, objective.loss)
+    grads = gradients(f, loss, list(reads.values()), order.fanin or "add_n", fanin)
     used = {v: _pinned(f, v, g) for v, x in reads.items() if (g := grads[x]) is not None}
+    mark_orders(f, start, {g.name: orders[v] for v, g in used.items()})
     _report_unused(graph, objective, used)
     _check_free(f, graph, objective, used)
     with f.at(objective.origin), f.scope("update"):

@@ -17,6 +17,7 @@ from graphc.graph import Because, Graph, Node
 from graphc.op import Op, op_named
 from graphc.ops.reduce import highest, lowest
 from graphc.ops.structure import Structural
+from graphc.orders import parse_orders
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.lazy import LazyValues, lazy_nodes
 from graphc.passes.place import ways_along
@@ -30,18 +31,20 @@ from graphc.types import TensorType
 class Partition(Pass):
     """Make every conversion of a placed graph a node, and mask the padding.
 
-    tree:  axes (joined by `+`) whose sums are taken by tree_reduce
-    short: the batch may have fewer examples than its dim: mask every run-time dim
+    orders: how sums along an axis are taken, such as `data=tree+turn=add_n`; a node that is
+            marked with an order of its own goes by that
+    short:  the batch may have fewer examples than its dim: mask every run-time dim
 
     before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
     after:   %g.data : f32[4] = all_reduce %g {axis="data"} ; update w = %g.data
     """
 
-    tree: str = ""
+    orders: str = ""
     short: bool = False
 
     def run(self, graph: Graph) -> Graph:
-        work = _Work(graph, frozenset(self.tree.split("+")), self.short)
+        orders = dict(o.split("=") for o in self.orders.split("+") if o)
+        work = _Work(graph, orders, self.short)
         for node in graph:
             work.take(node)
         return work.finish()
@@ -52,10 +55,11 @@ class _Work:
     """The graph being made. names: node of the placed graph -> node here, per placement."""
 
     graph: Graph
-    tree: frozenset[str]
+    orders: dict[str, str]
     short: bool
     nodes: dict[str, Node] = field(default_factory=dict)
     made: dict[tuple[str, Placement], str] = field(default_factory=dict)
+    order: dict[str, str] = field(default_factory=dict)  # of each node's sums, where it is chosen
     masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -72,6 +76,7 @@ class _Work:
 
     def take(self, node: Node) -> None:
         """Copy a node, its operands converted and masked."""
+        self.order[node.name] = node.order or self._inherited(node)
         operands = [
             self.converted(x, self._need(node, i), node, self._reason(node, i))
             for i, x in enumerate(node.operands)
@@ -151,7 +156,7 @@ class _Work:
             return x
         consumer = user.name if user else variable
         name = x
-        found = route(node.type, want, self.mesh, self.tree)
+        found = route(node.type, want, self.mesh, self._orders(node))
         if found is None:
             raise InternalError("G0999", f"%{x}: no way from {node.type} to {want}")
         for step, after in found[1]:
@@ -163,6 +168,19 @@ class _Work:
                 self.made[x, after] = self.add(step, (name,), node, t, f"{x}.{axis}", why)
             name = self.made[x, after]
         return name
+
+    def _orders(self, node: Node) -> dict[str, str]:
+        """How sums along each axis are taken for a node: its own orders, or the strategy's."""
+        own = parse_orders(self.order[node.name])
+        places = {a.name: own.turns if a.over == "time" else own.devices for a in self.mesh.axes}
+        return self.orders | {name: order for name, order in places.items() if order}
+
+    def _inherited(self, node: Node) -> str:
+        """The order of the partial sum that a node hands on as one, such as a scaled gradient."""
+        if not _is_partial(node):
+            return ""
+        given = (self.order[x] for x in node.operands if _is_partial(self.graph[x]))
+        return next(filter(None, given), "")
 
     def _ways(self, name: str, want: Placement) -> dict[str, Signature] | None:
         """How a lazy node runs along every axis to make its value as wanted; None if it can't.
@@ -229,6 +247,11 @@ class _Work:
 
 def _variables_at_home(graph: Graph) -> frozenset[str]:
     return frozenset(v.name for v in graph.variables.values() if v.type.placement.homes)
+
+
+def _is_partial(node: Node) -> bool:
+    t = node.type
+    return isinstance(t, TensorType) and any(isinstance(s, Partial) for _, s in t.placement)
 
 
 def _only(graph: Graph, names: Container[str]) -> Graph:

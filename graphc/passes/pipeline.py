@@ -42,9 +42,9 @@ def distribution(strategy: Strategy) -> list[Pass]:
 
 def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
     """From a placed graph to the one that every rank runs."""
-    tree = "+".join(layout_of(strategy).tree)
+    orders = "+".join(f"{axis}={order}" for axis, order in layout_of(strategy).orders)
     return [
-        Partition(tree, short),  # every difference between have and need becomes a node
+        Partition(orders, short),  # every difference between have and need becomes a node
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
         Fuse(),  # marks only: last, so that nothing breaks a group

@@ -9,27 +9,31 @@ it is reduced, and a value is cut over time last.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from math import prod
 
-from graphc.ops.collective import Conversion, conversion_over
+from graphc.ops.collective import Conversion
+from graphc.ops.conversions import conversion_over
 from graphc.placement import Axis, Home, Mesh, Placement, R, Replicated, Split, State
 from graphc.types import TensorType
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
 LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
 
+NO_ORDERS: Mapping[str, str] = {}
+
 Route = tuple[tuple[Conversion, Placement], ...]  # conversions, each with the placement after it
 
 
 def route(
-    t: TensorType, want: Placement, mesh: Mesh, tree: frozenset[str] = frozenset()
+    t: TensorType, want: Placement, mesh: Mesh, orders: Mapping[str, str] = NO_ORDERS
 ) -> tuple[float, Route] | None:
     """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
 
-    tree: the axes whose sums are taken by tree_reduce. Dijkstra's search over the placements in
-    which every axis is as it was, as it is wanted, or replicated (which is at home too).
+    orders: how sums along an axis are taken, where that is chosen. Dijkstra's search over the
+    placements in which every axis is as it was, as it is wanted, or replicated (which is at home
+    too).
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
@@ -40,7 +44,7 @@ def route(
             return cost, path
         if cost > best[at]:
             continue
-        for axis, step in _steps(at, want, mesh, tree):
+        for axis, step in _steps(at, want, mesh, orders):
             after = at.with_state(mesh, axis.name, step.states[1])
             total = cost + _cost(t, at, axis, step, mesh)
             if total < best.get(after, float("inf")):
@@ -59,13 +63,14 @@ def crossing(
 
 
 def _steps(
-    at: Placement, want: Placement, mesh: Mesh, tree: frozenset[str]
+    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str]
 ) -> Iterator[tuple[Axis, Conversion]]:
     for axis in reversed(mesh.axes):
         source = at[axis.name]
         for target in _targets(axis, source, want[axis.name]):
             if not crossing(mesh, at, axis, source, target):
-                step = conversion_over(axis.over, axis.name, source, target, axis.name in tree)
+                order = orders.get(axis.name, "")
+                step = conversion_over(axis.over, axis.name, source, target, order)
                 if step is not None:
                     yield axis, step
 

@@ -65,6 +65,7 @@ class _Scheduler:
     pending: dict[int, int] = field(default_factory=dict)  # result of a collective -> token
     sent: dict[int, int] = field(default_factory=dict)  # result of a collective -> what it sends
     tokens: int = 0
+    settling: list[Instruction] = field(default_factory=list)  # begins the next part
     snapshots: dict[str, int] = field(default_factory=dict)  # node -> copy of an old value
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class _Scheduler:
         self._note_tail(plan.of(plan.tail))
         inputs = {name: node.tensor for name, node in graph.inputs.items()}
         for phase in range(SETUP, plan.tail + 1):
-            self.parts[phase] = []
+            self.parts[phase], self.settling = self.settling, []
             for node in self._ordered(plan, phase):
                 self._emit(node, phase, plan, copied)
             if phase == plan.last:
@@ -145,6 +146,9 @@ class _Scheduler:
         elif isinstance(node.op, Conversion) and node.op.communicates:
             made = self._start(node, operands[0])
             result = made.result
+        elif self._keeps_several(node):
+            self._accumulate(node, operands, phase)
+            return
         else:
             result = self._result(node, operands, phase, plan, copied)
             self._wait_for_readers(result, phase)
@@ -157,6 +161,33 @@ class _Scheduler:
         """The entry of the batch that a node is, here or again in a later loop."""
         origin = self.graph[node.operands[0]] if isinstance(node.op, Recall) else node
         return _source(origin) if origin.op.source == "input" else None
+
+    def _keeps_several(self, node: Node) -> bool:
+        turns = self.graph.mesh.turns
+        return isinstance(node.op, Conversion) and node.op.kept(turns) > 1
+
+    def _accumulate(self, node: Node, operands: tuple[int, ...], phase: int) -> None:
+        """A sum over turns that keeps several values in the loop, and is settled after it."""
+        assert isinstance(node.op, Conversion)
+        turns = self.graph.mesh.turns
+        kept = self._add_kept(node, node.op.kept(turns))
+        result = self._add(node.name, node.tensor)
+        take = Kernel(node.op, operands, kept, node.name, node.origin)
+        settle = Kernel(node.op.settled(turns), (kept,), result, node.name, node.origin)
+        self.parts[phase].append(take)
+        self.settling.append(settle)
+        self.at[node.name] = result
+
+    def _add_kept(self, node: Node, n: int) -> int:
+        """A buffer for n values of a node, in a dim in front."""
+        one = self.buffers[self._add(node.name, node.tensor)]
+        shape, shape_global = (n, *one.shape), (n, *one.shape_global)
+        ranges = (Range(n), *one.ranges)
+        kept = replace(
+            one, name=f"{one.name}.kept", shape=shape, shape_global=shape_global, ranges=ranges
+        )
+        self.buffers[one.id], self.layouts[one.id] = kept, MemoryLayout.dense(shape)
+        return one.id
 
     def _start(self, node: Node, operand: int) -> Start:
         self.tokens += 1

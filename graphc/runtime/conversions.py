@@ -22,12 +22,12 @@ from graphc.ops.collective import (
     TensorSplit,
     ToPartial,
 )  # fmt: skip
+from graphc.ops.settle import COMBINE, Settle, keep
 from graphc.program import Kernel
 from graphc.runtime.site import Site
 from graphc.runtime.supply import Supply
 
 Array: TypeAlias = NDArray[Any]
-COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 def convert(
@@ -51,8 +51,12 @@ def convert(
             out[along(dim, length, None)] = 0
         case ToPartial(axis=axis):
             np.copyto(out, x) if site.places[turn][axis] == 0 else out.fill(0)
+        case Accumulate(op=op, order=order) if out.ndim > x.ndim:
+            keep(order, op, turn, x, out)
         case Accumulate(op=op):
             np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
+        case Settle() as op:
+            np.copyto(out, op.run(x))
         case Stack(dim=dim):
             if turn == 0:
                 out.fill(0)

@@ -12,6 +12,7 @@ from graphc.runtime import transport
 from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Call, Group, Order
 
+ORDERS: dict[str, Order] = {"": "engine", "tree": "tree", "accumulate": "chain"}
 KEPT = 4096  # shards and calls that are kept; every size of a short batch makes new ones
 
 
@@ -124,16 +125,16 @@ class Site:
         op = start.op
         assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
         group = self.group(op.axis)
-        order: Order = "tree" if isinstance(op, collective.TreeReduce) else "engine"
+        order = ORDERS[op.how]
         lengths = partial(self._lengths, op.axis, turn, supply)
         x, y = start.operand, start.result
         shape = self.program.buffers[y].shape
         where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
         match op:
-            case collective.AllReduce() | collective.TreeReduce():
+            case collective.AllReduce() | collective.TreeReduce() | collective.ChainReduce():
                 return transport.AllReduce(group, op.op, order, where=where)
             case collective.Reduce(place=k):
-                return transport.Reduce(group, op.op, group[k], op.order, where=where)
+                return transport.Reduce(group, op.op, group[k], order, where=where)
             case collective.Pull(place=k):
                 return transport.Broadcast(group, group[k], where=where)
             case collective.ReduceScatter(dim=d, order=order):

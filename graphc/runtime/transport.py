@@ -22,7 +22,7 @@ Array: TypeAlias = Any  # a NumPy array, or an array of the transport's own devi
 Shape: TypeAlias = tuple[int, ...]
 Group: TypeAlias = tuple[int, ...]
 Lengths: TypeAlias = tuple[int, ...]
-Order: TypeAlias = Literal["engine", "tree"]
+Order: TypeAlias = Literal["engine", "tree", "chain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Call:
 
     Reductions are elementwise, in the dtype of x, and give every rank the same bits. Their order:
     "engine" is the transport's own fixed order (local: left to right); "tree" is the balanced
-    binary tree over positions: (0,1), (2,3), ... then pairs of pairs, a lone element moves up.
+    binary tree over positions: (0,1), (2,3), ... then pairs of pairs, a lone element moves up;
+    "chain" is a running sum from the first position to the last.
     """
 
     group: Group

@@ -91,7 +91,7 @@ class MeshLayout:
     batch:     axes along which the batch is cut
     variables: rules for variables, the first that matches an axis wins; replicated otherwise
     gradients: rules for the gradients of the variables that match; as placing finds best otherwise
-    tree:      axes over which partial sums are added by a fixed tree (tree_reduce)
+    orders:    (axis, order) pairs: how partial sums are added, where that is chosen
     choose:    axes along which the compiler chooses the cut of the variables itself
     local:     axes along which every place runs the step by itself, on its part of the batch
     grid:      the grid that fixes all sums, where the run is to be reproducible
@@ -102,7 +102,7 @@ class MeshLayout:
     batch: tuple[str, ...] = ()
     variables: tuple[Rule, ...] = ()
     gradients: tuple[Rule, ...] = ()
-    tree: tuple[str, ...] = ()
+    orders: tuple[tuple[str, str], ...] = ()
     choose: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     grid: Grid | None = None
@@ -220,7 +220,7 @@ def layout_of(strategy: Strategy) -> MeshLayout:
         tuple(a for x in layouts for a in x.batch),
         tuple(r for x in layouts for r in x.variables),
         tuple(r for x in layouts for r in x.gradients),
-        tuple(a for x in layouts for a in x.tree),
+        tuple(o for x in layouts for o in x.orders),
         tuple(a for x in layouts for a in x.choose),
         tuple(a for x in layouts for a in x.local),
         _only(strategy, (x.grid for x in layouts)),

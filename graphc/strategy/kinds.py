@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from graphc.orders import ORDERS
 from graphc.placement import Axis, Home, Mesh, Split, Varying
 from graphc.strategy.base import (
     NO_CUT,
@@ -25,8 +26,9 @@ from graphc.strategy.base import (
 class Mirrored(Strategy):
     """Synchronous data parallel: the batch is cut over `devices`, every device has all variables.
 
-    reduce is the order of the sums across devices: 'all_reduce' (the engine's own) or 'tree'
-    (a balanced binary tree, fixed).
+    reduce is the order of the sums across devices: 'all_reduce' or 'add_n' (the engine's own),
+    'tree' (a balanced binary tree, fixed) or 'accumulate' (a running sum, from the first device to
+    the last).
     """
 
     usual_axis = "data"
@@ -36,11 +38,12 @@ class Mirrored(Strategy):
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"mirrored({self.devices}): a mesh has at least one device")
-        check(self.reduce in ("all_reduce", "tree"), f"reduce='{self.reduce}': all_reduce or tree")
+        known = self.reduce in ("all_reduce", *ORDERS)
+        check(known, f"reduce='{self.reduce}': all_reduce or {', '.join(ORDERS)}")
 
     def layout(self, name: str) -> MeshLayout:
-        tree = (name,) if self.reduce == "tree" else ()
-        return MeshLayout(Mesh((Axis(name, self.devices),)), batch=(name,), tree=tree)
+        orders = ((name, self.reduce),) if self.reduce in ORDERS else ()
+        return MeshLayout(Mesh((Axis(name, self.devices),)), batch=(name,), orders=orders)
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,24 @@ class TensorSplit(Strategy):
 
 @dataclass(frozen=True)
 class Accumulate(Strategy):
-    """Gradient accumulation: the batch is cut into `turns` microbatches, one after the other."""
+    """Gradient accumulation: the batch is cut into `turns` microbatches, one after the other.
+
+    order is that of the sums over turns: 'accumulate' (a running sum), 'tree' (balanced pairs of
+    turns) or 'add_n' (all turns are kept, and added at once).
+    """
 
     usual_axis = "turn"
     turns: int = 1
+    order: str = "accumulate"
     axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.turns >= 1, f"accumulate({self.turns}): there is at least one microbatch")
+        check(self.order in ORDERS, f"order='{self.order}': {', '.join(ORDERS)}")
 
     def layout(self, name: str) -> MeshLayout:
-        return MeshLayout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,))
+        orders = ((name, self.order),) if self.order != "accumulate" else ()
+        return MeshLayout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,), orders=orders)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from graphc.ops.collective import (
     AllGather,
     AllReduce,
     AllToAll,
+    ChainReduce,
     Microbatch,
     ReduceScatter,
     Stack,
@@ -110,6 +111,7 @@ def test_partial_values_are_reduced(op: ReduceOp, devices: int, backend: Backend
         y = reduced(g, x, op)
         g.output("all_reduce", g.convert(y, AllReduce("data", op)))
         g.output("tree_reduce", g.convert(y, TreeReduce("data", op)))
+        g.output("chain_reduce", g.convert(y, ChainReduce("data", op)))
         scattered = g.convert(y, ReduceScatter("data", 0, op))
         g.output("reduce_scatter", g.convert(scattered, AllGather("data", 0)))
         batch = {"x": values(n)[:valid]}

@@ -114,7 +114,7 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def variable(
         self, kind: Token, name: str, type: TensorType, of: str | None, no_decay: bool | None,
-        fill: _Fill | None, at: Span | None,
+        order: str | None, fill: _Fill | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         if kind not in _KINDS:
             known = "param state slot output update minimize"
@@ -123,8 +123,9 @@ class _ToGraph(Transformer[Token, Graph]):
         if isinstance(start, bool) or not isinstance(start, (int, float)):
             raise fail(kind, "G0905", f"'{short(name)}': fill takes a number")
         made = Variable(
-            name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at
-        )
+            name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at,
+            order=order or "",
+        )  # fmt: skip
         return _Entry("variables", name, made, kind)
 
     def node(
@@ -132,10 +133,10 @@ class _ToGraph(Transformer[Token, Graph]):
         attributes: Given, *trailers: Any,
     ) -> _Entry:  # fmt: skip
         key = _value_name(name)
-        needs, scope, fused, because, origin = trailers
+        needs, scope, order, fused, because, origin = trailers
         node = Node(
             key, _op(op, attributes), operands, type, scope=scope or "", origin=origin,
-            because=because, fused=fused, needs=needs or (),
+            because=because, fused=fused, needs=needs or (), order=order or "",
         )  # fmt: skip
         return _Entry("nodes", key, node, name)
 
@@ -182,8 +183,7 @@ class _ToGraph(Transformer[Token, Graph]):
         self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
         at: Span | None,
     ) -> _Entry:  # fmt: skip
-        order = "add_n" if order is None else order
-        made = Objective(_value_name(loss), optimizer, over or (), order, at)
+        made = Objective(_value_name(loss), optimizer, over or (), order or "", at)
         return _Entry("objectives", f"{loss.start_pos}", made, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ def _node_cells(node: Node, locs: bool, depth: int = 0) -> tuple[str, str, str]:
         text += f"  needs {', '.join(map(placement_text, node.needs))}"
     if node.scope:
         text += f"  scope {name_text(node.scope)}"
+    if node.order:
+        text += f"  order {name_text(node.order)}"
     if node.fused is not None:
         text += f"  fused {node.fused}"
     if node.because:
@@ -101,6 +103,7 @@ def _node_cells(node: Node, locs: bool, depth: int = 0) -> tuple[str, str, str]:
 def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
     words = [f"of {name_text(v.of)}"] if v.of else []
     words += [] if v.decay else ["no decay"]
+    words += [f"order {name_text(v.order)}"] if v.order else []
     fill = value_text(v.fill)
     words += [] if fill == _NO_FILL else [f"fill {fill}"]
     words += [f" {_origin_text(v.origin)}"] if locs and v.origin else []
@@ -111,7 +114,7 @@ def _objective_text(o: Objective, locs: bool) -> str:
     text = f"minimize {value_name(o.loss)} with {value_text(o.optimizer, locs, 1)}"
     if o.variables:
         text += f" over {', '.join(map(name_text, o.variables))}"
-    if o.order != "add_n":
+    if o.order:
         text += f" order {name_text(o.order)}"
     return f"{text}  {_origin_text(o.origin)}" if locs and o.origin else text
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphc.errors import VerifyError
+from graphc.errors import GraphcError, VerifyError
 from graphc.graph import Graph
-from graphc.ops.elementwise import ORDERS
+from graphc.orders import parse_orders
 from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split
 from graphc.text.printer import name_text, type_text
 from graphc.types import Extents, SparseType, TensorType, TupleType, Type
@@ -167,8 +167,20 @@ def ends_exist(s: Subject) -> Iterator[Complaint]:
         elif not _is_loss(graph[o.loss].type):
             t = type_text(graph[o.loss].type)
             yield Complaint(o.loss, f"minimize takes one float number; {shown(o.loss)} is {t}")
-        if o.order not in ORDERS:
-            yield Complaint("", f"minimize: order '{o.order}' is none of {', '.join(ORDERS)}")
+    orders = [("minimize", o.order) for o in graph.objectives]
+    orders += [(v.name, v.order) for v in graph.variables.values()]
+    orders += [(shown(n.name), n.order) for n in graph if n.order]
+    for what, order in orders:
+        if (message := _bad_order(order)) is not None:
+            yield Complaint("", f"{what}: {message}")
+
+
+def _bad_order(text: str) -> str | None:
+    try:
+        parse_orders(text)
+    except GraphcError as error:
+        return error.message
+    return None
 
 
 def _is_loss(t: Type) -> bool:

@@ -11,8 +11,8 @@ from graphc.graph import Graph
 from graphc.types import DTYPES, DType
 
 SPACES = (
-    "one_device", "mirrored", "tree", "tensor_auto", "tensor_map", "data_x_model", "model_x_data",
-    "central", "servers", "servers_x_model", "model_x_central",
+    "one_device", "mirrored", "tree", "chain", "tensor_auto", "tensor_map",
+    "data_x_model", "model_x_data", "central", "servers", "servers_x_model", "model_x_central",
 )  # fmt: skip
 PAIRS = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2)}  # of data and model, by devices
 ORDERS = ("last", "first")  # where accumulate stands in the product
@@ -23,7 +23,8 @@ class Config:
     """One way to run a model.
 
     space, devices: the strategy over space; turns, order: accumulate(turns) and its place in the
-    product; even: the batch divides by everything; short: fewer examples than the batch has.
+    product; even: the batch divides by everything; short: fewer examples than the batch has; sums:
+    how turns are added up.
     """
 
     space: str
@@ -33,6 +34,7 @@ class Config:
     dtype: str
     even: bool
     short: bool
+    sums: str = "accumulate"
 
     @property
     def precision(self) -> DType:
@@ -51,7 +53,7 @@ class Config:
     def strategy(self, cut: Mapping[str, int]) -> str:
         """The strategy's text; cut is the map of a tensor_split that is told what to cut."""
         spatial = self._spatial("{" + ", ".join(f'"{k}": {d}' for k, d in cut.items()) + "}")
-        turns = f"accumulate({self.turns})" if self.turns > 1 else ""
+        turns = f'accumulate({self.turns}, order="{self.sums}")' if self.turns > 1 else ""
         parts = (spatial, turns) if self.order == "last" else (turns, spatial)
         return " * ".join(filter(None, parts))
 
@@ -64,6 +66,7 @@ class Config:
             "one_device": "one_device()",
             "mirrored": f"mirrored({n})",
             "tree": f'mirrored({n}, reduce="tree")',
+            "chain": f'mirrored({n}, reduce="accumulate")',
             "tensor_auto": f"tensor_split({n})",
             "tensor_map": told,
             "data_x_model": f"mirrored({data}) * tensor_split({model})",
@@ -87,7 +90,7 @@ class Config:
 
 OPTIONS: dict[str, tuple[object, ...]] = {
     "space": SPACES, "devices": (1, 2, 3, 4), "turns": (1, 2, 3), "order": ORDERS,
-    "dtype": ("f64", "f32"), "even": (True, False), "short": (False, True),
+    "dtype": ("f64", "f32"), "even": (True, False), "short": (False, True), "sums": ("accumulate", "tree", "add_n"),
 }  # fmt: skip
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from laws.fault import Patch, around, fault
 
 from graphc import autodiff, dims
-from graphc.ops import binary, indexing, reduce, rules, shape, source, unary
+from graphc.ops import binary, indexing, reduce, rules, settle, shape, source, unary
 from graphc.ops.composites import reductions
 from graphc.passes import place
+from graphc.runtime import conversions
 
 # -- facts of ops ---------------------------------------------------------------------------------
 
@@ -122,7 +123,28 @@ def _gradient_of_max(patch: Patch) -> None:
 @fault("slope")
 def _contribution_dropped(patch: Patch) -> None:
     """Of several contributions to a gradient the last is left out."""
-    around(patch, autodiff, "_add", lambda old, f, values, order: old(f, values[:2], order))
+
+    def change(old: Any, self: Any, value: Any) -> None:
+        if len(self.parts) < 2:
+            old(self, value)
+
+    around(patch, autodiff.Contributions, "take", change)
+
+
+@fault("run", "dense")
+def _tree_of_turns_forgets_a_carry(patch: Patch) -> None:
+    """In a tree of turns only the lowest sum is carried."""
+
+    def change(old: Any, order: Any, op: Any, turn: int, x: Any, kept: Any) -> None:
+        old(order, op, turn if turn != 1 else 0, x, kept)
+
+    around(patch, conversions, "keep", change)
+
+
+@fault("run", "dense")
+def _settled_without_the_rest(patch: Patch) -> None:
+    """Of the sums of a tree of turns the first alone is taken."""
+    patch.setattr(settle.Settle, "run", lambda self, kept: kept[-1].copy())
 
 
 @fault("slope")

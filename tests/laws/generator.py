@@ -16,7 +16,7 @@ from graphc.autodiff import gradients
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Objective, Variable, subgraph_nodes
-from graphc.ops.elementwise import ORDERS
+from graphc.orders import ORDERS
 from graphc.passes.differentiate import Differentiate
 from graphc.types import F64, DType, Size, TensorType
 

@@ -24,5 +24,5 @@ def test_docstring_shows_before_and_after(name: str) -> None:
 
 
 def test_passes_print_as_they_are_parsed() -> None:
-    text = "cse,differentiate{order=tree},partition{tree=data,short=True},dce"
+    text = "cse,differentiate{order=tree},partition{orders=data=tree,short=True},dce"
     assert ",".join(map(str, parse_passes(text))) == text

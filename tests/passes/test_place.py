@@ -117,8 +117,13 @@ def test_a_short_batch_is_masked_on_one_device_too() -> None:
 
 
 def test_tree_order_makes_tree_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place("mirrored(4)"), Partition("data")])
+    graph = run_passes(mlp(), [Place("mirrored(4)"), Partition("data=tree")])
     assert set(conversions(graph)) == {"tree_reduce"}
+
+
+def test_a_running_sum_over_devices_makes_chain_reduce_nodes() -> None:
+    graph = run_passes(mlp(), [Place("mirrored(4)"), Partition("data=accumulate")])
+    assert set(conversions(graph)) == {"chain_reduce"}
 
 
 def test_a_statistic_of_the_batch_used_inside_the_loop_is_a_barrier() -> None:

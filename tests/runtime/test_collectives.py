@@ -40,7 +40,7 @@ def tree(xs, op):
     return COMBINE[op](tree(xs[:half], op), tree(xs[half:], op))
 
 
-ORDERS = {"engine": chain, "tree": tree}
+ORDERS = {"engine": chain, "tree": tree, "chain": chain}
 
 
 def lengths_of(count, n):

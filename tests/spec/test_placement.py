@@ -9,7 +9,8 @@ import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
 from graphc.op import all_ops
-from graphc.ops.collective import Conversion, conversion_over
+from graphc.ops.collective import Conversion
+from graphc.ops.conversions import conversion_over
 from graphc.placement import Home, Partial, R, Split
 
 FILE = Path(__file__).parents[2] / "spec" / "placement.md"
@@ -18,6 +19,7 @@ BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTA
 SENT = {
     "all_reduce": "2 (n-1)/n · b",
     "tree_reduce": "2 (n-1)/n · b",
+    "chain_reduce": "2 (n-1)/n · b",
     "reduce_scatter": "(n-1)/n · b",
     "all_gather": "(n-1)/n · b",
     "all_to_all": "(n-1)/n² · b",
@@ -33,8 +35,8 @@ def conversions() -> dict[str, Conversion]:
     for over in ("space", "time"):
         for source in STATES:
             for target in STATES:
-                for tree in (False, True):
-                    op = conversion_over(over, "a", source, target, tree)
+                for order in ("", "tree", "accumulate"):
+                    op = conversion_over(over, "a", source, target, order)
                     if op is not None:
                         made.setdefault(op.name, op)
     return made

@@ -107,10 +107,17 @@ FULL_NODE = Node(
     "y", AllReduce("data", "max"), ("x", "x"), TensorType((2,), F32, (BATCH,), DATA_SPLIT),
     scope="grad/layer", origin=Span("a.gc", 3, 4, 5),
     because=Because("partition", "P -> R", "z", "z needs it"), fused=0,
-    needs=(DATA_SPLIT, Placement()),
+    needs=(DATA_SPLIT, Placement()), order="turns=tree",
 )  # fmt: skip
 FULL_VARIABLE = Variable(
-    "w.m", TensorType((), F32), "slot", of="w", decay=False, fill=0.5, origin=Span("a.gc", 1)
+    "w.m",
+    TensorType((), F32),
+    "slot",
+    of="w",
+    decay=False,
+    fill=0.5,
+    origin=Span("a.gc", 1),
+    order="tree",
 )
 FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2))
 
@@ -128,8 +135,8 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
     )  # fmt: skip
     text = round_trip(graph)
     for piece in (
-        "slot w.m : f32[] of w no decay fill 0.5  @ a.gc:1:1\n",
-        '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  fused 0  '
+        "slot w.m : f32[] of w no decay order tree fill 0.5  @ a.gc:1:1\n",
+        '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  fused 0  '
         'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
         "minimize %y with (1, 2.5) over w, v order tree  @ a.gc:9:2\n",
     ):
