@@ -137,7 +137,7 @@ class Site:
                 return transport.Reduce(group, op.op, group[k], order, where=where)
             case collective.Pull(place=k):
                 return transport.Broadcast(group, group[k], where=where)
-            case collective.ReduceScatter(dim=d, order=order):
+            case collective.ReduceScatter(dim=d):
                 return transport.ReduceScatter(
                     group, op.op, d, lengths(y, d), shape[d], order, where=where
                 )

@@ -227,7 +227,8 @@ def layout_of(strategy: Strategy) -> MeshLayout:
         _only(strategy, (x.synchrony for x in layouts)),
     )
     fixed = joined.model_axes if joined.grid else ()  # where the grid cuts, sums are its tree
-    return replace(joined, tree=tuple(dict.fromkeys((*joined.tree, *fixed))))
+    chosen = dict(joined.orders) | dict.fromkeys(fixed, "tree")
+    return replace(joined, orders=tuple(chosen.items()))
 
 
 def _only(strategy: Strategy, found: Iterable[Any]) -> Any:
