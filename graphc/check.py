@@ -86,9 +86,9 @@ def _take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[
 def _run(
     plan: Any, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
 ) -> tuple[dict[str, Array], float, str]:
-    types = plan.programs["train"].variable_types
+    types = plan.programs["evaluate"].variable_types
     start = {name: np.asarray(a, types[name].dtype.numpy) for name, a in values.items()}
-    inputs = plan.programs["train"].inputs
+    inputs = plan.training.inputs
     loss = float("nan")
     with Trainer(plan, backend, values=start) as trainer:
         for batch in batches:

@@ -21,14 +21,23 @@ from graphc.graph import Graph, Node
 from graphc.module import Module
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.passes.cut import Cut
+from graphc.passes.pipeline import (
+    differentiation,
+    distribution,
+    partitioning,
+    run_passes,
+    server_part,
+    worker_part,
+)  # fmt: skip
 from graphc.passes.schedule import schedule
 from graphc.placement import Split
 from graphc.program import Program
-from graphc.runtime.plan import Plan, PlannedVariable
-from graphc.strategy import NO_CUT, OneDevice, Strategy, layout_of, named_parts
+from graphc.runtime.plan import SERVER, WORKER, Plan, PlannedVariable
+from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 
 Observe = Callable[[str, Pass, Graph], None]
+Programs = dict[str, Program]
 PROGRAMS = ("train", "evaluate")
 
 
@@ -42,8 +51,9 @@ def compile_module(
     """The plan of a module under a strategy (by default the module's own).
 
     Its programs are 'init', 'train', 'evaluate', and 'train.short', 'evaluate.short' for batches
-    that are not full, where the step can run them. Its strategy has the cuts that the compiler
-    chose written out.
+    that are not full, where the step can run them. An asynchronous one has 'worker' and 'server.0',
+    'server.1', ... instead of 'train'. Its strategy has the cuts that the compiler chose written
+    out.
     peak: limit in bytes on what one device needs; G0406 where the plan is over it.
     Raises GraphcError for whatever in the program or the strategy can't be compiled.
     """
@@ -60,8 +70,10 @@ def compile_module(
         "exact": exact,
         "compile_seconds": time.perf_counter() - start,
         "duration": asdict(module.duration) if module.duration else None,
+        "fingerprint": train.fingerprint(),
     }
-    return Plan(module.name, programs, variables, str(strategy), _data(module), meta)
+    how = asynchrony(strategy)
+    return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)
 
 
 def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
@@ -95,22 +107,79 @@ def _compile(
     the node that needs the batch whole, or ''."""
     programs = {"init": _init_program(module.init)}
     exact: dict[str, str] = {}
-    train = module.train
-    for name, graph in (("train", train), ("evaluate", _with_ratios(module.evaluate))):
-        seen = _observer(observe, name)
-        graph = run_passes(graph, differentiation(), seen)
-        if name == "train":
-            train = graph
-        graph = replace(graph, variables=train.variables)  # programs share them, slots included
-        placed = run_passes(graph, distribution(strategy), seen)
-        strategy = resolved(strategy, placed)
-        programs[name] = schedule(run_passes(placed, partitioning(strategy), seen), exact=True)
-        needs_whole = unpaddable(graph)
-        exact[name] = needs_whole.name if needs_whole else ""
-        if needs_whole is None:
-            short = run_passes(placed, partitioning(strategy, short=True))
-            programs[f"{name}.short"] = schedule(short)
-    return programs, train, strategy, exact
+    how = asynchrony(strategy)
+    train = run_passes(module.train, differentiation(), _observer(observe, "train"))
+    if how is None:
+        made, strategy, exact["train"] = _lowered("train", train, strategy, observe)
+    else:
+        made, strategy, exact[WORKER] = _parts(train, strategy, how, observe)
+    programs |= made
+    graph = run_passes(
+        _with_ratios(module.evaluate), differentiation(), _observer(observe, "evaluate")
+    )
+    graph = replace(graph, variables=train.variables)  # programs share them, slots included
+    made, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, observe)
+    return programs | made, train, strategy, exact
+
+
+def _lowered(
+    name: str, graph: Graph, strategy: Strategy, observe: Observe | None
+) -> tuple[Programs, Strategy, str]:
+    """The programs NAME and NAME.short of a graph, the strategy as it was resolved, and the node
+    that needs the batch whole, or ''."""
+    seen = _observer(observe, name)
+    placed = run_passes(graph, distribution(strategy), seen)
+    strategy = resolved(strategy, placed)
+    programs = {name: schedule(run_passes(placed, partitioning(strategy), seen), exact=True)}
+    needs_whole = unpaddable(graph)
+    if needs_whole is None:
+        short = run_passes(placed, partitioning(strategy, short=True))
+        programs[f"{name}.short"] = schedule(short)
+    return programs, strategy, needs_whole.name if needs_whole else ""
+
+
+def asynchrony(strategy: Strategy) -> Asynchronous | None:
+    """How workers and servers meet, where the strategy has them."""
+    how = layout_of(strategy).synchrony
+    return how if isinstance(how, Asynchronous) else None
+
+
+def _parts(
+    train: Graph, strategy: Strategy, how: Asynchronous, observe: Observe | None
+) -> tuple[Programs, Strategy, str]:
+    """The programs of the worker, which is spread by the rest of the strategy, and of each server,
+    which is one device."""
+    _warn_of_idle(train, how)
+    graph = run_passes(train, worker_part(), _observer(observe, WORKER))
+    programs, strategy, exact = _lowered(WORKER, graph, strategy, observe)
+    for number in range(how.servers):
+        name = f"{SERVER}.{number}"
+        graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
+        programs |= _lowered(name, graph, OneDevice(), observe)[0]
+    return programs, strategy, exact
+
+
+def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
+    """Warn of servers without variables, and of workers that the bound keeps waiting."""
+    idle = sum(not names for names in Cut(train).kept(how.servers))
+    if idle:
+        _warn(
+            "G0476",
+            f"{idle} of {how.servers} servers keep no variable: there is none left for them",
+            "variables whose updates need each other go together; use fewer servers",
+        )
+    if how.staleness is not None and how.workers > how.staleness + 1:
+        _warn(
+            "G0475",
+            f"with staleness={how.staleness}, only {how.staleness + 1} of {how.workers} workers "
+            "can compute at a time: each push that is under way makes the others older by one",
+            f"staleness={how.workers - 1} lets all of them work, or use fewer workers",
+        )
+
+
+def _warn(code: str, message: str, help: str) -> None:
+    text = GraphcError(code, message, help=help).render().replace("error", "warning", 1)
+    warnings.warn(GraphcWarning(text), stacklevel=3)
 
 
 @contextmanager
@@ -127,15 +196,25 @@ def _collector_paused() -> Iterator[None]:
 
 
 def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:
-    """(pass name, graph after it) for every pass of one program; first ('source', as written)."""
-    graph = module.train if program == "train" else module.evaluate
+    """(pass name, graph after it) for every pass of one program; first ('source', as written).
+
+    Of an asynchronous strategy, 'train' is the worker's program. Raises G0990 for an unknown one.
+    """
+    graph = module.evaluate if program == "evaluate" else module.train
+    if program == "train" and asynchrony(strategy or module.strategy):
+        program = WORKER
     found: list[tuple[str, Graph]] = [("source", graph)]
 
     def observe(name: str, step: Pass, after: Graph) -> None:
+        known.add(name)
         if name == program:
             found.append((step.name, after))
 
+    known: set[str] = set()
     compile_module(module, strategy, observe=observe)
+    if len(found) == 1:
+        message = f"there is no program '{program}'"
+        raise GraphcError("G0990", message, help=f"there are: {', '.join(sorted(known))}")
     yield from found
 
 

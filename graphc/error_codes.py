@@ -236,6 +236,17 @@ CODES: dict[str, Entry] = {
         "that dim is computed in fixed blocks. The dim is left out by the grid's own `cut`, or it\n"
         "can't be made of that many blocks of one length (the last may be shorter).",
     ),
+    "G0475": Entry(
+        "the staleness bound keeps workers waiting",
+        "A push is applied when at most `staleness` updates were made since its worker pulled. Each\n"
+        "push that is under way becomes such an update for the others, so at most staleness + 1\n"
+        "workers can compute at a time. Raise the bound, or use fewer workers.",
+    ),
+    "G0476": Entry(
+        "servers without variables",
+        "Variables are dealt over the servers by size, and those whose updates need each other go\n"
+        "together. There are more servers than such groups: the last ones do nothing.",
+    ),
     # -- G05 program, plan, runtime ---------------------------------------------------------
     "G0501": Entry(
         "the step needs a second loop",

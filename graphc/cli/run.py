@@ -76,11 +76,11 @@ def _report(
         "metrics": metrics,
         "params_sha256": trainer.params_sha256(),
         "strategy": plan.strategy,
-        "devices": plan.mesh.devices,
+        "devices": plan.devices,
         "backend": trainer.backend.name,
         "executor": trainer.backend.executor,
-        "peak_bytes": plan.programs["train"].peak_bytes,
-        "sent_bytes": plan.programs["train"].sent_bytes,
+        "peak_bytes": plan.training.peak_bytes,
+        "sent_bytes": plan.sent_bytes,
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
     }
@@ -113,11 +113,11 @@ def compile_command(
     plan = plan_of(file, strategy, peak)
     target = output or file.with_suffix(".plan")
     plan.save(target)
-    train, n = plan.programs["train"], plan.mesh.devices
+    train, n = plan.training, plan.devices
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
         f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables), "
-        f"{train.sent_bytes:,} sent by each in a step"
+        f"{plan.sent_bytes:,} sent by each in a step"
     )
 
 
@@ -180,7 +180,7 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
     spec = plan.data.get(name)
     if spec is None:
         return None
-    program = plan.programs["train" if name == "train" else "evaluate"]
+    program = plan.training if name == "train" else plan.programs["evaluate"]
     return load(spec["kind"], spec["path"], program.inputs), spec
 
 

@@ -30,8 +30,9 @@ output_option = click.option(
     "--format", "form", default="ir", show_default=True, help="ir, dot, svg, mermaid or json."
 )
 @click.option(
-    "--program", default="train", show_default=True, type=click.Choice(["train", "evaluate"])
-)
+    "--program", default="train", show_default=True,
+    help="train or evaluate; of an asynchronous strategy also worker, server.0, server.1, ...",
+)  # fmt: skip
 @click.option("--diff", is_flag=True, help="Show what the pass changed, as a diff of IR text.")
 @output_option
 def show_command(
@@ -62,7 +63,12 @@ def _instructions(file: Path, program: str) -> str:
     from graphc.runtime.listing import print_program
     from graphc.runtime.plan import load
 
-    return print_program(load(file).programs[program])
+    plan = load(file)
+    programs = {"train": plan.training} | plan.programs
+    if program not in programs:
+        known = ", ".join(programs)
+        raise click.UsageError(f"there is no program '{program}' in the plan; known: {known}")
+    return print_program(programs[program])
 
 
 def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple[Graph, Graph]:

@@ -11,6 +11,7 @@ from graphc.errors import GraphcError, InternalError
 from graphc.graph import Graph
 from graphc.passes.base import Pass
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
+from graphc.passes.cut import ServerPart, WorkerPart
 from graphc.passes.differentiate import Differentiate
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
@@ -38,6 +39,16 @@ def distribution(strategy: Strategy) -> list[Pass]:
     grid = layout_of(strategy).grid
     tile: list[Pass] = [Tile(str(strategy))] if grid else []  # before placing, which may cut only
     return [*tile, Place(str(strategy))]  # between blocks
+
+
+def worker_part() -> list[Pass]:
+    """From a differentiated graph to the worker's part of an asynchronous step."""
+    return [WorkerPart(), Dce()]
+
+
+def server_part(servers: int, number: int) -> list[Pass]:
+    """From the same graph to the part of one of the servers."""
+    return [ServerPart(servers, number), Dce()]
 
 
 def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from graphc.errors import GraphcError
@@ -86,6 +86,11 @@ def _homes(graph: Graph, homes: int) -> dict[str, int]:
     for v in graph.variables.values():
         owner = graph.variables.get(v.of, v).name
         sizes[owner] = sizes.get(owner, 0) + v.type.bytes
+    return deal(sizes, homes)
+
+
+def deal(sizes: Mapping[str, int], homes: int) -> dict[str, int]:
+    """The home of each: the largest first, to the place that has the fewest bytes so far."""
     held, found = [0] * homes, {}
     for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
         place = min(range(homes), key=lambda k: (held[k], k))

@@ -22,8 +22,10 @@ from graphc.placement import Mesh
 from graphc.program import Program
 from graphc.runtime.check import complaints
 from graphc.runtime.codec import Misfit, decode, encode
+from graphc.strategy.base import Asynchronous
 
 FORMAT, VERSION = "graphc-plan", 1
+WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
 
 
 def graphc_version() -> str:
@@ -52,6 +54,7 @@ class Plan:
     strategy:  its text
     data:      data specifications by name, plain JSON values
     meta:      whatever else the driver wants to keep (duration, compile time), plain JSON values
+    asynchronous: how workers and servers meet, where the step was cut into their programs
     """
 
     name: str
@@ -60,6 +63,7 @@ class Plan:
     strategy: str = ""
     data: dict[str, Any] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
+    asynchronous: Asynchronous | None = None
     graphc: str = field(default_factory=graphc_version)
 
     @property
@@ -70,8 +74,36 @@ class Plan:
 
     @property
     def step_programs(self) -> dict[str, Program]:
-        """The programs that share the variables: all but `init`."""
-        return {name: p for name, p in self.programs.items() if name != "init"}
+        """The programs that have all variables: not `init`, nor those of workers and servers."""
+        parts = ("init", WORKER, SERVER)
+        return {name: p for name, p in self.programs.items() if name.split(".")[0] not in parts}
+
+    @property
+    def training(self) -> Program:
+        """The program that takes the training batches."""
+        return self.programs[WORKER if self.asynchronous else "train"]
+
+    @property
+    def servers(self) -> list[Program]:
+        """The servers' programs, in order; none where the step was not cut."""
+        return [p for name, p in self.programs.items() if name.startswith(f"{SERVER}.")]
+
+    @property
+    def devices(self) -> int:
+        """The devices that train: all workers' and the servers, where the step was cut."""
+        how = self.asynchronous
+        return self.mesh.devices * how.workers + how.servers if how else self.mesh.devices
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that a device sends in a step; a worker also sends its push to the servers."""
+        pushed = {k: t.bytes for p in self.servers for k, t in p.inputs.items()}
+        return self.training.sent_bytes + sum(pushed.values())
+
+    @property
+    def pulled_bytes(self) -> int:
+        """Bytes that the servers send to a worker before each step."""
+        return sum(t.bytes for t in self.training.variable_types.values()) * bool(self.servers)
 
     def text(self) -> str:
         """The content of a plan file."""

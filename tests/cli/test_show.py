@@ -86,7 +86,7 @@ def test_show_of_a_graphs_text_and_of_a_plan(folder: Path, call: Call) -> None:
     [
         (2, "no pass 'nothing' ran; known: source,", ["line.gc", "--after", "nothing"]),
         (2, "there is no format 'png'; known: ir, dot", ["line.gc", "--format", "png"]),
-        (2, "'other' is not one of", ["line.gc", "--program", "other"]),
+        (1, "error[G0990]: there is no program 'other'", ["line.gc", "--program", "other"]),
         (1, "error[G0106]", ["no.gc"]),
         (1, "error[G0106]", ["no.gir"]),
         (1, "error[G0507]", ["no.plan"]),

@@ -9,7 +9,10 @@ import pytest
 import graphc.passes.pipeline  # noqa: F401  registers the passes
 from graphc.passes.base import PASSES, parse_passes
 
-SHOWN = ["dce", "cse", "simplify", "fold_constants", "differentiate", "place", "partition"]
+SHOWN = [
+    "dce", "cse", "simplify", "fold_constants", "differentiate", "worker_part", "server_part",
+    "place", "partition",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
