@@ -18,7 +18,7 @@ from graphc.graph import Graph
 from graphc.module import Module
 from graphc.runtime.backend import Backend
 from graphc.runtime.checkpoint import load_variables
-from graphc.runtime.trainer import Trainer
+from graphc.runtime.trainer import OnStep, Trainer
 from graphc.strategy import Strategy, parse_strategy
 
 
@@ -99,6 +99,23 @@ class StepTrainer:
         if isinstance(batch, Iterator):
             return (self._recording.inputs(part) for part in batch)
         return self._recording.inputs(batch)
+
+    def fit(
+        self,
+        batches: Iterable[Any],
+        *,
+        on_step: OnStep | None = None,
+        record: str | None = None,
+        replay: str | None = None,
+    ) -> dict[str, Any]:
+        """Make an update of each batch, and return the results of the last.
+
+        Under an asynchronous strategy the workers take the batches in order, and don't wait for
+        each other; `record` names a file for their schedule, and `replay` one to do again.
+        on_step(number, results) is called after each update.
+        """
+        fed = (self._fed(batch) for batch in batches)
+        return self.trainer.fit_stream(fed, on_step=on_step, record=record, replay=replay)
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
         """The loss and the reports in evaluation mode, every example counted once."""

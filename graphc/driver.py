@@ -155,7 +155,10 @@ def _parts(
     for number in range(how.servers):
         name = f"{SERVER}.{number}"
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
-        programs |= _lowered(name, graph, OneDevice(), observe)[0]
+        seen = _observer(observe, name)
+        one = OneDevice()
+        placed = run_passes(graph, [*distribution(one), *partitioning(one)], seen)
+        programs[name] = schedule(placed, exact=True)
     return programs, strategy, exact
 
 

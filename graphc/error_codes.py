@@ -247,6 +247,11 @@ CODES: dict[str, Entry] = {
         "Variables are dealt over the servers by size, and those whose updates need each other go\n"
         "together. There are more servers than such groups: the last ones do nothing.",
     ),
+    "G0477": Entry(
+        "few updates for many workers",
+        "Workers push gradients of variables that are some updates old. With few updates in all,\n"
+        "most are such: take smaller batches, more epochs, or fewer workers.",
+    ),
     # -- G05 program, plan, runtime ---------------------------------------------------------
     "G0501": Entry(
         "the step needs a second loop",
@@ -304,6 +309,36 @@ CODES: dict[str, Entry] = {
     "G0512": Entry(
         "a file can't be written",
         "The folder does not exist, or the file or the folder may not be written to.",
+    ),
+    "G0521": Entry(
+        "this is no schedule",
+        "A schedule is what `graphc run --record FILE` writes: a line of JSON that says what the run\n"
+        "was, then one for each push, in the order in which they were applied.",
+    ),
+    "G0522": Entry(
+        "a schedule of another run",
+        "A replay gives the same bits, so it must be of the same step, strategy, data and first\n"
+        "values, on the same backend. The message says what differs.",
+    ),
+    "G0523": Entry(
+        "the schedule does not fit",
+        "The schedule was made with another number of servers, or uses batches that this run does\n"
+        "not have: replay it with the strategy and the number of steps that it was recorded with.",
+    ),
+    "G0524": Entry(
+        "a server failed",
+        "A server keeps the only copy of its variables. What was done since the last checkpoint is\n"
+        "lost; the message names the variables. Load values, or resume from a checkpoint.",
+    ),
+    "G0525": Entry(
+        "there is no schedule",
+        "Only an asynchronous strategy has a schedule: parameter_server(workers, servers,\n"
+        "staleness=k) with k > 0, or none. All others do the same each time anyway.",
+    ),
+    "G0526": Entry(
+        "workers are lost again and again",
+        "A worker that is lost is replaced, and its batch is given to another. Here that happened\n"
+        "many times without one update in between: the batch, or the machine, is at fault.",
     ),
     "G0561": Entry(
         "the devices disagree",

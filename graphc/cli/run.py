@@ -34,18 +34,23 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the variables (.safetensors).")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on from what --save wrote.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write who applied what when.")
+@click.option("--replay", type=click.Path(path_type=Path), help="Do what --record wrote again.")
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
     file: Path, strategy: str | None, peak: str | None, max_bytes: str | None, backend: str,
-    epochs: int | None, steps: int | None, save: Path | None, resume: Path | None, as_json: bool,
-    quiet: bool,
+    epochs: int | None, steps: int | None, save: Path | None, resume: Path | None,
+    record: Path | None, replay: Path | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
 
     Ctrl-C ends the training after the step that is running; --save still writes the variables, and
     --resume goes on from there, on any devices, as if nothing had happened. The epochs or steps
     are those of the whole training.
+
+    An asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends on who was
+    when: --record writes that down, and --replay does it again, to the same bits.
     """
     from graphc.runtime.trainer import Trainer
 
@@ -59,7 +64,8 @@ def run_command(
             trainer.resume(resume)
         start = time.perf_counter()
         with _saved(trainer, save):
-            last = _train(trainer, train, epochs, steps, quiet or as_json)
+            schedules: dict[str, Any] = {"record": record, "replay": replay}
+            last = _train(trainer, train, epochs, steps, quiet or as_json, schedules)
         seconds = time.perf_counter() - start
         metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
         report = _report(trainer, last, metrics, seconds)
@@ -83,6 +89,18 @@ def _report(
         "sent_bytes": plan.sent_bytes,
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
+    } | _observed(trainer)
+
+
+def _observed(trainer: Trainer) -> dict[str, Any]:
+    """What an asynchronous run saw: how many pushes had each staleness, and came from whom."""
+    seen = trainer.observed
+    if seen is None:
+        return {}
+    return {
+        "pulled_bytes": trainer.plan.pulled_bytes,
+        "staleness": {str(k): n for k, n in sorted(seen.staleness.items())},
+        "workers": dict(sorted(seen.workers.items())),
     }
 
 
@@ -186,7 +204,7 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
 
 def _train(
     trainer: Trainer, found: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
-    steps: int | None, quiet: bool,
+    steps: int | None, quiet: bool, schedules: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     from graphc.errors import GraphcError
     from graphc.runtime.proportion import replicas
@@ -206,7 +224,7 @@ def _train(
     with shown_warnings(), _progress(left, quiet) as on_step:
         return trainer.fit(
             data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"],
-            shard=spec["shard"], on_step=on_step,
+            shard=spec["shard"], on_step=on_step, **schedules,
         )  # fmt: skip
 
 
@@ -269,6 +287,10 @@ def _in_words(report: dict[str, Any]) -> str:
     ]
     if loss is not None:
         lines.append(f"last loss {loss:.4f}")
+    if "staleness" in report:
+        ages = ", ".join(f"{k}: {n}" for k, n in report["staleness"].items())
+        lines.append(f"staleness {ages} (versions: updates)")
+        lines.append(", ".join(f"{name} {n}" for name, n in report["workers"].items()))
     if report["metrics"]:
         lines.append("test: " + ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items()))
     return "\n".join([*lines, f"parameters {report['params_sha256'][:16]}"])

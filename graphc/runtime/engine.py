@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
@@ -88,10 +88,14 @@ class Engine:
         if not partly:
             self._invalid = ""
 
-    def variables(self) -> dict[str, Array]:
-        """The global values of all variables. Raises G0505 after a step that failed half-way."""
+    def variables(self, names: Container[str] | None = None) -> dict[str, Array]:
+        """The global values of all variables, or of the named ones.
+
+        Raises G0505 after a step that failed half-way.
+        """
         self._check_valid()
-        types, mesh = self.first.variable_types, self.mesh
+        every, mesh = self.first.variable_types, self.mesh
+        types = {n: t for n, t in every.items() if names is None or n in names}
         values = {name: np.zeros(t.shape, t.dtype.numpy) for name, t in types.items()}
         holders = {name: frozenset(owners(t, mesh)) for name, t in types.items()}
 
@@ -121,7 +125,7 @@ class Engine:
         """
         self._check_valid()
         name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
-        with _Uninterrupted():
+        with Uninterrupted():
             outputs = self._run(lambda comm: self._devices[comm.rank].step(name, supply))
             self.finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
@@ -248,25 +252,26 @@ def _is_full(program: Program, batch: Batch) -> bool:
     )
 
 
-class _Uninterrupted:
+class Uninterrupted:
     """Ctrl-C is noted inside and raised at the end; a second one is raised at once."""
 
-    def __enter__(self) -> None:
-        self._noted = False
+    def __enter__(self) -> Self:
+        self.noted = False
         self._main = threading.current_thread() is threading.main_thread()
         if self._main:
             self._before = signal.getsignal(signal.SIGINT)
             self._main = self._before is signal.default_int_handler
         if self._main:
             signal.signal(signal.SIGINT, self._note)
+        return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted:
+        if self.noted:
             raise KeyboardInterrupt
-        self._noted = True
+        self.noted = True
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self._main:
             signal.signal(signal.SIGINT, self._before)
-        if self._noted and kind is None:
+        if self.noted and kind is None:
             raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from graphc.runtime.plan import Plan
 
 def replicas(plan: Plan) -> int:
     """How many parts the batch is cut into over the devices."""
-    program = plan.programs["train"]
+    program = plan.training
     batch = next((t for t in program.inputs.values() if t.extents), None)
     if batch is None:
         return 1

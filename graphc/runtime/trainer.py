@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from graphc.errors import GraphcError
 from graphc.program import Program
 from graphc.runtime import plugins
+from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
+from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
+from graphc.runtime.asynchronous.source import Source
 from graphc.runtime.backend import Backend
 from graphc.runtime.batches import Batch
 from graphc.runtime.checkpoint import load_checkpoint, save_variables
@@ -51,7 +54,7 @@ class Trainer:
         self.plan = plan
         self.position = Position()
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
-        self.engine = Engine(plan.step_programs, self.backend, deadline=deadline)
+        self.engine = _engine(plan, self.backend, deadline)
         self.engine.load_variables(first_values(plan) | dict(values or {}))
 
     @property
@@ -72,8 +75,7 @@ class Trainer:
         batch: the global batch, a dict of arrays, or an iterator of microbatches.
         Scalars come as Python floats, other results as arrays.
         """
-        outputs = self.engine.step(batch, "train")
-        return {name: _plain(value) for name, value in outputs.items()}
+        return _plains(self.engine.step(batch, "train"))
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
         """The loss and the reports over all batches, each example counted once.
@@ -98,12 +100,16 @@ class Trainer:
         shuffle_seed: int | None = None,
         shard: str = "data",
         on_step: OnStep | None = None,
+        record: str | Path | None = None,
+        replay: str | Path | None = None,
     ) -> Metrics:
         """Train for a number of epochs or steps and return the last step's results.
 
         It goes on from `position`, which is part of what a checkpoint keeps. shard: how an epoch is
         dealt to the replicas (graphc.runtime.sharding). Warns (G0620) where the batch that
         `accumulate` makes up is out of proportion to the data.
+        record, replay: files of schedules, of asynchronous strategies: `record` is written, and
+        `replay` done again, to the same bits (G0521-G0525)
         Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays usable.
         """
         sharding = Sharding(shard, replicas(self.plan))
@@ -111,6 +117,12 @@ class Trainer:
         last: Metrics = {}
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
         parts = data.stream(batch, shuffle_seed, self.position, sharding)
+        check_asynchronous(self.plan, record, replay)
+        if isinstance(self.engine, AsynchronousEngine):
+            at = self.position
+            made = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
+            made |= {"epoch": at.epoch, "example": at.example}
+            return self._train(islice(parts, limit), limit, made, on_step, record, replay)
         for number, (part, position) in enumerate(islice(parts, limit), 1):
             before = self.steps
             try:
@@ -120,6 +132,52 @@ class Trainer:
             if on_step:
                 on_step(number, last)
         return last
+
+    def fit_stream(
+        self,
+        batches: Iterable[Batch],
+        *,
+        on_step: OnStep | None = None,
+        record: str | Path | None = None,
+        replay: str | Path | None = None,
+    ) -> Metrics:
+        """Train on batches as they come, and return the last step's results; see `fit`."""
+        check_asynchronous(self.plan, record, replay)
+        if isinstance(self.engine, AsynchronousEngine):
+            parts = ((batch, self.position) for batch in batches)
+            return self._train(parts, None, {}, on_step, record, replay)
+        last: Metrics = {}
+        for number, batch in enumerate(batches, 1):
+            last = self.step(batch)
+            if on_step:
+                on_step(number, last)
+        return last
+
+    def _train(
+        self, parts: Iterator[tuple[Batch, Position]], limit: int | None, made: Metrics,
+        on_step: OnStep | None, record: str | Path | None, replay: str | Path | None,
+    ) -> Metrics:  # fmt: skip
+        """Workers and servers train, until the batches are used up."""
+        assert isinstance(self.engine, AsynchronousEngine)
+        if limit is not None:
+            warn_of_few(self.plan, limit)
+        training = Training(self.engine, record, replay, made)
+        source = Source(parts)
+
+        def on_push(number: int, results: Mapping[str, Any]) -> None:
+            if on_step:
+                on_step(number, _plains(results))
+
+        try:
+            return _plains(training.run(source, on_push))
+        finally:
+            self.position = source.applied or self.position
+
+    @property
+    def observed(self) -> Observed | None:
+        """How old the variables of the pushes were, and whose they were; None where all wait."""
+        engine = self.engine
+        return engine.observed if isinstance(engine, AsynchronousEngine) else None
 
     # -- variables ------------------------------------------------------------------------------
 
@@ -211,5 +269,11 @@ def _counted(program: Program) -> str:
     return next((name for name, t in program.inputs.items() if t.extent(0)), "")
 
 
-def _plain(value: Array) -> Any:
-    return value.item() if np.ndim(value) == 0 else value
+def _plains(results: Mapping[str, Array]) -> Metrics:
+    return {name: a.item() if np.ndim(a) == 0 else a for name, a in results.items()}
+
+
+def _engine(plan: Plan, backend: Backend, deadline: float | None) -> Engine | AsynchronousEngine:
+    if plan.asynchronous is not None:
+        return AsynchronousEngine(plan, backend, deadline=deadline)
+    return Engine(plan.step_programs, backend, deadline=deadline)

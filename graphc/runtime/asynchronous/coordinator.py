@@ -1,0 +1,231 @@
+"""The coordinator: gives out batches, and says in which order pushes are applied.
+
+It sees no tensors. What it keeps, always: the pieces of work that are under way can all be applied,
+the oldest first, so that none is more than `staleness` versions old when its turn comes. With the
+versions u1 <= u2 <= ... that they were given, and V pushes ordered so far, this is
+
+    V + i - 1 - u_i <= staleness     for every i = 1, 2, ...
+
+A new piece is given out where it stays true; a push that is done is put in order where it stays
+true, and waits otherwise. The oldest one never waits, so there is no deadlock; and no push is ever
+dropped.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphc.runtime.asynchronous.messages import (
+    Applied,
+    Apply,
+    Done,
+    Finish,
+    Letters,
+    Lost,
+    Message,
+    Ready,
+    Work,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a schedule: a push, in the order in which it was applied.
+
+    versions: how many pushes the variables of each server had seen when the worker pulled them
+    """
+
+    order: int
+    worker: str
+    number: int
+    batch: int
+    versions: tuple[int, ...]
+
+    @property
+    def staleness(self) -> int:
+        """How many pushes were applied between the oldest pull and this push."""
+        return self.order - min(self.versions, default=self.order)
+
+
+OnEntry = Callable[[Entry, Mapping[str, Any]], None]
+
+
+@dataclass
+class _Piece:
+    """A piece of work under way: done once all servers have the push."""
+
+    work: Work
+    done: Done | None = None
+
+
+@dataclass
+class Coordinator:
+    """The state machine.
+
+    servers:   their names
+    staleness: the bound, or None
+    has:       whether there is a batch of a number, 0, 1, ...; asked in order
+    on_entry:  told of every push that is put in order, with what its step reported
+    first:     how many pushes the servers' variables have seen before this run
+    """
+
+    servers: tuple[str, ...]
+    staleness: int | None
+    has: Callable[[int], bool]
+    on_entry: OnEntry = lambda entry, results: None
+    first: int = 0
+    version: int = field(init=False)
+    closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.version = self.first
+        self.next_batch = 0
+        self.returned: list[int] = []  # batches of workers that were lost
+        self.waiting: deque[str] = deque()  # workers without work
+        self.pieces: dict[str, _Piece] = {}  # under way, by worker
+        self.numbers: dict[str, int] = {}  # the last piece of each worker
+        self.lost: set[str] = set()
+        self.orders: dict[int, tuple[Apply, set[str]]] = {}  # servers that have not applied it
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def on_message(self, message: Message) -> Letters:
+        """What to send because of a message."""
+        match message:
+            case Ready(worker=worker):
+                return self._ready(worker)
+            case Done(worker=worker):
+                return self._done(worker, message)
+            case Applied(server=server, order=order):
+                return self._applied(server, order)
+            case Lost(worker=worker):
+                return self._lost(worker)
+            case _:
+                raise AssertionError(f"the coordinator got {message}")
+
+    def on_timer(self) -> Letters:
+        """What to send again, as no answer came."""
+        return [(s, apply) for apply, missing in self.orders.values() for s in sorted(missing)]
+
+    def close(self) -> Letters:
+        """Give out no new batches: what is under way is finished."""
+        self.closing = True
+        return self._go_on()
+
+    def abandon(self, worker: str) -> Letters:
+        """Forget a worker and its batch, which can't be computed, and close."""
+        self.lost.add(worker)
+        self.waiting = deque(w for w in self.waiting if w != worker)
+        piece = self.pieces.get(worker)
+        if piece is not None and piece.done is None:
+            del self.pieces[worker]
+        return self.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all that was given out is applied, and there is no more."""
+        return not self.pieces and not self.orders and not self._more()
+
+    # -- workers --------------------------------------------------------------------------------
+
+    def _ready(self, worker: str) -> Letters:
+        if worker in self.lost:
+            return [(worker, Finish())]
+        if worker in self.pieces:  # it did not get the answer
+            return [(worker, self.pieces[worker].work)]
+        if worker not in self.waiting:
+            self.numbers.setdefault(worker, 0)
+            self.waiting.append(worker)
+        return self._go_on()
+
+    def _done(self, worker: str, done: Done) -> Letters:
+        piece = self.pieces.get(worker)
+        if worker in self.lost or (piece is None and worker not in self.waiting):
+            return [(worker, Finish())]
+        if piece is None:
+            return self._go_on()  # in order already; it will get its answer with its next work
+        if piece.work.number != done.number:
+            return [(worker, piece.work)]  # it did not get the answer
+        piece.done = piece.done or done
+        return self._go_on()
+
+    def _lost(self, worker: str) -> Letters:
+        self.lost.add(worker)
+        if worker in self.waiting:
+            self.waiting.remove(worker)
+        piece = self.pieces.get(worker)
+        if piece is not None and piece.done is None:  # else all servers have its push
+            del self.pieces[worker]
+            heapq.heappush(self.returned, piece.work.batch)
+        return self._go_on()
+
+    # -- the order ------------------------------------------------------------------------------
+
+    def _go_on(self) -> Letters:
+        """Put in order what may be, and give out what may be."""
+        letters: Letters = []
+        while (worker := self._next_done()) is not None:
+            letters += self._order(worker)
+        while self.waiting and self._may_start():
+            letters += self._give()
+        if not self.pieces and not self._more():
+            letters += [(worker, Finish()) for worker in self.waiting]
+            self.waiting.clear()
+        return letters
+
+    def _next_done(self) -> str | None:
+        """The oldest push that is done, where it may be applied now."""
+        for worker, piece in sorted(self.pieces.items(), key=lambda p: p[1].work.version):
+            others = (p.work.version for w, p in self.pieces.items() if w != worker)
+            if piece.done is not None and self._feasible(self.version + 1, others):
+                return worker
+        return None
+
+    def _feasible(self, version: int, given: Iterable[int]) -> bool:
+        """Whether pieces that were given these versions can all be applied from `version` on."""
+        k = self.staleness
+        return k is None or all(version + i - u <= k for i, u in enumerate(sorted(given)))
+
+    def _order(self, worker: str) -> Letters:
+        piece = self.pieces.pop(worker)
+        done = piece.done
+        assert done is not None
+        entry = Entry(self.version, worker, done.number, done.batch, done.versions)
+        apply = Apply(self.version, worker, done.number)
+        self.orders[self.version] = apply, set(self.servers)
+        self.version += 1
+        if worker not in self.lost:
+            self.waiting.append(worker)
+        self.on_entry(entry, done.results)
+        return [(server, apply) for server in self.servers]
+
+    def _applied(self, server: str, order: int) -> Letters:
+        for number in [n for n in self.orders if n <= order]:
+            missing = self.orders[number][1]
+            missing.discard(server)
+            if not missing:
+                del self.orders[number]
+        return self._go_on()
+
+    def _more(self) -> bool:
+        """Whether there is a batch to give out."""
+        return bool(self.returned) or (not self.closing and self.has(self.next_batch))
+
+    def _may_start(self) -> bool:
+        few = self.staleness is None or len(self.pieces) <= self.staleness
+        return few and self._more()
+
+    def _give(self) -> Letters:
+        worker = self.waiting.popleft()
+        if self.returned:
+            batch = heapq.heappop(self.returned)
+        else:
+            batch, self.next_batch = self.next_batch, self.next_batch + 1
+        self.numbers[worker] += 1
+        work = Work(self.numbers[worker], batch, self.version)
+        self.pieces[worker] = _Piece(work)
+        return [(worker, work)]

@@ -1,0 +1,201 @@
+"""The engine of an asynchronous plan: its servers, its workers, and its runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
+from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
+from graphc.runtime.asynchronous.schedule import replay
+from graphc.runtime.asynchronous.server import Server
+from graphc.runtime.asynchronous.source import Source
+from graphc.runtime.asynchronous.threads import Threads
+from graphc.runtime.asynchronous.worker import Compute
+from graphc.runtime.backend import Backend
+from graphc.runtime.batches import Batch
+from graphc.runtime.blas import limit_blas, set_blas_threads
+from graphc.runtime.engine import Engine, Uninterrupted
+from graphc.runtime.plan import Plan
+from graphc.runtime.shards import check_variables
+
+Array: TypeAlias = NDArray[Any]
+OnPush: TypeAlias = Callable[[Entry, Mapping[str, Any]], None]
+
+
+@dataclass
+class Observed:
+    """How many pushes there were so far of each staleness, and from each worker."""
+
+    staleness: Counter[int] = field(default_factory=Counter)
+    workers: Counter[str] = field(default_factory=Counter)
+
+    def note(self, entry: Entry) -> None:
+        """Count one push."""
+        self.staleness[entry.staleness] += 1
+        self.workers[entry.worker] += 1
+
+
+class AsynchronousEngine:
+    """Does for an asynchronous plan what `Engine` does for others; `run` is what it is for.
+
+    The variables are on the servers. `step` makes one push from their newest values and applies
+    it: nothing else is under way then.
+    """
+
+    def __init__(self, plan: Plan, backend: Backend, *, deadline: float | None = None) -> None:
+        assert plan.asynchronous is not None
+        self.plan, self.how, self.backend = plan, plan.asynchronous, backend
+        self.finished: Counter[str] = Counter()
+        self.observed = Observed()
+        self._deadline, self._invalid = deadline, ""
+        self._workers: dict[str, ProgramWorker] = {}
+        self._evaluated = -1  # the number of updates of the variables that the evaluator has
+        self._blas = limit_blas(self.how.workers)
+        self.evaluator = Engine(plan.step_programs, backend, deadline=deadline)
+        self.programs = self.evaluator.programs
+        self.stores = stores_of(plan, backend)
+
+    # -- variables ------------------------------------------------------------------------------
+
+    @property
+    def valid(self) -> bool:
+        """Whether the variables can be read: no server failed."""
+        return not self._invalid
+
+    def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
+        """Set the variables from global values. Raises G0510 for missing, extra or unfit ones."""
+        arrays = check_variables(self.evaluator.first, values, partly=partly)
+        for store in self.stores:
+            mine = {k: a for k, a in arrays.items() if k in store.names}
+            store.engine.load_variables(mine, partly=partly)
+        self._evaluated = -1
+        if not partly:
+            self._invalid = ""
+
+    def variables(self) -> dict[str, Array]:
+        """The global values of all variables. Raises G0505 after a server failed."""
+        if self._invalid:
+            help = "load variables (a checkpoint, or initial values) to go on"
+            raise GraphcError("G0505", f"a server failed: {self._invalid}", help=help)
+        found: dict[str, Array] = {}
+        for store in reversed(self.stores):  # the first of several copies counts
+            found |= store.engine.variables()
+        return {name: found[name] for name in self.evaluator.first.variable_types}
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def step(self, batch: Batch | Iterator[Batch], program: str = "train") -> dict[str, Array]:
+        """Make one update, with nothing else under way, or evaluate a batch."""
+        if program != "train":
+            if self._evaluated != self.finished["train"]:
+                self.evaluator.load_variables(self.variables())
+                self._evaluated = self.finished["train"]
+            return self.evaluator.step(batch, program)
+        versions = (0,) * len(self.stores)
+        found: dict[str, Array] = {}
+
+        def note(entry: Entry, results: Mapping[str, Any]) -> None:
+            found.update(results)
+            self._note(entry)
+
+        compute = computing(self._worker("worker.0"), "worker.0", lambda _: batch)
+        with Uninterrupted(), self._guarded():
+            replay([Entry(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
+        return found
+
+    def run(self, source: Source[Any], on_push: OnPush) -> None:
+        """Train on all batches of a source; on_push is told of every push, in order.
+
+        Ctrl-C finishes what is under way, then raises KeyboardInterrupt. Raises what a worker or a
+        server raises, after all others have come to rest.
+        """
+        servers = [Server(store.name, store) for store in self.stores]
+        names = tuple(server.name for server in servers)
+        note = self._noting(source, on_push)
+        coordinator = Coordinator(names, self.how.staleness, source.has, note)
+
+        def hire(name: str) -> Compute:
+            return computing(self._worker(name), name, source.get)
+
+        with Uninterrupted() as stop, self._guarded():
+            Threads(coordinator, servers, hire, self.how.workers, lambda: stop.noted).run()
+
+    def replay(self, entries: Sequence[Entry], source: Source[Any], on_push: OnPush) -> None:
+        """Apply the pushes of a schedule again. Raises G0523 where its batches are not there."""
+        beyond = [e.batch for e in entries if not source.has(e.batch)]
+        if beyond:
+            text = f"the schedule uses batch {beyond[0]}, this run ends before it"
+            raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
+        note = self._noting(source, on_push)
+        compute = computing(self._worker("worker.0"), "the replay", source.get)
+        with Uninterrupted() as stop, self._guarded():
+
+            def stopping(entry: Entry, results: Mapping[str, Any]) -> None:
+                note(entry, results)
+                if stop.noted:
+                    raise KeyboardInterrupt
+
+            replay(entries, self.stores, compute, stopping)
+
+    def start(self) -> str:
+        """A hash of all variables, as a schedule says where it begins."""
+        digest = hashlib.sha256()
+        for name, a in sorted(self.variables().items()):
+            digest.update(f"{name} {a.dtype} {a.shape}\n".encode())
+            digest.update(np.ascontiguousarray(a).tobytes())
+        return digest.hexdigest()
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _worker(self, name: str) -> ProgramWorker:
+        if name not in self._workers:
+            self._workers[name] = ProgramWorker(self.plan, self.backend, self._deadline)
+        return self._workers[name]
+
+    def _noting(self, source: Source[Any], on_push: OnPush) -> OnPush:
+        def note(entry: Entry, results: Mapping[str, Any]) -> None:
+            self._note(entry)
+            source.release(entry.batch)
+            on_push(entry, results)
+
+        return note
+
+    def _note(self, entry: Entry) -> None:
+        self.observed.note(entry)
+        self.finished["train"] += 1
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """After an error no worker is used again, and after a server's no variable."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, GraphcError) and error.code == "G0524":
+                self._invalid = error.message
+            self._close_workers()
+            raise
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End all sessions. A second close does nothing."""
+        self._close_workers()
+        for store in self.stores:
+            store.engine.close()
+        self.evaluator.close()
+        set_blas_threads(self._blas)
+        self._blas = None
+
+    def _close_workers(self) -> None:
+        for worker in self._workers.values():
+            worker.engine.close()
+        self._workers.clear()

@@ -1,0 +1,84 @@
+"""Asynchronous training of a trainer: its schedule recorded, or replayed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphc.errors import GraphcError, GraphcWarning
+from graphc.runtime.asynchronous.coordinator import Entry
+from graphc.runtime.asynchronous.engine import AsynchronousEngine
+from graphc.runtime.asynchronous.schedule import Header, Schedule, check_header, load
+from graphc.runtime.asynchronous.source import Source
+from graphc.runtime.plan import Plan
+
+FEW = 10  # updates of each worker
+
+
+class Training:
+    """One run of an asynchronous engine, and what it leaves behind.
+
+    record, replayed: files of schedules, or None
+    data:             how the batches were made; a schedule of others is refused (G0522)
+    """
+
+    def __init__(
+        self, engine: AsynchronousEngine, record: str | Path | None, replayed: str | Path | None,
+        data: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.engine, self.record = engine, record
+        self.header = Header("", "", "", "", {})
+        self.schedule: Schedule | None = None
+        self.entries: list[Entry] = []
+        self.results: Mapping[str, Any] = {}
+        if record or replayed:
+            self.header = _header(engine, data)
+        if replayed:
+            self.schedule = load(replayed)
+            check_header(self.schedule.header, self.header)
+
+    def run(self, source: Source[Any], on_push: Any) -> Mapping[str, Any]:
+        """Train to the end; the results of the last push. The schedule is written in any case."""
+
+        def note(entry: Entry, results: Mapping[str, Any]) -> None:
+            self.entries.append(entry)
+            self.results = results
+            on_push(len(self.entries), results)
+
+        try:
+            if self.schedule is not None:
+                self.engine.replay(self.schedule.entries, source, note)
+            else:
+                self.engine.run(source, note)
+        finally:
+            if self.record:
+                Schedule(self.header, tuple(self.entries)).save(self.record)
+        return self.results
+
+
+def _header(engine: AsynchronousEngine, data: Mapping[str, Any]) -> Header:
+    plan = engine.plan
+    return Header(
+        plan.meta.get("fingerprint", ""), plan.strategy, engine.start(), engine.backend.name,
+        dict(data),
+    )  # fmt: skip
+
+
+def check_asynchronous(plan: Plan, record: Any, replayed: Any) -> None:
+    """Raise G0525 where a schedule is asked for and the strategy has none."""
+    if plan.asynchronous is None and (record or replayed):
+        text = f"{plan.strategy} has no schedule: it does the same each time"
+        help = "schedules are of parameter_server(workers, servers, staleness=k) with k > 0 or none"
+        raise GraphcError("G0525", text, help=help)
+
+
+def warn_of_few(plan: Plan, steps: int) -> None:
+    """Warn (G0477) where each worker makes few updates: most are of old variables then."""
+    how = plan.asynchronous
+    if how is not None and steps < FEW * how.workers:
+        text = f"{steps} updates for {how.workers} workers: each makes about {steps // how.workers}"
+        help = "take smaller batches, more epochs, or fewer workers"
+        warning = GraphcError("G0477", text, help=help).render().replace("error", "warning", 1)
+        warnings.warn(GraphcWarning(warning), stacklevel=3)

@@ -1,0 +1,96 @@
+"""What servers keep and workers compute with: the programs of a plan, on a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from graphc.errors import GraphcError
+from graphc.program import Program
+from graphc.runtime.asynchronous.worker import Parts
+from graphc.runtime.backend import Backend
+from graphc.runtime.engine import Engine
+from graphc.runtime.plan import SERVER, WORKER, Plan
+
+Array: TypeAlias = NDArray[Any]
+
+
+class ProgramStore:
+    """A server's variables, updated by its program. served: the ones that workers get from it."""
+
+    def __init__(
+        self, name: str, program: Program, served: Sequence[str], backend: Backend
+    ) -> None:
+        self.name, self.served = name, served
+        self.engine = Engine({name: program}, backend)
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that it keeps."""
+        return list(self.engine.first.variable_types)
+
+    def read(self) -> Mapping[str, Any]:
+        return self.engine.variables(self.served)
+
+    def apply(self, values: Mapping[str, Any]) -> None:
+        """One update. Raises G0524: a server that fails takes its variables with it."""
+        try:
+            self.engine.step(values)
+        except Exception as error:
+            lost = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+            words = error.message if isinstance(error, GraphcError) else str(error)
+            text = f"{self.name} failed: {words or type(error).__name__}"
+            help = (
+                f"what is lost since the last checkpoint: {lost}; "
+                "load variables, or resume from a checkpoint, to go on"
+            )
+            raise GraphcError("G0524", text, help=help) from error
+
+
+def stores_of(plan: Plan, backend: Backend) -> list[ProgramStore]:
+    """The servers of a plan; a variable that several keep is served by the first."""
+    pulled = list(plan.programs[WORKER].variable_types)
+    stores = []
+    for number, program in enumerate(plan.servers):
+        served = [v for v in pulled if v in program.variable_types]
+        pulled = [v for v in pulled if v not in served]
+        stores.append(ProgramStore(f"{SERVER}.{number}", program, served, backend))
+    return stores
+
+
+class ProgramWorker:
+    """One worker's devices: the worker's program on a mesh of its own."""
+
+    def __init__(self, plan: Plan, backend: Backend, deadline: float | None = None) -> None:
+        programs = {k: p for k, p in plan.programs.items() if k.split(".")[0] == WORKER}
+        self.engine = Engine(programs, backend, deadline=deadline)
+        self.sent = [tuple(p.inputs) for p in plan.servers]
+        every = {name for names in self.sent for name in names}
+        self.results = [k for k in programs[WORKER].outputs if k not in every]
+
+    def push(self, batch: Any, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
+        """A part for each server, and what the step reports, of a batch on pulled variables."""
+        self.engine.load_variables(values)
+        found = self.engine.step(batch, WORKER)
+        parts = [{k: found[k] for k in names} for names in self.sent]
+        return parts, {k: found[k] for k in self.results}
+
+
+Get: TypeAlias = Callable[[int], Any]
+
+
+def computing(
+    worker: ProgramWorker, name: str, get: Get
+) -> Callable[[int, Mapping[str, Any]], tuple[Parts, Mapping[str, Any]]]:
+    """What the worker of a name computes with; its errors say who failed at which batch."""
+
+    def compute(number: int, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
+        try:
+            return worker.push(get(number), values)
+        except Exception as error:
+            error.add_note(f"in {name}, batch {number}")
+            raise
+
+    return compute

@@ -1,0 +1,171 @@
+"""Schedules: the record of an asynchronous run, and its replay, which gives the same bits.
+
+A file has a line of JSON for what the run was (graph, strategy, seed, ...), then one per push, in
+the order in which they were applied:
+
+    {"format": "graphc-schedule", "version": 1, "fingerprint": "...", "strategy": "...", ...}
+    {"order": 0, "worker": "worker.1", "number": 1, "batch": 1, "versions": [0, 0]}
+
+versions: how many pushes the variables of each server had seen when the worker pulled them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphc.errors import GraphcError
+from graphc.runtime.asynchronous.coordinator import Entry, OnEntry
+from graphc.runtime.asynchronous.server import Store
+from graphc.runtime.asynchronous.worker import Compute
+
+FORMAT, VERSION = "graphc-schedule", 1
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a run was; a replay must be of the same.
+
+    fingerprint: of the step's graph; strategy: its text; start: a hash of the variables before
+    backend:     what ran it
+    data:        how its batches were made: source, size, seed, number of examples
+    """
+
+    fingerprint: str = ""
+    strategy: str = ""
+    start: str = ""
+    backend: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A run: what it was, and its pushes in order."""
+
+    header: Header
+    entries: tuple[Entry, ...] = ()
+
+    def text(self) -> str:
+        """The content of a schedule file."""
+        head = {"format": FORMAT, "version": VERSION} | asdict(self.header)
+        return "".join(json.dumps(x) + "\n" for x in (head, *map(asdict, self.entries)))
+
+    def save(self, path: str | Path) -> None:
+        """Write the file. Raises G0512."""
+        try:
+            Path(path).write_text(self.text(), encoding="utf-8")
+        except OSError as error:
+            raise GraphcError("G0512", f"cannot write {path}: {error.strerror}") from None
+
+
+def load(path: str | Path) -> Schedule:
+    """The schedule in a file. Raises G0521 where it can't be read or is none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        words = getattr(error, "strerror", None) or "it is no text"
+        raise GraphcError("G0521", f"can't read {path}: {words}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str = "the schedule") -> Schedule:
+    """The schedule that a text holds. Raises G0521 with the line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    head = _record(lines[0], name, 1) if lines else {}
+    if head.pop("format", None) != FORMAT:
+        raise GraphcError("G0521", f"{name} is no schedule of graphc")
+    if (version := head.pop("version", None)) != VERSION:
+        raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
+    header = _made(Header, head, name, 1)
+    entries: list[Entry] = []
+    for number, line in enumerate(lines[1:], 2):
+        entry = _made(Entry, _record(line, name, number), name, number)
+        entries.append(_checked(entry, len(entries), name, number))
+    return Schedule(header, tuple(entries))
+
+
+def _record(line: str, name: str, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise GraphcError("G0521", f"{name}:{number} is no line of a schedule")
+    return found
+
+
+_KINDS = {"int": int, "str": str, "tuple[int, ...]": list, "Mapping[str, Any]": dict}
+
+
+def _made(kind: Callable[..., Any], record: dict[str, Any], name: str, number: int) -> Any:
+    wanted = {k: _KINDS[str(t)] for k, t in kind.__annotations__.items()}
+    good = record.keys() == wanted.keys()
+    if not good or not all(type(record[k]) is t for k, t in wanted.items()):
+        known = ", ".join(wanted)
+        raise GraphcError("G0521", f"{name}:{number} does not have the fields {known}")
+    return kind(**{k: tuple(x) if isinstance(x, list) else x for k, x in record.items()})
+
+
+def _checked(entry: Entry, order: int, name: str, number: int) -> Entry:
+    """The entry, where it is the next one and pulled what was there. Raises G0521."""
+    if entry.order != order:
+        raise GraphcError("G0521", f"{name}:{number} has order {entry.order}, {order} comes next")
+    if entry.batch < 0 or not entry.versions:
+        raise GraphcError("G0521", f"{name}:{number} has no batch, or no versions")
+    if not all(type(v) is int and 0 <= v <= order for v in entry.versions):
+        text = f"{name}:{number} pulled versions {entry.versions}: at most {order} were there"
+        raise GraphcError("G0521", text)
+    return entry
+
+
+def check_header(found: Header, wanted: Header) -> None:
+    """Raise G0522 where a schedule is of another run, naming the first thing that differs."""
+    words = {
+        "fingerprint": "another step", "strategy": "another strategy",
+        "data": "other batches", "start": "other first values of the variables",
+        "backend": "another backend",
+    }  # fmt: skip
+    for key, what in words.items():
+        a, b = getattr(found, key), getattr(wanted, key)
+        if a != b:
+            text = f"the schedule is of {what}: {_short(a)}, this run has {_short(b)}"
+            raise GraphcError("G0522", text, help="replay it with what it was recorded with")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text[:16] if len(text) == 64 else text
+
+
+def replay(
+    entries: Iterable[Entry], stores: Sequence[Store], compute: Compute,
+    on_entry: OnEntry = lambda entry, results: None,
+) -> None:  # fmt: skip
+    """Apply the pushes of a schedule again, each from the versions that it was made from.
+
+    One after the other, so it takes no threads. Raises G0523 where the schedule is for another
+    number of servers.
+    """
+    todo = list(entries)
+    pulls: dict[tuple[int, int], list[int]] = {}  # (server, version) -> who pulled it
+    for entry in todo:
+        if len(entry.versions) != len(stores):
+            servers = len(entry.versions)
+            text = f"the schedule is for {servers} servers, the plan has {len(stores)}"
+            raise GraphcError("G0523", text)
+        for server, version in enumerate(entry.versions):
+            pulls.setdefault((server, version), []).append(entry.order)
+    pulled: dict[int, dict[str, Any]] = {}
+    for version, entry in enumerate(todo):
+        for server, store in enumerate(stores):
+            if by := pulls.pop((server, version), None):
+                values = store.read()
+                for order in by:
+                    pulled.setdefault(order, {}).update(values)
+        parts, results = compute(entry.batch, pulled.pop(entry.order))
+        for store, part in zip(stores, parts, strict=True):
+            store.apply(part)
+        on_entry(entry, results)

@@ -1,0 +1,98 @@
+"""A server: keeps variables, hands them out, and applies pushes in the order that it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from graphc.runtime.asynchronous.messages import (
+    COORDINATOR,
+    Applied,
+    Apply,
+    Letters,
+    Message,
+    Pull,
+    Push,
+    Staged,
+    Values,
+)  # fmt: skip
+
+
+class Store(Protocol):
+    """What a server keeps."""
+
+    def read(self) -> Mapping[str, Any]:
+        """The variables that workers pull: copies, which later updates do not touch."""
+        ...
+
+    def apply(self, values: Mapping[str, Any]) -> None:
+        """Update the variables with this server's part of one push."""
+        ...
+
+
+@dataclass
+class Server:
+    """The state machine. version: how many pushes were applied."""
+
+    name: str
+    store: Store
+    version: int = 0
+    staged: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)  # the last push of each worker
+    orders: dict[int, Apply] = field(default_factory=dict)  # to be applied, by their place
+    pulls: dict[tuple[str, int], Pull] = field(default_factory=dict)  # for versions to come
+    copy: tuple[int, Mapping[str, Any]] | None = None  # of the variables: (version, values)
+
+    def on_message(self, message: Message) -> Letters:
+        """What to send because of a message."""
+        match message:
+            case Pull():
+                return self._pull(message)
+            case Push():
+                return self._push(message)
+            case Apply(order=order):
+                if order >= self.version:
+                    self.orders[order] = message
+                return [*self._apply(), (COORDINATOR, Applied(self.name, self.version - 1))]
+            case _:
+                raise AssertionError(f"{self.name} got {message}")
+
+    def on_timer(self) -> Letters:
+        """Nothing: a server answers, and waits for nobody."""
+        return []
+
+    def _pull(self, pull: Pull) -> Letters:
+        if pull.version > self.version:
+            self.pulls[pull.worker, pull.number] = pull
+            return []
+        if self.copy is None or self.copy[0] != self.version:
+            self.copy = self.version, self.store.read()
+        return [(pull.worker, Values(self.name, pull.number, *self.copy))]
+
+    def _push(self, push: Push) -> Letters:
+        key = push.worker, push.number
+        if self.applied.get(push.worker, 0) < push.number and key not in self.staged:
+            self._forget(push.worker)
+            self.staged[key] = push.values
+        return [(push.worker, Staged(self.name, push.number))]
+
+    def _forget(self, worker: str) -> None:
+        """Drop older pushes of a worker that were never ordered."""
+        for key in [k for k in self.staged if k[0] == worker and not self._is_ordered(k)]:
+            del self.staged[key]
+
+    def _is_ordered(self, key: tuple[str, int]) -> bool:
+        return any((a.worker, a.number) == key for a in self.orders.values())
+
+    def _apply(self) -> Letters:
+        letters: Letters = []
+        while self.version in self.orders:
+            apply = self.orders.pop(self.version)
+            values = self.staged.pop((apply.worker, apply.number))
+            self.store.apply(values)
+            self.applied[apply.worker] = apply.number
+            self.version += 1
+            for key in [k for k, pull in self.pulls.items() if pull.version <= self.version]:
+                letters += self._pull(self.pulls.pop(key))
+        return letters

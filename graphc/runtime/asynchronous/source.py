@@ -1,0 +1,51 @@
+"""Where workers get their batches from: a stream in order, of which they ask for one by number."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Source(Generic[T]):
+    """A stream of (batch, what comes with it), numbered from 0; used from many threads.
+
+    A batch is kept until it is released, as it may be asked for again.
+    """
+
+    def __init__(self, stream: Iterator[tuple[Mapping[str, Any], T]]) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+        self._kept: dict[int, tuple[Mapping[str, Any], T]] = {}
+        self._read = 0
+        self._released: set[int] = set()
+        self.ended = False
+        self.applied: T | None = None  # what came with the last batch up to which all are released
+        self._next = 0
+
+    def has(self, number: int) -> bool:
+        """Whether there is a batch of that number."""
+        with self._lock:
+            while not self.ended and self._read <= number:
+                item = next(self._stream, None)
+                if item is None:
+                    self.ended = True
+                else:
+                    self._kept[self._read] = item
+                    self._read += 1
+            return number < self._read
+
+    def get(self, number: int) -> Mapping[str, Any]:
+        """The batch of a number that there is, and that was not released."""
+        assert self.has(number), f"there is no batch {number}"
+        return self._kept[number][0]
+
+    def release(self, number: int) -> None:
+        """The batch was used; nobody will ask for it again."""
+        with self._lock:
+            self._released.add(number)
+            while self._next in self._released:
+                self.applied = self._kept.pop(self._next)[1]
+                self._released.discard(self._next)
+                self._next += 1

@@ -1,0 +1,102 @@
+"""A worker: pulls variables, computes one batch on them, and pushes what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from graphc.runtime.asynchronous.messages import (
+    COORDINATOR,
+    Done,
+    Finish,
+    Letters,
+    Message,
+    Pull,
+    Push,
+    Ready,
+    Staged,
+    Values,
+    Work,
+)  # fmt: skip
+
+Parts: TypeAlias = Sequence[Mapping[str, Any]]
+Compute: TypeAlias = Callable[[int, Mapping[str, Any]], tuple[Parts, Mapping[str, Any]]]
+# compute(batch, variables): a part for each server, and what the step reports
+
+
+@dataclass
+class Worker:
+    """The state machine. It does one piece of work at a time; number is that of the present one."""
+
+    name: str
+    servers: tuple[str, ...]
+    compute: Compute
+    number: int = 0
+    finished: bool = False
+    work: Work | None = None
+    values: dict[str, Values] = field(default_factory=dict)  # what came, by server
+    parts: Parts = ()
+    results: Mapping[str, Any] = field(default_factory=dict)
+    staged: set[str] = field(default_factory=set)
+
+    def start(self) -> Letters:
+        """Ask for the first piece of work."""
+        return self.on_timer()
+
+    def on_message(self, message: Message) -> Letters:
+        """What to send because of a message."""
+        match message:
+            case Work(number=number) if number == self.number + 1 and self._is_free():
+                return self._begin(message)
+            case Values(number=number, server=server) if number == self.number:
+                return self._got(server, message)
+            case Staged(number=number, server=server) if number == self.number:
+                self.staged.add(server)
+                return self.on_timer() if self._is_free() else []
+            case Finish():
+                self.finished = True
+                return []
+            case Work() | Values() | Staged():
+                return []  # it came before
+            case _:
+                raise AssertionError(f"{self.name} got {message}")
+
+    def on_timer(self) -> Letters:
+        """What this worker waits for, asked for (again)."""
+        if self.finished:
+            return []
+        if self.work is None:
+            return [(COORDINATOR, Ready(self.name))]
+        if self._is_free():
+            versions = tuple(self.values[s].version for s in self.servers)
+            done = Done(self.name, self.number, self.work.batch, versions, self.results)
+            return [(COORDINATOR, done)]
+        if len(self.values) < len(self.servers):
+            missing = [s for s in self.servers if s not in self.values]
+            return [(s, Pull(self.name, self.number, self.work.version)) for s in missing]
+        return [
+            (server, Push(self.name, self.number, part))
+            for server, part in zip(self.servers, self.parts, strict=True)
+            if server not in self.staged
+        ]
+
+    def _is_free(self) -> bool:
+        """Whether all servers have the last push."""
+        return self.work is None or len(self.staged) == len(self.servers)
+
+    def _begin(self, work: Work) -> Letters:
+        self.work, self.number = work, work.number
+        self.values, self.staged, self.parts = {}, set(), ()
+        return self.on_timer()
+
+    def _got(self, server: str, values: Values) -> Letters:
+        if server in self.values:
+            return []
+        self.values[server] = values
+        if len(self.values) < len(self.servers):
+            return []
+        assert self.work is not None
+        pulled = {k: x for s in self.servers for k, x in self.values[s].values.items()}
+        self.parts, self.results = self.compute(self.work.batch, pulled)
+        return self.on_timer()

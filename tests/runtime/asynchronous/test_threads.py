@@ -1,0 +1,170 @@
+"""The roles as threads: nothing is lost or done twice, errors surface, nothing hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from counters import Counter, compute, counters
+
+from graphc.errors import GraphcError
+from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
+from graphc.runtime.asynchronous.server import Server
+from graphc.runtime.asynchronous.threads import Hire, Threads, WorkerLost
+from graphc.runtime.asynchronous.worker import Compute
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def hire(name: str) -> Compute:
+    return compute
+
+
+def run(
+    workers: int, staleness: int | None, batches: int, hire: Hire = hire,
+    stores: list[Counter] | None = None,
+) -> list[Entry]:  # fmt: skip
+    entries: list[Entry] = []
+    stores = stores or counters(2)
+    servers = [Server(f"server.{i}", s) for i, s in enumerate(stores)]
+    names = tuple(s.name for s in servers)
+    coordinator = Coordinator(
+        names, staleness, lambda i: i < batches, lambda e, results: entries.append(e)
+    )
+    before = threading.active_count()
+    try:
+        Threads(coordinator, servers, hire, workers).run()
+    finally:
+        assert threading.active_count() == before, "a thread goes on"
+    return entries
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("staleness", [None, 0, 1, 4])
+def test_every_batch_is_applied_once_on_all_servers(workers: int, staleness: int | None) -> None:
+    stores = counters(3)
+    entries = run(workers, staleness, 60, stores=stores)
+    order = [e.batch for e in entries]
+    assert sorted(order) == list(range(60))
+    assert all(s.applied == order for s in stores)
+    assert staleness is None or max(e.staleness for e in entries) <= staleness
+
+
+def test_a_run_without_batches_ends_at_once() -> None:
+    assert run(3, 1, 0) == []
+
+
+class Dying:
+    """Computes, and is lost at the given batches, once each."""
+
+    def __init__(self, *batches: int) -> None:
+        self.left, self.lock = set(batches), threading.Lock()
+
+    def __call__(self, name: str) -> Compute:
+        def dying(batch: int, values: Mapping[str, Any]) -> Any:
+            with self.lock:
+                dies = batch in self.left
+                self.left.discard(batch)
+            if dies:
+                raise WorkerLost("the machine is gone")
+            return compute(batch, values)
+
+        return dying
+
+
+@pytest.mark.parametrize("staleness", [None, 0, 2])
+def test_the_batch_of_a_lost_worker_is_given_to_another(staleness: int | None) -> None:
+    stores = counters(2)
+    entries = run(3, staleness, 40, Dying(0, 7, 8, 39), stores)
+    assert sorted(e.batch for e in entries) == list(range(40))
+    assert all(sorted(s.applied) == list(range(40)) for s in stores)
+    assert {"worker.3", "worker.6"} & {e.worker for e in entries}  # those that took the places
+
+
+def test_workers_that_are_lost_again_and_again_end_the_run() -> None:
+    def always(name: str) -> Compute:
+        def lost(batch: int, values: Mapping[str, Any]) -> Any:
+            raise WorkerLost("no such device")
+
+        return lost
+
+    with pytest.raises(GraphcError, match=r"lost without an update.*no such device") as caught:
+        run(2, 1, 10, always)
+    assert caught.value.code == "G0526"
+
+
+def test_an_error_of_a_step_surfaces_when_the_others_have_finished() -> None:
+    def failing(name: str) -> Compute:
+        def fails(batch: int, values: Mapping[str, Any]) -> Any:
+            if batch == 5:
+                raise ValueError("a step that fails")
+            return compute(batch, values)
+
+        return fails
+
+    stores = counters(2)
+    with pytest.raises(ValueError, match="a step that fails"):
+        run(3, 2, 1000, failing, stores)
+    assert stores[0].applied == stores[1].applied
+    assert 5 not in stores[0].applied
+    assert len(stores[0].applied) < 1000
+
+
+def test_an_error_of_a_server_ends_the_run() -> None:
+    class Broken(Counter):
+        def apply(self, values: Mapping[str, Any]) -> None:
+            if values["batch"] == 4:
+                raise GraphcError("G0524", "server.1 failed")
+            super().apply(values)
+
+    with pytest.raises(GraphcError, match=r"server\.1 failed"):
+        run(3, 2, 100, stores=[Counter("v0"), Broken("v1")])
+
+
+def test_a_stop_finishes_what_is_under_way() -> None:
+    entries: list[Entry] = []
+    stores = counters(2)
+    servers = [Server(f"server.{i}", s) for i, s in enumerate(stores)]
+    coordinator = Coordinator(
+        ("server.0", "server.1"), None, lambda i: True, lambda e, r: entries.append(e)
+    )
+    Threads(coordinator, servers, hire, 3, lambda: len(entries) > 20).run()
+    order = [e.batch for e in entries]
+    assert sorted(order) == list(range(len(order)))
+    assert all(s.applied == order for s in stores)
+
+
+def test_a_slow_worker_reaches_the_bound_and_keeps_to_it() -> None:
+    def uneven(name: str) -> Compute:
+        def waits(batch: int, values: Mapping[str, Any]) -> Any:
+            time.sleep(0.02 if name == "worker.0" else 0.0005)
+            return compute(batch, values)
+
+        return waits
+
+    ages = [e.staleness for e in run(4, 3, 120, uneven)]
+    assert max(ages) == 3
+
+
+@pytest.mark.parametrize("staleness", [None, 64])
+def test_fast_workers_keep_their_throughput(staleness: int | None) -> None:
+    """Sleeping stands for computing, so that the machine's cores do not matter."""
+
+    def rate(slow: float) -> float:
+        def uneven(name: str) -> Compute:
+            def waits(batch: int, values: Mapping[str, Any]) -> Any:
+                time.sleep(slow if name == "worker.0" else 0.005)
+                return compute(batch, values)
+
+            return waits
+
+        begin = time.perf_counter()
+        entries = run(4, staleness, 240, uneven)
+        spent = time.perf_counter() - begin - (slow if slow > 0.01 else 0)
+        return sum(e.worker != "worker.0" for e in entries) / spent
+
+    even, uneven = rate(0.005), rate(0.05)
+    assert uneven >= 0.9 * even

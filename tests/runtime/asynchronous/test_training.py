@@ -1,0 +1,288 @@
+"""Asynchronous training of compiled steps: through the trainer, recorded and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.driver import compile_module
+from graphc.errors import GraphcError, GraphcWarning
+from graphc.frontend.lower import module_of_source
+from graphc.runtime import plan as plans
+from graphc.runtime.data import Dataset, from_arrays
+from graphc.runtime.trainer import Trainer
+from graphc.strategy import parse_strategy
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning"),
+]
+SOURCE = """
+step model(x: f32[batch, 6], y: f32[batch, 2]) {
+    param w1: f32[6, 8] = he_normal()
+    param b1: f32[8]    = zeros()
+    param w2: f32[8, 2] = he_normal()
+    state level: f32[6] = zeros()
+    level <- 0.9 * level + 0.1 * mean(x, axis=0)
+    minimize mse(tanh(x @ w1 + b1) @ w2, y) with clip_by_global_norm(1.0) | adam(0.01)
+}
+data train = npz("none.npz", batch=8)
+"""
+BATCH = 8
+
+
+def plan(strategy: str) -> plans.Plan:
+    return compile_module(module_of_source(SOURCE), parse_strategy(strategy))
+
+
+def data(n: int = 8 * 25 + 3) -> Dataset:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(n, 6)).astype(np.float32)
+    return from_arrays({"x": x, "y": np.sin(x[:, :2])})
+
+
+@contextmanager
+def trained(strategy: str, backend: str = "reference", **options: Any) -> Iterator[Trainer]:
+    with Trainer(plan(strategy), backend) as trainer:
+        trainer.fit(data(), BATCH, **{"epochs": 2, "shuffle_seed": 1} | options)
+        yield trainer
+
+
+def sha(strategy: str, backend: str = "reference", **options: Any) -> str:
+    with trained(strategy, backend, **options) as trainer:
+        return trainer.params_sha256()
+
+
+@pytest.mark.parametrize("backend", ["reference", "numpy"])
+@pytest.mark.parametrize("servers", [1, 3])
+def test_one_worker_without_staleness_is_the_single_device_bit_for_bit(
+    backend: str, servers: int
+) -> None:
+    """One worker pulls the newest values each time, whatever the bound is."""
+    one = sha("one_device()", backend)
+    assert sha(f"parameter_server(1, {servers}, staleness=3)", backend) == one
+    assert sha(f"parameter_server(1, {servers}, staleness=none)", backend) == one
+
+
+def test_accumulation_in_the_worker_is_accumulation_on_one_device() -> None:
+    assert sha("parameter_server(1, 2, staleness=1) * accumulate(4)") == sha("accumulate(4)")
+
+
+def test_a_worker_may_have_several_devices() -> None:
+    with trained("parameter_server(2, 2, staleness=1) * mirrored(2)") as trainer:
+        assert trainer.steps == 2 * 26
+        assert trainer.plan.devices == 2 * 2 + 2
+
+
+def test_single_steps_are_those_of_the_single_device() -> None:
+    batches = list(data().batches(BATCH))
+    found = []
+    for strategy in ("one_device()", "parameter_server(4, 2, staleness=3)"):
+        with Trainer(plan(strategy), "reference") as trainer:
+            losses = [trainer.step(batch)["loss"] for batch in batches]
+            found.append((losses, trainer.params_sha256(), trainer.evaluate(batches)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("strategy", [
+    "parameter_server(4, 2, staleness=3)", "parameter_server(3, 1, staleness=none)",
+    "parameter_server(2, 3, staleness=1) * accumulate(2)",
+])  # fmt: skip
+def test_a_replay_gives_the_same_bits(strategy: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.sched"
+    with trained(strategy, "numpy", record=file) as trainer:
+        first, observed = trainer.variables(), trainer.observed
+    assert sum(observed.staleness.values()) == 2 * 26 if observed else False
+    with trained(strategy, "numpy", replay=file, record=tmp_path / "again.sched") as trainer:
+        again = trainer.variables()
+    assert all(np.array_equal(first[k], again[k]) for k in first)
+    assert (tmp_path / "again.sched").read_text() == file.read_text()
+
+
+def test_a_schedule_by_hand_in_which_every_pull_is_newest_is_the_single_device(
+    tmp_path: Path,
+) -> None:
+    """Workers take turns: a synchronous schedule of asynchronous roles."""
+    file = tmp_path / "run.sched"
+    strategy = "parameter_server(2, 2, staleness=1)"
+    sha(strategy, record=file)
+    head = file.read_text().splitlines()[0]
+    lines = [
+        {"order": i, "worker": f"worker.{i % 2}", "number": i // 2 + 1, "batch": i,
+         "versions": [i, i]}
+        for i in range(2 * 26)
+    ]  # fmt: skip
+    file.write_text("\n".join([head, *map(json.dumps, lines)]))
+    assert sha(strategy, replay=file) == sha("one_device()")
+
+
+@pytest.mark.parametrize(("bound", "workers"), [(3, 4), (1, 2)])
+def test_the_bound_holds(bound: int, workers: int) -> None:
+    with trained(f"parameter_server({workers}, 2, staleness={bound})", epochs=4) as trainer:
+        assert trainer.observed is not None
+        assert max(trainer.observed.staleness) <= bound
+        assert sum(trainer.observed.workers.values()) == trainer.steps == 4 * 26
+
+
+def test_every_example_is_used_once_in_an_epoch() -> None:
+    source = """
+    step count(x: f32[batch, 40]) {
+        param w: f32[40] = ones()
+        state seen: f32[40] = zeros()
+        seen <- seen + sum(x, axis=0)
+        minimize mean(x @ w) with sgd(0.1)
+    }
+    data train = npz("none.npz", batch=7)
+    """
+    made = compile_module(
+        module_of_source(source), parse_strategy("parameter_server(3, 2, staleness=2)")
+    )
+    with Trainer(made, "reference") as trainer:
+        trainer.fit(from_arrays({"x": np.eye(40, dtype=np.float32)}), 7, epochs=3, shuffle_seed=5)
+        assert np.array_equal(trainer.variables()["seen"], np.full(40, 3.0))
+        assert trainer.position.epoch == 3
+
+
+def test_a_plan_file_runs(tmp_path: Path) -> None:
+    made = plan("parameter_server(2, 2, staleness=1)")
+    made.save(tmp_path / "model.plan")
+    loaded = plans.load(tmp_path / "model.plan")
+    assert loaded == made
+    assert set(loaded.programs) == {
+        "init", "worker", "worker.short", "server.0", "server.1", "evaluate", "evaluate.short",
+    }  # fmt: skip
+    with Trainer(loaded, "reference") as trainer:
+        trainer.fit(data(), BATCH, epochs=1)
+        assert trainer.steps == 26
+
+
+def test_a_checkpoint_goes_on_under_any_strategy(tmp_path: Path) -> None:
+    file = tmp_path / "at.safetensors"
+    with Trainer(plan("parameter_server(1, 2, staleness=1)"), "reference") as trainer:
+        trainer.fit(data(), BATCH, steps=30, shuffle_seed=1)
+        trainer.save(file)
+    with Trainer(plan("one_device()"), "reference") as trainer:
+        trainer.resume(file)
+        trainer.fit(data(), BATCH, steps=22, shuffle_seed=1)
+        assert trainer.params_sha256() == sha("one_device()")
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    sha("parameter_server(2, 2, staleness=1)", record=tmp_path / "run.sched")
+    return tmp_path / "run.sched"
+
+
+@pytest.mark.parametrize(("strategy", "options", "code", "words"), [
+    ("parameter_server(2, 1, staleness=1)", {}, "G0522", "another strategy: parameter_server(2, "),
+    ("parameter_server(2, 2, staleness=1)", {"shuffle_seed": 2}, "G0522", "of other batches"),
+    ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 26"),
+    ("mirrored(2)", {}, "G0525", "mirrored(2) has no schedule"),
+])  # fmt: skip
+def test_a_schedule_of_another_run_is_refused(
+    recorded: Path, strategy: str, options: dict[str, Any], code: str, words: str
+) -> None:
+    with pytest.raises(GraphcError) as caught:
+        sha(strategy, replay=recorded, **options)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_a_schedule_needs_the_same_first_values(recorded: Path) -> None:
+    made = plan("parameter_server(2, 2, staleness=1)")
+    trainer = Trainer(made, "reference", values={"b1": np.ones(8, np.float32)})
+    with trainer, pytest.raises(GraphcError, match="other first values"):
+        trainer.fit(data(), BATCH, epochs=2, shuffle_seed=1, replay=recorded)
+
+
+@pytest.mark.parametrize(("before", "after", "words"), [
+    ('"order": 3', '"order": 4', "has order 4, 3 comes next"),
+    ('"number"', '"numbr"', "does not have the fields order, worker"),
+    ('"versions": [0, 0]', '"versions": [0, 9]', "pulled versions (0, 9)"),
+    ("graphc-schedule", "other", "is no schedule"),
+    ('"version": 1', '"version": 2', "has format 2"),
+    ('{"order": 2', "{order", "is no line of a schedule"),
+])  # fmt: skip
+def test_a_damaged_schedule_is_refused_with_its_line(
+    recorded: Path, before: str, after: str, words: str
+) -> None:
+    text = recorded.read_text()
+    assert before in text
+    recorded.write_text(text.replace(before, after, 1))
+    with pytest.raises(GraphcError) as caught:
+        sha("parameter_server(2, 2, staleness=1)", replay=recorded)
+    assert caught.value.code == "G0521"
+    assert words in caught.value.message
+
+
+def test_a_failing_step_names_its_worker_and_leaves_a_usable_trainer() -> None:
+    with Trainer(plan("parameter_server(2, 2, staleness=1)"), "reference") as trainer:
+        good = list(data().batches(BATCH))
+        bad = {"x": np.zeros((BATCH, 5), np.float32), "y": good[0]["y"]}
+        with pytest.raises(GraphcError, match="'x' has shape") as caught:
+            trainer.fit_stream([*good[:4], bad, *good])
+        assert any("in worker." in note and "batch 4" in note for note in caught.value.__notes__)
+        assert trainer.steps >= 4
+        trainer.fit_stream(good)
+
+
+def test_a_server_that_fails_says_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Trainer(plan("parameter_server(2, 2, staleness=1)"), "reference") as trainer:
+        stores = trainer.engine.stores  # type: ignore[union-attr]
+
+        def broken(*_: Any) -> None:
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(stores[1].engine, "step", broken)
+        with pytest.raises(GraphcError, match=r"server\.1 failed: the disk is full") as caught:
+            trainer.fit(data(), BATCH, epochs=1)
+        assert caught.value.code == "G0524"
+        assert "w2" in (caught.value.help or "")
+        assert not trainer.valid
+        with pytest.raises(GraphcError, match="a server failed"):
+            trainer.variables()
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_of_workers_that_wait_servers_that_idle_and_few_updates() -> None:
+    with pytest.warns(GraphcWarning, match="only 2 of 4 workers can compute at a time"):
+        plan("parameter_server(4, 1, staleness=1)")
+    with pytest.warns(GraphcWarning, match="1 of 5 servers keep no variable"):
+        made = plan("parameter_server(2, 5, staleness=1)")
+    with (
+        Trainer(made, "reference") as trainer,
+        pytest.warns(GraphcWarning, match="5 updates for 2"),
+    ):
+        trainer.fit(data(), BATCH, steps=5)
+
+
+def test_the_python_api_trains_and_replays(tmp_path: Path) -> None:
+    def loss(params: Any, batch: Any) -> Any:
+        return np.mean((batch["x"] @ params["w"] - batch["y"]) ** 2)
+
+    random = np.random.default_rng(0)
+    batches = [
+        {"x": random.normal(size=(8, 3)).astype("f4"), "y": random.normal(size=8).astype("f4")}
+        for _ in range(30)
+    ]
+    file = str(tmp_path / "run.sched")
+    found = []
+    for how in ({"record": file}, {"replay": file}):
+        trainer = graphc.compile(
+            loss, {"w": np.zeros(3, "f4")}, batches[0], optimizer=graphc.optim.sgd(0.1),
+            strategy="parameter_server(3, 1, staleness=2)",
+        )  # fmt: skip
+        with trainer:
+            last = trainer.fit(batches, **how)
+            found.append((last["loss"], trainer.params_sha256(), trainer.steps))
+    assert found[0] == found[1]
