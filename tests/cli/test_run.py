@@ -269,7 +269,8 @@ def test_warnings_are_printed_as_errors_are(folder: Path, call: Call) -> None:
 
 
 TOLD = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 from graphc.cli import main
 from graphc.runtime.trainer import Trainer
 step = Trainer.step
@@ -287,10 +288,13 @@ def test_ctrl_c_finishes_the_step_and_saves(folder: Path) -> None:
     args = ("run", "line.gc", "--quiet", "--steps", "100000000", "--save", "half.safetensors")
     command = [sys.executable, "-c", TOLD, *args]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    assert running.stdout.readline() == "three steps\n"
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "three steps\n"
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
     assert running.returncode == 130, err
     found = re.fullmatch(r"interrupted after step (\d+) - wrote half\.safetensors\n", err)
     assert found, err
