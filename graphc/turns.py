@@ -53,10 +53,13 @@ class Turns:
         """How many loops there are."""
         return max((self.stage[x] + 1 for x in self.inside), default=0)
 
+    def gathers(self, name: str) -> bool:
+        """Whether a node runs in a loop and gives what is there after it, not once per turn."""
+        return name in self.inside and name not in self.varying
+
     def ready(self, name: str) -> int:
         """From which loop on a value is there."""
-        gathered = name in self.inside and name not in self.varying
-        return self.stage[name] + gathered
+        return self.stage[name] + self.gathers(name)
 
     def handed(self, node: Node) -> list[str]:
         """The operands that a node takes from its own turn."""

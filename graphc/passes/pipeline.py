@@ -13,6 +13,7 @@ from graphc.passes.base import Pass
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
 from graphc.passes.cut import ServerPart, WorkerPart
 from graphc.passes.differentiate import Differentiate
+from graphc.passes.loops import Loops
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
 from graphc.passes.tile import Tile
@@ -58,6 +59,7 @@ def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
         Partition(orders, short),  # every difference between have and need becomes a node
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
+        Loops(),  # barriers: after cse, which would join again what two loops make
         Fuse(),  # marks only: last, so that nothing breaks a group
     ]
 
@@ -71,7 +73,7 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
     verified: Stage | None = None  # the laws that `graph` is known to keep
     for i, step in enumerate(passes):
         start = time.perf_counter()
-        stage: Stage = "looped" if _placed(passes[: i + 1]) else "any"
+        stage = _stage(passes[: i + 1])
         try:
             after = step.run(graph)
             if config.get().verify and (stage != verified or after != graph):
@@ -90,8 +92,11 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
     return graph
 
 
-def _placed(done: Sequence[Pass]) -> bool:
-    return any(isinstance(p, Partition) for p in done)
+def _stage(done: Sequence[Pass]) -> Stage:
+    """The stage of a graph after these passes."""
+    if any(isinstance(p, Loops) for p in done):
+        return "looped"
+    return "placed" if any(isinstance(p, Partition) for p in done) else "any"
 
 
 def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> GraphcError:

@@ -1,4 +1,4 @@
-"""Whether a step really needs all microbatches before it can go on with any of them."""
+"""Whether a step needs all microbatches before it can go on with any of them: several loops."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def has_barrier(graph: Graph) -> bool:
                 varying.add(node.name)
             continue
         mine = [x for x in node.operands if x in varying]
-        if mine and (any(x in whole for x in node.operands) or len(_letters(graph, node)) > 1):
+        if mine and any(x in whole for x in node.operands):
             return True
-        if mine and _carried(graph, node):
+        if mine and _carried(graph, node) and len(_letters(graph, node)) == 1:
             varying.add(node.name)
         elif mine or any(x in whole for x in node.operands):
             whole.add(node.name)

@@ -14,7 +14,7 @@ from graphc import strategy
 from graphc.graph import Graph, Node, subgraph_nodes
 from graphc.ops import binary, shape, source, unary
 from graphc.ops.collective import AllReduce, Mask
-from graphc.passes import cleanup, costs, partition, place_time
+from graphc.passes import cleanup, costs, loops, partition
 from graphc.placement import Placement
 from graphc.runtime import exchange
 
@@ -101,12 +101,21 @@ def _outputs_not_converted(patch: Patch) -> None:
     around(patch, partition._Work, "converted", change)
 
 
-@fault("verifier", "barrier", "pairwise")
-def _barrier_overlooked(patch: Patch) -> None:
-    """A step that needs all microbatches midway is let through."""
-    around(
-        patch, place_time, "_native", lambda old, node, way, *rest: old(node, way, rest[0], set())
-    )
+@fault("verifier", "barrier")
+def _loops_not_told_apart(patch: Patch) -> None:
+    """What a loop gives is used in the same loop."""
+    patch.setattr(loops.Loops, "run", lambda self, graph: graph)
+
+
+@fault("verifier", "barrier")
+def _loop_too_early(patch: Patch) -> None:
+    """A sum is made in the loop before the one that it can be made in."""
+
+    def change(old: Any, turns: Any, wanted: Any) -> Any:
+        when = old(turns, wanted)
+        return {x: max(0, at - (at > 1 and turns.gathers(x))) for x, at in when.items()}
+
+    around(patch, loops, "_latest", change)
 
 
 # -- padding --------------------------------------------------------------------------------------

@@ -81,6 +81,24 @@ def _variable_overwritten_early(patch: Patch) -> None:
     around(patch, schedule._Scheduler, "_note_tail", change)
 
 
+@fault("run", "barrier")
+def _kept_in_one_place(patch: Patch) -> None:
+    """Every turn writes what it keeps over what the turn before has kept."""
+    around(patch, executor, "convert", partial(_at_turn_zero, Keep))
+    around(patch, device, "convert", partial(_at_turn_zero, Keep))
+
+
+@fault("run", "barrier")
+def _recalled_from_one_turn(patch: Patch) -> None:
+    """Every turn recalls what the first one has kept."""
+    around(patch, executor, "convert", partial(_at_turn_zero, Recall))
+    around(patch, device, "convert", partial(_at_turn_zero, Recall))
+
+
+def _at_turn_zero(op: type, old: Any, kernel: Any, site: Any, turn: int, *rest: Any) -> None:
+    old(kernel, site, 0 if isinstance(kernel.op, op) else turn, *rest)
+
+
 @fault("run")
 def _order_swapped_on_one_rank(patch: Patch) -> None:
     """One rank begins two collectives in another order than the rest."""

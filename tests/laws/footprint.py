@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ops.collective import Accumulate, Stack
+from graphc.ops.collective import Accumulate, Keep, Stack
 from graphc.program import Instruction, Kernel, Loop, Program, Role, Start, Wait, reads, writes
 
 
@@ -52,12 +52,12 @@ class Footprint:
                 operand, result = self.busy.pop(token)
                 yield from self._read(result, f"collective {token}")
                 return
-            case Kernel(op=Accumulate() | Stack(), result=result) if turn:
-                yield from self._read(result, f"the sum in {x.node} of the turn before")
+            case Kernel(op=Accumulate() | Keep() | Stack(), result=result) if turn:
+                yield from self._read(result, f"what {x.node} holds of the turn before")
         for buffer in reads(x):
             yield from self._read(buffer, _name(x))
         made = writes(x)
-        if made is not None:
+        if made is not None and self.program.buffers[made].kind != "view":
             yield from self._write(made, _name(x))
         match x:
             case Start(token=token, operand=operand, result=result):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from laws.barriers import has_barrier
 from laws.configs import Config, config, cuts
 from laws.execute import Runner
 from laws.generator import Data, data_for, make, recipe
@@ -60,14 +59,9 @@ class Case:
         return [*distribution(strategy), *partitioning(strategy, self.config.short)]
 
     @cached_property
-    def graph(self) -> Graph | None:
-        """The graph that every rank runs; None where the step has a barrier, and may have one."""
-        try:
-            return run_passes(self.model.graph, self.placing)
-        except GraphcError as error:
-            if error.code == "G0403" and self.config.turns > 1 and has_barrier(self.model.graph):
-                return None
-            raise
+    def graph(self) -> Graph:
+        """The graph that every rank runs."""
+        return run_passes(self.model.graph, self.placing)
 
 
 def case(seed: int, kinds: tuple[str, ...] = ()) -> Case:
@@ -84,8 +78,6 @@ def case(seed: int, kinds: tuple[str, ...] = ()) -> Case:
 def check(c: Case, *runs: Runner, graph: Graph | None = None) -> None:
     """Raise Broken unless the case (or `graph` in its stead) obeys the law under every run."""
     graph = graph or c.graph
-    if graph is None:
-        return
     data = c.data.cast(c.config.precision)
     for run in runs:
         compare(c, run(graph, c.counts, data.inputs, data.variables))
@@ -188,7 +180,7 @@ def describe(c: Case) -> str:
     """The configuration and the text of the graph."""
     kinds = ", ".join(s.kind for s in c.recipe.steps)
     try:
-        text = print_ir(c.graph or c.model.graph)
+        text = print_ir(c.graph)
     except GraphcError:
         text = print_ir(c.model.graph)
     return f"{c.config}\n{c.strategy}\nseed {c.recipe.seed}: {kinds}\n{text}"

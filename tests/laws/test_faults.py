@@ -28,7 +28,7 @@ Kinds = tuple[str, ...]
 
 def verifier(kinds: Kinds) -> None:
     for c in cases(kinds):
-        assert c.graph is None or len(c.graph)
+        assert len(c.graph)
 
 
 def mesh(kinds: Kinds) -> None:
@@ -50,8 +50,7 @@ def passes(kinds: Kinds) -> None:
 
 def memory(kinds: Kinds) -> None:
     for c in cases(kinds):
-        if c.graph is not None:
-            check_memory(schedule(c.graph, exact=not c.config.short))
+        check_memory(schedule(c.graph, exact=not c.config.short))
 
 
 def slope(kinds: Kinds) -> None:

@@ -12,6 +12,7 @@ from laws.simulate import simulate
 
 from graphc.errors import GraphcError
 from graphc.passes.base import PASSES, Pass
+from graphc.passes.loops import Loops
 from graphc.passes.pipeline import distribution, partitioning, run_passes
 from graphc.strategy import parse_strategy
 
@@ -35,12 +36,11 @@ def holds_with_passes(seed: int, kinds: tuple[str, ...] = ()) -> None:
     """Law 2 for the case of that seed. Raises Broken."""
     c, rng = case(seed, kinds), random.Random(seed)
     strategy = parse_strategy(c.strategy)
-    partition = partitioning(strategy, c.config.short)[:1]
+    partition, *_ = partitioning(strategy, c.config.short)
     before, after = some_passes(rng), some_passes(rng)
-    if c.graph is None:
-        return
     try:
-        graph = run_passes(c.model.graph, [*before, *distribution(strategy), *partition, *after])
+        placing = [*distribution(strategy), partition, *after, Loops()]
+        graph = run_passes(c.model.graph, [*before, *placing])
         check(c, simulate, runner(NUMPY, c.config.short), graph=graph)
     except (AssertionError, GraphcError) as error:
         names = [[str(p) for p in part] for part in (before, after)]

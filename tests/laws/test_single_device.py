@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from graphc_numpy import BACKEND as NUMPY
+from laws.barriers import has_barrier
 from laws.configs import config, every_pair
 from laws.execute import runner
 from laws.law import case, holds
 from laws.simulate import simulate
 
 from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.turns import assigned
 
 CASES = 500
 SLICE = 10  # cases of one test
 SLOW = 20_000
+BARRIERS = 100  # cases that have barriers mostly
 
 
 @pytest.mark.parametrize("start", range(0, CASES, SLICE))
@@ -41,7 +46,14 @@ def test_the_cases_cover_every_pair_of_settings() -> None:
     assert not every_pair() - seen
 
 
-def test_few_steps_need_all_microbatches_midway() -> None:
+def test_the_cases_with_a_barrier_have_several_loops_and_the_others_have_not() -> None:
     turns = [c for c in map(case, range(0, CASES, 5)) if c.config.turns > 1]
-    barriers = [c for c in turns if c.graph is None]
-    assert len(barriers) <= 0.1 * len(turns)
+    several = [assigned(c.graph).loops > 1 for c in turns]
+    assert several == [has_barrier(c.model.graph) for c in turns]
+
+
+def test_steps_with_many_barriers_give_what_one_device_gives() -> None:
+    for seed in range(BARRIERS):
+        c = case(seed, ("barrier", "pairwise"))
+        c = replace(c, config=replace(c.config, turns=max(2, c.config.turns)))
+        holds(c, simulate, runner((REFERENCE, NUMPY)[seed % 2], c.config.short))
