@@ -200,12 +200,6 @@ CODES: dict[str, Entry] = {
         "bad arguments of a strategy",
         "The strategy is known, its arguments are not right; the message says which.",
     ),
-    "G0403": Entry(
-        "a barrier inside the step",
-        "A value that needs all microbatches (a global batch statistic, the denominator of a masked\n"
-        "mean) is used again inside the loop over microbatches. Leave out `accumulate`, or compute\n"
-        "the value once per update, from something that does not depend on the batch.",
-    ),
     "G0404": Entry(
         "a variable can't be cut like this",
         "tensor_split names a dim that the variable does not have, or a glob that matches no\n"
@@ -254,10 +248,10 @@ CODES: dict[str, Entry] = {
     ),
     # -- G05 program, plan, runtime ---------------------------------------------------------
     "G0501": Entry(
-        "the step needs a second loop",
-        "A value that is known only after the last microbatch is used in every microbatch: a\n"
-        "global statistic in the middle of a step. Run the step without `accumulate`, or let the\n"
-        "value not depend on the batch.",
+        "a loop that uses what it gives",
+        "A value that is known only after the last microbatch is used in a turn of the same loop,\n"
+        "or is gathered over one of two axes over time only. The pass `loops` puts the user into a\n"
+        "later loop, so this is a graph written by hand: a `keep` and a `recall` are missing.",
     ),
     "G0502": Entry(
         "a result is not whole",
@@ -268,7 +262,7 @@ CODES: dict[str, Entry] = {
         "microbatches can't be streamed",
         "`step` was given an iterator of microbatches, but the step needs the number of examples\n"
         "before the last one has come, or gives a result for every example. Give it the whole\n"
-        "batch at once.",
+        "batch at once. (A step with several loops keeps all microbatches until its end.)",
     ),
     "G0504": Entry(
         "a program holds tensors only",

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from graphc.errors import Span
 from graphc.op import Op
-from graphc.ops.collective import Conversion
+from graphc.ops.collective import Conversion, Keep
 from graphc.placement import Mesh, Placement, Split, chop
 from graphc.types import DType, TensorType
 
@@ -261,6 +261,12 @@ class Program:
     def constant_bytes(self) -> int:
         """Bytes of constants on the device that needs the most in all."""
         return self.footprints[0].constants
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the arena that hold what a loop over turns keeps for later ones."""
+        made = (x for role in self.roles for x in role.instructions if isinstance(x, Kernel))
+        return sum(self.buffers[x.result].bytes for x in made if isinstance(x.op, Keep))
 
     @property
     def peak_bytes(self) -> int:

@@ -2,7 +2,9 @@
 
 Turn t takes the t-th microbatch, which is cut over the space axes. Microbatches may differ in size,
 up to the turn's capacity; turns that get none are empty. How many examples there are in all is
-known after the last one, so a step that needs the number earlier can't be run this way.
+known after the last one, so a step with one loop that needs the number earlier can't be run this
+way. A step with several loops reads the batch in each of them: its microbatches are all kept in
+memory until its end.
 """
 
 from __future__ import annotations
@@ -17,7 +19,18 @@ import numpy as np
 from graphc.errors import GraphcError
 from graphc.ops.collective import Conversion
 from graphc.placement import Split, chop
-from graphc.program import Buffer, Feed, Instruction, Kernel, Program, Range, Start, reads, writes
+from graphc.program import (
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Program,
+    Range,
+    Role,
+    Start,
+    reads,
+    writes,
+)
 from graphc.runtime.batches import Batch, Length, check_entry, check_names
 from graphc.runtime.supply import Array, Place, copy_padded, feeds
 
@@ -49,6 +62,7 @@ class MicrobatchStream:
         self._turns: dict[int, _Turn] = {}
         self._reached: dict[tuple[int, ...], int] = {}  # space coordinates -> turn
         self._pulled, self._ended = 0, False
+        self._again = any(len(role.loops) > 1 for role in program.roles)
         self._total = dict.fromkeys(program.counts, 0)
         self._constant: dict[str, Array] = {}  # entries that are not cut over time
 
@@ -102,7 +116,9 @@ class MicrobatchStream:
         mesh = self.program.mesh
         with self._lock:
             self._reached[tuple(at[a.name] for a in mesh.space)] = number
-            if len(self._reached) == mesh.devices:  # what nobody will ask for again is dropped
+            if (
+                len(self._reached) == mesh.devices and not self._again
+            ):  # what nobody will ask for again is dropped
                 oldest = min(self._reached.values())
                 for t in [t for t in self._turns if t < oldest]:
                     del self._turns[t]
@@ -179,20 +195,21 @@ class MicrobatchStream:
 def check_streamable(program: Program) -> None:
     """Raise G0503, naming the node, for a program that needs the whole batch at once."""
     for role in program.roles:
-        prologue, body, _, _ = role.parts
-        for part in (prologue, body):
+        for part in role.parts[: max(1, 2 * len(role.loops))]:  # to the last loop's end
             for x in part:
-                if isinstance(x, Kernel | Start) and (why := _needs_all(program, x)):
+                if isinstance(x, Kernel | Start) and (why := _needs_all(program, role, x)):
                     raise GraphcError("G0503", f"%{x.node} {why}", span=x.origin)
                 if isinstance(x, Feed) and _is_untimed(program, x):
                     text = f"input '{x.source}' is needed whole in every turn"
                     raise GraphcError("G0503", text)
 
 
-def _needs_all(program: Program, x: Kernel | Start) -> str | None:
+def _needs_all(program: Program, role: Role, x: Kernel | Start) -> str | None:
     op = x.op
     if isinstance(op, Conversion) and op.over == "time" and isinstance(op.states[0], Split):
         return "gathers a result for every example"
+    if len(role.loops) > 1:
+        return None  # all microbatches are pulled and kept when the number is asked for
     needs = "needs the number of examples before the last microbatch has come"
     if op.count and program.counts:
         return needs

@@ -45,6 +45,44 @@ def classifier(batch: int = 12, width: int = 8, dtype: DType = F32) -> Graph:
     return f.build()
 
 
+def masked_regression(batch: int = 12, width: int = 8, dtype: DType = F32) -> Graph:
+    """A mean over the examples of a mask, whose number enters the forward pass: a barrier."""
+    f = Builder("masked")
+    x = entry(f, "x", (batch, 64), dtype)
+    y, mask = entry(f, "y", (batch,), dtype), entry(f, "mask", (batch,), dtype)
+    w, v = param(f, "w", (64, width), dtype), param(f, "v", (width,), dtype)
+    count = f.sum(mask)
+    hidden = f.tanh(f.einsum(x, w, spec="bk,kn->bn") / count)
+    error = f.einsum(hidden, v, spec="bn,n->b") - y
+    loss = f.sum(error * error * mask) / count
+    f.outputs["loss"] = loss.name
+    f.objectives.append(Objective(loss.name, adam(0.01), ("w", "v")))
+    return f.build()
+
+
+def masked_data(batch: int, seed: int = 0) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    mask = np.arange(batch) % 3 != 1
+    return {"x": rng.normal(size=(batch, 64)), "y": rng.normal(size=batch), "mask": 1.0 * mask}
+
+
+def normalised(
+    batch: int = 12, inner: int = 6, width: int = 8, wide: int = 8, dtype: DType = F32
+) -> Graph:
+    """A classifier whose first layer has a batch norm: barriers forward and backward."""
+    f = Builder("normalised")
+    x, labels = entry(f, "x", (batch, inner), dtype), entry(f, "labels", (batch,), I32)
+    w1, scale = param(f, "w1", (inner, width), dtype), param(f, "scale", (width,), dtype)
+    w2, w3 = param(f, "w2", (width, wide), dtype), param(f, "w3", (wide, 5), dtype)
+    hidden = f.batch_norm(f.einsum(x, w1, spec="bk,kn->bn"), scale, name="norm")
+    deep = f.tanh(f.einsum(f.relu(hidden), w2, spec="bk,kn->bn"))
+    logits = f.einsum(deep, w3, spec="bk,kn->bn")
+    loss = f.mean(f.cross_entropy(logits, labels))
+    f.outputs["loss"] = loss.name
+    f.objectives.append(Objective(loss.name, adam(0.01), ("w1", "scale", "w2", "w3")))
+    return f.build()
+
+
 def classifier_data(batch: int, seed: int = 0) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(batch, 6))

@@ -107,17 +107,6 @@ def _loops_not_told_apart(patch: Patch) -> None:
     patch.setattr(loops.Loops, "run", lambda self, graph: graph)
 
 
-@fault("verifier", "barrier")
-def _loop_too_early(patch: Patch) -> None:
-    """A sum is made in the loop before the one that it can be made in."""
-
-    def change(old: Any, turns: Any, wanted: Any) -> Any:
-        when = old(turns, wanted)
-        return {x: max(0, at - (at > 1 and turns.gathers(x))) for x, at in when.items()}
-
-    around(patch, loops, "_latest", change)
-
-
 # -- padding --------------------------------------------------------------------------------------
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from graphc_numpy import device
 from laws.fault import Patch, around, fault
 
 import graphc.placement
 import graphc.program
 from graphc.ops import collective
+from graphc.ops.collective import Keep, Recall
 from graphc.passes import buffers, schedule
 from graphc.runtime import exchange, executor, local
 from graphc.runtime.supply import WholeBatch

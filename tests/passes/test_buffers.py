@@ -54,7 +54,11 @@ class Watch:
         for b in reads(x):
             self.check(b, f"{type(x).__name__} {getattr(x, 'node', '')}")
         made = writes(x)
-        if isinstance(x, Kernel) and isinstance(x.op, Accumulate | Keep | Stack) and made in self.seen:
+        if (
+            isinstance(x, Kernel)
+            and isinstance(x.op, Accumulate | Keep | Stack)
+            and made in self.seen
+        ):
             self.check(x.result, f"the running value of {x.node}")
         if isinstance(x, Wait):
             start = self.started.pop(x.token)
