@@ -205,6 +205,18 @@ CODES: dict[str, Entry] = {
         "tensor_split names a dim that the variable does not have, or a glob that matches no\n"
         "variable, or a dim with fewer entries than devices.",
     ),
+    "G0441": Entry(
+        "more parts than leaves",
+        "reproducible(slots=n) cuts the batch into n leaves, and devices own whole leaves: devices\n"
+        "times microbatches may be n at most. The number of slots is fixed for a run (with other\n"
+        "slots the sums are other trees, and the bits differ), so choose the largest that you mean\n"
+        "to use.",
+    ),
+    "G0442": Entry(
+        "replicas that step alone can't be reproducible",
+        "Under local_sgd, diloco and an asynchronous parameter server every replica makes updates of\n"
+        "its own: the result depends on their number by its meaning, not by rounding.",
+    ),
     "G0405": Entry(
         "there is no batch to cut",
         "The strategy cuts the batch over devices or turns, but no input of the step has a batch: all\n"

@@ -8,14 +8,16 @@
 
 An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
 device). Where several axes split one dim, the mesh's order of axes is their order from major to
-minor. Shards are cut by nested ceiling and are valid from the front: the global value is the
-valid rows of the shards, one after the other.
+minor. Shards are valid from the front: the global value is the valid rows of the shards, one after
+the other. They are cut by nested ceiling, as even as can be; along axes that deal out `Leaves` they
+are cut at fixed places, however many devices there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -78,10 +80,23 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """The batch as `slots` leaves of one fixed length, which `axes` deal out, major first.
+
+    The last of the axes runs over time: at turn t the r-th device has leaf `r * turns + t`. A leaf
+    past the last example is *absent*: it is not run, and no sum has it.
+    """
+
+    slots: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Mesh:
     """The axes in order, major first. Ranks number the devices in row-major order of space axes."""
 
     axes: tuple[Axis, ...] = ()
+    leaves: Leaves | None = None
 
     @property
     def space(self) -> tuple[Axis, ...]:
@@ -113,8 +128,25 @@ class Mesh:
                 index, at[axis.name] = divmod(index, axis.size)
         return at
 
+    def deals(self, axis: str) -> bool:
+        """Whether an axis deals out leaves."""
+        return self.leaves is not None and axis in self.leaves.axes
+
+    def widths(self, count: int, axes: Sequence[str]) -> tuple[int, ...]:
+        """Per axis the fixed length of a part of `count` entries; () where none deals leaves."""
+        if self.leaves is None or not any(map(self.deals, axes)):
+            return ()
+        leaf, order = -(-count // self.leaves.slots), self.leaves.axes
+        each = {a: prod(self.axis(b).size for b in order[i + 1 :]) for i, a in enumerate(order)}
+        return tuple(leaf * each.get(a, 0) for a in axes)
+
     def __str__(self) -> str:
-        return f"mesh({', '.join(map(str, self.axes))})"
+        leaves = (
+            f"; {self.leaves.slots} leaves over {', '.join(self.leaves.axes)}"
+            if self.leaves
+            else ""
+        )
+        return f"mesh({', '.join(map(str, self.axes))}{leaves})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +166,11 @@ class Placement:
 
     def with_state(self, mesh: Mesh, axis: str, state: State) -> Placement:
         """The same placement with `axis` set to `state`."""
-        states = dict(self.states) | {axis: state}
+        return self.with_states(mesh, (axis,), state)
+
+    def with_states(self, mesh: Mesh, axes: Iterable[str], state: State) -> Placement:
+        """The same placement with each of `axes` set to `state`."""
+        states = dict(self.states) | dict.fromkeys(axes, state)
         return place(mesh, states.items())
 
     def splits(self, dim: int) -> tuple[str, ...]:
@@ -176,24 +212,27 @@ def serves(have: State, want: State) -> bool:
     return have == want or (have == R and isinstance(want, Home))
 
 
-def chop(count: int, parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """(offset, length) of one shard when `count` entries are cut by nested ceiling.
+def chop(
+    count: int, parts: Sequence[tuple[int, int]], widths: Sequence[int] = ()
+) -> tuple[int, int]:
+    """(offset, length) of one shard when `count` entries are cut.
 
     parts: (number of parts, index of this part), major axis first. Every part but the last ones
-    has the same length; the lengths add up to count.
+    has the same length, by ceiling or where it is given the one in `widths`; the lengths add up to
+    count.
     """
     offset, capacity, length = 0, count, count
-    for n, i in parts:
-        capacity = -(-capacity // n)
+    for (n, i), width in zip(parts, widths or (0,) * len(parts), strict=True):
+        capacity = width or -(-capacity // n)
         start = min(i * capacity, length)
         offset, length = offset + start, min(capacity, length - start)
     return offset, length
 
 
-def capacity(count: int, sizes: Iterable[int]) -> int:
-    """The longest shard when `count` entries are cut by nested ceiling: its padded length."""
-    for n in sizes:
-        count = -(-count // n)
+def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> int:
+    """The longest shard when `count` entries are cut as by `chop`: its padded length."""
+    for n, width in zip_longest(sizes, widths, fillvalue=0):
+        count = width or -(-count // n)
     return count
 
 
@@ -203,16 +242,24 @@ def local_shape(
     """The padded shape of one shard of `t`, cut along the axes that run over `over`."""
     shape = list(t.shape)
     for dim in range(len(shape)):
-        sizes = [a.size for a in (mesh.axis(n) for n in t.placement.splits(dim)) if a.over in over]
-        if sizes:
+        axes = [a for a in map(mesh.axis, t.placement.splits(dim)) if a.over in over]
+        if axes:
             extent = t.extent(dim)
             unit = extent.unit if extent else 1
-            shape[dim] = capacity(shape[dim] // unit, sizes) * unit
+            count = shape[dim] // unit
+            widths = mesh.widths(count, [a.name for a in axes])
+            shape[dim] = capacity(count, [a.size for a in axes], widths) * unit
     return tuple(shape)
 
 
 def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
-    """Whether some shard of `t` is padded along `dim` even when every entry is valid."""
-    parts = prod(mesh.axis(n).size for n in t.placement.splits(dim))
+    """Whether some shard of `t` is padded along `dim` even when every entry is valid.
+
+    Where leaves are dealt out this is so if some leaf is not full, on any number of devices.
+    """
+    axes = t.placement.splits(dim)
+    parts = prod(mesh.axis(n).size for n in axes if not mesh.deals(n))
+    if mesh.leaves is not None and any(map(mesh.deals, axes)):
+        parts *= mesh.leaves.slots
     extent = t.extent(dim)
     return (t.shape[dim] // (extent.unit if extent else 1)) % parts != 0

@@ -20,6 +20,7 @@ from math import prod
 from typing import TypeAlias
 
 from graphc.errors import Span
+from graphc.leaves import most_sent
 from graphc.op import Op
 from graphc.ops.collective import Conversion, Keep
 from graphc.placement import Mesh, Placement, Split, chop
@@ -31,19 +32,20 @@ class Range:
     """Which entries of a global dim a rank holds at a turn.
 
     count is the static number of units; extent, where given, names the run-time number of units
-    (a short batch has fewer). axes cut the dim, major first, as (name, size). unit entries go
-    together.
+    (a short batch has fewer). axes cut the dim, major first, as (name, size); widths, where given,
+    has for each the fixed length of a part, or 0. unit entries go together.
     """
 
     count: int
     unit: int = 1
     extent: str = ""
     axes: tuple[tuple[str, int], ...] = ()
+    widths: tuple[int, ...] = ()
 
     def at(self, coordinates: Mapping[str, int], counts: Mapping[str, int]) -> tuple[int, int]:
         """(offset, length) in entries, for a place on the mesh and the run-time counts."""
         count = counts.get(self.extent, self.count) if self.extent else self.count
-        offset, length = chop(count, [(n, coordinates[a]) for a, n in self.axes])
+        offset, length = chop(count, [(n, coordinates[a]) for a, n in self.axes], self.widths)
         return offset * self.unit, length * self.unit
 
 
@@ -336,11 +338,22 @@ def _sent(program: Program, start: Start) -> float:
     """Bytes that one device sends for a collective."""
     op = start.op
     assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
-    n = program.mesh.axis(op.axis).size
+    mesh = program.mesh
+    axes = [a for a in map(mesh.axis, op.axes) if a.over == "space"]
+    n = prod(a.size for a in axes)
+    if mesh.leaves is not None and len(axes) < len(op.axes):
+        return _sent_of_forest(op, n, program.buffers[start.result].bytes, mesh)
     parts = n if isinstance(op.states[0], Split) else 1
     operand = program.buffers[start.operand]
     share = prod(program.mesh.axis(a).size for a, _ in operand.home if a != op.axis)
     return op.traffic(n, operand.bytes * parts / share)
+
+
+def _sent_of_forest(op: Conversion, n: int, size: int, mesh: Mesh) -> float:
+    """A device sends its pieces of the sum by shards, and then its shard of the whole sum."""
+    assert mesh.leaves is not None
+    pieces = most_sent(mesh.leaves.slots, mesh.turns)
+    return op.traffic(n, size) * (pieces + 1) / 2
 
 
 def reads(instruction: Instruction) -> tuple[int, ...]:
@@ -378,8 +391,10 @@ def exact_ranges(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
 def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
     extent = t.extent(dim)
     unit = extent.unit if extent else 1
-    axes = tuple((a, mesh.axis(a).size) for a in t.placement.splits(dim))
-    return Range(t.shape[dim] // unit if unit else 0, unit, extent.name if extent else "", axes)
+    names = t.placement.splits(dim)
+    axes = tuple((a, mesh.axis(a).size) for a in names)
+    count = t.shape[dim] // unit if unit else 0
+    return Range(count, unit, extent.name if extent else "", axes, mesh.widths(count, names))
 
 
 __all__ = [

@@ -81,7 +81,8 @@ def assigned(graph: Graph) -> Turns:
     turns = Turns(graph)
     groups = _groups(turns)
     level = dict.fromkeys(groups.values(), 0)
-    rounds = 2 + sum(leaves_loop(n) for n in graph)  # more loops than these there can't be
+    # More loops than values that leave one there can't be.
+    rounds = 2 + len(turns.inside - turns.varying)
     for _ in range(rounds):
         turns.late = _raise_levels(turns, groups, level)
         if turns.late is None:

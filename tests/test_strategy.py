@@ -96,3 +96,35 @@ def test_errors_say_what_to_write(text: str, code: str, message: str) -> None:
     with pytest.raises(GraphcError, match=message) as caught:
         parse_strategy(text)
     assert caught.value.code == code
+
+
+# -- the grid -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["mirrored(3)", "mirrored(3) * accumulate(2)"])
+def test_accumulate_does_not_enter_a_grid(text: str) -> None:
+    layout = layout_of(parse_strategy(f"{text} * reproducible(8)"))
+    assert str(layout.mesh) == "mesh(data=3, leaf=3 over time; 8 leaves over data, leaf)"
+    assert layout.batch == ("data", "leaf")
+
+
+def test_leaves_are_the_most_minor_axis() -> None:
+    text = 'reproducible(4) * tensor_split(2) * mirrored(2, axis="leaf") * mirrored(2)'
+    mesh = layout_of(parse_strategy(text)).mesh
+    axes = "model=2, leaf=2, data=2, leaf2=1 over time"
+    assert str(mesh) == f"mesh({axes}; 4 leaves over leaf, data, leaf2)"
+
+
+@pytest.mark.parametrize(
+    "text, code, message",
+    [
+        ("mirrored(4) * accumulate(3) * reproducible(8)", "G0441", "12 parts of the batch .*8 slots"),
+        ("local_sgd(2) * reproducible(8)", "G0442", "replicas that step alone"),
+        ("parameter_server(2, 1, staleness=2) * reproducible(8)", "G0442", "replicas that step"),
+        ("reproducible(8) * reproducible(4)", "G0402", "can't both hold"),
+    ],
+)  # fmt: skip
+def test_what_a_grid_can_t_hold_is_refused(text: str, code: str, message: str) -> None:
+    with pytest.raises(GraphcError, match=message) as raised:
+        layout_of(parse_strategy(text))
+    assert raised.value.code == code

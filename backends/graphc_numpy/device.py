@@ -99,7 +99,6 @@ class _Step:
         parts = program.role(role)
         self.setup = self._bound(parts.setup)  # kept, as `kernels` goes by identity
         self._perform(self.setup)
-        self.loops = [loop.turns for loop in parts.loops]
         *body, commit = parts.parts  # straight, loop, straight, ...
         self.body, self.writes = [self._bound(part) for part in body], self._bound(commit)
 
@@ -109,8 +108,9 @@ class _Step:
         """Everything up to the first write of a variable."""
         self.supply, self.turn = supply, 0
         self.handles.clear()
+        turns = self.site.turns(supply)
         for i, part in enumerate(self.body):
-            for turn in range(self.loops[i // 2] if i % 2 else 1):
+            for turn in range(turns if i % 2 else 1):
                 self.turn = turn
                 self._perform(part)
             self.turn = 0

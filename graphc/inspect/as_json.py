@@ -10,7 +10,7 @@ from typing import Any
 from graphc.errors import Span
 from graphc.graph import Graph, Node, Objective, Variable
 from graphc.op import snake
-from graphc.placement import Placement
+from graphc.placement import Mesh, Placement
 from graphc.text.printer import VERSION, type_text
 from graphc.types import DType, Extent, SparseType, TensorType, TupleType, Type
 
@@ -24,12 +24,18 @@ def _graph(graph: Graph) -> dict[str, Any]:
     return {
         "name": graph.name,
         "mesh": [{"name": a.name, "size": a.size, "over": a.over} for a in graph.mesh.axes],
+        "leaves": _leaves(graph.mesh),
         "variables": [_variable(v) for v in graph.variables.values()],
         "nodes": [_node(n) for n in graph],
         "outputs": graph.outputs,
         "updates": graph.updates,
         "objectives": [_objective(o) for o in graph.objectives],
     }
+
+
+def _leaves(mesh: Mesh) -> dict[str, Any] | None:
+    leaves = mesh.leaves
+    return None if leaves is None else {"slots": leaves.slots, "axes": list(leaves.axes)}
 
 
 def _variable(v: Variable) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Conversion(Op):
     over: ClassVar[str] = "space"
     communicates: ClassVar[bool] = True
 
+    across: ClassVar[bool] = False  # may run over several axes, of space and of time
+
     @property
     @abstractmethod
     def states(self) -> tuple[State, State]:
@@ -42,6 +44,11 @@ class Conversion(Op):
     def how(self) -> str:
         """The order in which the places' values are added; '' is the engine's own."""
         return ""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that it runs over, major first: `axis` joins several by `+`."""
+        return tuple(self.axis.split("+")) if self.across else (self.axis,)
 
     def traffic(self, n: int, b: float) -> float:
         """Bytes that a device sends, on average, for a value of b bytes on n places."""
@@ -91,11 +98,16 @@ class AllReduce(Conversion):
 
 @register
 class TreeReduce(Conversion):
-    """P -> R over space, by a balanced binary tree over the places: the same order everywhere"""
+    """P -> R over space, by a balanced binary tree over the places: the same order everywhere
+
+    Over `data+leaf` the places are the leaves of the batch, and those without an example are left
+    out (graphc.leaves): the turns of a device grow a forest, and the devices join theirs once.
+    """
 
     axis: str
     op: ReduceOp = "sum"
     in_place = True
+    across = True
 
     @property
     def states(self) -> tuple[State, State]:

@@ -161,11 +161,11 @@ class _Work:
             raise InternalError("G0999", f"%{x}: no way from {node.type} to {want}")
         for step, after in found[1]:
             if (x, after) not in self.made:
-                axis = step.attributes["axis"]
-                rule = f"{axis}: {step.states[0]} -> {step.states[1]}"
+                rule = f"{step.axis}: {step.states[0]} -> {step.states[1]}"
                 why = Because("partition", rule, consumer, reason)
                 t = node.type.placed(after)
-                self.made[x, after] = self.add(step, (name,), node, t, f"{x}.{axis}", why)
+                own = f"{x}.{'.'.join(step.axes)}"
+                self.made[x, after] = self.add(step, (name,), node, t, own, why)
             name = self.made[x, after]
         return name
 

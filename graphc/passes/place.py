@@ -29,7 +29,7 @@ from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
 from graphc.passes.variables import variable_states, variables_at_home
-from graphc.placement import Axis, R, Split, State, place
+from graphc.placement import Axis, Mesh, R, Split, State, place
 from graphc.strategy import MeshLayout, layout_of, parse_strategy
 from graphc.types import TensorType
 
@@ -78,7 +78,9 @@ class _Groups:
         slot = next(i for i, where in enumerate(at) if where)
         if self.types[slot].extent(at[slot][0]) and out and self.node.tensor.extent(out[0]):
             return True
-        size = int(way.letter.rsplit("_", 1)[1])
+        size, mesh = int(way.letter.rsplit("_", 1)[1]), self.placed.mesh
+        if mesh.leaves is not None and mesh.deals(self.axis.name):
+            return size % mesh.leaves.slots == 0
         return size % (self.axis.size * self._parts(way.letter)) == 0
 
     def _parts(self, letter: str) -> int:
@@ -119,10 +121,28 @@ def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
     placed = Placed(layout.mesh)
     for axis in layout.mesh.time:
         placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
-    rounds = 2 if len(layout.mesh.space) > 1 else 1  # again, knowing what the others chose
-    for axis in layout.mesh.space * rounds:
+    dealt, searched = _kinds_of_space(layout.mesh)
+    for axis in dealt:
+        placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed))
+    rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
+    for axis in searched * rounds:
         placed.ways[axis.name], _ = place_over_space(_problem(graph, layout, axis, placed))
     return placed
+
+
+def _kinds_of_space(mesh: Mesh) -> tuple[list[Axis], list[Axis]]:
+    """The axes over space that deal out leaves, to be placed first, and those to be searched."""
+    dealt = [a for a in mesh.space if mesh.deals(a.name)]
+    return dealt, [a for a in mesh.space if a not in dealt]
+
+
+def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
+    """An axis that deals out leaves is placed as the turns are, never by bytes: where a sum over
+    the batch is taken decides its bits. Only what comes from outside lies as it is given."""
+    leaves = problem.placed.mesh.leaves
+    assert leaves is not None, f"{problem.axis} deals out no leaves"
+    ways = problem.placed.ways[leaves.axes[-1]]
+    return ways | {name: Signature((), state) for name, state in problem.fixed.items()}
 
 
 class _Estimate:
@@ -145,7 +165,10 @@ class _Estimate:
                 self.over_time[axis.name] = place_over_time(problem)
             placed.ways[axis.name] = self.over_time[axis.name]
         total = 0.0
-        for axis in layout.mesh.space:
+        dealt, searched = _kinds_of_space(layout.mesh)
+        for axis in dealt:
+            placed.ways[axis.name] = _as_over_leaves(self._problem(layout, axis, placed))
+        for axis in searched:
             problem = self._problem(layout, axis, placed)
             placed.ways[axis.name], cost = place_over_space(problem, thorough=False)
             total += cost

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from math import prod
 
-from graphc.ops.collective import Conversion
+from graphc.ops.collective import Conversion, TreeReduce
 from graphc.ops.conversions import conversion_over
-from graphc.placement import Axis, Home, Mesh, Placement, R, Replicated, Split, State
+from graphc.placement import Axis, Home, Leaves, Mesh, Partial, Placement, R, Split, State
 from graphc.types import TensorType
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
@@ -31,9 +31,9 @@ def route(
 ) -> tuple[float, Route] | None:
     """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
 
-    orders: how sums along an axis are taken, where that is chosen. Dijkstra's search over the
-    placements in which every axis is as it was, as it is wanted, or replicated (which is at home
-    too).
+    orders: how sums along an axis are taken, where that is chosen; those over leaves are a tree.
+    Dijkstra's search over the placements in which every axis is as it was, as it is wanted, or
+    replicated (which is at home too).
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
@@ -44,9 +44,9 @@ def route(
             return cost, path
         if cost > best[at]:
             continue
-        for axis, step in _steps(at, want, mesh, orders):
-            after = at.with_state(mesh, axis.name, step.states[1])
-            total = cost + _cost(t, at, axis, step, mesh)
+        for step in _steps(at, want, mesh, orders):
+            after = at.with_states(mesh, step.axes, step.states[1])
+            total = cost + _cost(t, at, step, mesh)
             if total < best.get(after, float("inf")):
                 best[after] = total
                 heapq.heappush(heap, (total, next(order), after, (*path, (step, after))))
@@ -64,15 +64,28 @@ def crossing(
 
 def _steps(
     at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str]
-) -> Iterator[tuple[Axis, Conversion]]:
+) -> Iterator[Conversion]:
+    if mesh.leaves is not None and isinstance(at[mesh.leaves.axes[-1]], Partial):
+        yield _over_leaves(at, mesh.leaves)
     for axis in reversed(mesh.axes):
         source = at[axis.name]
+        if mesh.deals(axis.name) and isinstance(source, Partial):
+            continue  # a sum over leaves is one step
         for target in _targets(axis, source, want[axis.name]):
             if not crossing(mesh, at, axis, source, target):
                 order = orders.get(axis.name, "")
                 step = conversion_over(axis.over, axis.name, source, target, order)
                 if step is not None:
-                    yield axis, step
+                    yield step
+
+
+def _over_leaves(at: Placement, leaves: Leaves) -> Conversion:
+    """The sum (max, min) over all leaves: one tree, through time and space."""
+    source = at[leaves.axes[-1]]
+    assert isinstance(source, Partial) and all(at[a] == source for a in leaves.axes), (
+        f"{at} is partial over some of {leaves.axes} only"
+    )
+    return TreeReduce("+".join(leaves.axes), source.op)
 
 
 def _targets(axis: Axis, source: State, target: State) -> list[State]:
@@ -82,13 +95,14 @@ def _targets(axis: Axis, source: State, target: State) -> list[State]:
     return [s for s in dict.fromkeys((target, R)) if s != source]
 
 
-def _cost(t: TensorType, at: Placement, axis: Axis, step: Conversion, mesh: Mesh) -> float:
+def _cost(t: TensorType, at: Placement, step: Conversion, mesh: Mesh) -> float:
     """Bytes moved, the latency of a collective, a little for a local conversion; per turn."""
-    if axis.over == "time":
+    if step.over == "time":
         return LOCAL
-    others = [a for a in mesh.axes if a != axis]
+    others = [a for a in mesh.axes if a.name not in step.axes]
     # Where a value is at home along another axis, only that home exchanges: the mean counts.
     parts = prod(a.size for a in others if isinstance(at[a.name], Split | Home))
-    turns = prod(a.size for a in mesh.time if not isinstance(at[a.name], Replicated))
-    moved = step.traffic(axis.size, t.bytes / parts)
+    turns = prod(a.size for a in others if a.over == "time" and at[a.name] != R)
+    places = prod(mesh.axis(a).size for a in step.axes if mesh.axis(a).over == "space")
+    moved = step.traffic(places, t.bytes / parts)
     return turns * (moved + (LATENCY if step.communicates else LOCAL))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.layout import MemoryLayout
+from graphc.leaves import most_pieces
 from graphc.op import op_named
 from graphc.ops.collective import Conversion, Keep, Recall
 from graphc.passes.buffers import overwritable, plan_arena
@@ -64,12 +65,14 @@ class _Scheduler:
     parts: dict[int, list[Instruction]] = field(default_factory=dict)
     pending: dict[int, int] = field(default_factory=dict)  # result of a collective -> token
     sent: dict[int, int] = field(default_factory=dict)  # result of a collective -> what it sends
+    forests: list[tuple[Node, int]] = field(default_factory=list)  # to be joined after the loop
     tokens: int = 0
     settling: list[Instruction] = field(default_factory=list)  # begins the next part
     snapshots: dict[str, int] = field(default_factory=dict)  # node -> copy of an old value
 
     def __post_init__(self) -> None:
         self.aliases = _aliases(self.graph)
+        self.times = frozenset(a.name for a in self.graph.mesh.time)
         self.writers: dict[str, list[str]] = {}
         for variable, x in self.graph.updates.items():
             self.writers.setdefault(x, []).append(variable)
@@ -85,6 +88,8 @@ class _Scheduler:
         inputs = {name: node.tensor for name, node in graph.inputs.items()}
         for phase in range(SETUP, plan.tail + 1):
             self.parts[phase], self.settling = self.settling, []
+            if not plan.is_loop(phase):
+                self._join_forests(phase)
             for node in self._ordered(plan, phase):
                 self._emit(node, phase, plan, copied)
             if phase == plan.last:
@@ -144,6 +149,9 @@ class _Scheduler:
             result = self._add(node.name, node.type)
             made = Feed(fed, result)
         elif isinstance(node.op, Conversion) and node.op.communicates:
+            if self._leaves_loop(node):
+                self._grow_forest(node, operands, phase)
+                return
             made = self._start(node, operands[0])
             result = made.result
         elif self._keeps_several(node):
@@ -210,15 +218,15 @@ class _Scheduler:
             if variable is not None:
                 return variable
         if isinstance(node.op, Keep):
-            return self._of_all_turns(self._add(node.name, t))
+            return self._of_many(self._add(node.name, t), self.graph.mesh.turns)
         return self._add(node.name, t, "constant" if phase == SETUP else "arena")
 
-    def _of_all_turns(self, buffer: int) -> int:
-        """The buffer with a first dim more, in which every turn has its entry."""
-        one, turns = self.buffers[buffer], self.graph.mesh.turns
-        shape, whole = (turns, *one.shape), (turns, *one.shape_global)
+    def _of_many(self, buffer: int, rows: int) -> int:
+        """The buffer with a first dim more: room for a value of every turn, or every piece."""
+        one = self.buffers[buffer]
+        shape, whole = (rows, *one.shape), (rows, *one.shape_global)
         self.buffers[buffer] = replace(
-            one, shape=shape, shape_global=whole, ranges=(Range(turns), *one.ranges)
+            one, shape=shape, shape_global=whole, ranges=(Range(rows), *one.ranges)
         )
         self.layouts[buffer] = MemoryLayout.dense(shape)
         return buffer
@@ -249,6 +257,24 @@ class _Scheduler:
 
     # -- collectives ----------------------------------------------------------------------------
 
+    def _grow_forest(self, node: Node, operands: tuple[int, ...], phase: int) -> None:
+        """A sum over turns and devices: each turn adds its leaf to what the device holds."""
+        leaves, mesh = self.graph.mesh.leaves, self.graph.mesh
+        assert leaves is not None, f"%{node.name} leaves the loop, on a mesh without leaves"
+        capacity = most_pieces(leaves.slots, mesh.turns)
+        forest = self._of_many(self._add(f"{node.name}.forest", node.tensor), capacity)
+        made = Kernel(node.op, operands, forest, node.name, node.origin)
+        self.parts[phase].append(made)
+        self.forests.append((node, forest))
+
+    def _join_forests(self, phase: int) -> None:
+        """After the loop, one collective for each of these sums."""
+        for node, forest in self.forests:
+            start = self._start(node, forest)
+            self.at[node.name] = start.result
+            self.parts[phase].append(start)
+        self.forests.clear()
+
     def _wait_for(self, operands: Sequence[int], phase: int) -> None:
         for x in operands:
             token = self.pending.pop(self.buffers[x].root, None)
@@ -272,7 +298,7 @@ class _Scheduler:
         sent = {
             self._itself(n.operands[0])
             for n in self.graph
-            if isinstance(n.op, Conversion) and n.op.communicates
+            if isinstance(n.op, Conversion) and n.op.communicates and not self._leaves_loop(n)
         }
         return kept | {x for x in sent if self.graph[x].op.view}
 
@@ -281,6 +307,15 @@ class _Scheduler:
         while self.graph[name].op.alias:
             name = self.graph[name].operands[0]
         return name
+
+    def _leaves_loop(self, node: Node) -> bool:
+        """Whether a conversion takes from every turn what it gives after the last one."""
+        before = (self.graph[x] for x in node.operands)
+        return not self._varies(node) and any(map(self._varies, before))
+
+    def _varies(self, node: Node) -> bool:
+        t = node.type
+        return isinstance(t, TensorType) and any(a in self.times for a, _ in t.placement)
 
     def _old_variable(self, name: str) -> str | None:
         """The updated variable whose old value a node is a view of, if any."""

@@ -46,11 +46,15 @@ def blas_threads() -> int | None:
     return int(getattr(library, f"{prefix}_get_num_threads{suffix}")())
 
 
-def limit_blas(devices: int) -> int | None:
-    """Give each of `devices` its part of the cores. Returns the number that was set before."""
+def limit_blas(devices: int, single: bool = False) -> int | None:
+    """Give each of `devices` its part of the cores. Returns the number that was set before.
+
+    single: one thread each, whatever there is, as another number may add in another order.
+    """
     before = blas_threads()
-    if before is not None and devices > 1:
-        set_blas_threads(max(1, min(before, (os.cpu_count() or 1) // devices)))
+    if before is not None and (single or devices > 1):
+        part = 1 if single else max(1, min(before, (os.cpu_count() or 1) // devices))
+        set_blas_threads(part)
     return before
 
 

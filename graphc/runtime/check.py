@@ -41,7 +41,9 @@ def _fits(b: Buffer, dim: int) -> bool:
     r = b.ranges[dim]
     if r.count < 0 or r.unit < 1 or any(n < 1 for _, n in r.axes):
         return False
-    return capacity(r.count, (n for _, n in r.axes)) * r.unit <= b.shape[dim]
+    if len(r.widths) not in (0, len(r.axes)) or min(r.widths, default=0) < 0:
+        return False
+    return capacity(r.count, (n for _, n in r.axes), r.widths) * r.unit <= b.shape[dim]
 
 
 def _inside(b: Buffer, program: Program) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.leaves import carries, pieces
 from graphc.ops.collective import (
     Accumulate,
     Keep,
@@ -21,6 +22,7 @@ from graphc.ops.collective import (
     Stack,
     TensorSplit,
     ToPartial,
+    TreeReduce,
 )  # fmt: skip
 from graphc.ops.settle import COMBINE, Settle, keep
 from graphc.program import Kernel
@@ -57,6 +59,8 @@ def convert(
             np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
         case Settle() as op:
             np.copyto(out, op.run(x))
+        case TreeReduce(op=op):
+            grow(out, x, site.first_leaf, turn, COMBINE[op])
         case Stack(dim=dim):
             if turn == 0:
                 out.fill(0)
@@ -68,6 +72,19 @@ def convert(
             np.copyto(out, x[turn])
         case op:
             raise AssertionError(f"{op.name} is no local conversion")
+
+
+def grow(forest: Array, x: Array, first: int, turn: int, combine: np.ufunc) -> None:
+    """Add leaf `first + turn` to the forest of the leaves `first` to `first + turn - 1`."""
+    leaf = first + turn
+    top = len(pieces(first, leaf))
+    joined = carries(first, leaf)
+    if not joined:
+        np.copyto(forest[top, ...], x)
+        return
+    combine(forest[top - 1], x, out=forest[top - 1, ...])
+    for k in range(top - 2, top - 1 - joined, -1):
+        combine(forest[k], forest[k + 1], out=forest[k, ...])
 
 
 def along(dim: int, start: int, stop: int | None) -> tuple[slice, ...]:

@@ -26,7 +26,7 @@ from graphc.runtime.shards import (
     put_shard,
     shard_of,
 )
-from graphc.runtime.stream import MicrobatchStream
+from graphc.runtime.stream import MicrobatchStream, collected
 from graphc.runtime.supply import Supply, WholeBatch
 from graphc.runtime.transport import Communicator, Transport
 
@@ -56,7 +56,7 @@ class Engine:
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
         self._loaded = backend.load(self.programs, role)
-        self._blas = limit_blas(self.mesh.devices)
+        self._blas = limit_blas(self.mesh.devices, single=self.mesh.leaves is not None)
         self._session = transport.open(self.mesh.devices, deadline=deadline)
         try:
             self._session.run(self._start)
@@ -151,6 +151,9 @@ class Engine:
         if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
             if not self.mesh.time:
                 return self._supply(name, _only(batch), poison)
+            if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its parts
+                whole = collected(self.programs[name].inputs, batch)
+                return self._supply(name, whole, poison)
             name = short if short in self.programs else name
             return name, MicrobatchStream(self.programs[name], batch, poison=poison)
         if short in self.programs and not _is_full(self.programs[short], batch):

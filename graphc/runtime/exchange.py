@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.leaves import forests, joins
 from graphc.placement import ReduceOp
 from graphc.runtime.transport import (
     AllGather,
@@ -20,13 +21,14 @@ from graphc.runtime.transport import (
     AllToAll,
     Broadcast,
     Call,
-    Order,
     Reduce,
     ReduceScatter,
+    TreeReduce,
 )
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 BLOCK = 1 << 18  # bytes of a partial result: fits the cache, and is worth a release of the GIL
+Joins: TypeAlias = Sequence[tuple[int, int]]
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -59,7 +61,16 @@ def exchange(
             size = xs[0].size
             cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
             targets = [_plane(out, 0)[cut] for out in outs if out is not None]
-            _reduce([_plane(x, 0)[cut] for x in xs], targets, op, order, scratch)
+            tree = joins(len(xs), 1, len(xs)) if order == "tree" else None
+            _reduce([_plane(x, 0)[cut] for x in xs], targets, op, tree, scratch)
+        case TreeReduce(op=op, each=each, present=present):
+            size = prod(xs[0].shape[1:])
+            cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
+            grown = forests(len(xs), each, present)
+            rows = [x[k] for x, forest in zip(xs, grown, strict=True) for k in range(len(forest))]
+            targets = [_plane(out, 0)[cut] for out in outs]
+            tree = joins(len(xs), each, present)
+            _reduce([_plane(row, 0)[cut] for row in rows], targets, op, tree, scratch)
         case ReduceScatter():
             for i in members:
                 _reduce_piece(call, xs, outs[i], i, scratch)
@@ -86,7 +97,8 @@ def _reduce_piece(
     start, width = sum(call.lengths[:i]) * unit, call.lengths[i] * unit
     sources = [_plane(x, call.dim)[:, start : start + width] for x in xs]
     target = _plane(out, call.dim)
-    _reduce(sources, [target[:, :width]], call.op, call.order, scratch)
+    tree = joins(len(xs), 1, len(xs)) if call.order == "tree" else None
+    _reduce(sources, [target[:, :width]], call.op, tree, scratch)
     target[:, width:] = 0
 
 
@@ -108,22 +120,26 @@ def _plane(x: Array, dim: int) -> Array:
 
 
 def _reduce(
-    sources: Sequence[Array], targets: Sequence[Array], op: ReduceOp, order: Order, scratch: Scratch
-) -> None:
+    sources: Sequence[Array], targets: Sequence[Array], op: ReduceOp, tree: Joins | None,
+    scratch: Scratch,
+) -> None:  # fmt: skip
     """The reduction of the [rows, columns] sources, written to every target.
 
-    Goes in blocks: the partial results stay in cache. A target may be a source, since a block is
-    written when it has been read.
+    tree: the additions in their order (graphc.leaves.joins); left to right without it. Goes in
+    blocks: the partial results stay in cache. A target may be a source, since a block is written
+    when it has been read.
     """
     first, combine = sources[0], COMBINE[op]
     rows, columns = first.shape
-    lanes = max(1, len(sources) // 2) if order == "tree" else 1
+    lanes = max(1, len(sources) // 2) if tree is not None else 1
     most = max(1, BLOCK // first.itemsize)
     memory = scratch.take(lanes, min(most, first.size), first.dtype)
     for window in _windows(rows, columns, most):
         parts = [source[window] for source in sources]
         into = [lane[: parts[0].size].reshape(parts[0].shape) for lane in memory]
-        total = _tree(parts, combine, into) if order == "tree" else _chain(parts, combine, into[0])
+        total = (
+            _chain(parts, combine, into[0]) if tree is None else _tree(parts, tree, combine, into)
+        )
         for target in targets:
             target[window] = total
 
@@ -143,10 +159,14 @@ def _chain(parts: Sequence[Array], combine: np.ufunc, into: Array) -> Array:
     return total
 
 
-def _tree(parts: Sequence[Array], combine: np.ufunc, into: Sequence[Array]) -> Array:
-    while len(parts) > 1:
-        # Pair k of a level writes into[k] after pairs up to k have read into[0 .. 2k+1].
-        pairs = zip(parts[::2], parts[1::2], into, strict=False)
-        level = [combine(a, b, out=o) for a, b, o in pairs]
-        parts = level + list(parts[2 * len(level) :])
+def _tree(parts: list[Array], tree: Joins, combine: np.ufunc, into: Sequence[Array]) -> Array:
+    lanes: dict[int, Array] = {}  # part -> where its sum lies
+    free = iter(into)
+    for i, j in tree:
+        # At most every second part begins a sum of two sources, which takes a lane of its own.
+        lane = lanes.pop(i, None)
+        other = lanes.pop(j, None)
+        if lane is None:
+            lane = other if other is not None else next(free)
+        lanes[i] = parts[i] = combine(parts[i], parts[j], out=lane)
     return parts[0]

@@ -25,6 +25,7 @@ from graphc.program import (
     Start,
     Wait,
     Write,
+    writes,
 )  # fmt: skip
 from graphc.runtime.backend import KernelBackend, Programs
 from graphc.runtime.conversions import convert
@@ -124,13 +125,23 @@ class _Run:
                     made = handle.wait()
                     if self.site.holds(result):
                         self.values[result] = self.backend.to_device(made)
-                case Loop(turns=turns, body=body):
+                case Loop(body=body):
+                    turns = self.site.turns(self.supply)
                     for t in range(turns):
                         self.run(body, t)
+                    if not turns:
+                        self.leave_empty(body)
                 case Write(operand=operand, variable=variable):
                     self.values[variable] = self.values[operand]
                 case Send() | Recv():
                     raise AssertionError("roles that exchange messages are not interpreted yet")
+
+    def leave_empty(self, body: Iterable[Instruction]) -> None:
+        """Something for what a loop would have made: a collective takes it, but reads nothing."""
+        for b in map(writes, body):
+            if b is not None and b not in self.values:
+                buffer = self.program.buffers[b]
+                self.values[b] = self._to_device(np.empty(buffer.shape, buffer.dtype.numpy))
 
     # -- instructions ---------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from graphc.op import Shard
 from graphc.ops import collective
 from graphc.program import Buffer, Instruction, Kernel, Program, Start, Wait, reads, writes
 from graphc.runtime import transport
-from graphc.runtime.supply import Supply
+from graphc.runtime.supply import Supply, feeds
 from graphc.runtime.transport import Call, Group, Order
 
 ORDERS: dict[str, Order] = {"": "engine", "tree": "tree", "accumulate": "chain"}
@@ -30,6 +30,8 @@ class Site:
             if isinstance(x, Start) and not self.runs(x)
         }
         self.group = lru_cache(maxsize=None)(self._group)
+        self._cuts = _cuts_by_leaves(program)
+        self.first_leaf = self._position() * program.mesh.turns
 
     def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
         """(offset, length) of what this rank's buffer holds at a turn, per dim."""
@@ -51,12 +53,34 @@ class Site:
             case Wait(token=token):
                 return token not in self._away
             case Start(op=op, operand=operand, result=result):
-                buffers, axis = self.program.buffers, op.attributes["axis"]
+                assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
+                buffers = self.program.buffers
                 homes = (*buffers[operand].home, *buffers[result].home)
-                return all(self.places[0][a] == k for a, k in homes if a != axis)
+                return all(self.places[0][a] == k for a, k in homes if a not in op.axes)
             case _:
                 made = writes(x)
                 return all(map(self.holds, reads(x) if made is None else (made,)))
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _position(self) -> int:
+        """This rank's place in the order in which the mesh deals out leaves."""
+        leaves, mesh, position = self.program.mesh.leaves, self.program.mesh, 0
+        for name in leaves.axes[:-1] if leaves else ():
+            position = position * mesh.axis(name).size + self.places[0][name]
+        return position
+
+    def present(self, supply: Supply) -> int:
+        """How many leaves have an example in this step."""
+        counts = ((supply.count(x, n) if x else n, width) for x, n, width in self._cuts)
+        return max((-(-n // width) for n, width in counts), default=1)
+
+    def turns(self, supply: Supply) -> int:
+        """How many turns this rank runs: those whose leaves are present."""
+        turns = self.program.mesh.turns
+        if self.program.mesh.leaves is None:
+            return turns
+        return min(turns, max(0, self.present(supply) - self.first_leaf))
 
     # -- kernels --------------------------------------------------------------------------------
 
@@ -101,16 +125,16 @@ class Site:
 
     # -- collectives ----------------------------------------------------------------------------
 
-    def _group(self, axis: str) -> Group:
-        """The ranks along a mesh axis, this one among them."""
-        mesh, mine = self.program.mesh, self.places[0]
-        step = 1
-        for a in reversed(mesh.space):
-            if a.name == axis:
-                first = self.rank - mine[axis] * step
-                return tuple(first + i * step for i in range(a.size))
-            step *= a.size
-        raise KeyError(axis)
+    def _group(self, *axes: str) -> Group:
+        """The ranks along mesh axes over space, in row-major order, this one among them."""
+        ranks, step, steps = [self.rank], 1, {}
+        for a in reversed(self.program.mesh.space):
+            steps[a.name], step = step, step * a.size
+        for name in axes:
+            size, each = self.program.mesh.axis(name).size, steps[name]
+            start = -self.places[0][name] * each
+            ranks = [r + start + i * each for r in ranks for i in range(size)]
+        return tuple(ranks)
 
     def call(self, start: Start, turn: int, supply: Supply) -> Call:
         """The transport's call for a collective at a turn."""
@@ -124,13 +148,17 @@ class Site:
     def _call(self, start: Start, turn: int, supply: Supply) -> Call:
         op = start.op
         assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
-        group = self.group(op.axis)
+        space = [a for a in op.axes if self.program.mesh.axis(a).over == "space"]
+        group = self.group(*space)
         order = ORDERS[op.how]
         lengths = partial(self._lengths, op.axis, turn, supply)
         x, y = start.operand, start.result
         shape = self.program.buffers[y].shape
         where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
         match op:
+            case collective.TreeReduce() if len(space) < len(op.axes):
+                each, present = self.program.mesh.turns, self.present(supply)
+                return transport.TreeReduce(group, op.op, each, present, where=where)
             case collective.AllReduce() | collective.TreeReduce() | collective.ChainReduce():
                 return transport.AllReduce(group, op.op, order, where=where)
             case collective.Reduce(place=k):
@@ -157,3 +185,15 @@ class Site:
         r, at = self.program.buffers[buffer].ranges[dim], self.places[turn]
         size = self.program.mesh.axis(axis).size
         return tuple(supply.cut(r, {**at, axis: i})[1] for i in range(size))
+
+
+def _cuts_by_leaves(program: Program) -> list[tuple[str, int, int]]:
+    """(extent or '', static units, units of a leaf) of every dim that is fed leaf by leaf."""
+    found: dict[tuple[str, int, int], None] = {}
+    last = program.mesh.leaves.axes[-1] if program.mesh.leaves else ""
+    for _, buffer in feeds(program):
+        for r in buffer.ranges:
+            for (name, _), width in zip(r.axes, r.widths, strict=False):
+                if name == last and width:
+                    found[r.extent, r.count, width] = None
+    return list(found)

@@ -33,6 +33,7 @@ from graphc.program import (
 )
 from graphc.runtime.batches import Batch, Length, check_entry, check_names
 from graphc.runtime.supply import Array, Place, copy_padded, feeds
+from graphc.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,29 @@ class MicrobatchStream:
         for extent, n in self._total.items():
             if not n:
                 raise GraphcError("G0617", f"the microbatches are empty: no '{extent}' at all")
+
+
+def collected(inputs: Mapping[str, TensorType], source: Iterator[Batch]) -> Batch:
+    """The whole batch of a stream: parts of each entry one after the other along its run-time dim.
+
+    Raises G0611 to G0613, G0617.
+    """
+    parts = list(source)
+    if not parts:
+        raise GraphcError("G0617", "the stream gave no microbatch")
+    for part in parts:
+        check_names(inputs, part)
+    whole: dict[str, Array] = {}
+    for name, t in inputs.items():
+        dim = next((d for d in range(t.rank) if t.extent(d)), None)
+        if dim is None:
+            whole[name] = parts[0][name]
+            continue
+        try:
+            whole[name] = np.concatenate([np.asarray(part[name]) for part in parts], dim)
+        except ValueError as error:
+            raise GraphcError("G0613", f"microbatches of '{name}' do not fit: {error}") from None
+    return whole
 
 
 # -- what can be streamed ------------------------------------------------------------------------

@@ -64,6 +64,24 @@ class AllReduce(Call):
 
 
 @dataclass(frozen=True, slots=True)
+class TreeReduce(Call):
+    """P -> R over leaves (graphc.leaves): x is a forest, the result the sum of all members' leaves.
+
+    Position i has leaves i * each to (i + 1) * each - 1, of which those from `present` on are
+    absent; row k of its x is the k-th piece that they make, rows past the last one are not read.
+    At least one leaf is present. The order is that of the tree over all leaves, whatever `each` is.
+    """
+
+    op: ReduceOp
+    each: int
+    present: int
+
+    def result(self, shape: Shape) -> Shape:
+        assert 0 < self.present <= self.each * len(self.group), f"{self} has no such leaves"
+        return shape[1:]
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce(Call):
     """P -> H: the rank `root` gets the result (`out` may be x); the others get None."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import Any, ClassVar, TypeAlias
 
 from graphc.errors import GraphcError
 from graphc.op import snake
-from graphc.placement import Mesh, State
+from graphc.placement import Axis, Leaves, Mesh, State
 
 NO_MESH = Mesh()
 NO_CUT = "*.none"  # the glob of a cut in which the compiler chose to leave every variable whole
@@ -88,7 +89,7 @@ class Asynchronous:
 class MeshLayout:
     """What a strategy says: the mesh, and the placement of what comes from outside.
 
-    batch:     axes along which the batch is cut
+    batch:     axes along which the batch is cut; where there is a grid, into leaves
     variables: rules for variables, the first that matches an axis wins; replicated otherwise
     gradients: rules for the gradients of the variables that match; as placing finds best otherwise
     orders:    (axis, order) pairs: how partial sums are added, where that is chosen
@@ -212,9 +213,11 @@ def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
 def layout_of(strategy: Strategy) -> MeshLayout:
     """The layout of a strategy: the meshes of its parts joined, axes named apart.
 
-    Raises G0402 where two parts say how replicas meet, or give a grid.
+    Raises G0402 where two parts say how replicas meet, or give a grid; G0441, G0442 for what a grid
+    can't hold.
     """
-    layouts = [part.layout(name) for name, part in named_parts(strategy)]
+    named = named_parts(strategy)
+    layouts = [part.layout(name) for name, part in named]
     joined = MeshLayout(
         Mesh(tuple(a for x in layouts for a in x.mesh.axes)),
         tuple(a for x in layouts for a in x.batch),
@@ -226,9 +229,42 @@ def layout_of(strategy: Strategy) -> MeshLayout:
         _only(strategy, (x.grid for x in layouts)),
         _only(strategy, (x.synchrony for x in layouts)),
     )
-    fixed = joined.model_axes if joined.grid else ()  # where the grid cuts, sums are its tree
-    chosen = dict(joined.orders) | dict.fromkeys(fixed, "tree")
-    return replace(joined, orders=tuple(chosen.items()))
+    if joined.grid is None:
+        return joined
+    leaf = next(name for (name, _), x in zip(named, layouts, strict=True) if x.grid is not None)
+    fixed = dict.fromkeys(joined.model_axes, "tree")  # sums over tiles are trees too
+    chosen = tuple((dict(joined.orders) | fixed).items())
+    return _on_grid(strategy, replace(joined, orders=chosen), joined.grid, leaf)
+
+
+def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> MeshLayout:
+    """The layout with its batch cut into the grid's leaves.
+
+    The batch's axes over time become one, called `leaf`: how many microbatches were asked for only
+    says who runs which leaves, and must not enter the program. It is the most minor axis, so that a
+    device's leaves follow each other, and is there where a device has one leaf too: the program is
+    the same for any number of devices. Raises G0441 where the leaves do not suffice, G0442 for
+    replicas that do not meet at every step.
+    """
+    if layout.synchrony is not None or layout.local:
+        message = f"{strategy}: replicas that step alone can't be reproducible on other devices"
+        raise GraphcError("G0442", message, help="leave out reproducible(...)")
+    cuts = [a for a in layout.mesh.axes if a.name in layout.batch]
+    need, devices = prod(a.size for a in cuts), prod(a.size for a in cuts if a.over == "space")
+    if need > grid.slots:
+        message = (
+            f"{strategy}: {need} parts of the batch (devices x microbatches), {grid.slots} slots"
+        )
+        help = f"write reproducible(slots={need}), or more; other slots give other bits"
+        raise GraphcError("G0441", message, help=help)
+    dropped = {a.name for a in cuts if a.over == "time"}
+    axes = tuple(a for a in layout.mesh.axes if a.name not in dropped)
+    space = tuple(a.name for a in cuts if a.over == "space")
+    if grid.slots == 1:  # the whole batch is the leaf: there is nothing to add up
+        return replace(layout, mesh=Mesh(axes), batch=space)
+    turns = Axis(leaf, -(-grid.slots // devices), "time")
+    mesh = Mesh((*axes, turns), Leaves(grid.slots, (*space, leaf)))
+    return replace(layout, mesh=mesh, batch=(*space, leaf))
 
 
 def _only(strategy: Strategy, found: Iterable[Any]) -> Any:

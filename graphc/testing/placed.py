@@ -52,7 +52,7 @@ class PlacedGraph:
 
     def convert(self, x: Value, op: Conversion) -> Value:
         """x in the placement that the conversion gives it."""
-        after = x.type.placement.with_state(self.mesh, op.axis, op.states[1])
+        after = x.type.placement.with_states(self.mesh, op.axes, op.states[1])
         return self.f.add(op, [x], type=x.type.placed(after))
 
     def mask(self, x: Value, dim: int, fill: float) -> Value:

@@ -17,7 +17,18 @@ import graphc.ops  # noqa: F401  registers the ops and records that a text may n
 from graphc.errors import GraphcError, Span, remember_source
 from graphc.graph import NO_MESH, Because, Graph, Node, Objective, Variable
 from graphc.op import Op, op_named, record_named
-from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, Varying
+from graphc.placement import (
+    Axis,
+    Home,
+    Leaves,
+    Mesh,
+    Partial,
+    Placement,
+    R,
+    Split,
+    State,
+    Varying,
+)
 from graphc.text.fields import Given, fill
 from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
 from graphc.types import (
@@ -102,8 +113,12 @@ class _ToGraph(Transformer[Token, Graph]):
         objectives = tuple(tables.pop("objectives").values())
         return Graph(name, mesh or NO_MESH, **tables, objectives=objectives)
 
-    def mesh(self, *axes: Axis | None) -> Mesh:
-        return Mesh(_present(axes))
+    def mesh(self, *parts: Axis | Leaves | None) -> Mesh:
+        leaves = next((x for x in parts if isinstance(x, Leaves)), None)
+        return Mesh(tuple(x for x in parts if isinstance(x, Axis)), leaves)
+
+    def leaves(self, slots: Token, *axes: str) -> Leaves:
+        return Leaves(_int(slots), axes)
 
     def axis(self, name: str, size: Token, over: Token | None) -> Axis:
         if over is not None and over not in ("time", "space"):

@@ -144,12 +144,15 @@ def value_name(name: str) -> str:
 
 
 def mesh_text(mesh: Mesh) -> str:
-    """`mesh(data=4, turn=2 over time)`"""
+    """`mesh(data=4, turn=2 over time)`, `mesh(leaf=8 over time; 8 leaves over leaf)`"""
     axes = (
         f"{name_text(a.name)}={a.size}" + (" over time" if a.over == "time" else "")
         for a in mesh.axes
     )
-    return f"mesh({', '.join(axes)})"
+    text = ", ".join(axes)
+    if mesh.leaves is not None:
+        text += f"; {mesh.leaves.slots} leaves over {', '.join(map(name_text, mesh.leaves.axes))}"
+    return f"mesh({text})"
 
 
 def type_text(t: Type) -> str:

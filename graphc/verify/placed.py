@@ -17,6 +17,7 @@ from graphc.placement import (
     REPLICATED,
     Axis,
     Home,
+    Mesh,
     Partial,
     Placement,
     R,
@@ -122,9 +123,8 @@ def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
         cuts: dict[str, set[tuple[Fraction, ...]]] = {}
         for dims, t in zip(rule_tensors(rule), (*s.tensors(node), node.tensor), strict=True):
             for i, dim in enumerate(dims):
-                sizes = [s.graph.mesh.axis(a).size for a in t.placement.splits(i)]
-                if sizes and dim.letters:
-                    cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, sizes))
+                if t.placement.splits(i) and dim.letters:
+                    cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, s.graph.mesh))
         if any(len(ways) > 1 for ways in cuts.values()):
             message = f"{shown(node.name)} = {node.op.name} is cut inside a group of factors"
             help = "the mesh must divide the major factor, or the dim must have a run-time length"
@@ -136,12 +136,15 @@ def rule_tensors(rule: DimsRule) -> tuple[tuple[Dim, ...], ...]:
     return (*rule.operands, rule.result)
 
 
-def _cut(t: TensorType, i: int, dim: Dim, sizes: Sequence[int]) -> tuple[Fraction, ...]:
+def _cut(t: TensorType, i: int, dim: Dim, mesh: Mesh) -> tuple[Fraction, ...]:
     """How many entries of a dim's major factor a part has, after each of the cuts."""
-    extent = t.extent(i)
+    extent, axes = t.extent(i), t.placement.splits(i)
     unit = extent.unit if extent else 1
+    count = t.shape[i] // unit
     minor = prod(factor_size(x) for x in dim.letters[1:])
-    parts = (capacity(t.shape[i] // unit, sizes[: k + 1]) * unit for k in range(len(sizes)))
+    sizes, widths = [mesh.axis(a).size for a in axes], mesh.widths(count, axes)
+    ends = range(1, len(axes) + 1)
+    parts = (capacity(count, sizes[:k], widths[:k]) * unit for k in ends)
     return tuple(Fraction(n, minor) for n in parts)
 
 
@@ -172,24 +175,31 @@ def _moved(s: Subject, node: Node) -> str | None:
 
 
 def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
-    axis = next((a for a in s.graph.mesh.axes if a.name == op.axis), None)
-    if axis is None:
-        return f"the mesh has no axis '{op.axis}'"
-    if axis.over != op.over:
-        return f"it runs over {op.over}, but '{op.axis}' is an axis over {axis.over}"
+    mesh = s.graph.mesh
+    for name in op.axes:
+        axis = next((a for a in mesh.axes if a.name == name), None)
+        if axis is None:
+            return f"the mesh has no axis '{name}'"
+        if axis.over != op.over and not mesh.deals(name):
+            return f"it runs over {op.over}, but '{name}' is an axis over {axis.over}"
     (before,), after = s.lies(node)
     source, target = op.states
-    if before[op.axis] != source:
-        return f"{shown(node.operands[0])} is {before[op.axis]} along {op.axis}, not {source}"
-    if after[op.axis] != target:
-        return f"the result is {after[op.axis]} along {op.axis}, not {target}"
-    if _without(before, op.axis) != _without(after, op.axis):
+    for name in op.axes:
+        if before[name] != source:
+            return f"{shown(node.operands[0])} is {before[name]} along {name}, not {source}"
+        if after[name] != target:
+            return f"the result is {after[name]} along {name}, not {target}"
+    if _without(before, op.axes) != _without(after, op.axes):
         return f"it changes {before} into {after}: more than {op.axis}"
+    if isinstance(source, Partial) and any(map(mesh.deals, op.axes)):
+        assert mesh.leaves is not None
+        if op.axes != mesh.leaves.axes or not op.across:
+            return f"a sum over leaves is one tree over {'+'.join(mesh.leaves.axes)}"
     return None
 
 
-def _without(placement: Placement, axis: str) -> tuple[tuple[str, State], ...]:
-    return tuple((a, state) for a, state in placement if a != axis)
+def _without(placement: Placement, axes: Sequence[str]) -> tuple[tuple[str, State], ...]:
+    return tuple((a, state) for a, state in placement if a not in axes)
 
 
 def minor_axes_first(s: Subject) -> Iterator[Complaint]:

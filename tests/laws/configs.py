@@ -13,6 +13,7 @@ from graphc.types import DTYPES, DType
 SPACES = (
     "one_device", "mirrored", "tree", "chain", "tensor_auto", "tensor_map",
     "data_x_model", "model_x_data", "central", "servers", "servers_x_model", "model_x_central",
+    "leaves", "leaves_x_model",
 )  # fmt: skip
 PAIRS = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2)}  # of data and model, by devices
 ORDERS = ("last", "first")  # where accumulate stands in the product
@@ -75,7 +76,13 @@ class Config:
             "servers": f"parameter_server({n}, 2)",
             "servers_x_model": f"parameter_server({data}, 2) * tensor_split({model})",
             "model_x_central": f"{told_pair} * central_storage({data})",
+            "leaves": f"mirrored({n}) * reproducible({self._slots(n)})",
+            "leaves_x_model": f"{told_pair} * reproducible({self._slots(data)}) * mirrored({data})",
         }[self.space]
+
+    def _slots(self, data: int) -> int:
+        """As few leaves as three, where these are enough; or more than there are examples."""
+        return max(3, data * self.turns) if self.even else 13
 
     @property
     def parts(self) -> int:

@@ -136,8 +136,8 @@ class _Later:
 def _offset_off_by_one(patch: Patch) -> None:
     """Every shard but the first begins one entry too late."""
 
-    def change(old: Any, count: int, parts: Any) -> tuple[int, int]:
-        offset, length = old(count, parts)
+    def change(old: Any, count: int, *parts: Any) -> tuple[int, int]:
+        offset, length = old(count, *parts)
         return (offset + 1, length - 1) if offset and length else (offset, length)
 
     around(patch, graphc.program, "chop", change)
@@ -147,7 +147,7 @@ def _offset_off_by_one(patch: Patch) -> None:
 def _shard_too_short(patch: Patch) -> None:
     """A shard's shape is rounded down."""
 
-    def floor(count: int, sizes: Any) -> int:
+    def floor(count: int, sizes: Any, widths: Any = ()) -> int:
         for n in sizes:
             count //= n
         return count

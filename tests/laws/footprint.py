@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ops.collective import Accumulate, Keep, Stack
+from graphc.ops.collective import Accumulate, Keep, Stack, TreeReduce
 from graphc.program import Instruction, Kernel, Loop, Program, Role, Start, Wait, reads, writes
 
 
@@ -52,8 +52,8 @@ class Footprint:
                 operand, result = self.busy.pop(token)
                 yield from self._read(result, f"collective {token}")
                 return
-            case Kernel(op=Accumulate() | Keep() | Stack(), result=result) if turn:
-                yield from self._read(result, f"what {x.node} holds of the turn before")
+            case Kernel(op=Accumulate() | Keep() | Stack() | TreeReduce(), result=y) if turn:
+                yield from self._read(y, f"what {x.node} holds of the turn before")
         for buffer in reads(x):
             yield from self._read(buffer, _name(x))
         made = writes(x)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
-from typing import Any, TypeAlias
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +32,13 @@ Value: TypeAlias = dict[Place, Array]  # what every place holds
 
 WILD = {"f": np.nan, "i": 2**30, "u": 255, "b": True}
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+class Cut(NamedTuple):
+    """The axes that cut a dim by leaves, and the units of a leaf."""
+
+    axes: list[str]
+    length: int
 
 
 class Disagreement(AssertionError):
@@ -100,12 +109,57 @@ class Simulator:
         extent = t.extent(dim)
         unit = extent.unit if extent else 1
         line = np.arange(self.counts[extent.name] if extent else t.shape[dim])
+        if (leaves := self._leaves(t, dim)) is not None:
+            line = line[[self._owns(i // leaves.length, leaves.axes, place) for i in line]]
+            return (line[:, None] * unit + np.arange(unit)).ravel()
         most = len(line)
         for index, axis in enumerate(self.mesh.axes):
             if t.placement[axis.name] == Split(dim):
                 most = -(-most // axis.size)
                 line = line[place[index] * most : (place[index] + 1) * most]
         return (line[:, None] * unit + np.arange(unit)).ravel()
+
+    def _leaves(self, t: TensorType, dim: int) -> Cut | None:
+        """How the mesh's leaves cut a dim; None where they don't."""
+        leaves, extent = self.mesh.leaves, t.extent(dim)
+        axes = [a for a in leaves.axes if t.placement[a] == Split(dim)] if leaves else []
+        if not leaves or not axes:
+            return None
+        units = t.shape[dim] // (extent.unit if extent else 1)
+        return Cut(axes, -(-units // leaves.slots))
+
+    def _owner(self, leaf: int) -> dict[str, int]:
+        """Where a leaf is: its index along every axis that deals leaves, the last one fastest."""
+        at = {}
+        for name in reversed(self.mesh.leaves.axes if self.mesh.leaves else ()):
+            leaf, at[name] = divmod(leaf, self.mesh.axis(name).size)
+        return at
+
+    def _owns(self, leaf: int, axes: list[str], place: Place) -> bool:
+        owner, names = self._owner(leaf), [a.name for a in self.mesh.axes]
+        return all(place[names.index(a)] == owner[a] for a in axes)
+
+    @cached_property
+    def present(self) -> set[Place]:
+        """The places at which something is run: not the turns of leaves without an example."""
+        leaves = self.mesh.leaves
+        if leaves is None:
+            return set(self.places)
+        last = 1
+        for node in self.graph.inputs.values():
+            t = node.tensor
+            for dim, cut in ((d, self._leaves(t, d)) for d in range(t.rank)):
+                extent = t.extent(dim)
+                if cut is not None:
+                    count = self.counts[extent.name] if extent else t.shape[dim]
+                    last = max(last, -(-count // cut.length))
+        every = list(leaves.axes)
+        return {p for p in self.places if any(self._owns(i, every, p) for i in range(last))}
+
+    def _runs(self, t: TensorType, place: Place) -> bool:
+        """Whether a place has a value of that type at all."""
+        varies = any(t.placement[a.name] != Replicated() for a in self.mesh.time)
+        return place in self.present or not varies
 
     def padded(self, t: TensorType) -> tuple[int, ...]:
         """The shape of a shard: the same at every place, whatever the run-time counts."""
@@ -114,6 +168,11 @@ class Simulator:
             extent = t.extent(dim)
             unit = extent.unit if extent else 1
             units = length // unit
+            if (leaves := self._leaves(t, dim)) is not None and self.mesh.leaves is not None:
+                rest = [a for a in self.mesh.leaves.axes if a not in leaves.axes]
+                units = leaves.length * prod(self.mesh.axis(a).size for a in rest)
+                shape[dim] = units * unit
+                continue
             for axis in self.mesh.axes:
                 if t.placement[axis.name] == Split(dim):
                     units = -(-units // axis.size)
@@ -189,6 +248,10 @@ class Simulator:
         done: dict[object, Array] = {}
         result: Value = {}
         for place in self.places:
+            if not self._runs(node.tensor, place):
+                wild = WILD[node.tensor.dtype.kind]
+                result[place] = np.full(self.padded(node.tensor), wild, node.tensor.dtype.numpy)
+                continue
             xs = [self.values[x][place] for x in node.operands]
             tensors = [node.tensor, *(self.graph[x].tensor for x in node.operands)]
             key = (*map(id, xs), *(self._key(t, place) for t in tensors))
@@ -236,12 +299,16 @@ class Simulator:
         x = node.operands[0]
         old, new = self.graph[x].tensor, node.tensor
         source, target = op.states
-        found = old.placement[op.attributes["axis"]], new.placement[op.attributes["axis"]]
-        if found != (source, target):
+        axes = op.attributes["axis"].split("+")
+        found = {(old.placement[a], new.placement[a]) for a in axes}
+        if found != {(source, target)}:
             raise Disagreement(f"%{node.name} converts {found}, but its op says {op.states}")
         result: Value = {}
         done: dict[object, Array] = {}
-        for group in self._groups(op.attributes["axis"]):
+        for group in self._groups(axes):
+            if isinstance(source, Partial) and self.mesh.deals(axes[-1]):
+                result.update(self._over_leaves(group, self.values[x], old, new, source.op))
+                continue
             shards = [self.values[x][place] for place in group]
             match source:
                 case Replicated() if target == Partial():
@@ -259,12 +326,27 @@ class Simulator:
                         result[place] = self._recut(group, shards, old, new, place, "", done)
         return result
 
-    def _groups(self, axis: str) -> Iterator[list[Place]]:
-        """The places that differ along one axis only, in its order."""
-        k = [a.name for a in self.mesh.axes].index(axis)
-        rest = [range(1) if i == k else range(a.size) for i, a in enumerate(self.mesh.axes)]
+    def _groups(self, over: list[str]) -> Iterator[list[Place]]:
+        """The places that differ along these axes only, in their order, the last axis fastest."""
+        axes = self.mesh.axes
+        rest = [range(1) if a.name in over else range(a.size) for a in axes]
+        along = [range(a.size) if a.name in over else range(1) for a in axes]
         for first in product(*rest):
-            yield [(*first[:k], i, *first[k + 1 :]) for i in range(self.mesh.axes[k].size)]
+            yield [tuple(i + j for i, j in zip(first, p, strict=True)) for p in product(*along)]
+
+    def _over_leaves(
+        self, group: list[Place], values: Value, old: TensorType, new: TensorType, how: str
+    ) -> Value:
+        """The balanced tree over the leaves that are present; the others are left out of it."""
+        row = [values[p] if self._runs(old, p) else None for p in group]
+        while len(row) > 1:
+            row += [None] * (len(row) % 2)
+            pairs = list(zip(row[::2], row[1::2], strict=True))
+            row = [a if b is None else _combined([x for x in (a, b) if x is not None], how)
+                   for a, b in pairs]  # fmt: skip
+        assert row[0] is not None, "no leaf is present"
+        done: dict[object, Array] = {}
+        return {p: self._recut(group[:1], [row[0]], old, new, p, "", done) for p in group}
 
     def _to_partial(self, group: list[Place], shards: list[Array], t: TensorType) -> Value:
         zeros = self._poisoned(np.zeros_like(shards[0]), t, group[0])

@@ -67,6 +67,12 @@ def test_a_tree_takes_the_place_of_all_reduce() -> None:
     assert inserted('mirrored(4, reduce="tree")') == {"tree_reduce": 4 + 2}
 
 
+@pytest.mark.parametrize("strategy", ["one_device()", "mirrored(3)", "mirrored(4) * accumulate(2)"])
+def test_reproducible_inserts_one_tree_for_each_sum(strategy: str) -> None:
+    found = inserted(f"{strategy} * reproducible(32)")
+    assert found == {"tree_reduce": 2 * (4 + 2)}  # a kernel in the loop, and a collective after it
+
+
 @pytest.mark.parametrize("turns", [2, 3, 8])
 def test_however_many_turns_there_is_one_exchange_for_each_gradient(turns: int) -> None:
     found = inserted(f"mirrored(2) * accumulate({turns})")
@@ -84,6 +90,12 @@ def test_mirrored_sends_as_the_document_says(n: int) -> None:
 @pytest.mark.parametrize("strategy", ["one_device()", "accumulate(4)"])
 def test_one_device_sends_nothing(strategy: str) -> None:
     assert program(strategy).sent_bytes == 0
+
+
+@pytest.mark.parametrize(("n", "pieces"), [(1, 1), (2, 1), (4, 1), (8, 1), (32, 1), (3, 4), (5, 3)])
+def test_reproducible_sends_its_pieces_as_the_document_says(n: int, pieces: int) -> None:
+    sent = program(f"mirrored({n}) * reproducible(32)").sent_bytes
+    assert sent == round((pieces + 1) * (n - 1) / n * (M + SCALARS))
 
 
 def test_turns_do_not_add_to_what_is_sent() -> None:

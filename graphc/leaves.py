@@ -1,0 +1,86 @@
+"""The fixed tree over the leaves of a batch: which sums exist, and in what order they are added.
+
+The tree is the balanced binary one over leaves 0, 1, 2, ...: pairs (0,1), (2,3), ..., then pairs
+of pairs. A *piece* (level, start) is the sum of the `2**level` leaves from `start`, a multiple of
+that. Leaves past the last example are absent: where the right child of a node has none, the node
+is its left child. What a device holds of its leaves is a *forest*: the largest complete pieces of
+its part of the line, so that the tree is the same wherever the line is cut.
+
+DESIGN.md, "One reduction tree". Stelz et al., Bioinformatics 2026, btag044, cut a tree alike.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+Piece: TypeAlias = tuple[int, int]  # level, first leaf
+
+
+def pieces(start: int, stop: int) -> list[Piece]:
+    """The largest complete pieces that make up leaves start .. stop-1, in order."""
+    found = []
+    while start < stop:
+        level = (stop - start).bit_length() - 1
+        if start:
+            level = min(level, (start & -start).bit_length() - 1)
+        found.append((level, start))
+        start += 1 << level
+    return found
+
+
+def carries(first: int, leaf: int) -> int:
+    """How many pieces of a forest that begins with leaf `first` are joined when `leaf` comes."""
+    count = 0
+    while (leaf >> count) & 1 and ((leaf >> count) - 1) << count >= first:
+        count += 1
+    return count
+
+
+@lru_cache(maxsize=1024)
+def most_pieces(slots: int, each: int) -> int:
+    """The most pieces that a device ever holds, where each device has `each` leaves of `slots`."""
+    return max(
+        len(pieces(first, stop))
+        for first in range(0, slots, each)
+        for stop in range(first + 1, min(first + each, slots) + 1)
+    )
+
+
+@lru_cache(maxsize=1024)
+def most_sent(slots: int, each: int) -> int:
+    """The most pieces that a device holds of all leaves that it has."""
+    parts = range(0, slots, each)
+    return max(len(pieces(first, min(first + each, slots))) for first in parts)
+
+
+@lru_cache(maxsize=1024)
+def forests(members: int, each: int, present: int) -> tuple[tuple[Piece, ...], ...]:
+    """Each member's pieces, where it has `each` leaves and leaves from `present` on are absent."""
+    return tuple(tuple(pieces(i * each, min((i + 1) * each, present))) for i in range(members))
+
+
+@lru_cache(maxsize=1024)
+def joins(members: int, each: int, present: int) -> tuple[tuple[int, int], ...]:
+    """The additions that make one sum of all members' pieces: (i, j) is `piece i += piece j`.
+
+    The pieces are numbered in order; the sum ends in piece 0.
+    """
+    row = [(n, *p) for n, p in enumerate(p for f in forests(members, each, present) for p in f)]
+    order: list[tuple[int, int]] = []
+    level = 0
+    while len(row) > 1:
+        kept: list[tuple[int, int, int]] = []
+        for number, height, start in row:
+            if height > level:
+                kept.append((number, height, start))
+            elif start >> level & 1:  # the right child: its left one is the last that was kept
+                left, _, first = kept.pop()
+                order.append((left, number))
+                kept.append((left, level + 1, first))
+            else:
+                kept.append((number, level, start))
+        # A left child whose right one has no leaf moves up as it is.
+        row = [(n, max(h, level + 1), s) for n, h, s in kept]
+        level += 1
+    return tuple(order)

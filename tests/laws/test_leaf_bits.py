@@ -1,0 +1,24 @@
+"""Law: the same bits on any number of devices."""
+
+from __future__ import annotations
+
+import pytest
+from laws.leaf_bits import case, check
+
+CASES = 60
+SLICE = 10
+SLOW = 2_000
+
+
+@pytest.mark.parametrize("start", range(0, CASES, SLICE))
+def test_a_random_step_has_the_same_bits_on_any_number_of_devices(start: int) -> None:
+    for seed in range(start, start + SLICE):
+        check(case(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("start", range(CASES, SLOW, 100))
+def test_many_random_steps_have_the_same_bits(start: int) -> None:
+    for seed in range(start, start + 100):
+        check(case(seed))
