@@ -258,6 +258,8 @@ def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> M
         help = f"write reproducible(slots={need}), or more; other slots give other bits"
         raise GraphcError("G0441", message, help=help)
     dropped = {a.name for a in cuts if a.over == "time"}
+    orders = tuple((a, order) for a, order in layout.orders if a not in dropped)
+    layout = replace(layout, orders=orders)
     axes = tuple(a for a in layout.mesh.axes if a.name not in dropped)
     space = tuple(a.name for a in cuts if a.over == "space")
     if grid.slots == 1:  # the whole batch is the leaf: there is nothing to add up

@@ -77,7 +77,8 @@ class Config:
             "servers_x_model": f"parameter_server({data}, 2) * tensor_split({model})",
             "model_x_central": f"{told_pair} * central_storage({data})",
             "leaves": f"mirrored({n}) * reproducible({self._slots(n)})",
-            "leaves_x_model": f"{told_pair} * reproducible({self._slots(data)}) * mirrored({data})",
+            "leaves_x_model": f"tensor_split({model}) * mirrored({data}) * "
+            f"reproducible({self._slots(data)}, tiles=2)",
         }[self.space]
 
     def _slots(self, data: int) -> int:
