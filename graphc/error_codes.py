@@ -261,9 +261,10 @@ CODES: dict[str, Entry] = {
     # -- G05 program, plan, runtime ---------------------------------------------------------
     "G0501": Entry(
         "a loop that uses what it gives",
-        "A value that is known only after the last microbatch is used in a turn of the same loop,\n"
-        "or is gathered over one of two axes over time only. The pass `loops` puts the user into a\n"
-        "later loop, so this is a graph written by hand: a `keep` and a `recall` are missing.",
+        "A value that is known only after the last microbatch is used in a turn of the same loop:\n"
+        "in a graph written by hand, where a `keep` and a `recall` are missing. Or a value is\n"
+        "gathered over one of two axes over time, and sent before it is gathered over the other:\n"
+        "write accumulate(2) * accumulate(3) * mirrored(2), with nothing between the two.",
     ),
     "G0502": Entry(
         "a result is not whole",

@@ -134,8 +134,9 @@ def compile_command(
     train, n = plan.training, plan.devices
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
-        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables), "
-        f"{plan.sent_bytes:,} sent by each in a step"
+        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables"
+        + (f", {train.kept_bytes:,} kept from loop to loop), " if train.kept_bytes else "), ")
+        + f"{plan.sent_bytes:,} sent by each in a step"
     )
 
 

@@ -101,7 +101,8 @@ def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> Work:
     place = {name: i for i, name in enumerate(turns.graph.nodes)}
     for loop in range(turns.loops):
         leaves = [x for x in turns.inside if turns.gathers(x) and when[x] == loop]
-        costs = _costs(turns, work, sorted(_ancestors(turns, leaves), key=place.__getitem__))
+        needs = sorted(_ancestors(turns, leaves, work.kept), key=place.__getitem__)
+        costs = _costs(turns, work, needs)
         made, recalled = _chosen(turns, work, costs, leaves)
         work.recalled.append(recalled)
         work.kept |= recalled
@@ -111,15 +112,15 @@ def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> Work:
     return work
 
 
-def _ancestors(turns: Turns, names: Iterable[str]) -> set[str]:
-    """The nodes whose values of this turn the named ones depend on."""
+def _ancestors(turns: Turns, names: Iterable[str], kept: set[str]) -> set[str]:
+    """The nodes whose values of this turn the named ones depend on, up to what is kept."""
     found: set[str] = set()
     stack = list(names)
     while stack:
         for x in turns.handed(turns.graph[stack.pop()]):
             if x not in found:
                 found.add(x)
-                stack.append(x)
+                stack += [x] if x not in kept else []
     return found
 
 
@@ -134,9 +135,12 @@ class _Cost:
 def _costs(turns: Turns, work: Work, names: Iterable[str]) -> dict[str, _Cost]:
     costs: dict[str, _Cost] = {}
     for x in names:
+        if x in work.kept:
+            costs[x] = _Cost(0.0, inf)
+            continue
         handed = set(turns.handed(turns.graph[x]))
         done = x in work.first
-        keep = 0.0 if x in work.kept else work.weights.keep[x] if done else inf
+        keep = work.weights.keep[x] if done else inf
         own = work.weights.make[x] if done else 0.0
         costs[x] = _Cost(keep, own + sum(min(costs[y].keep, costs[y].make) for y in handed))
     return costs

@@ -98,6 +98,7 @@ def _check_joins(graph: Graph, joins: Iterable[str]) -> None:
                     "G0501",
                     f"%{user} uses %{name}, which is gathered over one axis of time only",
                     span=graph[user].origin,
+                    help="let the parts of the strategy that are over time stand side by side",
                 )
 
 

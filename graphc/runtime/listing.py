@@ -33,6 +33,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield (
         f"  memory {program.peak_bytes} bytes: arena {program.arena}, "
         f"constants {program.constant_bytes}, variables {program.variable_bytes}"
+        + (f"; {program.kept_bytes} kept from loop to loop" if program.kept_bytes else "")
     )
     for name, t in program.inputs.items():
         yield f"  input {name} : {t}"

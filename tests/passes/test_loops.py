@@ -91,6 +91,7 @@ def test_a_masked_mean_keeps_nothing_but_its_denominator() -> None:
     graph = under(masked_regression(BATCH), f"accumulate({TURNS})")
     assert loops(graph) == 2
     assert not kept(graph)
+    assert program(graph).kept_bytes == 0
     made = [x.node for x in program(graph).roles[0].loops[0].body if hasattr(x, "node")]
     assert made == ["reduce_sum", "reduce_sum.turn"]  # the forward pass runs in the second loop
 
