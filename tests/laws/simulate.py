@@ -342,7 +342,7 @@ class Simulator:
         while len(row) > 1:
             row += [None] * (len(row) % 2)
             pairs = list(zip(row[::2], row[1::2], strict=True))
-            row = [a if b is None else _combined([x for x in (a, b) if x is not None], how)
+            row = [a if b is None else _combined([x for x in (a, b) if x is not None], how, False)
                    for a, b in pairs]  # fmt: skip
         assert row[0] is not None, "no leaf is present"
         done: dict[object, Array] = {}
