@@ -21,7 +21,7 @@ from graphc.graph import Graph, Node
 from graphc.module import Module
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
-from graphc.passes.cut import Cut
+from graphc.passes.cut import cut_of
 from graphc.passes.pipeline import (
     differentiation,
     distribution,
@@ -164,7 +164,7 @@ def _parts(
 
 def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
     """Warn of servers without variables, and of workers that the bound keeps waiting."""
-    idle = sum(not names for names in Cut(train).kept(how.servers))
+    idle = sum(not names for names in cut_of(train).kept(how.servers))
     if idle:
         _warn(
             "G0476",
@@ -210,12 +210,12 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
 
     def observe(name: str, step: Pass, after: Graph) -> None:
         known.add(name)
-        if name == program:
+        if name == program or (name == "train" and program not in PROGRAMS):  # it begins as that
             found.append((step.name, after))
 
     known: set[str] = set()
     compile_module(module, strategy, observe=observe)
-    if len(found) == 1:
+    if program not in known:
         message = f"there is no program '{program}'"
         raise GraphcError("G0990", message, help=f"there are: {', '.join(sorted(known))}")
     yield from found

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from graphc.graph import Because, Graph, Node, Variable, subgraph_nodes
 from graphc.op import op_named
@@ -42,7 +42,7 @@ class WorkerPart(Pass):
     """
 
     def run(self, graph: Graph) -> Graph:
-        cut = Cut(graph)
+        cut = cut_of(graph)
         outputs = graph.outputs | {name: x for x, name in cut.sent.items()}
         needed = subgraph_nodes(graph, outputs.values())
         nodes = {n.name: n for n in graph if n.name in needed or n.op.source == "input"}
@@ -65,7 +65,7 @@ class ServerPart(Pass):
     number: int = 0
 
     def run(self, graph: Graph) -> Graph:
-        cut = Cut(graph)
+        cut = cut_of(graph)
         mine = cut.kept(self.servers)[self.number]
         updates = {v: x for v, x in graph.updates.items() if v in mine}
         needed = cut.behind(updates.values())
@@ -219,6 +219,12 @@ class Cut:
         if server == 0:  # what no update but its own reads is kept somewhere, too
             shared |= {v for v in self.graph.variables if v not in at}
         return [v for v in self.graph.variables if v in mine or v in shared]
+
+
+@lru_cache(maxsize=2)  # every server asks for its part of the same graph
+def cut_of(graph: Graph) -> Cut:
+    """Where a graph is cut."""
+    return Cut(graph)
 
 
 class _Groups:

@@ -22,8 +22,13 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
         ),
         default=(0, ""),
     )
-    if limit is None or needed <= limit:
+    together = _of_parts(plan)
+    if limit is None or max(needed, together) <= limit:
         return
+    if needed < together:
+        text = f"{plan.strategy} needs {in_units(together)} for workers and servers together"
+        help = "use fewer workers, or raise the limit: --max-bytes, max_bytes="
+        raise GraphcError("G0204", f"{text}, there are {in_units(limit)}", help=help)
     program = plan.programs[name]
     devices = program.mesh.devices
     where = f"{devices} devices together" if devices > 1 else "one device"
@@ -32,6 +37,14 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
     if devices > 1:
         help = "use fewer devices, or cut the variables with tensor_split; " + help
     raise GraphcError("G0204", message, help=help)
+
+
+def _of_parts(plan: Plan) -> int:
+    """Bytes of all workers and servers together; 0 where the step was not cut."""
+    if plan.asynchronous is None:
+        return 0
+    worker = sum(f.devices * f.peak for f in plan.training.footprints)
+    return plan.asynchronous.workers * worker + sum(p.peak_bytes for p in plan.servers)
 
 
 def machine_bytes() -> int | None:

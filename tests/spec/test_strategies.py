@@ -149,3 +149,26 @@ def test_the_printed_strategy_has_the_cuts_that_were_found() -> None:
     found = plan("tensor_split(2)").strategy
     assert found.startswith('tensor_split(2, cut={"w1": 1')
     assert str(parse_strategy(found)) == found
+
+
+# -- asynchronous parameter servers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_a_worker_pushes_and_pulls_the_params(servers: int) -> None:
+    found = plan(f"parameter_server(4, {servers}, staleness=3)")
+    assert found.sent_bytes == found.pulled_bytes == M
+    assert found.training.variable_bytes == M
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_servers_together_hold_the_variables_once_and_scalars_once_each(servers: int) -> None:
+    found = plan(f"parameter_server(4, {servers}, staleness=3)")
+    held = [p.variable_bytes for p in found.servers]
+    assert sum(held) == 3 * M + 8 * servers  # adam keeps two slots; the count of steps is i64
+    largest = 3 * 4 * 64 * 128
+    assert max(held) - min(held) <= largest
+
+
+def test_accumulation_in_a_worker_does_not_add_to_what_is_sent() -> None:
+    assert plan("parameter_server(2, 2, staleness=1) * accumulate(4)").sent_bytes == M
