@@ -149,8 +149,9 @@ class Simulation:
             self.dead.add(worker.name)
             self._send(letters[: self.random.randrange(len(letters) + 1)], seconds)
         lost = Lost(worker.name)
-        self._at(self.now + seconds, lambda: self._send(self.coordinator.on_message(lost)))
-        self._at(self.now + seconds, self._hire)
+        noticed = self.now + seconds + self.random.random() * 6 * self.weather.delay
+        self._at(noticed, lambda: self._send(self.coordinator.on_message(lost)))
+        self._at(noticed, self._hire)
 
     def _hire(self) -> None:
         name = f"worker.{self.outcome.workers}"
