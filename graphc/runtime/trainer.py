@@ -159,9 +159,10 @@ class Trainer:
     ) -> Metrics:  # fmt: skip
         """Workers and servers train, until the batches are used up."""
         assert isinstance(self.engine, AsynchronousEngine)
-        if limit is not None:
-            warn_of_few(self.plan, limit)
         training = Training(self.engine, record, replay, made)
+        if limit is not None:
+            training.check(limit)
+            warn_of_few(self.plan, limit)
         source = Source(parts)
 
         def on_push(number: int, results: Mapping[str, Any]) -> None:

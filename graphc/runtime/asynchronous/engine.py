@@ -131,12 +131,15 @@ class AsynchronousEngine:
 
     def replay(self, entries: Sequence[Entry], source: Source[Any], on_push: OnPush) -> None:
         """Apply the pushes of a schedule again. Raises G0523 where its batches are not there."""
-        beyond = [e.batch for e in entries if not source.has(e.batch)]
-        if beyond:
-            text = f"the schedule uses batch {beyond[0]}, this run ends before it"
-            raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
         note = self._noting(source, on_push)
-        compute = computing(self._worker("worker.0"), "the replay", source.get)
+
+        def get(number: int) -> Batch:
+            if not source.has(number):
+                text = f"the schedule uses batch {number}, this run ends before it"
+                raise GraphcError("G0523", text, help="replay it with as many batches")
+            return source.get(number)
+
+        compute = computing(self._worker("worker.0"), "the replay", get)
         with Uninterrupted() as stop, self._guarded():
 
             def stopping(entry: Entry, results: Mapping[str, Any]) -> None:

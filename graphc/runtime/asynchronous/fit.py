@@ -10,7 +10,13 @@ from typing import Any
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.runtime.asynchronous.coordinator import Entry
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
-from graphc.runtime.asynchronous.schedule import Header, Schedule, check_header, load
+from graphc.runtime.asynchronous.schedule import (
+    Header,
+    Schedule,
+    check_header,
+    load,
+    recording,
+)  # fmt: skip
 from graphc.runtime.asynchronous.source import Source
 from graphc.runtime.plan import Plan
 
@@ -31,7 +37,7 @@ class Training:
         self.engine, self.record = engine, record
         self.header = Header("", "", "", "", {})
         self.schedule: Schedule | None = None
-        self.entries: list[Entry] = []
+        self.pushes = 0
         self.results: Mapping[str, Any] = {}
         if record or replayed:
             self.header = _header(engine, data)
@@ -40,22 +46,27 @@ class Training:
             check_header(self.schedule.header, self.header)
 
     def run(self, source: Source[Any], on_push: Any) -> Mapping[str, Any]:
-        """Train to the end; the results of the last push. The schedule is written in any case."""
+        """Train to the end; the results of the last push."""
 
-        def note(entry: Entry, results: Mapping[str, Any]) -> None:
-            self.entries.append(entry)
-            self.results = results
-            on_push(len(self.entries), results)
+        with recording(self.record, self.header) as write:
 
-        try:
+            def note(entry: Entry, results: Mapping[str, Any]) -> None:
+                write(entry)
+                self.pushes, self.results = self.pushes + 1, results
+                on_push(self.pushes, results)
+
             if self.schedule is not None:
                 self.engine.replay(self.schedule.entries, source, note)
             else:
                 self.engine.run(source, note)
-        finally:
-            if self.record:
-                Schedule(self.header, tuple(self.entries)).save(self.record)
         return self.results
+
+    def check(self, batches: int) -> None:
+        """Raise G0523 where a schedule uses more batches than there are."""
+        used = max((e.batch for e in self.schedule.entries), default=-1) if self.schedule else -1
+        if used >= batches:
+            text = f"the schedule uses batch {used}, this run has {batches}"
+            raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
 
 
 def _header(engine: AsynchronousEngine, data: Mapping[str, Any]) -> Header:

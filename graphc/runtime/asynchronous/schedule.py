@@ -12,7 +12,9 @@ versions: how many pushes the variables of each server had seen when the worker 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,15 +52,29 @@ class Schedule:
 
     def text(self) -> str:
         """The content of a schedule file."""
-        head = {"format": FORMAT, "version": VERSION} | asdict(self.header)
-        return "".join(json.dumps(x) + "\n" for x in (head, *map(asdict, self.entries)))
+        return _line(self.header) + "".join(map(_line, self.entries))
 
-    def save(self, path: str | Path) -> None:
-        """Write the file. Raises G0512."""
-        try:
-            Path(path).write_text(self.text(), encoding="utf-8")
-        except OSError as error:
-            raise GraphcError("G0512", f"cannot write {path}: {error.strerror}") from None
+
+def _line(x: Header | Entry) -> str:
+    head = {"format": FORMAT, "version": VERSION} if isinstance(x, Header) else {}
+    return json.dumps(head | asdict(x)) + "\n"
+
+
+@contextmanager
+def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Entry], None]]:
+    """Gives what writes an entry to the file, which has all of them however the run ends.
+
+    Without a path it does nothing. Raises G0512, at once where the file can't be written.
+    """
+    if path is None:
+        yield lambda entry: None
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(_line(header))
+            yield lambda entry: print(_line(entry), end="", file=file)
+    except OSError as error:
+        raise GraphcError("G0512", f"cannot write {path}: {error.strerror}") from None
 
 
 def load(path: str | Path) -> Schedule:
@@ -84,6 +100,9 @@ def parse(text: str, name: str = "the schedule") -> Schedule:
     for number, line in enumerate(lines[1:], 2):
         entry = _made(Entry, _record(line, name, number), name, number)
         entries.append(_checked(entry, len(entries), name, number))
+    twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
+    if twice:
+        raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
     return Schedule(header, tuple(entries))
 
 

@@ -106,6 +106,36 @@ def test_a_replay_gives_the_same_bits(strategy: str, tmp_path: Path) -> None:
     assert (tmp_path / "again.sched").read_text() == file.read_text()
 
 
+def test_each_push_is_of_the_values_that_its_worker_pulled(tmp_path: Path) -> None:
+    """Done again by hand: `p = p - rate * gradient(what was pulled)`, of every push in order."""
+    source = """
+    step line(x: f32[batch, 4], y: f32[batch]) {
+        param w: f32[4] = ones()
+        param b: f32[]  = ones()
+        minimize mse(x @ w + b, y) with sgd(0.05)
+    }
+    data train = npz("none.npz", batch=8)
+    """
+    strategy = parse_strategy("parameter_server(4, 2, staleness=3)")
+    random, file = np.random.default_rng(0), tmp_path / "run.sched"
+    x = random.normal(size=(100, 4)).astype(np.float32)
+    y = random.normal(size=100).astype(np.float32)
+    with Trainer(compile_module(module_of_source(source), strategy), "reference") as trainer:
+        trainer.fit(from_arrays({"x": x, "y": y}), 8, epochs=4, record=file)
+        found = trainer.variables()
+        assert trainer.observed is not None
+        assert max(trainer.observed.staleness) > 0
+    w, b = [np.ones(4)], [np.ones(())]  # w on server 0, b on server 1: after 0, 1, 2, ... pushes
+    for line in map(json.loads, file.read_text().splitlines()[1:]):
+        at = line["batch"] % 13 * 8
+        xs, ys = x[at : at + 8].astype(np.float64), y[at : at + 8]
+        error = xs @ w[line["versions"][0]] + b[line["versions"][1]] - ys
+        w.append(w[-1] - 0.05 * 2 * error @ xs / len(ys))
+        b.append(b[-1] - 0.05 * 2 * error.mean())
+    np.testing.assert_allclose(found["w"], w[-1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["b"], b[-1], rtol=1e-4, atol=1e-6)
+
+
 def test_a_schedule_by_hand_in_which_every_pull_is_newest_is_the_single_device(
     tmp_path: Path,
 ) -> None:
@@ -186,7 +216,7 @@ def recorded(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("strategy", "options", "code", "words"), [
     ("parameter_server(2, 1, staleness=1)", {}, "G0522", "another strategy: parameter_server(2, "),
     ("parameter_server(2, 2, staleness=1)", {"shuffle_seed": 2}, "G0522", "of other batches"),
-    ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 26"),
+    ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 51, this run has 26"),
     ("mirrored(2)", {}, "G0525", "mirrored(2) has no schedule"),
 ])  # fmt: skip
 def test_a_schedule_of_another_run_is_refused(
@@ -209,6 +239,7 @@ def test_a_schedule_needs_the_same_first_values(recorded: Path) -> None:
     ('"order": 3', '"order": 4', "has order 4, 3 comes next"),
     ('"number"', '"numbr"', "does not have the fields order, worker"),
     ('"versions": [0, 0]', '"versions": [0, 9]', "pulled versions (0, 9)"),
+    ('"batch": 1,', '"batch": 0,', "uses batch 0 twice"),
     ("graphc-schedule", "other", "is no schedule"),
     ('"version": 1', '"version": 2', "has format 2"),
     ('{"order": 2', "{order", "is no line of a schedule"),
