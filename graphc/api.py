@@ -33,7 +33,8 @@ def compile(
     backend: str | Backend = "numpy",
     whole: Sequence[str] = (),
     seed: int = 0,
-    order: str = "add_n",
+    order: str = "",
+    reduction: str = "",
     peak: int | None = None,
     max_bytes: int | None = None,
 ) -> StepTrainer:
@@ -47,14 +48,16 @@ def compile(
     optimizer:     a record of graphc.optim; not needed where loss_fn calls `graphc.minimize`
     strategy:      such as "mirrored(4) * accumulate(2)"
     whole:         globs of batch leaves that have no batch dim
-    order:         how contributions to one gradient are added: add_n, tree, accumulate
+    order:         how contributions to one gradient are added: add_n, tree, accumulate, or a choice
+                   for each place where they meet, "devices=tree,turns=add_n" (see graphc.orders)
+    reduction:     what the loss is meant to be: sum or mean over the batch
     peak:          limit in bytes on what one device needs
     max_bytes:     limit in bytes on what all devices need; by default the machine's memory
     Raises GraphcError with the line of the user's code.
     """
     module, recording = traced_module(
         loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole, seed=seed,
-        order=order,
+        order=order, reduction=reduction,
     )  # fmt: skip
     chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     plan = compile_module(module, chosen, peak=peak)

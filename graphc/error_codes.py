@@ -191,6 +191,12 @@ CODES: dict[str, Entry] = {
         "or accumulate (a running sum); one word for every place where they meet, or a choice per\n"
         "place: fanin=..., turns=..., devices=... joined by commas.",
     ),
+    "G0309": Entry(
+        "the reduction does not agree with the loss",
+        "What is minimized is the loss as it is written, over the global batch: `reduction sum` or\n"
+        "`reduction mean` behind a `minimize` says which one is meant, and must agree with it. Write\n"
+        "mean(...) or sum(...) into the loss.",
+    ),
     # -- G04 placement and strategies -------------------------------------------------------
     "G0401": Entry(
         "no such strategy",

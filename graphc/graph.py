@@ -96,13 +96,18 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """`minimize loss with optimizer over variables`; order is how contributions are added."""
+    """`minimize loss with optimizer over variables`.
+
+    order: how contributions are added (see graphc.orders). reduction: what the loss is said to be,
+    the 'sum' or the 'mean' over the batch.
+    """
 
     loss: str
     optimizer: Any
     variables: tuple[str, ...]
     order: str = ""
     origin: Span | None = None
+    reduction: str = ""
 
 
 @dataclass(frozen=True, eq=False)

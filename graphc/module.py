@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphc.errors import Span
 from graphc.graph import Graph
+from graphc.orders import parse_orders
 from graphc.strategy import OneDevice, Strategy
 
 
@@ -55,6 +56,14 @@ class Module:
     data: Mapping[str, DataSpec] = field(default_factory=dict)
     duration: Duration | None = None
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
+
+    def ordered(self, order: str) -> Module:
+        """The module with an order of summation for all its objectives, before their own."""
+        asked = parse_orders(order)
+        objectives = tuple(
+            replace(o, order=str(asked.over(parse_orders(o.order)))) for o in self.train.objectives
+        )
+        return replace(self, train=replace(self.train, objectives=objectives))
 
     @property
     def strategy(self) -> Strategy:

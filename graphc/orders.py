@@ -61,6 +61,17 @@ def parse_orders(text: str) -> Orders:
     return Orders(**given)
 
 
+REDUCTIONS = ("sum", "mean")
+
+
+def checked_reduction(text: str) -> str:
+    """The reduction that `text` names: how a loss combines its examples. Raises G0309."""
+    if text and text not in REDUCTIONS:
+        hint = did_you_mean(text, REDUCTIONS) or f"known: {', '.join(REDUCTIONS)}"
+        raise GraphcError("G0309", f"there is no reduction '{text}'", help=hint)
+    return text
+
+
 def _known(word: str, words: tuple[str, ...], what: str) -> str:
     if word not in words:
         hint = did_you_mean(word, words) or f"known: {', '.join(words)}"

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 strategy_option = click.option(
     "--strategy", help="A strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own."
 )
+order_option = click.option(
+    "--order", help="Order of sums: add_n, tree, accumulate; or devices=tree,turns=add_n,fanin=..."
+)
 peak_option = click.option("--peak", help="Limit on what one device may need, such as 2GiB.")
 
 
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
+@order_option
 @peak_option
 @click.option("--max-bytes", help="What all devices may need. Default: the machine's memory.")
 @click.option("--backend", default="numpy", show_default=True, help="See `graphc backends`.")
@@ -39,9 +43,10 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
-    file: Path, strategy: str | None, peak: str | None, max_bytes: str | None, backend: str,
-    epochs: int | None, steps: int | None, save: Path | None, resume: Path | None,
-    record: Path | None, replay: Path | None, as_json: bool, quiet: bool,
+    file: Path, strategy: str | None, order: str | None, peak: str | None,
+    max_bytes: str | None, backend: str, epochs: int | None, steps: int | None,
+    save: Path | None, resume: Path | None, record: Path | None, replay: Path | None,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
 
@@ -57,7 +62,7 @@ def run_command(
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    plan = plan_of(file, strategy, peak)
+    plan = plan_of(file, strategy, peak, order)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
         if resume is not None:
@@ -122,13 +127,14 @@ def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
 @click.command("compile")
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
+@order_option
 @peak_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE with .plan.")
 def compile_command(
-    file: Path, strategy: str | None, peak: str | None, output: Path | None
+    file: Path, strategy: str | None, order: str | None, peak: str | None, output: Path | None
 ) -> None:
     """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
-    plan = plan_of(file, strategy, peak)
+    plan = plan_of(file, strategy, peak, order)
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n = plan.training, plan.devices
@@ -140,14 +146,14 @@ def compile_command(
     )
 
 
-def plan_of(file: Path, strategy: str | None, peak: str | None) -> Plan:
+def plan_of(file: Path, strategy: str | None, peak: str | None, order: str | None = None) -> Plan:
     """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
     if file.suffix == ".plan":
         from graphc.runtime.plan import load
 
-        if strategy or peak:
+        if strategy or peak or order:
             raise click.UsageError(
-                "a plan is compiled already: give --strategy and --peak to compile"
+                "a plan is compiled already: give --strategy, --order and --peak to compile"
             )
         return load(file)
     from graphc.driver import compile_module
@@ -156,7 +162,7 @@ def plan_of(file: Path, strategy: str | None, peak: str | None) -> Plan:
 
     limit = bytes_of(peak, "--peak")
     with shown_warnings():
-        module = load_module(file)
+        module = load_module(file).ordered(order or "")
         chosen = parse_strategy(strategy) if strategy else None
         return compile_module(module, chosen, peak=limit)
 

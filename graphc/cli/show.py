@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli.files import read_text, write_text
-from graphc.cli.run import shown_warnings, strategy_option
+from graphc.cli.run import order_option, shown_warnings, strategy_option
 
 if TYPE_CHECKING:
     from graphc.graph import Graph
@@ -23,6 +23,7 @@ output_option = click.option(
 @click.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
+@order_option
 @click.option(
     "--after", default="partition", show_default=True, help="The pass to stop after, or 'source'."
 )
@@ -36,8 +37,8 @@ output_option = click.option(
 @click.option("--diff", is_flag=True, help="Show what the pass changed, as a diff of IR text.")
 @output_option
 def show_command(
-    file: Path, strategy: str | None, after: str, form: str, program: str, diff: bool,
-    output: Path | None,
+    file: Path, strategy: str | None, order: str | None, after: str, form: str, program: str,
+    diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a pass.
 
@@ -54,7 +55,7 @@ def show_command(
         case ".gir":
             text = FORMATS[form](parse_ir(read_text(file), str(file)))
         case _:
-            before, graph = _stages(file, strategy, after, program)
+            before, graph = _stages(file, strategy, order, after, program)
             text = _changes(before, graph, after) if diff else FORMATS[form](graph)
     _write(text, output)
 
@@ -71,14 +72,16 @@ def _instructions(file: Path, program: str) -> str:
     return print_program(programs[program])
 
 
-def _stages(file: Path, strategy: str | None, after: str, program: str) -> tuple[Graph, Graph]:
+def _stages(
+    file: Path, strategy: str | None, order: str | None, after: str, program: str
+) -> tuple[Graph, Graph]:
     """The graphs before and after the last run of a pass."""
     from graphc.driver import stages
     from graphc.frontend.lower import load_module
     from graphc.strategy import parse_strategy
 
     with shown_warnings():
-        module = load_module(file)
+        module = load_module(file).ordered(order or "")
         chosen = parse_strategy(strategy) if strategy else None
         found = list(stages(module, chosen, program))
     names = [name for name, _ in found]

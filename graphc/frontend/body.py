@@ -20,6 +20,7 @@ from graphc.graph import Graph, Objective, Variable
 from graphc.op import op_named
 from graphc.ops.init import Initializer, initial_value
 from graphc.ops.optim import Optimizer, Transform, as_optimizer
+from graphc.orders import checked_reduction, parse_orders
 from graphc.types import Extent, Size, TensorType, dtype_named
 
 
@@ -30,6 +31,7 @@ class Pending:
     loss: str
     optimizer: Optimizer
     over: tuple[tuple[str, Span], ...] | None
+    settings: dict[str, str]
     span: Span
 
 
@@ -60,7 +62,8 @@ class StepBody:
             raise GraphcError("G0125", message, span=self.step.span)
         if self.f.training:
             self.f.objectives += [
-                Objective(p.loss, p.optimizer, self._over(p), origin=p.span) for p in self.losses
+                Objective(p.loss, p.optimizer, self._over(p), origin=p.span, **p.settings)
+                for p in self.losses
             ]
         return self.f.build(), self.first.build()
 
@@ -143,7 +146,7 @@ class StepBody:
     def _variable(self, tree: s.Variable, scope: Scope) -> None:
         path = self._path(tree.target, scope)
         name = dotted(path)
-        decay = self._decay(tree, scope)
+        options = self._options(tree, scope)
         t = self._type(tree.type)
         if t.extents:
             message = "a variable can't be as long as the batch"
@@ -153,23 +156,27 @@ class StepBody:
             message = f"variable '{name}' is declared twice"
             raise GraphcError("G0113", message, span=tree.span, labels=labels)
         with self.f.at(tree.span):
-            value = self.f.declare(Variable(name, t, tree.kind, decay=decay, origin=tree.span))
+            variable = Variable(name, t, tree.kind, origin=tree.span, **options)
+            value = self.f.declare(variable)
         self._first_value(tree, name, t, self.evaluator.evaluate(tree.initial, scope))
         store(self.evaluator, tree.target, path, value, scope)
 
-    def _decay(self, tree: s.Variable, scope: Scope) -> bool:
-        """The one option of a variable. Raises G0121."""
-        decay: Any = True
+    def _options(self, tree: s.Variable, scope: Scope) -> dict[str, Any]:
+        """The options of a variable: decay, and order. Raises G0121, G0308."""
+        given: dict[str, Any] = {}
         for option in tree.options:
-            if option.name != "decay":
+            if option.name not in ("decay", "order"):
                 message = f"'{option.name}' is no option of a variable"
-                help = "a variable has the option decay=false"
+                help = 'a variable has the options decay=false, order="tree"'
                 raise GraphcError("G0121", message, span=option.span, help=help)
-            decay = self.evaluator.evaluate(option.value, scope)
-            if not isinstance(decay, bool):
-                message = f"decay is true or false, not {in_words(decay)}"
+            value = self.evaluator.evaluate(option.value, scope)
+            wanted, words = (bool, "true or false") if option.name == "decay" else (str, "a string")
+            if not isinstance(value, wanted):
+                message = f"{option.name} is {words}, not {in_words(value)}"
                 raise GraphcError("G0121", message, span=option.value.span)
-        return bool(decay)
+            text = isinstance(value, str)
+            given[option.name] = _order(str(value), option.value.span) if text else value
+        return given
 
     def _first_value(self, tree: s.Variable, name: str, t: TensorType, initial: Any) -> None:
         if isinstance(initial, Value):
@@ -222,7 +229,7 @@ class StepBody:
         self._output(name, loss, tree)
         optimizer = self._optimizer(tree, scope)
         over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
-        self.losses.append(Pending(loss.name, optimizer, over, tree.span))
+        self.losses.append(Pending(loss.name, optimizer, over, _settings(tree), tree.span))
 
     def _optimizer(self, tree: s.Minimize, scope: Scope) -> Optimizer:
         steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
@@ -255,6 +262,36 @@ class StepBody:
                 raise GraphcError("G0302", message, span=span, help=did_you_mean(glob, params))
             found |= dict.fromkeys(match)
         return tuple(found)
+
+
+# -- words behind a minimize ---------------------------------------------------------------------
+
+
+def _settings(tree: s.Minimize) -> dict[str, str]:
+    """The order and the reduction that a `minimize` asks for. Raises G0113, G0308, G0309."""
+    found: dict[str, str] = {}
+    for setting in tree.settings:
+        assert setting.name is not None and isinstance(setting.value, s.Str)
+        if setting.name in found:
+            message = f"'{setting.name}' is said twice"
+            raise GraphcError("G0113", message, span=setting.span)
+        check = _order if setting.name == "order" else _reduction
+        found[setting.name] = check(setting.value.value, setting.value.span)
+    return found
+
+
+def _order(text: str, span: Span) -> str:
+    try:
+        return str(parse_orders(text))
+    except GraphcError as error:
+        raise error.at(span) from None
+
+
+def _reduction(text: str, span: Span) -> str:
+    try:
+        return checked_reduction(text)
+    except GraphcError as error:
+        raise error.at(span) from None
 
 
 # -- named dims ------------------------------------------------------------------------------------

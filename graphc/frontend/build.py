@@ -169,9 +169,17 @@ class Build:
 
     def minimize(self, parts: Parts) -> s.Minimize:
         loss, *rest = nodes(parts)
-        over = rest.pop() if isinstance(rest[-1], tuple) else None
-        span = CURRENT.get().cover(parts[0], rest[-1])
-        return s.Minimize(loss, tuple(rest), over, span=span)
+        settings = tuple(x for x in rest if isinstance(x, s.Argument))
+        over = next((x for x in rest if isinstance(x, tuple)), None)
+        chain = tuple(x for x in rest if not isinstance(x, s.Argument | tuple))
+        span = CURRENT.get().cover(parts[0], (*chain, *settings)[-1])
+        return s.Minimize(loss, chain, over, settings, span=span)
+
+    def setting(self, parts: Parts) -> s.Argument:
+        word, value = parts
+        quoted = value.type == "STRING"
+        text = self.string([value]) if quoted else s.Str(str(value), span=span_of([value]))
+        return s.Argument(str(word), text, span=span_of(parts))
 
     def over(self, parts: Parts) -> tuple[s.Expr, ...]:
         return nodes(parts)

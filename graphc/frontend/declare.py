@@ -24,6 +24,7 @@ from graphc.frontend.tree import leaf
 from graphc.graph import Objective, Variable
 from graphc.ops.init import Initializer
 from graphc.ops.optim import Optimizer, as_optimizer
+from graphc.orders import checked_reduction, parse_orders
 from graphc.types import F32, DType, TensorType, dtype_of
 
 # -- parameters -----------------------------------------------------------------------------------
@@ -40,22 +41,25 @@ class Param:
     dtype: DType = F32
     decay: bool = True
     trainable: bool = True
+    order: str = ""
 
 
 def param(
     first: Any, *, init: Initializer | None = None, dtype: Any = np.float32, decay: bool = True,
-    trainable: bool = True,
+    trainable: bool = True, order: str = "",
 ) -> Param:  # fmt: skip
     """A parameter with options, to stand for an array in the tree of parameters.
 
     first:     the first value; with `init`, the shape, and init makes the value
     decay:     whether weight decay applies
     trainable: False keeps the parameter as it is
+    order:     how contributions to its gradient are added, such as "tree" (see graphc.orders)
     """
+    order = str(parse_orders(order))
     if init is None:
-        return Param(first, decay=decay, trainable=trainable)
+        return Param(first, decay=decay, trainable=trainable, order=order)
     shape = (first,) if isinstance(first, int) else tuple(first)
-    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable)
+    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, order)
 
 
 # -- in the function ------------------------------------------------------------------------------
@@ -111,17 +115,19 @@ def update(name: str, x: Any) -> None:
 
 
 def minimize(
-    loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, order: str = "add_n"
-) -> None:
+    loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, order: str = "",
+    reduction: str = "",
+) -> None:  # fmt: skip
     """Minimize a loss over the parameters whose names match a glob or begin with `name.`.
 
     over: None is all of them. Several objectives in one step see the same old values. A list of
-    transforms and an optimizer is a chain. order: add_n, tree or accumulate.
+    transforms and an optimizer is a chain. order: add_n, tree or accumulate, or a choice for each
+    place, "devices=tree,turns=add_n". reduction: 'sum' or 'mean', what the loss is meant to be.
     """
     session = current("graphc.minimize()")
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
     with session.builder.at(user_span()):
-        add_loss(session, loss, optimizer, globs, order)
+        add_loss(session, loss, optimizer, globs, order, reduction)
 
 
 # -- what they do ---------------------------------------------------------------------------------
@@ -155,10 +161,12 @@ def write(session: Session, name: str, x: Value) -> None:
 
 
 def add_loss(
-    session: Session, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str
-) -> None:
-    """Enter a loss as an output, and what minimizes it. Raises G0301."""
+    session: Session, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str,
+    reduction: str = "",
+) -> None:  # fmt: skip
+    """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309."""
     f = session.builder
+    order, reduction = str(parse_orders(order)), checked_reduction(reduction)
     x = value(f, unwrap(loss, f))
     if x.shape != () or x.dtype.kind != "f":
         raise GraphcError(
@@ -169,7 +177,7 @@ def add_loss(
         )
     name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
     output(session, name, x)
-    session.losses.append(Pending(x.name, optimizer, over, order, f.origin))
+    session.losses.append(Pending(x.name, optimizer, over, order, f.origin, reduction))
 
 
 def objectives(session: Session) -> None:
@@ -179,7 +187,8 @@ def objectives(session: Session) -> None:
         if f.training and p.optimizer is not None:
             chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
             over = _over(session, p)
-            f.objectives.append(Objective(p.loss, _chained(chain, p), over, p.order, p.span))
+            made = Objective(p.loss, _chained(chain, p), over, p.order, p.span, p.reduction)
+            f.objectives.append(made)
 
 
 def _chained(chain: list[Any], p: Pending) -> Optimizer:

@@ -25,6 +25,7 @@ class Pending:
     over: tuple[str, ...] | None
     order: str
     span: Span | None
+    reduction: str = ""
 
 
 @dataclass

@@ -237,11 +237,15 @@ class If(Node):
 
 @node
 class Minimize(Node):
-    """`minimize loss with clip(1.0) | adam(1e-3) over {w, "enc.*"}`; over None: every param."""
+    """`minimize loss with clip(1.0) | adam(1e-3) over {w, "enc.*"} order tree reduction mean`
+
+    over None: every param. settings: `order` and `reduction`, each with a word in a Str.
+    """
 
     loss: Expr
     chain: tuple[Expr, ...]
     over: tuple[Expr, ...] | None
+    settings: tuple[Argument, ...] = ()
 
 
 @node

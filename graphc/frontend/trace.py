@@ -96,6 +96,7 @@ class _Request:
     seed: int
     span: Span | None
     order: str
+    reduction: str
 
 
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
@@ -114,7 +115,8 @@ def record(
     whole: Sequence[str] = (),
     batch_dim: str = "batch",
     seed: int = 0,
-    order: str = "add_n",
+    order: str = "",
+    reduction: str = "",
 ) -> Recording:
     """Trace `function(params, batch)`, or `function(params, state, batch)` where state is given.
 
@@ -126,13 +128,15 @@ def record(
     optimizer: of the returned loss; None leaves the loss as an output only. A chain is a list.
     state:     a tree of arrays that the function returns anew.
     training:  what `graphc.training()` says; in evaluation there are no objectives and updates.
-    order:     how contributions to one gradient are added: add_n, tree or accumulate.
+    order:     how contributions to one gradient are added: add_n, tree or accumulate, or a choice
+               for each place where they meet, "devices=tree,turns=add_n".
+    reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
 
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
     """
     request = _Request(
         function, params, state, batch, optimizer, training, tuple(whole), batch_dim, seed,
-        user_span(), order,
+        user_span(), order, reduction,
     )  # fmt: skip
     made = _run(request, None)
     return made if made.exact is None else _run(request, made.exact)
@@ -199,7 +203,14 @@ def _variable(session: Session, name: str, given: Any, kind: str) -> Tracer:
     trained = kind == "params" and leaf.trainable and t.dtype.kind == "f"
     if name in f.variables:
         raise GraphcError("G0806", f"params and state both have a leaf '{name}'")
-    variable = Variable(name, t, "param" if trained else "state", decay=leaf.decay, origin=f.origin)
+    variable = Variable(
+        name,
+        t,
+        "param" if trained else "state",
+        decay=leaf.decay,
+        origin=f.origin,
+        order=leaf.order,
+    )
     read = declare(session, variable)
     if leaf.init is not None:
         first = initial_value(session.first, leaf.init, name, t)
@@ -277,7 +288,7 @@ def _take_result(
     with session.builder.at(span):
         try:
             if loss is not None:
-                add_loss(session, loss, request.optimizer, None, request.order)
+                add_loss(session, loss, request.optimizer, None, request.order, request.reduction)
             elif request.optimizer is not None and not session.losses:
                 raise GraphcError(*_NO_LOSS, help="end with `return loss`")
             if state_form is not None:

@@ -196,15 +196,18 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def objective(
         self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
-        at: Span | None,
+        reduction: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
-        made = Objective(_value_name(loss), optimizer, over or (), order or "", at)
+        made = Objective(_value_name(loss), optimizer, over or (), order or "", at, reduction or "")
         return _Entry("objectives", f"{loss.start_pos}", made, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:
         return names
 
     def order(self, name: str) -> str:
+        return name
+
+    def reduction(self, name: str) -> str:
         return name
 
     # -- types ----------------------------------------------------------------------------------

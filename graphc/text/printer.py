@@ -116,6 +116,8 @@ def _objective_text(o: Objective, locs: bool) -> str:
         text += f" over {', '.join(map(name_text, o.variables))}"
     if o.order:
         text += f" order {name_text(o.order)}"
+    if o.reduction:
+        text += f" reduction {name_text(o.reduction)}"
     return f"{text}  {_origin_text(o.origin)}" if locs and o.origin else text
 
 

@@ -176,8 +176,11 @@ def test_different_values_are_different_trees(a: str, b: str) -> None:
         ("state n: i64 = 0", "Variable('state', Name('n'), TypeExpr('i64', []), Int(0), [])"),
         ("minimize l with sgd(1) over {a.b, \"c\"}",
          "Minimize(Name('l'), [Call(Name('sgd'), [Argument(None, Int(1))])], "
-         "[Attribute(Name('a'), 'b'), Str('c')])"),
-        ("minimize l with a | b", "Minimize(Name('l'), [Name('a'), Name('b')], None)"),
+         "[Attribute(Name('a'), 'b'), Str('c')], [])"),
+        ("minimize l with a | b", "Minimize(Name('l'), [Name('a'), Name('b')], None, [])"),
+        ("minimize l with a order tree reduction 'mean'",
+         "Minimize(Name('l'), [Name('a')], None, [Argument('order', Str('tree')), "
+         "Argument('reduction', Str('mean'))])"),
         ("report r = 1", "Report(Name('r'), Int(1))"),
         ("for i, j in xs { }", "For([Name('i'), Name('j')], Name('xs'), [])"),
         ("if a { } else if b { } else { c = 1 }",

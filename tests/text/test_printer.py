@@ -119,7 +119,7 @@ FULL_VARIABLE = Variable(
     origin=Span("a.gc", 1),
     order="tree",
 )
-FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2))
+FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2), "mean")
 
 
 @pytest.mark.parametrize("full", [FULL_NODE, FULL_VARIABLE, FULL_OBJECTIVE])
@@ -138,7 +138,7 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
         "slot w.m : f32[] of w no decay order tree fill 0.5  @ a.gc:1:1\n",
         '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  fused 0  '
         'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
-        "minimize %y with (1, 2.5) over w, v order tree  @ a.gc:9:2\n",
+        "minimize %y with (1, 2.5) over w, v order tree reduction mean  @ a.gc:9:2\n",
     ):
         assert piece in text
 

@@ -1,0 +1,347 @@
+"""Orders of summation, counted in the program that is executed: heights, and what is alive."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import ceil, log2
+
+import numpy as np
+import pytest
+from graphc_numpy import BACKEND
+
+from graphc.builder import Builder
+from graphc.driver import compile_module
+from graphc.errors import GraphcError
+from graphc.frontend.lower import module_of_source
+from graphc.graph import Graph, Objective, Variable
+from graphc.module import Module
+from graphc.ops.collective import Conversion
+from graphc.optim import sgd
+from graphc.passes.base import PASSES
+from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.passes.schedule import schedule
+from graphc.program import Instruction, Kernel, Loop, Program, Start, reads, writes
+from graphc.runtime.engine import run_once
+from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.runtime.trainer import Trainer
+from graphc.strategy import parse_strategy
+from graphc.types import F64, Extent, TensorType
+
+WIDTH, BATCH = 7, 12
+ORDERS = ("add_n", "tree", "accumulate")
+COUNTS = (2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32, 33)
+
+
+def shared(n: int, order: str = "", own: str = "", batch: int = BATCH) -> Graph:
+    """A weight that n layers share; the loss is a mean over the batch."""
+    f = Builder()
+    x = TensorType((batch, WIDTH), F64, (Extent("batch"), None))
+    h = f.add(_op("input", source_name="x"), type=x, name="x")
+    w = f.declare(Variable("w", TensorType((WIDTH, WIDTH), F64), order=own))
+    for _ in range(n):
+        h = f.tanh(f.matmul(h, w))
+    loss = f.mean(h * h)
+    f.outputs["loss"] = loss.name
+    f.objectives.append(Objective(loss.name, sgd(0.1), ("w",), order))
+    return f.build()
+
+
+def _op(name: str, **attributes: object):  # type: ignore[no-untyped-def]
+    from graphc.op import op_named
+
+    return op_named(name)(**attributes)
+
+
+def compiled(graph: Graph, strategy: str = "one_device()", passes: Iterable[str] = ()) -> Program:
+    """The program, with every optional pass run twice over on the way, in `passes`."""
+    extra = [PASSES[p]() for p in passes]
+    chosen = parse_strategy(strategy)
+    graph = run_passes(graph, [*differentiation(), *extra, *distribution(chosen)])
+    return schedule(run_passes(graph, [*partitioning(chosen), *extra]), exact=True)
+
+
+OPTIONAL = [name for name, p in PASSES.items() if p.optional]
+
+
+@dataclass
+class Watch:
+    """Runs through a program's instructions as a rank does, and counts what is alive.
+
+    A gradient is a buffer of the weight's shape (or several of them in one, over turns) that was
+    made in the backward pass, from when it is written to when it is last read. A result that takes
+    the place of an operand that dies there is not counted twice: that is what the arena does.
+    heights: buffer -> the height of the tree of additions that made it
+    """
+
+    program: Program
+    most: int = 0
+    heights: dict[int, int] = field(default_factory=dict)
+
+    def run(self) -> Watch:
+        line = list(self._line())
+        last = {self._root(x): i for i, (step, _) in enumerate(line) for x in reads(step)}
+        alive: set[int] = set()
+        for at, (step, _) in enumerate(line):
+            made = writes(step)
+            before = set(alive)
+            if made is not None and self._is_gradient(step):
+                alive.add(self._root(made))
+                self._note_height(step, made)
+            taken = self._in_place(step, made, last, at)
+            self.most = max(self.most, sum(map(self._size, (before | alive) - taken)))
+            alive = {x for x in alive if last.get(x, -1) > at}
+        return self
+
+    def _line(self) -> Iterable[tuple[Instruction, int]]:
+        for role in self.program.roles:
+            for x in [y for part in role.parts for y in part]:
+                turns, body = (x.turns, x.body) if isinstance(x, Loop) else (1, (x,))
+                for turn in range(turns):
+                    yield from ((step, turn) for step in body)
+
+    def _root(self, buffer: int) -> int:
+        return self.program.buffers[buffer].root
+
+    def _size(self, buffer: int) -> int:
+        """How many gradients a buffer holds."""
+        return int(np.prod(self.program.buffers[buffer].shape)) // WIDTH**2
+
+    def _is_gradient(self, step: Instruction) -> bool:
+        """Whether a step makes a contribution to the weight's gradient, or a sum of them."""
+        if not isinstance(step, Kernel):
+            return False
+        made = self.program.buffers[step.result]
+        sums = step.op.aggregates or isinstance(step.op, Conversion) or step.op.name == "settle"
+        return made.shape[-2:] == (WIDTH, WIDTH) and (sums or step.op.name == "einsum")
+
+    def _in_place(
+        self, step: Instruction, made: int | None, last: dict[int, int], at: int
+    ) -> set[int]:
+        buffers = self.program.buffers
+        if made is None or not isinstance(step, Kernel):
+            return set()
+        dying = [x for x in reads(step) if last.get(self._root(x)) == at]
+        same = [x for x in dying if buffers[x].offset == buffers[made].offset]
+        return {self._root(x) for x in same if buffers[x].kind == "arena" and x != made}
+
+    def _note_height(self, step: Instruction, made: int) -> None:
+        if isinstance(step, Kernel) and step.op.aggregates:
+            below = [self.heights.get(x, 0) for x in step.operands]
+            one_by_one = len(step.operands) - 1 if len(step.operands) > 2 else 1
+            self.heights[made] = max(below) + one_by_one
+
+
+def fed(n: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(n).standard_normal((BATCH, WIDTH))}
+
+
+WEIGHT = {"w": np.random.default_rng(0).standard_normal((WIDTH, WIDTH)) / 3, "step": np.int64(0)}
+
+
+# -- fan-in ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("passes", [(), tuple(OPTIONAL)], ids=["as it is", "every optional pass"])
+@pytest.mark.parametrize("n", COUNTS)
+def test_a_tree_is_as_high_as_the_logarithm_and_keeps_little(
+    n: int, passes: tuple[str, ...]
+) -> None:
+    watch = Watch(compiled(shared(n, "fanin=tree"), passes=passes)).run()
+    assert max(watch.heights.values()) == ceil(log2(n))
+    assert watch.most <= ceil(log2(n)) + 2
+
+
+@pytest.mark.parametrize("passes", [(), tuple(OPTIONAL)], ids=["as it is", "every optional pass"])
+@pytest.mark.parametrize("n", COUNTS)
+def test_a_running_sum_keeps_two(n: int, passes: tuple[str, ...]) -> None:
+    watch = Watch(compiled(shared(n, "fanin=accumulate"), passes=passes)).run()
+    assert max(watch.heights.values()) == n - 1
+    assert watch.most == 2
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_add_n_keeps_all_and_adds_them_once(n: int) -> None:
+    program = compiled(shared(n, "fanin=add_n"))
+    assert Watch(program).run().most >= n
+    added = [x for x in program.roles[0].instructions if isinstance(x, Kernel) and x.op.aggregates]
+    assert [
+        len(x.operands) for x in added if program.buffers[x.result].shape == (WIDTH, WIDTH)
+    ] == [n]
+
+
+def test_the_memory_of_a_program_falls_with_the_order() -> None:
+    arena = {order: compiled(shared(32, f"fanin={order}", batch=2)).arena for order in ORDERS}
+    gradient = 8 * WIDTH**2
+    assert arena["add_n"] - arena["tree"] > 20 * gradient
+    assert arena["accumulate"] <= arena["tree"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("backend", [BACKEND, REFERENCE], ids=["numpy", "reference"])
+def test_every_order_gives_the_same_value(order: str, backend: object) -> None:
+    n = 9
+    want = run_once(compiled(shared(n)), REFERENCE, fed(n), WEIGHT)[1]["w"]
+    for strategy in ("one_device()", "mirrored(3)", "accumulate(4)", "mirrored(2) * accumulate(3)"):
+        program = compiled(shared(n, order), strategy)
+        found = run_once(program, backend, fed(n), WEIGHT)[1]["w"]  # type: ignore[arg-type]
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-14)
+
+
+# -- turns ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", [2, 3, 4, 6, 12])
+def test_a_tree_over_turns_keeps_little(turns: int) -> None:
+    program = compiled(shared(1, "turns=tree"), f"accumulate({turns})")
+    assert Watch(program).run().most <= ceil(log2(turns)) + 2
+    once = compiled(shared(1, "turns=add_n"), f"accumulate({turns})")
+    assert Watch(once).run().most >= turns
+    running = compiled(shared(1, "turns=accumulate"), f"accumulate({turns})")
+    assert Watch(running).run().most == 2
+
+
+def test_a_tree_over_turns_adds_in_balanced_pairs() -> None:
+    """With f64 numbers that are lost in a running sum, and not in pairs."""
+    from graphc.ops.settle import Settle, keep
+
+    xs = [np.array(v) for v in (1e16, 1.0, 1.0, 1.0, 1.0, 1.0, -1e16)]
+    kept = np.zeros(3)
+    for turn, x in enumerate(xs):
+        keep("tree", "sum", turn, x, kept)
+    pairs = ((xs[0] + xs[1]) + (xs[2] + xs[3])) + ((xs[4] + xs[5]) + xs[6])
+    assert Settle("tree", 7).run(kept) == pairs
+
+
+@pytest.mark.parametrize("n", range(1, 34))
+def test_the_counter_sums_any_number_of_turns(n: int) -> None:
+    from graphc.ops.collective import Accumulate
+    from graphc.ops.settle import keep
+
+    for order in ORDERS:
+        op = Accumulate("turn", order=order)
+        if op.kept(n) == 1:
+            continue
+        kept = np.full((op.kept(n), 2), np.nan)
+        for turn in range(n):
+            keep(order, "sum", turn, np.array([turn, 1.0]), kept)
+        assert op.settled(n).run(kept).tolist() == [n * (n - 1) / 2, n]
+
+
+# -- who chooses ----------------------------------------------------------------------------------
+
+
+def sums(program: Program) -> set[str]:
+    """How gradients are added over turns and devices, by op and order."""
+    found = set()
+    for x in program.roles[0].instructions:
+        conversion = isinstance(x, Kernel | Start) and isinstance(x.op, Conversion)
+        if conversion and program.buffers[x.result].shape[-2:] == (WIDTH, WIDTH):
+            found.add(f"{x.op.name} {x.op.attributes.get('order', '')}".strip())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("order", "own", "strategy", "expected"),
+    [
+        ("", "", "mirrored(2) * accumulate(2)", {"all_reduce", "accumulate accumulate"}),
+        ("tree", "", "mirrored(2) * accumulate(2)", {"tree_reduce", "accumulate tree"}),
+        (
+            "devices=tree",
+            "",
+            "mirrored(2) * accumulate(2)",
+            {"tree_reduce", "accumulate accumulate"},
+        ),
+        ("", "turns=add_n", "mirrored(2) * accumulate(2)", {"all_reduce", "accumulate add_n"}),
+        ("devices=tree", "devices=accumulate", "mirrored(2)", {"chain_reduce"}),
+        ("", "", 'mirrored(2, reduce="accumulate")', {"chain_reduce"}),
+        ("devices=add_n", "", 'mirrored(2, reduce="accumulate")', {"all_reduce"}),
+        ("", "", 'mirrored(2) * accumulate(2, order="tree")', {"all_reduce", "accumulate tree"}),
+        ("turns=add_n", "", 'accumulate(2, order="tree")', {"accumulate add_n"}),
+    ],
+)
+def test_the_variable_comes_before_the_step_and_the_step_before_the_strategy(
+    order: str, own: str, strategy: str, expected: set[str]
+) -> None:
+    assert sums(compiled(shared(2, order, own), strategy)) == expected
+
+
+def test_only_the_gradient_of_the_variable_that_asks_goes_by_its_order() -> None:
+    program = compiled(shared(2, own="tree"), "mirrored(2)")
+    ops = {
+        program.buffers[x.result].shape: x.op.name
+        for x in program.roles[0].instructions
+        if isinstance(x, Start)
+    }
+    assert ops == {(): "all_reduce", (WIDTH, WIDTH): "tree_reduce"}
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+SOURCE = """
+data train = npz("none.npz", batch=8)
+step s(x: f32[batch, 3]) {{
+    param w: f32[3] = ones() {options}
+    minimize mean(square(x @ w)) with sgd(0.1) {settings}
+}}
+"""
+
+
+def module(settings: str = "", options: str = "") -> Module:
+    return module_of_source(SOURCE.format(settings=settings, options=options))
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "expected"),
+    [
+        ("order tree", "", "tree"),
+        ('order "devices=tree, turns=add_n"', "", "turns=add_n+devices=tree"),
+        ("over {w} order accumulate reduction mean", "", "accumulate"),
+    ],
+)
+def test_a_step_says_its_order_in_words(settings: str, options: str, expected: str) -> None:
+    assert module(settings, options).train.objectives[0].order == expected
+
+
+def test_a_param_says_its_order() -> None:
+    assert module(options='{ decay=false, order="tree" }').train.variables["w"].order == "tree"
+
+
+def test_the_command_line_comes_before_the_file() -> None:
+    asked = module('order "fanin=add_n,devices=tree"').ordered("devices=accumulate")
+    assert asked.train.objectives[0].order == "fanin=add_n+devices=accumulate"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "words"),
+    [
+        ("order three", "G0308", "no order 'three'"),
+        ('order "device=tree"', "G0308", "did you mean 'devices'"),
+        ('order "turns=tree,turns=add_n"', "G0308", "says twice"),
+        ("reduction avg", "G0309", "no reduction 'avg'"),
+        ("order tree order tree", "G0113", "said twice"),
+    ],
+)
+def test_a_wrong_word_is_an_error_at_its_place(settings: str, code: str, words: str) -> None:
+    with pytest.raises(GraphcError) as caught:
+        module(settings)
+    assert caught.value.code == code and caught.value.span is not None
+    assert words in caught.value.render() and caught.value.span.line == 5
+
+
+def test_orders_from_words_train_alike() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = []
+        for order in ("", *ORDERS):
+            plan = compile_module(
+                module().ordered(order), parse_strategy("mirrored(2) * accumulate(2)")
+            )
+            with Trainer(plan) as trainer:
+                for seed in range(3):
+                    x = np.random.default_rng(seed).standard_normal((8, 3), np.float32)
+                    trainer.step({"x": x})
+                found.append(trainer.variables()["w"])
+    for w in found[1:]:
+        np.testing.assert_allclose(w, found[0], rtol=1e-5)
