@@ -143,6 +143,11 @@ class Op(ABC):
         return None
 
     @property
+    def per_use(self) -> bool:
+        """Whether each use makes a value of its own: not shared, and not taken out of a loop."""
+        return False
+
+    @property
     def new_extents(self) -> Extents:
         """Extents of the dims that the op makes anew, per dim of the result; () for none."""
         return ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -61,6 +62,10 @@ class Conversion(Op):
     def settled(self, turns: int) -> Op:
         """What makes the result of the values that it keeps, where it keeps several."""
         raise AssertionError(f"{self.name} keeps one value")
+
+    def for_each_use(self) -> Conversion:
+        """The same conversion, made anew for each use, where that may save memory."""
+        return self
 
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType(types[0].shape, types[0].dtype)
@@ -207,14 +212,22 @@ class Pull(Conversion):
 
 @register
 class AllGather(Conversion):
-    """S(dim) -> R over space: every place gets the parts of all"""
+    """S(dim) -> R over space: every place gets the parts of all; anew: for each use again"""
 
     axis: str
     dim: int
+    anew: bool = False
 
     @property
     def states(self) -> tuple[State, State]:
         return Split(self.dim), R
+
+    @property
+    def per_use(self) -> bool:
+        return self.anew
+
+    def for_each_use(self) -> AllGather:
+        return replace(self, anew=True)
 
     def traffic(self, n: int, b: float) -> float:
         return (n - 1) / n * b

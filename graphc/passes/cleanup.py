@@ -70,7 +70,9 @@ class Cse(Pass):
             node = _renamed(old, to)
             # repr tells 0.0 from -0.0 and keeps NaN equal to itself; == does neither.
             key = (repr(node.op), node.operands, node.type)
-            if key in seen:
+            if node.op.per_use:
+                nodes[node.name] = node
+            elif key in seen:
                 to[node.name] = seen[key]
             else:
                 seen[key] = node.name

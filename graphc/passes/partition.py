@@ -33,6 +33,7 @@ class Partition(Pass):
 
     orders: how sums along an axis are taken, such as `data=tree+turn=add_n`; a node that is
             marked with an order of its own goes by that
+    eager:  axes (joined by `+`) along which sums are cut in every turn, before they are accumulated
     short:  the batch may have fewer examples than its dim: mask every run-time dim
 
     before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
@@ -41,10 +42,12 @@ class Partition(Pass):
 
     orders: str = ""
     short: bool = False
+    eager: str = ""
 
     def run(self, graph: Graph) -> Graph:
         orders = dict(o.split("=") for o in self.orders.split("+") if o)
-        work = _Work(graph, orders, self.short)
+        eager = frozenset(filter(None, self.eager.split("+")))
+        work = _Work(graph, orders, eager, self.short)
         for node in graph:
             work.take(node)
         return work.finish()
@@ -56,6 +59,7 @@ class _Work:
 
     graph: Graph
     orders: dict[str, str]
+    eager: frozenset[str]
     short: bool
     nodes: dict[str, Node] = field(default_factory=dict)
     made: dict[tuple[str, Placement], str] = field(default_factory=dict)
@@ -156,7 +160,7 @@ class _Work:
             return x
         consumer = user.name if user else variable
         name = x
-        found = route(node.type, want, self.mesh, self._orders(node))
+        found = route(node.type, want, self.mesh, self._orders(node), self.eager)
         if found is None:
             raise InternalError("G0999", f"%{x}: no way from {node.type} to {want}")
         for step, after in found[1]:

@@ -60,6 +60,7 @@ def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
     found = Phases(runs, joins, turns.loops)
     if found.loops:
         _sink(graph, found)
+        _pull_in(graph, found)
     _mark_tail(graph, found, copied)
     for node in graph:
         found.nodes.setdefault(runs[node.name], []).append(node)
@@ -108,6 +109,19 @@ def _sink(graph: Graph, found: Phases) -> None:
         users = [runs[u] for u in graph.users[node.name]]
         if users and runs[node.name] >= 0 and not found.is_loop(runs[node.name]):
             runs[node.name] = max(runs[node.name], min(users) // 2 * 2)
+
+
+def _pull_in(graph: Graph, found: Phases) -> None:
+    """Make what each use makes for itself in every turn, where a loop is its only user."""
+    own: set[str] = set()
+    for node in graph:
+        if node.op.per_use or not own.isdisjoint(node.operands):
+            own.add(node.name)
+    runs = found.runs
+    for node in reversed(list(graph)):
+        users = {runs[u] for u in graph.users[node.name]}
+        if node.name in own and len(users) == 1 and found.is_loop(min(users)):
+            runs[node.name] = min(users)
 
 
 def _mark_tail(graph: Graph, found: Phases, copied: set[str]) -> None:

@@ -17,6 +17,7 @@ from graphc.passes.loops import Loops
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
 from graphc.passes.tile import Tile
+from graphc.passes.regather import Regather
 from graphc.strategy import Strategy, layout_of
 from graphc.verify import Stage, verify
 
@@ -54,12 +55,15 @@ def server_part(servers: int, number: int) -> list[Pass]:
 
 def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
     """From a placed graph to the one that every rank runs."""
-    orders = "+".join(f"{axis}={order}" for axis, order in layout_of(strategy).orders)
+    layout = layout_of(strategy)
+    orders = "+".join(f"{axis}={order}" for axis, order in layout.orders)
+    eager, stored = ("+".join(x) for x in (layout.eager, layout.stored))
     return [
-        Partition(orders, short),  # every difference between have and need becomes a node
+        Partition(orders, short, eager),  # every difference between have and need becomes a node
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
         Loops(),  # barriers: after cse, which would join again what two loops make
+        *([Regather(stored)] if stored else []),  # after cse, which would join what this parts
         Fuse(),  # marks only: last, so that nothing breaks a group
     ]
 

@@ -28,6 +28,7 @@ from graphc.passes.pins import pinned_ways
 from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
+from graphc.passes.stored import stored_values
 from graphc.passes.variables import variable_states, variables_at_home
 from graphc.placement import Axis, Mesh, R, Split, State, place
 from graphc.strategy import MeshLayout, layout_of, parse_strategy
@@ -175,21 +176,21 @@ class _Estimate:
         return total
 
     def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
-        problem = _problem(self.graph, layout, axis, placed, self.ways.get(axis.name))
-        self.ways[axis.name] = problem.ways
-        return problem
+        if axis.name not in self.ways:
+            self.ways[axis.name] = ways_along(self.graph, axis, placed)
+        return _problem(self.graph, layout, axis, placed, self.ways[axis.name])
 
 
 def _problem(
     graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
 ) -> AxisProblem:
     lazy = lazy_nodes(graph, variables_at_home(graph, layout))
-    ways = known or pinned_ways(graph, layout, axis, ways_along(graph, axis, placed), lazy)
+    ways = pinned_ways(graph, layout, axis, known or ways_along(graph, axis, placed), lazy)
     if layout.grid and axis.name in layout.model_axes:
         ways = exact_ways(graph, ways, axis, placed)
     return AxisProblem(
         axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
-        ways, LazyValues(graph, layout.mesh, lazy, ways),
+        ways, LazyValues(graph, layout.mesh, lazy, ways), stored_values(graph, layout, axis, lazy),
     )  # fmt: skip
 
 

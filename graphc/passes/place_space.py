@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TypeVar
 
 from graphc.dims import Signature
 from graphc.passes.bound import branch_and_bound
@@ -26,6 +27,7 @@ from graphc.placement import Home, Partial, Placement, R, Split, State
 
 SWEEPS = 12
 EVERYWHERE = 0.01  # what it counts that all places do what one could do at home
+T = TypeVar("T")
 
 
 def place_over_space(
@@ -88,7 +90,7 @@ class Search:
                 ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
                 pinned = self.graph[x].op.pins and len(ways) == 1
                 ways += homes.of(x, held) if homes and not pinned else ()
-                self.ways[x] = ways = _without_giving_up(ways, held)
+                self.ways[x] = ways = _without_giving_up(ways, self._firm(x, held, {R}))
             possible[x] = {w.result for w in ways}
 
     def states(self, name: str) -> list[State]:
@@ -112,8 +114,16 @@ class Search:
         key = (name, id(way), *map(id, states))  # all of them are kept in tables: ids are theirs
         cost = self._rules.get(key)
         if cost is None:
-            cost = self._rules[key] = _rule_cost(way, states, self.ways[name])
+            firm = self._firm(name, states, R)
+            cost = self._rules[key] = _rule_cost(way, states, firm, self.ways[name])
         return cost
+
+    def _firm(self, name: str, states: list[T], free: T) -> list[T]:
+        """The states of a node's operands; `free` for what is cut only to be kept, unless the node
+        is made of nothing else."""
+        stored = self.problem.stored if name not in self.problem.stored else frozenset()
+        pairs = zip(self.roots[name], states, strict=True)
+        return [free if root in stored else state for root, state in pairs]
 
     def total(self) -> float:
         """The cost of the whole choice."""
@@ -213,9 +223,10 @@ class Search:
         split = any(isinstance(s, Split) for s in states)
         if not split and not (partial and late):
             return ways[0]
-        for way in ways[1:]:
-            if _keeps(way, states):
-                return way
+        for have in (self._firm(name, states, R), states):
+            for way in ways[1:] if any(s != R for s in have) else ():
+                if _keeps(way, have):
+                    return way
         return min(ways, key=lambda w: self._entry_cost(name, w))
 
     def _entry_cost(self, name: str, way: Signature) -> float:
@@ -275,11 +286,13 @@ class Search:
         return result
 
 
-def _rule_cost(way: Signature, states: list[State], ways: tuple[Signature, ...]) -> float:
+def _rule_cost(
+    way: Signature, states: list[State], firm: list[State], ways: tuple[Signature, ...]
+) -> float:
     pairs = list(zip(way.operands, states, strict=True))
     takes, has = any(s != R for s, _ in pairs), any(s != R and is_there(s, h) for s, h in pairs)
-    gives_up = _gives_up(way, states)
-    broken = (takes and not has) + (gives_up and any(_keeps(w, states) for w in ways))
+    gives_up = _gives_up(way, firm)
+    broken = (takes and not has) + (gives_up and any(_keeps(w, firm) for w in ways))
     could = not takes and any(isinstance(have, Home) for have in states)
     return FORBIDDEN * broken + EVERYWHERE * could
 

@@ -36,6 +36,8 @@ class AxisProblem:
     wanted:  (node, state) pairs: what outputs and updates ask for
     ways:    the signatures of every node that has operands
     lazy:    the nodes that are made anew wherever and however they are needed
+    stored:  values that are cut because the variables that they are made of are kept so: what else
+             a node takes decides how it runs
     """
 
     axis: Axis
@@ -45,3 +47,4 @@ class AxisProblem:
     wanted: tuple[tuple[str, State], ...]
     ways: dict[str, tuple[Signature, ...]]
     lazy: LazyValues
+    stored: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ it is reduced, and a value is cut over time last.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from math import prod
 
@@ -27,13 +27,18 @@ Route = tuple[tuple[Conversion, Placement], ...]  # conversions, each with the p
 
 
 def route(
-    t: TensorType, want: Placement, mesh: Mesh, orders: Mapping[str, str] = NO_ORDERS
+    t: TensorType,
+    want: Placement,
+    mesh: Mesh,
+    orders: Mapping[str, str] = NO_ORDERS,
+    eager: Iterable[str] = (),
 ) -> tuple[float, Route] | None:
     """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
 
     orders: how sums along an axis are taken, where that is chosen; those over leaves are a tree.
-    Dijkstra's search over the placements in which every axis is as it was, as it is wanted, or
-    replicated (which is at home too).
+    eager: the axes along which a sum is cut in every turn, before it is accumulated. Dijkstra's
+    search over the placements in which every axis is as it was, as it is wanted, or replicated
+    (which is at home too).
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
@@ -44,7 +49,7 @@ def route(
             return cost, path
         if cost > best[at]:
             continue
-        for step in _steps(at, want, mesh, orders):
+        for step in _steps(at, want, mesh, orders, eager):
             after = at.with_states(mesh, step.axes, step.states[1])
             total = cost + _cost(t, at, step, mesh)
             if total < best.get(after, float("inf")):
@@ -63,14 +68,17 @@ def crossing(
 
 
 def _steps(
-    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str]
+    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str], eager: Iterable[str]
 ) -> Iterator[Conversion]:
     if mesh.leaves is not None and isinstance(at[mesh.leaves.axes[-1]], Partial):
         yield _over_leaves(at, mesh.leaves)
+    uncut = any(isinstance(at[a], Partial) and isinstance(want[a], Split) for a in eager)
     for axis in reversed(mesh.axes):
         source = at[axis.name]
         if mesh.deals(axis.name) and isinstance(source, Partial):
             continue  # a sum over leaves is one step
+        if uncut and axis.over == "time" and isinstance(source, Partial):
+            continue
         for target in _targets(axis, source, want[axis.name]):
             if not crossing(mesh, at, axis, source, target):
                 order = orders.get(axis.name, "")

@@ -14,7 +14,7 @@ from graphc.strategy import Balanced, Longest, MeshLayout, Rule, Wish
 def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The state of every variable along an axis. Raises G0404 for a cut that does not fit."""
     return {
-        v.name: _state(v, _wish(v, graph, layout.variables, axis), graph, axis)
+        v.name: _state(v, _wish(v, graph, layout.variables, axis), graph, layout, axis)
         for v in graph.variables.values()
     }
 
@@ -31,7 +31,7 @@ def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, S
     for v in graph.variables.values():
         wish = _wish(v, graph, layout.gradients, axis, None)
         if v.kind == "param" and wish is not None:
-            found[v.name] = _state(v, wish, graph, axis)
+            found[v.name] = _state(v, wish, graph, layout, axis)
     return found
 
 
@@ -45,12 +45,12 @@ def _wish(
     return otherwise
 
 
-def _state(v: Variable, wish: Wish | None, graph: Graph, axis: Axis) -> State:
+def _state(v: Variable, wish: Wish | None, graph: Graph, layout: MeshLayout, axis: Axis) -> State:
     match wish:
         case Split(dim=dim):
             return _cut(v, dim, graph, axis)
         case Longest():
-            return _longest(v, axis)
+            return _longest(v, axis, _taken(v, graph, layout, axis))
         case Balanced(homes=homes):
             return Home(_homes(graph, homes)[graph.variables.get(v.of, v).name])
         case None:
@@ -74,10 +74,23 @@ def _cut(v: Variable, given: int, graph: Graph, axis: Axis) -> State:
     return Split(dim) if v.type.shape == shape else R
 
 
-def _longest(v: Variable, axis: Axis) -> State:
-    shape = v.type.shape
-    dim = max(range(len(shape)), key=lambda d: shape[d], default=0)
-    return Split(dim) if shape and shape[dim] >= axis.size else R
+def _longest(v: Variable, axis: Axis, taken: set[int]) -> State:
+    shape, n = v.type.shape, axis.size
+    dims = [d for d in range(v.type.rank) if d not in taken and shape[d] >= n]
+    # A part of a dim that does not divide is padded: every device keeps the ceiling.
+    longest = max(dims, key=lambda d: (shape[d] % n == 0, shape[d]), default=None)
+    return R if longest is None else Split(longest)
+
+
+def _taken(v: Variable, graph: Graph, layout: MeshLayout, axis: Axis) -> set[int]:
+    """The dims that rules cut along other axes: a dim that two axes cut is costly to gather."""
+    taken: set[int] = set()
+    for other in layout.mesh.axes:
+        wish = _wish(v, graph, layout.variables, other)
+        if other != axis and isinstance(wish, Split):
+            state = _cut(v, wish.dim, graph, other)
+            taken |= {state.dim} if isinstance(state, Split) else set()
+    return taken
 
 
 def _homes(graph: Graph, homes: int) -> dict[str, int]:

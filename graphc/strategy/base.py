@@ -25,7 +25,11 @@ KINDS = ("param", "state", "slot")
 
 @dataclass(frozen=True)
 class Longest:
-    """Split along the longest dim; replicated where no dim is as long as the axis."""
+    """Split along the longest dim that the axis divides, else along the longest.
+
+    Dims that a rule cuts along another axis are left out; replicated where no other dim is as long
+    as the axis.
+    """
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,10 @@ class MeshLayout:
     local:     axes along which every place runs the step by itself, on its part of the batch
     grid:      the grid that fixes all sums, where the run is to be reproducible
     synchrony: how replicas meet, where that is not at every step
+    eager:     axes along which gradients are cut in every turn, before the turns are added up;
+               otherwise once, after it
+    stored:    axes along which variables are cut only to be kept: for every use they are made
+               whole, and let go again
     """
 
     mesh: Mesh = NO_MESH
@@ -108,6 +116,8 @@ class MeshLayout:
     local: tuple[str, ...] = ()
     grid: Grid | None = None
     synchrony: Periodic | Asynchronous | None = None
+    eager: tuple[str, ...] = ()
+    stored: tuple[str, ...] = ()
 
     @property
     def model_axes(self) -> tuple[str, ...]:
@@ -228,6 +238,8 @@ def layout_of(strategy: Strategy) -> MeshLayout:
         tuple(a for x in layouts for a in x.local),
         _only(strategy, (x.grid for x in layouts)),
         _only(strategy, (x.synchrony for x in layouts)),
+        eager=tuple(a for x in layouts for a in x.eager),
+        stored=tuple(a for x in layouts for a in x.stored),
     )
     if joined.grid is None:
         return joined

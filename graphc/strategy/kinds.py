@@ -143,12 +143,15 @@ class ParameterServer(Strategy):
 class Zero(Strategy):
     """Data parallel with the state cut over the devices (Rajbhandari et al., ZeRO, 2020).
 
-    stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters.
+    stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters. each_turn says
+    whether, under accumulate, gradients are cut in every turn, so that what adds them up is cut
+    too, or once per update, which sends less; by default they are from stage 2 on.
     """
 
     usual_axis = "data"
     devices: int = 1
     stage: int = 1
+    each_turn: bool | None = None
     axis: str = ""
 
     def __post_init__(self) -> None:
@@ -157,10 +160,15 @@ class Zero(Strategy):
 
     def layout(self, name: str) -> MeshLayout:
         kinds = ("param", "slot") if self.stage == 3 else ("slot",)
-        cut = (Rule("*", name, Longest()),) if self.stage > 1 else ()
-        rules = (Rule("*", name, Longest(), kinds),)
-        mesh = Mesh((Axis(name, self.devices),))
-        return MeshLayout(mesh, batch=(name,), variables=rules, gradients=cut)
+        each_turn = self.stage > 1 if self.each_turn is None else self.each_turn
+        return MeshLayout(
+            Mesh((Axis(name, self.devices),)),
+            batch=(name,),
+            variables=(Rule("*", name, Longest(), kinds),),
+            gradients=(Rule("*", name, Longest()),),
+            eager=(name,) if each_turn else (),
+            stored=(name,) if self.stage == 3 else (),
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ SPACES = (
     "one_device", "mirrored", "tree", "chain", "tensor_auto", "tensor_map",
     "data_x_model", "model_x_data", "central", "servers", "servers_x_model", "model_x_central",
     "leaves", "leaves_x_model",
+    "zero1", "zero2", "zero3", "zero_x_model", "model_x_zero", "zero_x_data", "data_x_zero",
 )  # fmt: skip
 PAIRS = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2)}  # of data and model, by devices
 ORDERS = ("last", "first")  # where accumulate stands in the product
@@ -79,6 +80,13 @@ class Config:
             "leaves": f"mirrored({n}) * reproducible({self._slots(n)})",
             "leaves_x_model": f"tensor_split({model}) * mirrored({data}) * "
             f"reproducible({self._slots(data)}, tiles=2)",
+            "zero1": f"zero({n})",
+            "zero2": f"zero({n}, stage=2)",
+            "zero3": f"zero({n}, stage=3)",
+            "zero_x_model": f"zero({data}, stage=3) * tensor_split({model})",
+            "model_x_zero": f"{told_pair} * zero({data}, stage=2)",
+            "zero_x_data": f"zero({data}, stage=3) * mirrored({model})",
+            "data_x_zero": f"mirrored({data}) * zero({model}, stage=1)",
         }[self.space]
 
     def _slots(self, data: int) -> int:
