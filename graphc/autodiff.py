@@ -14,7 +14,7 @@ count need not be known before the last microbatch was seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphc.builder import Builder, Value
@@ -67,12 +67,14 @@ def gradients(
     wrt: Sequence[str],
     order: str = "add_n",
     orders: Mapping[str, str] | None = None,
+    pin: Callable[[str, Value], Value] | None = None,
 ) -> dict[str, Value | None]:
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
     None where no differentiable path leads from the node to the loss. order is how contributions
     that meet are added: 'add_n', 'tree' or 'accumulate'; orders has other ones for some nodes.
-    Raises G0301 for a loss that is no float scalar.
+    pin(name, gradient) may put a node after a gradient where it is complete. Raises G0301 for a
+    loss that is no float scalar.
     """
     if loss.shape != () or loss.dtype.kind != "f":
         raise GraphcError(
@@ -87,16 +89,34 @@ def gradients(
     walk = _Walk(f, active, counts, order, orders or {})
     walk.send(loss.name, (), f.ones_like(loss))
     found: dict[str, Value | None] = dict.fromkeys(wrt)
-    for node in reversed(nodes):
+    for node in _backwards(nodes, active):
         if node.name not in active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
             total = walk.total(node.name)
             if node.name in found:
-                found[node.name] = _resolve(f, *total)
+                complete = _resolve(f, *total)
+                found[node.name] = pin(node.name, complete) if pin else complete
             if node.operands and not node.op.not_differentiable:
                 walk.back(node, *total)
     return found
+
+
+def _backwards(nodes: Sequence[Node], active: set[str]) -> Iterator[Node]:
+    """Every node after its users; a source right after the last, so that its gradient is complete
+    as soon as it can be: what is then sent need not wait for the rest of the backward pass."""
+    first: dict[str, str] = {}
+    for node in nodes:
+        for x in node.operands if node.name in active else ():
+            first.setdefault(x, node.name)
+    sources = {n.name: n for n in nodes if not n.operands and n.name in first}
+    due: dict[str, list[Node]] = {}
+    for name, node in sources.items():
+        due.setdefault(first[name], []).append(node)
+    for node in reversed(nodes):
+        if node.name not in sources:
+            yield node
+        yield from due.get(node.name, ())
 
 
 @dataclass

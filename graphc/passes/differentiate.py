@@ -43,12 +43,17 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
     known = graph.reads
     # By name: a norm over all gradients is then the same sum in whatever order they were declared.
     reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
+    variables = {x: v for v, x in reads.items()}
+
+    def pin(read: str, gradient: Value) -> Value:
+        return f.add(op_named("gradient")(variables[read]), [gradient])  # type: ignore[call-arg]
+
     orders = {v: parse_orders(graph.variables[v].order).over(order) for v in reads}
     fanin = {reads[v]: o.fanin or "add_n" for v, o in orders.items()}
     start = len(f.nodes)
     loss = Value(f, objective.loss)
-    grads = gradients(f, loss, list(reads.values()), order.fanin or "add_n", fanin)
-    used = {v: _pinned(f, v, g) for v, x in reads.items() if (g := grads[x]) is not None}
+    grads = gradients(f, loss, list(variables), order.fanin or "add_n", fanin, pin)
+    used = {v: g for v, x in reads.items() if (g := grads[x]) is not None}
     mark_orders(f, start, {g.name: orders[v] for v, g in used.items()})
     _report_unused(graph, objective, used)
     _check_free(f, graph, objective, used)
@@ -60,12 +65,6 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():
                 f.updates[f"{v}.{slot}"] = slot_value.name
-
-
-def _pinned(f: Builder, variable: str, gradient: Value) -> Value:
-    """The gradient as passes find it: complete, and not yet clipped or scaled."""
-    with f.at(gradient.node.origin), f.scope("grad"):
-        return f.add(op_named("gradient")(variable), [gradient])  # type: ignore[call-arg]
 
 
 def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:

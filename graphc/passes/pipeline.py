@@ -16,8 +16,8 @@ from graphc.passes.differentiate import Differentiate
 from graphc.passes.loops import Loops
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
-from graphc.passes.tile import Tile
 from graphc.passes.regather import Regather
+from graphc.passes.tile import Tile
 from graphc.strategy import Strategy, layout_of
 from graphc.verify import Stage, verify
 

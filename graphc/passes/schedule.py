@@ -16,8 +16,9 @@ from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.layout import MemoryLayout
 from graphc.leaves import most_pieces
-from graphc.op import op_named
+from graphc.op import Op, op_named
 from graphc.ops.collective import Conversion, Keep, Recall
+from graphc.passes.aliases import aliases, itself
 from graphc.passes.buffers import overwritable, plan_arena
 from graphc.passes.phases import SETUP, Phases, phases
 from graphc.placement import local_shape
@@ -38,6 +39,8 @@ from graphc.program import (
     writes,
 )  # fmt: skip
 from graphc.types import TensorType
+
+IN_FLIGHT = 2  # collectives at a time that need memory for their results
 
 
 def schedule(graph: Graph, *, exact: bool = False) -> Program:
@@ -65,13 +68,14 @@ class _Scheduler:
     parts: dict[int, list[Instruction]] = field(default_factory=dict)
     pending: dict[int, int] = field(default_factory=dict)  # result of a collective -> token
     sent: dict[int, int] = field(default_factory=dict)  # result of a collective -> what it sends
+    apart: set[int] = field(default_factory=set)  # those of them that are not made in place
     forests: list[tuple[Node, int]] = field(default_factory=list)  # to be joined after the loop
     tokens: int = 0
     settling: list[Instruction] = field(default_factory=list)  # begins the next part
     snapshots: dict[str, int] = field(default_factory=dict)  # node -> copy of an old value
 
     def __post_init__(self) -> None:
-        self.aliases = _aliases(self.graph)
+        self.aliases = aliases(self.graph)
         self.times = frozenset(a.name for a in self.graph.mesh.time)
         self.writers: dict[str, list[str]] = {}
         for variable, x in self.graph.updates.items():
@@ -152,6 +156,7 @@ class _Scheduler:
             if self._leaves_loop(node):
                 self._grow_forest(node, operands, phase)
                 return
+            self._land(node.op, phase)
             made = self._start(node, operands[0])
             result = made.result
         elif self._keeps_several(node):
@@ -202,6 +207,8 @@ class _Scheduler:
         result = self._add(node.name, node.tensor)
         self.pending[result] = self.tokens
         self.sent[result] = self.buffers[operand].root
+        if not node.op.in_place:
+            self.apart.add(result)
         return Start(node.op, operand, result, self.tokens, node.name, node.origin)
 
     def _result(
@@ -281,6 +288,14 @@ class _Scheduler:
             if token is not None:
                 self.parts[phase].append(Wait(token))
 
+    def _land(self, op: Op, phase: int) -> None:
+        """Before a collective that needs memory of its own is begun, end the older ones.
+
+        Each of them keeps its operand, such as a whole gradient that is to be scattered.
+        """
+        others = [] if op.in_place else [x for x in self.pending if x in self.apart]
+        self._wait_for(others[: max(0, len(others) + 1 - IN_FLIGHT)], phase)
+
     def _wait_for_readers(self, result: int, phase: int) -> None:
         """Before a variable is overwritten, end the collectives that still send its old value."""
         if self.buffers[result].kind == "variable":
@@ -296,17 +311,11 @@ class _Scheduler:
         ends = [*self.graph.outputs.values(), *self.graph.updates.values()]
         kept = {x for x in ends if self.graph[x].op.view and self._old_variable(x)}
         sent = {
-            self._itself(n.operands[0])
+            itself(self.graph, n.operands[0])
             for n in self.graph
             if isinstance(n.op, Conversion) and n.op.communicates and not self._leaves_loop(n)
         }
         return kept | {x for x in sent if self.graph[x].op.view}
-
-    def _itself(self, name: str) -> str:
-        """The value that a chain of aliases starts from."""
-        while self.graph[name].op.alias:
-            name = self.graph[name].operands[0]
-        return name
 
     def _leaves_loop(self, node: Node) -> bool:
         """Whether a conversion takes from every turn what it gives after the last one."""
@@ -372,17 +381,6 @@ class _Scheduler:
             source = self.at[x] if self._old_variable(x) == v else self.snapshots.get(x, self.at[x])
             if source != self.variables[v]:
                 self.parts[tail].append(Write(source, self.variables[v]))
-
-
-def _aliases(graph: Graph) -> dict[str, str]:
-    """The variable that each node reads or is a view of, for those that do."""
-    found: dict[str, str] = {}
-    for node in graph:
-        if node.op.source == "variable":
-            found[node.name] = _source(node)
-        elif node.op.view and node.operands[0] in found:
-            found[node.name] = found[node.operands[0]]
-    return found
 
 
 def _source(node: Node) -> str:
