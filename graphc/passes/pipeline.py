@@ -63,7 +63,7 @@ def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
         Loops(),  # barriers: after cse, which would join again what two loops make
-        *([Regather(stored)] if stored else []),  # after cse, which would join what this parts
+        *([Regather(stored)] if stored else []),  # after loops: for each of them
         Fuse(),  # marks only: last, so that nothing breaks a group
     ]
 
