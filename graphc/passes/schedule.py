@@ -40,7 +40,7 @@ from graphc.program import (
 )  # fmt: skip
 from graphc.types import TensorType
 
-IN_FLIGHT = 2  # collectives at a time that need memory for their results
+IN_FLIGHT = 2  # collectives at a time that keep an operand, such as a gradient to be scattered
 
 
 def schedule(graph: Graph, *, exact: bool = False) -> Program:
@@ -289,10 +289,7 @@ class _Scheduler:
                 self.parts[phase].append(Wait(token))
 
     def _land(self, op: Op, phase: int) -> None:
-        """Before a collective that needs memory of its own is begun, end the older ones.
-
-        Each of them keeps its operand, such as a whole gradient that is to be scattered.
-        """
+        """Before a collective is begun that keeps its operand, end the older ones that do."""
         others = [] if op.in_place else [x for x in self.pending if x in self.apart]
         self._wait_for(others[: max(0, len(others) + 1 - IN_FLIGHT)], phase)
 
