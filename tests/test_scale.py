@@ -36,7 +36,9 @@ def shape_of(program: Program) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("strategy", ["mirrored({n})", "mirrored({n}) * accumulate(2)"])
+@pytest.mark.parametrize("strategy", [
+    "mirrored({n})", "mirrored({n}) * accumulate(2)", "parameter_server({n}, 2, staleness=none)",
+])  # fmt: skip
 def test_programs_for_any_number_of_devices_are_the_same_but_for_constants(strategy: str) -> None:
     plans = [compiled(3, strategy.format(n=n)) for n in DEVICES]
     for name in plans[0].programs:

@@ -20,7 +20,7 @@ Who keeps what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -133,7 +133,7 @@ class Cut:
         roots = self.graph.updates.values()
         needed = _above(self.graph, roots, first)
         joined = self._joined(needed, first)
-        ends = _above(self.graph, roots, {*first, *joined})
+        ends = _above(self.graph, roots, first | joined)
         found = [x for x in self.graph.nodes if x in ends and (x in first or x in joined)]
         return {x: self.gradients.get(x, SENT + x) for x in found}
 
@@ -164,17 +164,18 @@ class Cut:
 
     def _joined(self, needed: set[str], first: set[str]) -> set[str]:
         """The nodes behind the cut that need two values that are sent, and no variable."""
-        sources: dict[str, frozenset[str]] = {}
-        pure: dict[str, bool] = {}
+        found: set[str] = set()
+        needs: dict[str, str | None] = {}  # of those that need no variable: a value that is sent
         for node in self.graph:
             x = node.name
             if x in first:
-                sources[x], pure[x] = frozenset((x,)), True
-            elif x in needed:
-                below = [y for y in node.operands if y in needed]
-                sources[x] = frozenset[str]().union(*(sources[y] for y in below))
-                pure[x] = not _reads(node) and all(pure[y] for y in below)
-        return {x for x in pure if pure[x] and len(sources[x]) > 1}
+                needs[x] = x
+            elif x in needed and not _reads(node) and all(y in needs for y in node.operands):
+                below = {needs[y] for y in node.operands} - {None}
+                if len(below) > 1 or any(y in found for y in node.operands):
+                    found.add(x)
+                needs[x] = next(iter(below), None)
+        return found
 
     # -- who keeps what -------------------------------------------------------------------------
 
@@ -251,12 +252,12 @@ def _bytes(node: Node) -> int:
     return node.type.bytes if isinstance(node.type, TensorType) else 0
 
 
-def _above(graph: Graph, roots: Iterable[str], ends: Iterable[str]) -> set[str]:
+def _above(graph: Graph, roots: Iterable[str], ends: Container[str]) -> set[str]:
     """The nodes that the roots need, walked up to the ends, themselves included."""
-    stop, found, stack = set(ends), set[str](), list(roots)
+    found, stack = set[str](), list(roots)
     while stack:
         name = stack.pop()
         if name not in found:
             found.add(name)
-            stack.extend(() if name in stop else graph[name].operands)
+            stack.extend(() if name in ends else graph[name].operands)
     return found

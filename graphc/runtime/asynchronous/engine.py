@@ -44,6 +44,21 @@ class Observed:
         self.workers[entry.worker] += 1
 
 
+class _Kept:
+    """The first error of what the coordinator calls: it must not keep it from what it is doing."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What the function returns; None where it fails."""
+        try:
+            return function(*args)
+        except BaseException as error:
+            self.error = self.error or error
+            return None
+
+
 class AsynchronousEngine:
     """Does for an asynchronous plan what `Engine` does for others; `run` is what it is for.
 
@@ -115,19 +130,26 @@ class AsynchronousEngine:
     def run(self, source: Source[Any], on_push: OnPush) -> None:
         """Train on all batches of a source; on_push is told of every push, in order.
 
-        Ctrl-C finishes what is under way, then raises KeyboardInterrupt. Raises what a worker or a
-        server raises, after all others have come to rest.
+        Ctrl-C finishes what is under way, then raises KeyboardInterrupt. Raises what a worker, a
+        server, the source or on_push raises, after all others have come to rest.
         """
         servers = [Server(store.name, store) for store in self.stores]
         names = tuple(server.name for server in servers)
-        note = self._noting(source, on_push)
-        coordinator = Coordinator(names, self.how.staleness, source.has, note)
+        note, kept = self._noting(source, on_push), _Kept()
+        coordinator = Coordinator(
+            names, self.how.staleness,
+            lambda number: kept.error is None and bool(kept.call(source.has, number)),
+            lambda entry, results: kept.call(note, entry, results),
+        )  # fmt: skip
 
         def hire(name: str) -> Compute:
             return computing(self._worker(name), name, source.get)
 
         with Uninterrupted() as stop, self._guarded():
-            Threads(coordinator, servers, hire, self.how.workers, lambda: stop.noted).run()
+            stops = lambda: stop.noted or kept.error is not None  # noqa: E731
+            Threads(coordinator, servers, hire, self.how.workers, stops).run()
+            if kept.error is not None:
+                raise kept.error
 
     def replay(self, entries: Sequence[Entry], source: Source[Any], on_push: OnPush) -> None:
         """Apply the pushes of a schedule again. Raises G0523 where its batches are not there."""

@@ -69,10 +69,25 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Ent
     if path is None:
         yield lambda entry: None
         return
+    with _writing(path):
+        file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+
+    def write(x: Header | Entry) -> None:
+        with _writing(path):
+            file.write(_line(x))
+
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(_line(header))
-            yield lambda entry: print(_line(entry), end="", file=file)
+        write(header)
+        yield write
+    finally:
+        with _writing(path):
+            file.close()
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise GraphcError("G0512", f"cannot write {path}: {error.strerror}") from None
 

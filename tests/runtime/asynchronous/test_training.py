@@ -267,6 +267,35 @@ def test_a_failing_step_names_its_worker_and_leaves_a_usable_trainer() -> None:
         trainer.fit_stream(good)
 
 
+def failing(batches: list[Any]) -> Iterator[Any]:
+    yield from batches
+    raise OSError("the disk is gone")
+
+
+def test_data_that_fails_ends_the_run_behind_whole_updates(tmp_path: Path) -> None:
+    good, file = list(data().batches(BATCH)), tmp_path / "run.sched"
+    strategy = "parameter_server(3, 2, staleness=none)"
+    with Trainer(plan(strategy), "reference") as trainer:
+        with pytest.raises(OSError, match="the disk is gone"):
+            trainer.fit_stream(failing(good[:9]), record=file)
+        assert trainer.steps == trainer.variables()["step"] == 9
+        found = trainer.params_sha256()
+    with Trainer(plan(strategy), "reference") as again:
+        again.fit_stream(good, replay=file)
+        assert again.params_sha256() == found
+
+
+def test_a_callback_that_fails_ends_the_run_behind_whole_updates() -> None:
+    def on_step(number: int, results: dict[str, Any]) -> None:
+        if number == 5:
+            raise RuntimeError("a callback that fails")
+
+    with Trainer(plan("parameter_server(3, 2, staleness=none)"), "reference") as trainer:
+        with pytest.raises(RuntimeError, match="a callback that fails"):
+            trainer.fit(data(), BATCH, epochs=9, on_step=on_step)
+        assert 5 <= trainer.steps == trainer.variables()["step"] < 9 * 26
+
+
 def test_a_server_that_fails_says_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     with Trainer(plan("parameter_server(2, 2, staleness=1)"), "reference") as trainer:
         stores = trainer.engine.stores  # type: ignore[union-attr]
