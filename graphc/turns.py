@@ -12,14 +12,24 @@ from dataclasses import dataclass, field
 
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion, Recall
-from graphc.placement import R
-from graphc.types import TensorType
+from graphc.placement import REPLICATED, Placement, R
+from graphc.types import SparseType, TensorType, Type
 
 
 def leaves_loop(node: Node) -> bool:
     """Whether a node gathers what the turns hold."""
     op = node.op
     return isinstance(op, Conversion) and op.over == "time" and op.states[0] != R
+
+
+def _placement(t: Type) -> Placement:
+    match t:
+        case TensorType():
+            return t.placement
+        case SparseType():
+            return t.dense.placement
+        case _:
+            return REPLICATED
 
 
 @dataclass
@@ -42,8 +52,7 @@ class Turns:
     def __post_init__(self) -> None:
         times = {a.name for a in self.graph.mesh.time}
         for node in self.graph:
-            t = node.type
-            if isinstance(t, TensorType) and any(a in times for a, _ in t.placement):
+            if any(a in times for a, _ in _placement(node.type)):
                 self.varying.add(node.name)
             if node.name in self.varying or not self.varying.isdisjoint(node.operands):
                 self.inside.add(node.name)

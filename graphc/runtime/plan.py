@@ -24,7 +24,7 @@ from graphc.runtime.check import complaints
 from graphc.runtime.codec import Misfit, decode, encode
 from graphc.strategy.base import Asynchronous
 
-FORMAT, VERSION = "graphc-plan", 1
+FORMAT, VERSION = "graphc-plan", 2
 WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
 
 

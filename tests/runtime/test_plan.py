@@ -130,8 +130,8 @@ def test_an_edited_plan_is_refused(plan: Plan, tmp_path: Path) -> None:
 
 
 def test_a_plan_of_another_version_is_refused(plan: Plan) -> None:
-    text = plan.text().replace('"version":1', '"version":2')
-    with pytest.raises(GraphcError, match="the plan has format 2, this graphc reads 1") as error:
+    text = plan.text().replace('"version":2', '"version":3')
+    with pytest.raises(GraphcError, match="the plan has format 3, this graphc reads 2") as error:
         plans.parse(text)
     assert error.value.code == "G0508"
 

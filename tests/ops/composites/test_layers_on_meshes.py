@@ -135,7 +135,10 @@ def test_network_trains_the_same_on_a_mesh(model: Any, strategy: str) -> None:
         np.testing.assert_allclose(variables[name], value, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("strategy", ["mirrored(3)", "tensor_split(2)"])
+NORMED = ["mirrored(3)", "tensor_split(2)", "accumulate(3)", "mirrored(2) * accumulate(3)"]
+
+
+@pytest.mark.parametrize("strategy", NORMED)
 def test_batch_norm_takes_the_whole_batchs_statistics_on_a_mesh(strategy: str) -> None:
     losses, variables = trained(normalised_cnn, strategy)
     expected, whole = trained(normalised_cnn, "one_device()")
