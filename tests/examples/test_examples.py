@@ -136,7 +136,14 @@ def test_every_example_is_formatted() -> None:
 
 
 def test_batch_norm_over_microbatches_takes_a_loop_for_every_statistic() -> None:
-    arguments = ["show", str(EXAMPLES / "digits_cnn.gc"), "--strategy", "accumulate(2)"]
+    arguments = [
+        "show",
+        str(EXAMPLES / "digits_cnn.gc"),
+        "--strategy",
+        "accumulate(2)",
+        "--after",
+        "loops",
+    ]
     result = CliRunner().invoke(group, arguments)
     assert result.exit_code == 0, result.output
     assert "= keep %" in result.output and "{loop=4}" in result.output
