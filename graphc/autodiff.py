@@ -34,10 +34,12 @@ class Contributions:
 
     order: str
     parts: list[tuple[int, Value]] = field(default_factory=list)
+    count: int = 0
 
     def take(self, value: Value) -> None:
         """One more contribution: a carry in a binary counter, or one more in a running sum."""
         height = 0
+        self.count += 1
         while self.order != "add_n" and self.parts:
             if self.order == "tree" and self.parts[-1][0] != height:
                 break
@@ -68,13 +70,17 @@ def gradients(
     order: str = "add_n",
     orders: Mapping[str, str] | None = None,
     pin: Callable[[str, Value], Value] | None = None,
+    seed: Value | None = None,
+    average: bool = False,
 ) -> dict[str, Value | None]:
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
     None where no differentiable path leads from the node to the loss. order is how contributions
     that meet are added: 'add_n', 'tree' or 'accumulate'; orders has other ones for some nodes.
-    pin(name, gradient) may put a node after a gradient where it is complete. Raises G0301 for a
-    loss that is no float scalar.
+    pin(name, gradient) may put a node after a gradient where it is complete.
+    seed: what the gradient of the loss itself is, a scalar; None is 1. average: divide what flows
+    back to a node of `wrt` by the number of its uses, which is not the gradient.
+    Raises G0301 for a loss that is no float scalar.
     """
     if loss.shape != () or loss.dtype.kind != "f":
         raise GraphcError(
@@ -87,15 +93,17 @@ def gradients(
     active = _active(nodes, wrt, loss.name)
     counts = _counts(nodes)
     walk = _Walk(f, active, counts, order, orders or {})
-    walk.send(loss.name, (), f.ones_like(loss))
+    walk.send(loss.name, (), f.ones_like(loss) if seed is None else f.to_dtype(seed, loss.dtype))
     found: dict[str, Value | None] = dict.fromkeys(wrt)
     for node in _backwards(nodes, active):
         if node.name not in active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
+            uses = sum(parts.count for parts in walk.pending[node.name].values())
             total = walk.total(node.name)
             if node.name in found:
                 complete = _resolve(f, *total)
+                complete = complete / float(uses) if average and uses > 1 else complete
                 found[node.name] = pin(node.name, complete) if pin else complete
             if node.operands and not node.op.not_differentiable:
                 walk.back(node, *total)

@@ -22,6 +22,8 @@ from graphc.module import Module
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
 from graphc.passes.cut import cut_of
+from graphc.passes.gradient_orders import check_orders
+from graphc.passes.losses import check_losses
 from graphc.passes.pipeline import (
     differentiation,
     distribution,
@@ -60,6 +62,8 @@ def compile_module(
     start = time.perf_counter()
     strategy = strategy or module.strategy
     _warn_without_batch(module.train, strategy)
+    check_losses(module.train)
+    check_orders(module.train, strategy)
     _check_names(module.train, strategy)
     with _collector_paused():
         programs, train, strategy, exact = _compile(module, strategy, observe)

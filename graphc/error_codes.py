@@ -197,6 +197,25 @@ CODES: dict[str, Entry] = {
         "`reduction mean` behind a `minimize` says which one is meant, and must agree with it. Write\n"
         "mean(...) or sum(...) into the loss.",
     ),
+    "G0310": Entry(
+        "the loss is divided by the number of examples twice",
+        "A mean over the batch is divided once more, by the run-time count of examples or by a number\n"
+        "that equals the batch's size. The gradients are then too small by that factor. Losses are\n"
+        "global: nothing is to be scaled for devices or microbatches. This is a warning.",
+    ),
+    "G0311": Entry(
+        "the mean over a variable's uses is not the gradient",
+        "With `reduction fanin_mean` what flows back to a variable from each of its uses is averaged,\n"
+        "not added. A variable that is used n times then moves by 1/n of the gradient of the loss, a\n"
+        "variable that is used once as ever. This warning says that it was asked for.",
+    ),
+    "G0312": Entry(
+        "a mean of means over groups of different sizes",
+        "The loss averages over the batch what was averaged over groups before, and how large a group\n"
+        "is depends on the data (a mask, weights). Entries of small groups then count more. To count\n"
+        "all entries alike, divide once: sum(values * weights) / sum(weights). Where groups are meant\n"
+        "to count alike, this warning can be ignored.",
+    ),
     # -- G04 placement and strategies -------------------------------------------------------
     "G0401": Entry(
         "no such strategy",
@@ -263,6 +282,12 @@ CODES: dict[str, Entry] = {
         "few updates for many workers",
         "Workers push gradients of variables that are some updates old. With few updates in all,\n"
         "most are such: take smaller batches, more epochs, or fewer workers.",
+    ),
+    "G0490": Entry(
+        "an order of sums that a reproducible run does not allow",
+        "reproducible() makes every sum over turns and devices one balanced tree over the leaves of the\n"
+        "batch, whatever the devices: that is where equal bits come from. Another order for them can't\n"
+        "be chosen. Orders at `fanin` may be.",
     ),
     # -- G05 program, plan, runtime ---------------------------------------------------------
     "G0501": Entry(

@@ -3,6 +3,7 @@
 graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), graphc.optim.adam(1e-3))
 """
 
+from graphc.ops.loss_scale import LossScale as loss_scale
 from graphc.ops.optim import ClipByGlobalNorm as clip_by_global_norm
 from graphc.ops.optim import ClipByValue as clip_by_value
 from graphc.ops.optim import Ema as ema
@@ -40,6 +41,7 @@ __all__ = [
     "lamb",
     "linear_warmup",
     "lion",
+    "loss_scale",
     "momentum",
     "piecewise_constant",
     "polynomial_decay",

@@ -62,11 +62,12 @@ def parse_orders(text: str) -> Orders:
 
 
 REDUCTIONS = ("sum", "mean")
+FANIN_MEAN = "fanin_mean"  # the mean over the uses of each variable: asked for, not checked
 
 
 def checked_reduction(text: str) -> str:
     """The reduction that `text` names: how a loss combines its examples. Raises G0309."""
-    if text and text not in REDUCTIONS:
+    if text and text not in (*REDUCTIONS, FANIN_MEAN):
         hint = did_you_mean(text, REDUCTIONS) or f"known: {', '.join(REDUCTIONS)}"
         raise GraphcError("G0309", f"there is no reduction '{text}'", help=hint)
     return text

@@ -18,6 +18,7 @@ from graphc.ops import (
     elementwise,
     indexing,
     init,
+    loss_scale,
     optim,
     optimizers,
     ordering,
@@ -42,6 +43,7 @@ def infer_special(op: Op, types: Sequence[Type]) -> Type | None:
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
-    "elementwise", "indexing", "infer_special", "init", "optim", "optimizers", "ordering", "reduce",
+    "elementwise", "indexing", "infer_special", "init", "loss_scale", "optim", "optimizers",
+    "ordering", "reduce",
     "reshape", "schedules", "shape", "slicing", "source", "structure", "unary", "windows",
 ]  # fmt: skip

@@ -58,6 +58,7 @@ class Transform(ABC):
 
     slot_names: ClassVar[tuple[str, ...]] = ()
     watches: ClassVar[bool] = False  # stands after the optimizer, and hands its moves on
+    leads: ClassVar[bool] = False  # stands first, and may say what the backward pass starts from
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -77,6 +78,16 @@ class Transform(ABC):
         """What a slot starts from."""
         return 0.0
 
+    def seed(self, f: Builder) -> Value | None:
+        """What the backward pass starts from; None is 1."""
+        return None
+
+    def settled(
+        self, f: Builder, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
+    ) -> tuple[Values, Slots]:
+        """The values and slots after the step, given those before it and those that were made."""
+        return new
+
     @abstractmethod
     def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
         """The moves (or gradients) handed on, and the new slots."""
@@ -85,6 +96,7 @@ class Transform(ABC):
 _RANGES = {
     "b1": (0, 1), "b2": (0, 1), "decay": (0, 1), "momentum": (0, 1), "lr": (0, float("inf")),
     "weight_decay": (0, float("inf")), "max_norm": (0, float("inf")), "limit": (0, float("inf")),
+    "initial": (0, float("inf")), "grow_every": (1, float("inf")), "factor": (1, float("inf")),
 }  # fmt: skip
 
 
@@ -185,9 +197,20 @@ class Chain(Optimizer):
             code="G0206",
             help=_HELP,
         )
+        first = not any(m.leads for m in self.members[1:])
+        require(first, "loss_scale stands first in a chain", code="G0206", help=_HELP)
         names = [n for m in self.members for n in _slot_names(m)]
         twice = sorted({n for n in names if names.count(n) > 1})
         require(not twice, f"chain: two members keep a slot '{''.join(twice[:1])}'", code="G0206")
+
+    def seed(self, f: Builder) -> Value | None:
+        return self.members[0].seed(f)
+
+    def apply(
+        self, f: Builder, params: Values, grads: Values, slots: Slots, step: Value
+    ) -> tuple[Values, Slots]:
+        new = super().apply(f, params, grads, slots, step)
+        return self.members[0].settled(f, grads, (params, slots), new)
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
         return {k: slot for m in self.members for k, slot in m.slots(param).items()}

@@ -10,7 +10,7 @@ from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Objective, Variable
 from graphc.op import op_named
-from graphc.orders import Orders, parse_orders
+from graphc.orders import FANIN_MEAN, Orders, parse_orders
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.gradient_orders import mark_orders
 
@@ -51,8 +51,13 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
     orders = {v: parse_orders(graph.variables[v].order).over(order) for v in reads}
     fanin = {reads[v]: o.fanin or "add_n" for v, o in orders.items()}
     start = len(f.nodes)
-    loss = Value(f, objective.loss)
-    grads = gradients(f, loss, list(variables), order.fanin or "add_n", fanin, pin)
+    loss, first = Value(f, objective.loss), order.fanin or "add_n"
+    with f.at(objective.origin), f.scope("update"):
+        seed = objective.optimizer.seed(f)
+    average = objective.reduction == FANIN_MEAN
+    grads = gradients(f, loss, list(variables), first, fanin, pin, seed, average)
+    if average:
+        _warn_of_average(objective)
     used = {v: g for v, x in reads.items() if (g := grads[x]) is not None}
     mark_orders(f, start, {g.name: orders[v] for v, g in used.items()})
     _report_unused(graph, objective, used)
@@ -65,6 +70,16 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():
                 f.updates[f"{v}.{slot}"] = slot_value.name
+
+
+def _warn_of_average(objective: Objective) -> None:
+    note = GraphcError(
+        "G0311",
+        "contributions to each variable are averaged over its uses: that is not the gradient",
+        span=objective.origin,
+        help="leave `reduction fanin_mean` out, and they are added",
+    )
+    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)
 
 
 def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""Which nodes a variable's own order of summation holds for."""
+"""Where an order of summation that was chosen holds: nodes, and strategies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,34 @@ from dataclasses import replace
 from itertools import islice
 
 from graphc.builder import Builder
-from graphc.graph import Node
-from graphc.orders import Orders
+from graphc.errors import GraphcError, Span
+from graphc.graph import Graph, Node
+from graphc.orders import Orders, parse_orders
+from graphc.strategy import Strategy, layout_of
+
+
+def check_orders(graph: Graph, strategy: Strategy) -> None:
+    """Raise G0490 where an order is asked for of sums that a reproducible run fixes as a tree."""
+    layout = layout_of(strategy)
+    if layout.grid is None:
+        return
+    asked: list[tuple[str, str, Span | None]] = []
+    for order, origin in (
+        *((o.order, o.origin) for o in graph.objectives),
+        *((v.order, v.origin) for v in graph.variables.values()),
+    ):
+        chosen = parse_orders(order)
+        asked += [("turns", chosen.turns, origin), ("devices", chosen.devices, origin)]
+    spatial = {a.name for a in layout.mesh.space}
+    asked += [("devices" if a in spatial else "turns", o, None) for a, o in layout.orders]
+    for place, order, origin in asked:
+        if order not in ("", "tree"):
+            raise GraphcError(
+                "G0490",
+                f"{place}={order} can't hold: {strategy} fixes all sums over turns and devices",
+                span=origin,
+                help="they are one balanced tree over the leaves of the batch; leave the order out",
+            )
 
 
 def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None:

@@ -12,6 +12,7 @@ from graphc.frontend.format import format_source
 from graphc.frontend.lower import module_of_source
 from graphc.frontend.parse import parse_source
 from graphc.frontend.syntax import Step
+from graphc.passes.losses import check_losses
 
 SPEC = (Path(__file__).parents[2] / "spec" / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```gc *([^\n]*)\n(.*?)```", SPEC, re.DOTALL)
@@ -26,7 +27,8 @@ def compile_text(text: str, folder: Path) -> None:
         (folder / name).write_text(content, encoding="utf-8")
     tree = parse_source(text)
     if any(isinstance(item, Step) for item in tree.items):
-        module_of_source(text, str(folder / "example.gc"), {"batch": 8})
+        module = module_of_source(text, str(folder / "example.gc"), {"batch": 8})
+        check_losses(module.train)
 
 
 @pytest.mark.parametrize("text", GOOD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil, log2
@@ -12,11 +11,7 @@ import pytest
 from graphc_numpy import BACKEND
 
 from graphc.builder import Builder
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import module_of_source
 from graphc.graph import Graph, Objective, Variable
-from graphc.module import Module
 from graphc.ops.collective import Conversion
 from graphc.optim import sgd
 from graphc.passes.base import PASSES
@@ -25,7 +20,6 @@ from graphc.passes.schedule import schedule
 from graphc.program import Instruction, Kernel, Loop, Program, Start, reads, writes
 from graphc.runtime.engine import run_once
 from graphc.runtime.reference import BACKEND as REFERENCE
-from graphc.runtime.trainer import Trainer
 from graphc.strategy import parse_strategy
 from graphc.types import F64, Extent, TensorType
 
@@ -275,73 +269,3 @@ def test_only_the_gradient_of_the_variable_that_asks_goes_by_its_order() -> None
         if isinstance(x, Start)
     }
     assert ops == {(): "all_reduce", (WIDTH, WIDTH): "tree_reduce"}
-
-
-# -- in words -------------------------------------------------------------------------------------
-
-SOURCE = """
-data train = npz("none.npz", batch=8)
-step s(x: f32[batch, 3]) {{
-    param w: f32[3] = ones() {options}
-    minimize mean(square(x @ w)) with sgd(0.1) {settings}
-}}
-"""
-
-
-def module(settings: str = "", options: str = "") -> Module:
-    return module_of_source(SOURCE.format(settings=settings, options=options))
-
-
-@pytest.mark.parametrize(
-    ("settings", "options", "expected"),
-    [
-        ("order tree", "", "tree"),
-        ('order "devices=tree, turns=add_n"', "", "turns=add_n+devices=tree"),
-        ("over {w} order accumulate reduction mean", "", "accumulate"),
-    ],
-)
-def test_a_step_says_its_order_in_words(settings: str, options: str, expected: str) -> None:
-    assert module(settings, options).train.objectives[0].order == expected
-
-
-def test_a_param_says_its_order() -> None:
-    assert module(options='{ decay=false, order="tree" }').train.variables["w"].order == "tree"
-
-
-def test_the_command_line_comes_before_the_file() -> None:
-    asked = module('order "fanin=add_n,devices=tree"').ordered("devices=accumulate")
-    assert asked.train.objectives[0].order == "fanin=add_n+devices=accumulate"
-
-
-@pytest.mark.parametrize(
-    ("settings", "code", "words"),
-    [
-        ("order three", "G0308", "no order 'three'"),
-        ('order "device=tree"', "G0308", "did you mean 'devices'"),
-        ('order "turns=tree,turns=add_n"', "G0308", "says twice"),
-        ("reduction avg", "G0309", "no reduction 'avg'"),
-        ("order tree order tree", "G0113", "said twice"),
-    ],
-)
-def test_a_wrong_word_is_an_error_at_its_place(settings: str, code: str, words: str) -> None:
-    with pytest.raises(GraphcError) as caught:
-        module(settings)
-    assert caught.value.code == code and caught.value.span is not None
-    assert words in caught.value.render() and caught.value.span.line == 5
-
-
-def test_orders_from_words_train_alike() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = []
-        for order in ("", *ORDERS):
-            plan = compile_module(
-                module().ordered(order), parse_strategy("mirrored(2) * accumulate(2)")
-            )
-            with Trainer(plan) as trainer:
-                for seed in range(3):
-                    x = np.random.default_rng(seed).standard_normal((8, 3), np.float32)
-                    trainer.step({"x": x})
-                found.append(trainer.variables()["w"])
-    for w in found[1:]:
-        np.testing.assert_allclose(w, found[0], rtol=1e-5)

@@ -1,0 +1,101 @@
+"""Loss scaling: gradients are what they were, and one overflow anywhere skips the whole update."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from graphc import optim
+from graphc.driver import compile_module
+from graphc.errors import GraphcError
+from graphc.frontend.lower import module_of_source
+from graphc.program import Start
+from graphc.runtime.plan import Plan
+from graphc.runtime.trainer import Trainer
+from graphc.strategy import parse_strategy
+
+SOURCE = """
+step s(x: DTYPE[batch, 6], y: DTYPE[batch]) {
+    param w: DTYPE[6] = normal(0.3)
+    param b: DTYPE = 0.0
+    minimize mean(square(x @ w + b - y)) with HOW
+}
+"""
+SCALED = (
+    "loss_scale(initial=1024.0, grow_every=3) | clip_by_global_norm(0.5) | adam(0.05) | ema(0.9)"
+)
+PLAIN = "clip_by_global_norm(0.5) | adam(0.05) | ema(0.9)"
+STRATEGIES = (
+    "one_device()", "mirrored(2)", "mirrored(2) * accumulate(2)", "zero(2, stage=2)",
+    'tensor_split(2, {"w": 0})',
+)  # fmt: skip
+
+
+def plan(how: str, strategy: str = "one_device()", dtype: str = "f32") -> Plan:
+    text = SOURCE.replace("HOW", how).replace("DTYPE", dtype)
+    return compile_module(module_of_source(text, sizes={"batch": 8}), parse_strategy(strategy))
+
+
+def batch(dtype: type = np.float32) -> dict[str, np.ndarray]:
+    x = np.random.default_rng(2).standard_normal((8, 6)).astype(dtype)
+    return {"x": x, "y": x.sum(1)}
+
+
+def overflowing() -> dict[str, np.ndarray]:
+    """A batch of which the last example alone is too large: one replica's, at one turn."""
+    made = batch()
+    made["x"][-1] = 1e19
+    return made
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_without_an_overflow_nothing_changes_but_the_scale(strategy: str) -> None:
+    with Trainer(plan(SCALED, strategy)) as scaled, Trainer(plan(PLAIN, strategy)) as plain:
+        for _ in range(4):
+            scaled.step(batch())
+            plain.step(batch())
+        found, want = scaled.variables(), plain.variables()
+        for name, value in want.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-7)
+        assert found["loss_scale"] == 2048 and found["loss_scale.steps"] == 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_overflow_on_one_replica_skips_the_update_on_all(strategy: str) -> None:
+    with Trainer(plan(SCALED, strategy)) as trainer:
+        trainer.step(batch())
+        before = trainer.variables()
+        trainer.step(overflowing())
+        after = trainer.variables()
+        assert after.pop("loss_scale") == before.pop("loss_scale") / 2
+        assert after.pop("loss_scale.steps") == 0 and before.pop("loss_scale.steps") == 1
+        for name, value in before.items():
+            np.testing.assert_array_equal(after[name], value, err_msg=name)
+        trainer.step(batch())
+        assert np.isfinite(trainer.variables()["w"]).all()
+        assert trainer.variables()["step"] == 2
+
+
+def test_half_precision_finds_a_scale_that_fits() -> None:
+    with Trainer(plan("loss_scale(initial=32768.0) | sgd(0.01)", "mirrored(2)", "f16")) as trainer:
+        first = trainer.step(batch(np.float16))["loss"]
+        for _ in range(30):
+            last = trainer.step(batch(np.float16))["loss"]
+        assert last < first and 1 <= trainer.variables()["loss_scale"] < 32768
+
+
+def test_the_decision_costs_no_collective_of_its_own_under_mirrored() -> None:
+    def exchanges(how: str) -> Counter[str]:
+        role = plan(how, "mirrored(2)").programs["train"].roles[0]
+        return Counter(x.op.name for x in role.instructions if isinstance(x, Start))
+
+    assert exchanges("loss_scale() | sgd(0.1)") == exchanges("clip_by_value(9.0) | sgd(0.1)")
+
+
+def test_loss_scale_stands_first() -> None:
+    with pytest.raises(GraphcError, match="stands first"):
+        optim.chain(optim.clip_by_global_norm(1.0), optim.loss_scale(), optim.sgd())
+    with pytest.raises(GraphcError, match="grow_every"):
+        optim.loss_scale(grow_every=0)
