@@ -143,30 +143,32 @@ class ParameterServer(Strategy):
 class Zero(Strategy):
     """Data parallel with the state cut over the devices (Rajbhandari et al., ZeRO, 2020).
 
-    stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters. each_turn says
-    whether, under accumulate, gradients are cut in every turn, so that what adds them up is cut
-    too, or once per update, which sends less; by default they are from stage 2 on.
+    stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters. scatter
+    says when gradients are cut under accumulate: in every 'turn', so that what adds them up is cut
+    too, or once per 'update', which sends less; by default in every turn from stage 2 on.
     """
 
     usual_axis = "data"
     devices: int = 1
     stage: int = 1
-    each_turn: bool | None = None
+    scatter: str = ""
     axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"zero({self.devices}): a mesh has at least one device")
         check(self.stage in (1, 2, 3), f"zero: stage={self.stage}: 1, 2 or 3")
+        known = self.scatter in ("", "turn", "update")
+        check(known, f"zero: scatter='{self.scatter}': in every turn, or once per update")
 
     def layout(self, name: str) -> MeshLayout:
         kinds = ("param", "slot") if self.stage == 3 else ("slot",)
-        each_turn = self.stage > 1 if self.each_turn is None else self.each_turn
+        scatter = self.scatter or ("turn" if self.stage > 1 else "update")
         return MeshLayout(
             Mesh((Axis(name, self.devices),)),
             batch=(name,),
             variables=(Rule("*", name, Longest(), kinds),),
             gradients=(Rule("*", name, Longest()),),
-            eager=(name,) if each_turn else (),
+            eager=(name,) if scatter == "turn" else (),
             stored=(name,) if self.stage == 3 else (),
         )
 
