@@ -14,7 +14,8 @@ from graphc.types import F32, TensorType
 TEXTS = [
     "one_device()", "mirrored(4)", "accumulate(3)", "tensor_split(2)", 'mirrored(2, reduce="tree")',
     'tensor_split(2, cut={"w*": 1, "b": 0})', "mirrored(4) * accumulate(2)",
-    "mirrored(2) * tensor_split(2) * accumulate(3)", "central_storage(2)", "zero(4, stage=3)",
+    "mirrored(2) * tensor_split(2) * accumulate(3)", "central_storage(2)",
+    "zero(4, stage=3)", 'zero(4, stage=2, scatter="update")',
     "parameter_server(4, servers=2, staleness=none)", "local_sgd(2, every=4)", "diloco(2, every=4)",
     "mirrored(4) * reproducible(32, tiles=4)",
 ]  # fmt: skip

@@ -147,7 +147,7 @@ def scatters(part: object) -> int:
     [("zero(4)", False), ("zero(4, stage=2)", True), ('zero(4, stage=2, scatter="update")', False)],
 )
 def test_gradients_are_cut_in_every_turn_or_once(strategy: str, inside: bool) -> None:
-    straight, loop, after, _ = train(f"{strategy} * accumulate(2)").roles[0].parts
+    _, loop, after, _ = train(f"{strategy} * accumulate(2)").roles[0].parts
     assert scatters(loop) == (2 * LAYERS if inside else 0)
     assert scatters(after) == (0 if inside else 2 * LAYERS)
 

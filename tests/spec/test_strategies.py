@@ -131,6 +131,33 @@ def test_groups_reduce_the_parts_of_cut_variables() -> None:
     assert program(cut).sent_bytes == pytest.approx(gradients + within, rel=0.01)
 
 
+# -- zero -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_zero_sends_as_the_document_says(n: int) -> None:
+    """The second layer of digits.gc is the last, and the first needs no gradient of its operand."""
+    sent = (n - 1) / n * (2 * M + 2 * SCALARS)
+    for stage in (1, 2, 3):
+        assert program(f"zero({n}, stage={stage})").sent_bytes == pytest.approx(sent, abs=64)
+
+
+@pytest.mark.parametrize(("stage", "scatters", "gathers"), [(1, 1, 1), (2, 3, 1), (3, 3, 3)])
+def test_turns_of_zero_send_as_the_document_says(stage: int, scatters: int, gathers: int) -> None:
+    n = 4
+    sent = (n - 1) / n * (scatters * M + gathers * M + 2 * SCALARS)
+    found = program(f"zero({n}, stage={stage}) * accumulate(3)").sent_bytes
+    assert found == pytest.approx(sent, abs=64)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_zero_keeps_its_part_of_the_state(n: int) -> None:
+    one = program("one_device()").variable_bytes
+    for stage, whole in ((1, 1), (2, 1), (3, 0)):
+        kept = program(f"zero({n}, stage={stage})").variable_bytes
+        assert kept <= (whole * M + (one - whole * M) / n) * 1.05
+
+
 # -- what is needed -------------------------------------------------------------------------------
 
 
