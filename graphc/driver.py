@@ -48,6 +48,7 @@ def compile_module(
     strategy: Strategy | None = None,
     *,
     peak: int | None = None,
+    bucket: int = 0,
     observe: Observe | None = None,
 ) -> Plan:
     """The plan of a module under a strategy (by default the module's own).
@@ -57,6 +58,7 @@ def compile_module(
     'server.1', ... instead of 'train'. Its strategy has the cuts that the compiler chose written
     out.
     peak: limit in bytes on what one device needs; G0406 where the plan is over it.
+    bucket: sums over devices are joined to exchanges of as many bytes; 0 exchanges each by itself.
     Raises GraphcError for whatever in the program or the strategy can't be compiled.
     """
     start = time.perf_counter()
@@ -66,7 +68,7 @@ def compile_module(
     check_orders(module.train, strategy)
     _check_names(module.train, strategy)
     with _collector_paused():
-        programs, train, strategy, exact = _compile(module, strategy, observe)
+        programs, train, strategy, exact = _compile(module, strategy, bucket, observe)
     if peak is not None:
         _check_peak(programs, peak)
     variables = {v.name: PlannedVariable(v.kind, v.of, v.fill) for v in train.variables.values()}
@@ -105,7 +107,7 @@ def _check_names(graph: Graph, strategy: Strategy) -> None:
 
 
 def _compile(
-    module: Module, strategy: Strategy, observe: Observe | None
+    module: Module, strategy: Strategy, bucket: int, observe: Observe | None
 ) -> tuple[dict[str, Program], Graph, Strategy, dict[str, str]]:
     """The programs, the differentiated graph, the strategy as it was resolved, and for each mode
     the node that needs the batch whole, or ''."""
@@ -114,30 +116,31 @@ def _compile(
     how = asynchrony(strategy)
     train = run_passes(module.train, differentiation(), _observer(observe, "train"))
     if how is None:
-        made, strategy, exact["train"] = _lowered("train", train, strategy, observe)
+        made, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
     else:
-        made, strategy, exact[WORKER] = _parts(train, strategy, how, observe)
+        made, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
     programs |= made
     graph = run_passes(
         _with_ratios(module.evaluate), differentiation(), _observer(observe, "evaluate")
     )
     graph = replace(graph, variables=train.variables)  # programs share them, slots included
-    made, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, observe)
+    made, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, bucket, observe)
     return programs | made, train, strategy, exact
 
 
 def _lowered(
-    name: str, graph: Graph, strategy: Strategy, observe: Observe | None
+    name: str, graph: Graph, strategy: Strategy, bucket: int, observe: Observe | None
 ) -> tuple[Programs, Strategy, str]:
     """The programs NAME and NAME.short of a graph, the strategy as it was resolved, and the node
     that needs the batch whole, or ''."""
     seen = _observer(observe, name)
     placed = run_passes(graph, distribution(strategy), seen)
     strategy = resolved(strategy, placed)
-    programs = {name: schedule(run_passes(placed, partitioning(strategy), seen), exact=True)}
+    full = run_passes(placed, partitioning(strategy, bucket=bucket), seen)
+    programs = {name: schedule(full, exact=True)}
     needs_whole = unpaddable(graph)
     if needs_whole is None:
-        short = run_passes(placed, partitioning(strategy, short=True))
+        short = run_passes(placed, partitioning(strategy, True, bucket))
         programs[f"{name}.short"] = schedule(short)
     return programs, strategy, needs_whole.name if needs_whole else ""
 
@@ -149,13 +152,13 @@ def asynchrony(strategy: Strategy) -> Asynchronous | None:
 
 
 def _parts(
-    train: Graph, strategy: Strategy, how: Asynchronous, observe: Observe | None
+    train: Graph, strategy: Strategy, how: Asynchronous, bucket: int, observe: Observe | None
 ) -> tuple[Programs, Strategy, str]:
     """The programs of the worker, which is spread by the rest of the strategy, and of each server,
     which is one device."""
     _warn_of_idle(train, how)
     graph = run_passes(train, worker_part(), _observer(observe, WORKER))
-    programs, strategy, exact = _lowered(WORKER, graph, strategy, observe)
+    programs, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
     for number in range(how.servers):
         name = f"{SERVER}.{number}"
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))

@@ -24,6 +24,10 @@ strategy_option = click.option(
 order_option = click.option(
     "--order", help="Order of sums: add_n, tree, accumulate; or devices=tree,turns=add_n,fanin=..."
 )
+bucket_option = click.option(
+    "--bucket-bytes", "bucket", type=click.IntRange(0), default=0,
+    help="Join small sums over devices to exchanges of as many bytes. Default: each by itself.",
+)  # fmt: skip
 peak_option = click.option("--peak", help="Limit on what one device may need, such as 2GiB.")
 
 
@@ -32,6 +36,7 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @strategy_option
 @order_option
 @peak_option
+@bucket_option
 @click.option("--max-bytes", help="What all devices may need. Default: the machine's memory.")
 @click.option("--backend", default="numpy", show_default=True, help="See `graphc backends`.")
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
@@ -44,7 +49,7 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
     file: Path, strategy: str | None, order: str | None, peak: str | None,
-    max_bytes: str | None, backend: str, epochs: int | None, steps: int | None,
+    bucket: int, max_bytes: str | None, backend: str, epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, record: Path | None, replay: Path | None,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
@@ -62,7 +67,7 @@ def run_command(
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    plan = plan_of(file, strategy, peak, order)
+    plan = plan_of(file, strategy, peak, order, bucket)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
         if resume is not None:
@@ -129,12 +134,14 @@ def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
 @strategy_option
 @order_option
 @peak_option
+@bucket_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE with .plan.")
 def compile_command(
-    file: Path, strategy: str | None, order: str | None, peak: str | None, output: Path | None
-) -> None:
+    file: Path, strategy: str | None, order: str | None, peak: str | None, bucket: int,
+    output: Path | None,
+) -> None:  # fmt: skip
     """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
-    plan = plan_of(file, strategy, peak, order)
+    plan = plan_of(file, strategy, peak, order, bucket)
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n = plan.training, plan.devices
@@ -146,14 +153,17 @@ def compile_command(
     )
 
 
-def plan_of(file: Path, strategy: str | None, peak: str | None, order: str | None = None) -> Plan:
+def plan_of(
+    file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0
+) -> Plan:
     """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
     if file.suffix == ".plan":
         from graphc.runtime.plan import load
 
-        if strategy or peak or order:
+        if strategy or peak or order or bucket:
             raise click.UsageError(
-                "a plan is compiled already: give --strategy, --order and --peak to compile"
+                "a plan is compiled already: give --strategy, --order, --peak and --bucket-bytes "
+                "to compile"
             )
         return load(file)
     from graphc.driver import compile_module
@@ -164,7 +174,7 @@ def plan_of(file: Path, strategy: str | None, peak: str | None, order: str | Non
     with shown_warnings():
         module = load_module(file).ordered(order or "")
         chosen = parse_strategy(strategy) if strategy else None
-        return compile_module(module, chosen, peak=limit)
+        return compile_module(module, chosen, peak=limit, bucket=bucket)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from graphc import config
 from graphc.errors import GraphcError, InternalError
 from graphc.graph import Graph
 from graphc.passes.base import Pass
+from graphc.passes.bucket import Bucket
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
 from graphc.passes.cut import ServerPart, WorkerPart
 from graphc.passes.differentiate import Differentiate
@@ -17,6 +18,7 @@ from graphc.passes.loops import Loops
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
 from graphc.passes.regather import Regather
+from graphc.passes.scatter_reduce import ScatterReduce
 from graphc.passes.tile import Tile
 from graphc.strategy import Strategy, layout_of
 from graphc.verify import Stage, verify
@@ -53,8 +55,8 @@ def server_part(servers: int, number: int) -> list[Pass]:
     return [ServerPart(servers, number), Dce()]
 
 
-def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
-    """From a placed graph to the one that every rank runs."""
+def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> list[Pass]:
+    """From a placed graph to the one that every rank runs. bucket: see `Bucket`."""
     layout = layout_of(strategy)
     orders = "+".join(f"{axis}={order}" for axis, order in layout.orders)
     eager, stored = ("+".join(x) for x in (layout.eager, layout.stored))
@@ -63,7 +65,9 @@ def partitioning(strategy: Strategy, short: bool = False) -> list[Pass]:
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
         Loops(),  # barriers: after cse, which would join again what two loops make
+        ScatterReduce(),  # after placing, which prices each conversion by itself
         *([Regather(stored)] if stored else []),  # after loops: for each of them
+        Bucket(bucket),  # after regather and loops: only what runs in one loop is joined
         Fuse(),  # marks only: last, so that nothing breaks a group
     ]
 
