@@ -114,10 +114,12 @@ def _sink(graph: Graph, found: Phases) -> None:
 def _pull_in(graph: Graph, found: Phases) -> None:
     """Make what each use makes for itself in every turn, where a loop is its only user."""
     own: set[str] = set()
-    for node in graph:
-        if node.op.per_use or not own.isdisjoint(node.operands):
-            own.add(node.name)
     runs = found.runs
+    for node in graph:
+        # Not what a loop gives of it: that is there after the last turn only.
+        once = not found.is_loop(runs[node.name])
+        if once and (node.op.per_use or not own.isdisjoint(node.operands)):
+            own.add(node.name)
     for node in reversed(list(graph)):
         users = {runs[u] for u in graph.users[node.name]}
         if node.name in own and len(users) == 1 and found.is_loop(min(users)):
