@@ -71,7 +71,7 @@ def check_strategies(
         plan = compile_module(module, strategy)
         found, loss, sha = _run(plan, backend, values, batches)
         difference = _difference(found, single)
-        yield Row(plan.strategy, plan.mesh.devices, loss, difference, allowed, sha)
+        yield Row(plan.strategy, plan.devices, loss, difference, allowed, sha)
 
 
 def _take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:

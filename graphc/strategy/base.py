@@ -76,6 +76,9 @@ class Periodic:
     every: int
     outer: Any = None
 
+    def __str__(self) -> str:
+        return f"replicas that meet every {self.every} steps"
+
 
 @dataclass(frozen=True)
 class Asynchronous:
@@ -87,6 +90,9 @@ class Asynchronous:
     workers: int
     servers: int
     staleness: int | None
+
+    def __str__(self) -> str:
+        return "workers that don't wait for each other"
 
 
 @dataclass(frozen=True)

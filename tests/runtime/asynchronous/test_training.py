@@ -204,6 +204,11 @@ def test_a_checkpoint_goes_on_under_any_strategy(tmp_path: Path) -> None:
         assert trainer.params_sha256() == sha("one_device()")
 
 
+def test_replicas_that_meet_and_workers_that_do_not_wait_exclude_each_other() -> None:
+    with pytest.raises(GraphcError, match="workers that don't wait .* and replicas that meet"):
+        plan("parameter_server(2, 1, staleness=1) * local_sgd(2)")
+
+
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
