@@ -35,6 +35,7 @@ from graphc.passes.pipeline import (
 from graphc.passes.schedule import schedule
 from graphc.placement import Split
 from graphc.program import Program
+from graphc.promise import promise
 from graphc.runtime.plan import SERVER, WORKER, Plan, PlannedVariable
 from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 
@@ -77,9 +78,15 @@ def compile_module(
         "compile_seconds": time.perf_counter() - start,
         "duration": asdict(module.duration) if module.duration else None,
         "fingerprint": train.fingerprint(),
+        "promise": asdict(promise(strategy, trained(programs))),
     }
     how = asynchrony(strategy)
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)
+
+
+def trained(programs: Programs) -> list[Program]:
+    """The programs that an update is made by."""
+    return [p for name, p in programs.items() if not name.startswith(("init", "evaluate"))]
 
 
 def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:

@@ -85,6 +85,8 @@ def run_command(
 def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
+    from graphc.runtime.fingerprint import kernel_fingerprint
+
     plan = trainer.plan
     return {
         "steps": trainer.steps,
@@ -99,6 +101,8 @@ def _report(
         "sent_bytes": plan.sent_bytes,
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
+        "promise": (plan.meta.get("promise") or {}).get("bits", ""),
+        "kernels": kernel_fingerprint(trainer.backend.name, trainer.backend.executor),
     } | _observed(trainer)
 
 
@@ -151,6 +155,16 @@ def compile_command(
         + (f", {train.kept_bytes:,} kept from loop to loop), " if train.kept_bytes else "), ")
         + f"{plan.sent_bytes:,} sent by each in a step"
     )
+    click.echo(_promised(plan))
+
+
+def _promised(plan: Plan) -> str:
+    """What the plan promises of its numbers, and for which kernels."""
+    from graphc.promise import Promise
+    from graphc.runtime.fingerprint import in_words, kernel_fingerprint
+
+    found = Promise(**plan.meta["promise"])
+    return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")
 
 
 def plan_of(

@@ -46,6 +46,20 @@ def blas_threads() -> int | None:
     return int(getattr(library, f"{prefix}_get_num_threads{suffix}")())
 
 
+def blas_core() -> str | None:
+    """The kind of core whose kernels the BLAS chose, or None where that is not known."""
+    found = _library()
+    if found is None:
+        return None
+    library, prefix, suffix = found
+    try:
+        name = getattr(library, f"{prefix}_get_corename{suffix}")
+    except AttributeError:
+        return None
+    name.restype = ctypes.c_char_p
+    return str(name().decode())
+
+
 def limit_blas(devices: int, single: bool = False) -> int | None:
     """Give each of `devices` its part of the cores. Returns the number that was set before.
 

@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 KEYS = {
     "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
-    "peak_bytes", "sent_bytes", "compile_seconds", "run_seconds",
+    "peak_bytes", "sent_bytes", "compile_seconds", "run_seconds", "promise", "kernels",
 }  # fmt: skip
 
 
@@ -125,11 +125,21 @@ def test_compile_writes_a_plan_that_runs(folder: Path, call: Call) -> None:
     assert result.status == 0, result.err
     assert re.fullmatch(
         r"wrote line\.plan: mirrored\(2\) on 2 devices, [\d,]+ bytes at most on each "
-        r"\([\d,]+ of variables\), [\d,]+ sent by each in a step\n", result.out,
+        r"\([\d,]+ of variables\), [\d,]+ sent by each in a step\n"
+        r"equal up to rounding: no reproducible\(slots\) .*\n", result.out,
     )  # fmt: skip
     first, second = (report(call("run", f, "--json")) for f in ("line.plan", "line.gc"))
     for key in ("loss", "metrics", "params_sha256", "steps", "strategy"):
         assert first[key] == second[key]
+
+
+def test_compile_says_which_kernels_the_same_bits_are_for(folder: Path, call: Call) -> None:
+    result = call("compile", "line.gc", "--strategy", "mirrored(2) * reproducible(4)")
+    promise = result.out.splitlines()[1]
+    assert re.fullmatch(r"same bits on 1 to 4 devices \(numpy \S+, blas .*\)", promise)
+    found = report(call("run", "line.plan", "--json"))
+    assert found["promise"] == "same bits"
+    assert found["kernels"]["backend"] == "numpy"
 
 
 def test_compile_writes_where_it_is_told(folder: Path, call: Call) -> None:

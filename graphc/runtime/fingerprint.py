@@ -1,0 +1,37 @@
+"""The kernels of a run: what else the bits of a result depend on, besides the plan and the data."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+
+from graphc.runtime.blas import blas_core
+from graphc.runtime.plan import graphc_version
+
+
+def kernel_fingerprint(backend: str = "", executor: str = "") -> dict[str, str]:
+    """Backend, NumPy, BLAS with the core that it runs for, instruction set, version of graphc.
+
+    Same bits are promised between runs whose fingerprints are equal.
+    """
+    config: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
+    blas = config.get("Build Dependencies", {}).get("blas", {})
+    simd = config.get("SIMD Extensions", {})
+    found = {
+        "backend": backend,
+        "executor": executor if executor != backend else "",
+        "numpy": np.__version__,
+        "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        "core": blas_core() or "",
+        "machine": platform.machine(),
+        "simd": " ".join([*simd.get("baseline", []), *simd.get("found", [])]),
+        "graphc": graphc_version(),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def in_words(fingerprint: dict[str, str]) -> str:
+    """`backend numpy, numpy 2.1.0, blas openblas 0.3 , core Haswell, ...`"""
+    return ", ".join(f"{name} {text}" for name, text in fingerprint.items())
