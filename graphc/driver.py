@@ -78,7 +78,7 @@ def compile_module(
         "compile_seconds": time.perf_counter() - start,
         "duration": asdict(module.duration) if module.duration else None,
         "fingerprint": train.fingerprint(),
-        "promise": asdict(promise(strategy, trained(programs))),
+        "promise": promise(strategy, trained(programs)).plain(),
     }
     how = asynchrony(strategy)
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)

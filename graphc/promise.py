@@ -6,8 +6,9 @@ depends on the devices by rounding. The same bits hold for one set of kernels, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from graphc.ops.collective import Conversion
 from graphc.placement import Partial
@@ -27,6 +28,15 @@ class Promise:
     bits: str
     most: int = 0
     breaks: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """The promise as plain JSON values, for the meta of a plan."""
+        return {"bits": self.bits, "most": self.most, "breaks": list(self.breaks)}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Promise:
+        """What `plain` gave."""
+        return cls(plain["bits"], plain["most"], tuple(plain["breaks"]))
 
     def __str__(self) -> str:
         if not self.breaks:

@@ -17,7 +17,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits.gc"
 
 def promised(strategy: str) -> Promise:
     plan = compile_module(load_module(DIGITS), parse_strategy(strategy))
-    return Promise(**plan.meta["promise"])
+    return Promise.of(plan.meta["promise"])
 
 
 @pytest.mark.parametrize(

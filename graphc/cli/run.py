@@ -163,7 +163,7 @@ def _promised(plan: Plan) -> str:
     from graphc.promise import Promise
     from graphc.runtime.fingerprint import in_words, kernel_fingerprint
 
-    found = Promise(**plan.meta["promise"])
+    found = Promise.of(plan.meta["promise"])
     return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")
 
 

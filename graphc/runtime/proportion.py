@@ -26,6 +26,8 @@ FEWEST_UPDATES, LARGEST_PART = 20, 0.1  # of an epoch, and of the data
 def warn_of_proportion(plan: Plan, examples: int, batch: int) -> None:
     """Warn where microbatches make up a batch that leaves few updates, or is much of the data."""
     turns, updates = plan.mesh.turns, -(-examples // batch)
+    if plan.mesh.leaves is not None:  # leaves are there for the bits, not for a larger batch
+        return
     if turns < 2 or (updates >= FEWEST_UPDATES and batch <= LARGEST_PART * examples):
         return
     part = min(batch, examples) / examples if examples else 1.0
