@@ -15,7 +15,7 @@ from laws.simulate import simulate
 from graphc.runtime.reference import BACKEND as REFERENCE
 from graphc.turns import assigned
 
-CASES = 500
+CASES = 520
 SLICE = 10  # cases of one test
 SLOW = 20_000
 BARRIERS = 100  # cases that have barriers mostly
