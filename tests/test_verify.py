@@ -283,6 +283,33 @@ def test_values_at_home_are_computed_there() -> None:
     broken(two_axes(f"{read} %y : f32[2] = mul %x, %r"), "G0933", "H(1), R -> R")
 
 
+def test_what_is_replicated_is_at_home_too() -> None:
+    read = '%r : f32[2] = input {source_name="r"}'
+    verify(two_axes(f"{read} %y : f32[2] {{data:H(1)}} = mul %r, %r"), "placed")
+
+
+def test_a_value_at_home_reaches_no_output() -> None:
+    read = '%x : f32[2] {data:H(1)} = input {source_name="x"}'
+    verify(
+        two_axes(f'{read} %y : f32[2] = pull %x {{axis="data", place=1}} output y = %y'), "placed"
+    )
+    broken(two_axes(f"{read} output y = %x"), "G0937", "a home's value would reach output 'y'")
+    wrong = f'{read} %y : f32[2] = pull %x {{axis="data", place=0}}'
+    broken(two_axes(wrong), "G0935", "%x is H(1) along data, not H(0)")
+
+
+def test_a_variable_at_home_is_updated_there_or_everywhere() -> None:
+    read = 'state s : f32[] {data:H(1)} %s : f32[] {data:H(1)} = variable {source_name="s"}'
+    verify(two_axes(f"{read} %t : f32[] {{data:H(1)}} = exp %s update s = %t"), "placed")
+    everywhere = f'{read} %p : f32[] = pull %s {{axis="data", place=1}} update s = %p'
+    verify(two_axes(everywhere), "placed")
+    other = 'state o : f32[] {data:H(0)} %o : f32[] {data:H(0)} = variable {source_name="o"}'
+    message = "a home's value would reach the update of 's'"
+    broken(two_axes(f"{read} {other} update s = %o"), "G0937", message)
+    whole = 'state s : f32[] {data:H(1)} %s : f32[] = variable {source_name="s"}'
+    broken(two_axes(whole), "G0938", "but read as %s")
+
+
 def test_partial_maxima_are_reduced_as_maxima() -> None:
     read = """
       %x : f32[8] {data:S(0)} = input {source_name="x"}

@@ -99,6 +99,10 @@ def _report(
         "executor": trainer.backend.executor,
         "peak_bytes": plan.training.peak_bytes,
         "sent_bytes": plan.sent_bytes,
+        "memory": [
+            {"devices": f.devices, "peak_bytes": f.peak, "variable_bytes": f.variables}
+            for f in plan.training.footprints
+        ],
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
         "promise": (plan.meta.get("promise") or {}).get("bits", ""),
@@ -145,15 +149,16 @@ def compile_command(
     output: Path | None,
 ) -> None:  # fmt: skip
     """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
+    from graphc.runtime.memory import memory_in_words
+
     plan = plan_of(file, strategy, peak, order, bucket)
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n = plan.training, plan.devices
+    mean = " on average" if len(train.footprints) > 1 else ""
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
-        f"{train.peak_bytes:,} bytes at most on each ({train.variable_bytes:,} of variables"
-        + (f", {train.kept_bytes:,} kept from loop to loop), " if train.kept_bytes else "), ")
-        + f"{plan.sent_bytes:,} sent by each in a step"
+        f"{memory_in_words(train)}, {plan.sent_bytes:,} sent by each in a step{mean}"
     )
     click.echo(_promised(plan))
 

@@ -4,7 +4,8 @@ A gradient is complete in a node of its own (`Op.pins`). Along an axis for which
 it lies, that node takes it and gives it in just that state, so that a partial sum is converted
 there, and what follows (clipping, the optimizer) runs on what is left. What stands between the sum
 and the pin and works entry by entry, such as the division by the number of examples, runs in that
-state as well: the less of it is left, the less there is to do.
+state as well: the less of it is left, the less there is to do. A gradient that goes home is whole
+over time before: it goes once, however many turns there are.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ def pinned_ways(
     """The ways along an axis, with just one for each gradient that the layout has a rule for."""
     if not layout.gradients:
         return ways
-    states = gradient_states(graph, layout, axis)
     pinned = dict(ways)
+    if axis.over == "time":
+        whole = {graph.gradients[v].name for v in _at_home(graph, layout)}
+        return pinned | {x: ways[x][:1] for x in whole}
+    states = gradient_states(graph, layout, axis)
     for variable, node in graph.gradients.items():
         state = states.get(variable)
         if state is not None:
@@ -39,6 +43,13 @@ def pinned_ways(
                 elif isinstance(state, Home):
                     pinned[x.name] = (at_home(ways[x.name][0], state),)
     return pinned
+
+
+def _at_home(graph: Graph, layout: MeshLayout) -> set[str]:
+    """The variables whose gradients go home along some axis."""
+    along = [gradient_states(graph, layout, axis) for axis in layout.mesh.space]
+    found = {v for states in along for v, s in states.items() if isinstance(s, Home)}
+    return found & set(graph.gradients)
 
 
 def _identity(ways: tuple[Signature, ...], state: State) -> Signature:

@@ -254,7 +254,7 @@ class Search:
         return values.union(*(self.users[x] for x in values))
 
     def _clusters(self) -> list[list[str]]:
-        """Connected open elementwise nodes."""
+        """Connected open elementwise nodes; those that only have different homes are apart."""
         is_open = {x for x in self.open if self.graph[x].op.elementwise}
         root: dict[str, str] = {}
 
@@ -268,11 +268,16 @@ class Search:
             if x in is_open:
                 root[x] = x
                 for y in filter(is_open.__contains__, self.roots[x]):
-                    root[find(str(y))] = find(x)
+                    if self._may_meet(x, str(y)):
+                        root[find(str(y))] = find(x)
         groups: dict[str, list[str]] = {}
         for x in root:
             groups.setdefault(find(x), []).append(x)
         return [g for g in groups.values() if len(g) > 1]
+
+    def _may_meet(self, x: str, y: str) -> bool:
+        homes = [{w.result for w in self.ways[n] if isinstance(w.result, Home)} for n in (x, y)]
+        return not all(homes) or not homes[0].isdisjoint(homes[1])
 
     def result(self) -> dict[str, Signature]:
         """The signature of every node, the lazy ones as their roots make them run."""

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache, partial
+from typing import TypeAlias
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Variable
 from graphc.placement import Axis, Home, R, Split, State
 from graphc.strategy import Balanced, Longest, MeshLayout, Rule, Wish
 
+Dealt: TypeAlias = Callable[[int], dict[str, int]]  # number of homes -> the home of each variable
+
 
 def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The state of every variable along an axis. Raises G0404 for a cut that does not fit."""
+    dealt = cache(partial(_homes, graph))
     return {
-        v.name: _state(v, _wish(v, graph, layout.variables, axis), graph, layout, axis)
+        v.name: _state(v, _wish(v, graph, layout.variables, axis), graph, layout, axis, dealt)
         for v in graph.variables.values()
     }
 
 
 def variables_at_home(graph: Graph, layout: MeshLayout) -> frozenset[str]:
     """The variables that not all devices hold."""
+    if not any(isinstance(rule.state, Home | Balanced) for rule in layout.variables):
+        return frozenset()
     along = [variable_states(graph, layout, axis) for axis in layout.mesh.axes]
     return frozenset(v for states in along for v, s in states.items() if isinstance(s, Home))
 
@@ -28,10 +35,11 @@ def variables_at_home(graph: Graph, layout: MeshLayout) -> frozenset[str]:
 def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The states that rules give to gradients, by the param; without a rule a param is left out."""
     found = {}
+    dealt = cache(partial(_homes, graph))
     for v in graph.variables.values():
         wish = _wish(v, graph, layout.gradients, axis, None)
         if v.kind == "param" and wish is not None:
-            found[v.name] = _state(v, wish, graph, layout, axis)
+            found[v.name] = _state(v, wish, graph, layout, axis, dealt)
     return found
 
 
@@ -45,14 +53,16 @@ def _wish(
     return otherwise
 
 
-def _state(v: Variable, wish: Wish | None, graph: Graph, layout: MeshLayout, axis: Axis) -> State:
+def _state(
+    v: Variable, wish: Wish | None, graph: Graph, layout: MeshLayout, axis: Axis, dealt: Dealt
+) -> State:
     match wish:
         case Split(dim=dim):
             return _cut(v, dim, graph, axis)
         case Longest():
             return _longest(v, axis, _taken(v, graph, layout, axis))
         case Balanced(homes=homes):
-            return Home(_homes(graph, homes)[graph.variables.get(v.of, v).name])
+            return Home(dealt(homes)[graph.variables.get(v.of, v).name])
         case None:
             return R
         case _:

@@ -30,11 +30,12 @@ def print_program(program: Program) -> str:
 
 def _lines(program: Program) -> Iterator[str]:
     yield f"program {program.name} on {program.mesh}"
-    yield (
-        f"  memory {program.peak_bytes} bytes: arena {program.arena}, "
-        f"constants {program.constant_bytes}, variables {program.variable_bytes}"
-        + (f"; {program.kept_bytes} kept from loop to loop" if program.kept_bytes else "")
-    )
+    each = program.footprints
+    for f in each:
+        of = f" of {f.devices} devices" if len(each) > 1 else ""
+        parts = f"arena {f.arena}, constants {f.constants}, variables {f.variables}"
+        kept = f"; {program.kept_bytes} kept from loop to loop" if program.kept_bytes else ""
+        yield f"  memory{of} {f.peak} bytes: {parts}{kept}"
     for name, t in program.inputs.items():
         yield f"  input {name} : {t}"
     for name, b in program.variables.items():
@@ -97,7 +98,8 @@ def _name(program: Program, b: int) -> str:
 def _made(program: Program, b: int) -> str:
     buffer = program.buffers[b]
     shape = ",".join(map(str, buffer.shape))
-    return f"%{buffer.name} : {buffer.dtype}[{shape}] {_where(program, buffer)}"
+    at = "".join(f" on {axis}={index}" for axis, index in buffer.home)
+    return f"%{buffer.name} : {buffer.dtype}[{shape}] {_where(program, buffer)}{at}"
 
 
 def _where(program: Program, buffer: Buffer) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from graphc.errors import GraphcError
+from graphc.program import Program
 from graphc.runtime.plan import Plan
 from graphc.types import in_units
 
@@ -45,6 +47,25 @@ def _of_parts(plan: Plan) -> int:
         return 0
     worker = sum(f.devices * f.peak for f in plan.training.footprints)
     return plan.asynchronous.workers * worker + sum(p.peak_bytes for p in plan.servers)
+
+
+def memory_in_words(program: Program) -> str:
+    """What the devices need: of one, where all need the same, else of the largest and the rest."""
+    most, *rest = program.footprints
+    kept = f", {program.kept_bytes:,} kept from loop to loop" if program.kept_bytes else ""
+    if not rest:
+        return f"{most.peak:,} bytes at most on each ({most.variables:,} of variables{kept})"
+    others = sum(f.devices for f in rest)
+    peaks = _from_to(f.peak for f in rest)
+    variables = _from_to(f.variables for f in rest)
+    first = f"{most.peak:,} bytes at most on {most.devices} of them"
+    kept = f"({most.variables:,} of variables{kept})"
+    return f"{first} {kept}, {peaks} on the other {others} ({variables})"
+
+
+def _from_to(numbers: Iterable[int]) -> str:
+    found = sorted(set(numbers))
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
 
 
 def machine_bytes() -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphc.op import Op
+from graphc.ops.binary import Add
 from graphc.ops.collective import (
     Accumulate,
     AllGather,
@@ -16,6 +17,8 @@ from graphc.ops.collective import (
     AllToAll,
     ChainReduce,
     Microbatch,
+    Pull,
+    Reduce,
     ReduceScatter,
     Stack,
     TensorSplit,
@@ -26,7 +29,7 @@ from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from graphc.ops.source import DimSize, Iota
 from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Mesh, Partial, ReduceOp, Split
+from graphc.placement import Axis, Home, Mesh, Partial, ReduceOp, Split
 from graphc.runtime.backend import Backend
 from graphc.testing.placed import PlacedGraph
 from graphc.testing.running import check_agrees, check_close
@@ -118,6 +121,34 @@ def test_partial_values_are_reduced(op: ReduceOp, devices: int, backend: Backend
         found = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op}")
         want = REDUCE[op](batch["x"], axis=0)
         check_close(found, dict.fromkeys(found, want), f"reduce by {op} of {valid}")
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize("devices", [1, 2, 3, 4])
+def test_partial_values_are_reduced_at_home(op: ReduceOp, devices: int, backend: Backend) -> None:
+    for n, valid in sizes():
+        g = PlacedGraph(Mesh((Axis("data", devices),)))
+        y = reduced(g, g.input("x", (n, 5), extent="batch", data=S0), op)
+        for place in (0, devices - 1):
+            for order in ("", "tree", "accumulate"):
+                home = g.convert(y, Reduce("data", place, op, order))
+                twice = g.node(Add(), [home, home], data=Home(place))
+                g.output(f"{order} {place}", g.convert(twice, Pull("data", place)))
+        batch = {"x": values(n)[:valid]}
+        found = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op} at home")
+        want = 2 * REDUCE[op](batch["x"], axis=0)
+        check_close(found, dict.fromkeys(found, want), f"reduce by {op} of {valid} at home")
+
+
+@pytest.mark.parametrize("home", [0, 1, 2])
+def test_a_variable_at_home_is_read_and_written_there(home: int, backend: Backend) -> None:
+    g = PlacedGraph(Mesh((Axis("data", 3), Axis("model", 2))))
+    w = g.variable("w", (7, 5), data=Home(home), model=S1)
+    g.update("w", g.node(Add(), [w, w], data=Home(home), model=S1))
+    pulled = g.convert(w, Pull("data", home))
+    g.output("before", g.convert(pulled, AllGather("model", 1)))
+    found = check_agrees(schedule(g.build()), backend, {}, {"w": values(7)}, steps=2, what="home")
+    check_close(found, {"before": 2 * values(7), "variable w": 4 * values(7)}, "at home")
 
 
 def test_axes_of_a_mesh_are_told_apart(backend: Backend) -> None:

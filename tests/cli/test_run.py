@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 KEYS = {
     "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
-    "peak_bytes", "sent_bytes", "compile_seconds", "run_seconds", "promise", "kernels",
+    "peak_bytes", "sent_bytes", "memory", "compile_seconds", "run_seconds", "promise", "kernels",
 }  # fmt: skip
 
 

@@ -250,8 +250,10 @@ def _gives_up(way: Signature, have: list[State]) -> bool:
 
 
 def _kept(way: Signature, have: list[State]) -> bool:
-    """Whether the way takes every operand as it is, or cuts a replicated one."""
-    return _takes(way) and all(h in (R, s) for h, s in zip(have, way.operands, strict=True))
+    """Whether the way takes every operand as it is, or cuts a replicated one; what is at home may
+    be taken in any state."""
+    pairs = zip(have, way.operands, strict=True)
+    return _takes(way) and all(h in (R, s) or isinstance(h, Home) for h, s in pairs)
 
 
 def moved(graph: Graph, axis: Axis) -> tuple[float, int]:

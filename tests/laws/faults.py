@@ -15,7 +15,7 @@ that notices it first:
 
 from __future__ import annotations
 
-from laws import faults_ops, faults_passes, faults_run
+from laws import faults_homes, faults_ops, faults_passes, faults_run
 from laws.fault import FAULTS, Fault
 
-__all__ = ["FAULTS", "Fault", "faults_ops", "faults_passes", "faults_run"]
+__all__ = ["FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run"]

@@ -53,6 +53,12 @@ NETWORKS = (
     ((6, 9, 5), 'tensor_split(3, {"w0": 0, "w1": 1})'),
     ((6, 8, 4), "mirrored(3) * accumulate(2)"),
     ((6, 8, 4), "mirrored(2) * tensor_split(2)"),
+    ((6, 8, 4), "central_storage(3)"),
+    ((6, 8, 4), "parameter_server(4, 2)"),
+    ((6, 8, 4), "parameter_server(3, 3) * accumulate(2)"),
+    ((6, 8, 4), "mirrored(2) * central_storage(2)"),
+    ((6, 8, 4), 'parameter_server(2, 2) * tensor_split(2, {"w*": 1})'),
+    ((6, 8, 4), "central_storage(2) * parameter_server(2, 2)"),
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -42,7 +43,7 @@ def problem(seed: int) -> Every:
     options = [f"mirrored({parts})"] + [f"tensor_split({parts}, {told})"] * 2 * bool(cut)
     options += [f"central_storage({parts})", f"parameter_server({parts}, 2)"]
     strategy = rng.choice(options) + rng.choice(("", " * accumulate(2)"))
-    layout = layout_of(parse_strategy(strategy))
+    layout = replace(layout_of(parse_strategy(strategy)), gradients=())  # found, not told
     return Every(graph, layout, layout.mesh.space[0])
 
 

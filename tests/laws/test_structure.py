@@ -49,6 +49,26 @@ def check_exchange(turns: int) -> None:
     assert not in_the_loop(graph)
 
 
+HOMES = ("central_storage({})", "parameter_server({}, 2)")
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+@pytest.mark.parametrize("strategy", HOMES)
+def test_every_variable_is_pulled_and_every_gradient_reduced_once(
+    strategy: str, turns: int
+) -> None:
+    graph = under(mlp(WIDTHS), f"{strategy.format(4)} * accumulate({turns})")
+    assert collectives(graph) == {"pull": PARAMS, "reduce": PARAMS, "all_reduce": 1}  # the loss
+    assert not in_the_loop(graph)
+
+
+@pytest.mark.parametrize("strategy", HOMES)
+def test_what_updates_a_variable_at_home_runs_there(strategy: str) -> None:
+    graph = under(mlp(WIDTHS), strategy.format(4))
+    for v, x in graph.updates.items():
+        assert graph.variables[v].type.placement.homes == graph[x].tensor.placement.homes != ()
+
+
 def check_tree() -> None:
     """Raise AssertionError unless every sum over devices is a tree, where that is asked for."""
     graph = under(mlp(WIDTHS), 'mirrored(3, reduce="tree") * accumulate(2)')
@@ -95,7 +115,7 @@ def test_cutting_the_batch_in_two_dims_of_the_mesh_exchanges_over_both() -> None
     assert not in_the_loop(graph)
 
 
-@pytest.mark.parametrize("strategy", ["mirrored({})", 'tensor_split({}, {{"w*": 1}})'])
+@pytest.mark.parametrize("strategy", ["mirrored({})", 'tensor_split({}, {{"w*": 1}})', *HOMES])
 def test_the_graph_is_the_same_for_every_number_of_devices(strategy: str) -> None:
     graph = mlp((16, 16, 16), batch=64)
     few, many = (under(graph, strategy.format(n)) for n in (2, 16))

@@ -79,12 +79,38 @@ def test_however_many_turns_there_is_one_exchange_for_each_gradient(turns: int) 
     assert found["all_reduce"] == found["accumulate"] == 4 + 2
 
 
+HOMES = ["central_storage({})", "parameter_server({}, 1)"]
+
+
+@pytest.mark.parametrize("strategy", HOMES)
+def test_variables_at_home_are_pulled_and_their_gradients_reduced(strategy: str) -> None:
+    wanted = {"pull": 4, "reduce": 4, "all_reduce": 2}
+    assert inserted(strategy.format(4)) == wanted
+    turns = inserted(strategy.format(4) + " * accumulate(3)")
+    assert {k: turns[k] for k in wanted} == wanted
+
+
 # -- what is sent ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
 def test_mirrored_sends_as_the_document_says(n: int) -> None:
     assert program(f"mirrored({n})").sent_bytes == round(2 * (n - 1) / n * (M + SCALARS))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+@pytest.mark.parametrize("strategy", HOMES)
+def test_variables_at_home_are_sent_as_the_document_says(strategy: str, n: int) -> None:
+    sent = program(strategy.format(n)).sent_bytes
+    assert sent == round(2 * (n - 1) / n * (M + SCALARS))
+    assert program(strategy.format(n) + " * accumulate(2)").sent_bytes == sent
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_servers_pull_scalars_from_each_other(n: int) -> None:
+    counter = 8  # adam's step, which is at home on one of them
+    expected = 2 * (n - 1) / n * (M + SCALARS) + (n - 1) / n * counter
+    assert program(f"parameter_server({n}, 2)").sent_bytes == round(expected)
 
 
 @pytest.mark.parametrize("strategy", ["one_device()", "accumulate(4)"])
@@ -165,6 +191,22 @@ def test_variables_are_whole_under_mirrored_and_cut_under_tensor_split() -> None
     one = program("one_device()").variable_bytes
     assert program("mirrored(4)").variable_bytes == one
     assert program('tensor_split(4, {"w1": 1, "b1": 0, "w2": 0})').variable_bytes < one / 4 * 1.02
+
+
+def test_central_storage_keeps_variables_on_the_store_only() -> None:
+    store, others = program("central_storage(4)").footprints
+    assert (store.devices, others.devices) == (1, 3)
+    assert store.variables == program("one_device()").variable_bytes
+    assert others.variables == 0 and others.arena >= M
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_servers_share_the_variables(servers: int) -> None:
+    whole, largest = program("one_device()").variable_bytes, 3 * 4 * 64 * 128
+    each = program(f"parameter_server(4, {servers})").footprints
+    assert sum(f.devices for f in each if f.variables) == servers
+    assert sum(f.devices * f.variables for f in each) == whole
+    assert max(f.variables for f in each) <= whole / servers + largest
 
 
 @pytest.mark.parametrize("strategy", ["mirrored(4)", "accumulate(4)"])

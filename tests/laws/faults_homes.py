@@ -1,0 +1,47 @@
+"""Faults of values at home."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laws.fault import Patch, around, fault
+
+import graphc.placement
+from graphc.passes import place_space
+from graphc.runtime import transport
+
+
+@fault("verifier")
+def _home_taken_for_everywhere(patch: Patch) -> None:
+    """What one place has is taken for what all have."""
+
+    def change(old: Any, have: Any, want: Any) -> bool:
+        return bool(old(have, want)) or isinstance(have, graphc.placement.Home)
+
+    around(patch, graphc.placement, "serves", change)
+
+
+@fault("run")
+def _pulled_from_the_first_place(patch: Patch) -> None:
+    """Everybody pulls from the first place, wherever the home is."""
+
+    def change(old: Any, group: Any, root: int, **options: Any) -> Any:
+        return old(group, group[0], **options)
+
+    around(patch, transport, "Broadcast", change)
+
+
+@fault("run")
+def _reduced_on_the_first_place(patch: Patch) -> None:
+    """Sums that go home end at the first place, wherever the home is."""
+
+    def change(old: Any, group: Any, op: Any, root: int, *rest: Any, **options: Any) -> Any:
+        return old(group, op, group[0], *rest, **options)
+
+    around(patch, transport, "Reduce", change)
+
+
+@fault("bytes")
+def _nothing_runs_at_home(patch: Patch) -> None:
+    """Updates are made everywhere, and kept at home."""
+    patch.setattr(place_space, "home_ways", lambda *args: None)
