@@ -37,6 +37,7 @@ def compile(
     reduction: str = "",
     peak: int | None = None,
     max_bytes: int | None = None,
+    check_replicas: bool = False,
 ) -> StepTrainer:
     """Trace a NumPy training step, compile it for a strategy, and make it ready to run.
 
@@ -53,6 +54,7 @@ def compile(
     reduction:     what the loss is meant to be: sum or mean over the batch
     peak:          limit in bytes on what one device needs
     max_bytes:     limit in bytes on what all devices need; by default the machine's memory
+    check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
     Raises GraphcError with the line of the user's code.
     """
     module, recording = traced_module(
@@ -60,7 +62,7 @@ def compile(
         order=order, reduction=reduction,
     )  # fmt: skip
     chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    plan = compile_module(module, chosen, peak=peak)
+    plan = compile_module(module, chosen, peak=peak, check_replicas=check_replicas)
     trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
     return StepTrainer(module, recording, trainer)
 

@@ -187,7 +187,7 @@ def _counts(nodes: Sequence[Node]) -> set[str]:
     scalar = {n.name for n in nodes if n.op.lazy and not n.operands and n.tensor.shape == ()}
     counts: set[str] = set()
     for n in nodes:
-        if n.op.count:
+        if n.op.count:  # a replica's own count is divided by where it stands
             (counts if n.op.attributes.get("extent") else scalar).add(n.name)
         elif n.operands and n.op.elementwise and n.type.shape == ():  # type: ignore[union-attr]
             made = [x in counts or x in scalar for x in n.operands]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from graphc.aggregation import check_declared, owned
 from graphc.dims import lost_extents, parse_rule, result_extents
 from graphc.errors import GraphcError, Span
 from graphc.graph import NO_MESH, Because, Graph, Node, Objective, Variable
@@ -30,6 +31,7 @@ from graphc.types import (
     in_units,
     promote,
 )
+from graphc.varying import enters, leaves, varying_nodes
 
 MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
 MAX_RANK = 32
@@ -139,6 +141,8 @@ class Builder:
         self._counters: dict[str, int] = {}
         self._keys: dict[str, int] = {}
         self._reads: dict[str, str] = {}
+        self.varying: set[str] = set()  # nodes of per-replica code (graphc.varying)
+        self.own: dict[str, str] = {}  # global value -> what each replica has of it
 
     # -- adding nodes ---------------------------------------------------------------------------
 
@@ -151,7 +155,11 @@ class Builder:
         type: Type | None = None,
         because: Because | None = None,
     ) -> Value:
-        """Add a node and return its value. The type is inferred unless given."""
+        """Add a node and return its value. The type is inferred unless given.
+
+        Beside a varying operand, the global ones become each replica's own.
+        """
+        operands = owned(self, op, operands)
         try:
             result = type if type is not None else self._infer(op, operands)
             self._check_size(op, result)
@@ -167,9 +175,15 @@ class Builder:
             self.origin,
             because,
         )
+        if enters(op) or (not leaves(op) and any(x.name in self.varying for x in operands)):
+            self.varying.add(unique)
         if type is None and isinstance(result, TensorType):
             self._watch_extents(unique, op, operands, result)
         return Value(self, unique)
+
+    def is_varying(self, x: Value) -> bool:
+        """Whether each replica has a value of its own."""
+        return x.name in self.varying
 
     def _check_size(self, op: Op, result: Type) -> None:
         """Raise G0204, G0209 where a tensor or the graph is larger than any machine's memory."""
@@ -259,6 +273,8 @@ class Builder:
             return value
         node = self.nodes.pop(last)
         self.nodes[name] = replace(node, name=name)
+        if last in self.varying:
+            self.varying.add(name)
         if self.unpaddable and self.unpaddable[-1] == last:
             self.unpaddable[-1] = name
         if node.op.source == "variable":
@@ -295,6 +311,7 @@ class Builder:
 
     def declare(self, variable: Variable) -> Value:
         """Add the variable, unless it is there already, and read it. Raises G0208."""
+        check_declared(variable)
         known = self.variables.setdefault(variable.name, variable)
         if (known.type, known.kind) != (variable.type, variable.kind):
             raise GraphcError(
@@ -415,6 +432,7 @@ class Builder:
         if keep_nodes:
             made.nodes = dict(graph.nodes)
             made._reads = {variable: node.name for variable, node in graph.reads.items()}
+            made.varying = varying_nodes(graph)
         return made
 
 

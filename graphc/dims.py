@@ -1,10 +1,11 @@
 """Dims rules: what is known of an op's dims, as an einsum-like string over letters.
 
 `m k, k n -> m n`: a letter on both sides is mapped, one only on the left is reduced (the op says
-how), one only on the right is new. `k!` is whole: it can't be split. `v?` is looked up by an
-index: an operand cut along it gives a partial sum, a result cut along it takes what falls into its
-part. `(a b)` is a group of factors of one dim; only the first of them, the major one, can be split.
-Most of sharding follows from these rules, and so does the way of run-time lengths (extents).
+how), one only on the right is new. `k!` is whole: it can't be split. `n~` is not read: however it
+is cut, the result is whole. `v?` is looked up by an index: an operand cut along it gives a partial
+sum, a result cut along it takes what falls into its part. `(a b)` is a group of factors of one dim;
+only the first of them, the major one, can be split. Most of sharding follows from these rules, and
+so does the way of run-time lengths (extents).
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One dim in a rule: its letters, major first; whole: not splittable; index: looked up."""
+    """One dim in a rule: its letters, major first; whole: not splittable; index: looked up;
+    unread: its entries do not matter."""
 
     letters: tuple[str, ...]
     whole: bool = False
     index: bool = False
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def _led_by(dims: tuple[Dim, ...], letter: str) -> tuple[int, ...]:
     return tuple(i for i, d in enumerate(dims) if d.letters and d.letters[0] == letter)
 
 
-_TOKEN = re.compile(r"\(([^)]*)\)|(\w+)([!?]?)")
+_TOKEN = re.compile(r"\(([^)]*)\)|(\w+)([!?~]?)")
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +77,9 @@ def parse_rule(text: str) -> DimsRule:
 
 def _parse_dims(text: str) -> tuple[Dim, ...]:
     return tuple(
-        Dim(tuple(group.split())) if not letter else Dim((letter,), mark == "!", mark == "?")
+        Dim(tuple(group.split()))
+        if not letter
+        else Dim((letter,), mark == "!", mark == "?", mark == "~")
         for group, letter, mark in _TOKEN.findall(text)
     )
 
@@ -124,7 +129,9 @@ def _split_way(rule: DimsRule, letter: str, reduces: ReduceOp) -> Signature | No
     if any(len(p) > 1 for p in (*at, out)):
         return None
     states = tuple(Split(p[0]) if p else R for p in at)
-    return Signature(states, Split(out[0]) if out else Partial(reduces), letter)
+    led = (dims[i] for dims, where in zip(rule.operands, at, strict=True) for i in where)
+    lost: State = R if all(d.unread for d in led) else Partial(reduces)
+    return Signature(states, Split(out[0]) if out else lost, letter)
 
 
 def reduced_dims(rule: DimsRule) -> list[tuple[int, int]]:
@@ -134,7 +141,7 @@ def reduced_dims(rule: DimsRule) -> list[tuple[int, int]]:
         (slot, i)
         for slot, dims in enumerate(rule.operands)
         for i, d in enumerate(dims)
-        if not d.index and d.letters and not kept.intersection(d.letters)
+        if not d.index and not d.unread and d.letters and not kept.intersection(d.letters)
     ]
 
 

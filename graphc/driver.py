@@ -33,10 +33,11 @@ from graphc.passes.pipeline import (
     worker_part,
 )  # fmt: skip
 from graphc.passes.schedule import schedule
+from graphc.periodic import periodicity, prepared, sync_programs
 from graphc.placement import Split
 from graphc.program import Program
 from graphc.promise import promise
-from graphc.runtime.plan import SERVER, WORKER, Plan, PlannedVariable
+from graphc.runtime.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 
 Observe = Callable[[str, Pass, Graph], None]
@@ -51,6 +52,7 @@ def compile_module(
     peak: int | None = None,
     bucket: int = 0,
     observe: Observe | None = None,
+    check_replicas: bool = False,
 ) -> Plan:
     """The plan of a module under a strategy (by default the module's own).
 
@@ -60,6 +62,8 @@ def compile_module(
     out.
     peak: limit in bytes on what one device needs; G0406 where the plan is over it.
     bucket: sums over devices are joined to exchanges of as many bytes; 0 exchanges each by itself.
+    check_replicas: steps fail (G0536) where replicas differ in a variable of which only the first
+    one's value is taken.
     Raises GraphcError for whatever in the program or the strategy can't be compiled.
     """
     start = time.perf_counter()
@@ -69,16 +73,23 @@ def compile_module(
     check_orders(module.train, strategy)
     _check_names(module.train, strategy)
     with _collector_paused():
-        programs, train, strategy, exact = _compile(module, strategy, bucket, observe)
+        programs, train, strategy, exact = _compile(
+            module, strategy, bucket, observe, check_replicas
+        )
     if peak is not None:
         _check_peak(programs, peak)
-    variables = {v.name: PlannedVariable(v.kind, v.of, v.fill) for v in train.variables.values()}
+    variables = {
+        v.name: PlannedVariable(v.kind, v.of, v.fill, v.aggregation, v.on)
+        for v in train.variables.values()
+    }
+    meets = periodicity(strategy)
     meta = {
         "exact": exact,
         "compile_seconds": time.perf_counter() - start,
         "duration": asdict(module.duration) if module.duration else None,
         "fingerprint": train.fingerprint(),
         "promise": promise(strategy, trained(programs)).plain(),
+        "every": meets.every if meets else 0,
     }
     how = asynchrony(strategy)
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)
@@ -114,14 +125,21 @@ def _check_names(graph: Graph, strategy: Strategy) -> None:
 
 
 def _compile(
-    module: Module, strategy: Strategy, bucket: int, observe: Observe | None
+    module: Module,
+    strategy: Strategy,
+    bucket: int,
+    observe: Observe | None,
+    check_replicas: bool,
 ) -> tuple[dict[str, Program], Graph, Strategy, dict[str, str]]:
     """The programs, the differentiated graph, the strategy as it was resolved, and for each mode
     the node that needs the batch whole, or ''."""
     programs = {"init": _init_program(module.init)}
     exact: dict[str, str] = {}
     how = asynchrony(strategy)
-    train = run_passes(module.train, differentiation(), _observer(observe, "train"))
+    passes = differentiation(check=True) if check_replicas else differentiation()
+    train = run_passes(module.train, passes, _observer(observe, "train"))
+    train = prepared(train, strategy)
+    programs |= sync_programs(train, strategy, _observer(observe, SYNC))
     if how is None:
         made, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
     else:
@@ -141,7 +159,7 @@ def _lowered(
     """The programs NAME and NAME.short of a graph, the strategy as it was resolved, and the node
     that needs the batch whole, or ''."""
     seen = _observer(observe, name)
-    placed = run_passes(graph, distribution(strategy), seen)
+    placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen)
     strategy = resolved(strategy, placed)
     full = run_passes(placed, partitioning(strategy, bucket=bucket), seen)
     programs = {name: schedule(full, exact=True)}
@@ -224,7 +242,7 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
 
     def observe(name: str, step: Pass, after: Graph) -> None:
         known.add(name)
-        if name == program or (name == "train" and program not in PROGRAMS):  # it begins as that
+        if name == program or (name == "train" and program not in (*PROGRAMS, SYNC)):
             found.append((step.name, after))
 
     known: set[str] = set()

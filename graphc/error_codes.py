@@ -185,6 +185,12 @@ CODES: dict[str, Entry] = {
         "two updates write one variable",
         "A variable can be written once in a step: by one `minimize`, or by one `<-`.",
     ),
+    "G0305": Entry(
+        "the loss differs from replica to replica",
+        "What is minimized is one value. In per-replica code each replica has its own loss: make one of\n"
+        "them with replica_sum or replica_mean, or join_replicas(l) the examples' losses and take the\n"
+        "mean over the whole batch.",
+    ),
     "G0308": Entry(
         "no such order",
         "Contributions to one sum are added in the order add_n (all at once), tree (balanced pairs)\n"
@@ -196,6 +202,11 @@ CODES: dict[str, Entry] = {
         "What is minimized is the loss as it is written, over the global batch: `reduction sum` or\n"
         "`reduction mean` behind a `minimize` says which one is meant, and must agree with it. Write\n"
         "mean(...) or sum(...) into the loss.",
+    ),
+    "G0306": Entry(
+        "no outer optimizer",
+        'diloco(n, outer="nesterov(lr=0.7, momentum=0.9)") names one optimizer of the table of\n'
+        "optimizers, with its arguments; `graphc ops` lists them.",
     ),
     "G0310": Entry(
         "the loss is divided by the number of examples twice",
@@ -282,6 +293,56 @@ CODES: dict[str, Entry] = {
         "few updates for many workers",
         "Workers push gradients of variables that are some updates old. With few updates in all,\n"
         "most are such: take smaller batches, more epochs, or fewer workers.",
+    ),
+    "G0481": Entry(
+        "replicas write one variable, each its own value",
+        "A variable without an aggregation has one value, and per-replica code would write as many as\n"
+        'there are replicas. Declare what they come to (`state m: f32[] = zeros() { aggregate="mean" }`:\n'
+        "sum, mean or only_first_replica), make one value of them before the write, or let each replica\n"
+        'keep its own (`{ on="never" }`).',
+    ),
+    "G0482": Entry(
+        "a result differs from replica to replica",
+        "Reports and outputs are one value. Behind per_replica(x) each replica has its own: make one of\n"
+        "them with replica_sum(v), replica_mean(v) or first_replica(v); join_replicas(v) puts the batch\n"
+        "together again.",
+    ),
+    "G0483": Entry(
+        "a word of per-replica code in the wrong place",
+        "replica_sum, replica_mean, first_replica and join_replicas lead from what each replica has to a\n"
+        "global value. The first three take values without a batch, the last one those with it.",
+    ),
+    "G0484": Entry(
+        "a mean of means",
+        "replica_mean of a mean over each replica's own examples gives every replica the same weight,\n"
+        "however few examples it has (a last short batch, a batch that does not divide). It is what\n"
+        "Keras does under its strategies. The mean over the whole batch is mean(x), without per_replica.",
+    ),
+    "G0485": Entry(
+        "per-replica code needs the whole batch",
+        "A replica's part of the batch has a length that is known at run time only. It can be computed\n"
+        "with example by example and reduced; sorted, sliced or paired with itself it can't be.",
+    ),
+    "G0486": Entry(
+        "an aggregation that can't be",
+        "aggregate is none, sum, mean or only_first_replica; on is write, read or never. Means are of\n"
+        "floats. What is aggregated on read says how.",
+    ),
+    "G0487": Entry(
+        "a replica's own variable, written once per microbatch",
+        "A variable with a copy for each replica is kept by the devices, and a device runs several\n"
+        "microbatches one after the other under accumulate(k). Aggregate it on write, or run the step\n"
+        "without accumulate.",
+    ),
+    "G0488": Entry(
+        "a sum over replicas that holds the variable itself",
+        '`n <- n + d` with { aggregate="sum" } adds the d of all replicas to n. In any other form each\n'
+        "replica's value holds n, and their sum would hold it once for each.",
+    ),
+    "G0489": Entry(
+        "a replica's own variable in global code",
+        'A state with { on="never" } has no global value. Use it beside per-replica values, or make one\n'
+        "value of per_replica(state).",
     ),
     "G0490": Entry(
         "an order of sums that a reproducible run does not allow",
@@ -393,6 +454,21 @@ CODES: dict[str, Entry] = {
         "the session can't run",
         "The session is closed, in the middle of another run, or lost a device in an earlier run.\n"
         "Open a new one.",
+    ),
+    "G0535": Entry(
+        "copies of another number of replicas",
+        'A state with { on="never" } is saved with a copy for each replica, in a leading dim. It can be\n'
+        "loaded where there are as many, or as one value for all of them.",
+    ),
+    "G0537": Entry(
+        "per-replica code has other bits on other devices",
+        "`reproducible` promises the same bits on any number of devices. What each replica computes on\n"
+        "its own part of the batch depends on how many replicas there are.",
+    ),
+    "G0536": Entry(
+        "replicas do not agree",
+        'Under the check of replicas, what each writes to a variable with aggregate="only_first_replica"\n'
+        "is compared with what the first one writes.",
     ),
     # -- G06 data ---------------------------------------------------------------------------
     "G0601": Entry("no such data source", "Data comes from `npz(path, ...)` or `csv(path, ...)`."),

@@ -73,9 +73,11 @@ class Variable:
     """State that outlives a step.
 
     kind: 'param' (trainable), 'state' (written by the user's own update) or 'slot' (an optimizer's;
-    `of` is its parameter, so that it is placed as that one is). decay: weight decay applies.
+    `of` is its parameter, so that it is placed as that one is) or 'outer' (what places that step
+    alone have in common, of a parameter). decay: weight decay applies.
     fill: what a state or slot starts from, where nothing else initialises it.
     order: how contributions to its gradient are added, where that is chosen (see graphc.orders).
+    aggregation: what makes one value of the replicas', and on: when (see graphc.aggregation).
     """
 
     name: str
@@ -86,6 +88,13 @@ class Variable:
     fill: float = 0.0
     origin: Span | None = None
     order: str = ""
+    aggregation: str = "none"
+    on: str = "write"
+
+    @property
+    def local(self) -> bool:
+        """Whether each replica has a copy of its own."""
+        return self.on != "write"
 
 
 class Optimizer(Protocol):

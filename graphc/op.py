@@ -90,6 +90,7 @@ class Op(ABC):
     denominator: ClassVar[int | None] = None  # the operand that divides, for a quotient
     identity: ClassVar[float | None] = None  # op(x, identity) is x
     involution: ClassVar[bool] = False  # op(op(x)) is x
+    replicas: ClassVar[str] = ""  # 'enter': the result is each replica's own; 'leave': global again
     floats: ClassVar[bool] = False  # integer operands are cast to f32 first
     positioned: ClassVar[int | None] = None  # tensor whose global offset the kernel needs:
     #                                          an operand's slot, or -1 for the result

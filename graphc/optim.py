@@ -14,6 +14,7 @@ from graphc.ops.optimizers import Adamw as adamw
 from graphc.ops.optimizers import Lamb as lamb
 from graphc.ops.optimizers import Lion as lion
 from graphc.ops.optimizers import Momentum as momentum
+from graphc.ops.optimizers import Nesterov as nesterov
 from graphc.ops.optimizers import Rmsprop as rmsprop
 from graphc.ops.optimizers import Sgd as sgd
 from graphc.ops.schedules import ConstantRate as constant_rate
@@ -43,6 +44,7 @@ __all__ = [
     "lion",
     "loss_scale",
     "momentum",
+    "nesterov",
     "piecewise_constant",
     "polynomial_decay",
     "rmsprop",

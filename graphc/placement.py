@@ -3,7 +3,7 @@
     R      replicated: the same whole value everywhere
     S(d)   split: dim d is cut along the axis
     P(op)  partial: the value is the sum (max, min) of what the places hold
-    V      varying: each place has its own value; there is no global one
+    V      varying: each place has its own value (and its own part of the batch); no global one
     H(k)   at home: only place k has it (a value that is R is at home too)
 
 An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
@@ -177,6 +177,14 @@ class Placement:
         """The axes that split `dim`, major first."""
         return tuple(a for a, s in self.states if s == Split(dim))
 
+    def cuts(self, dim: int, counted: bool) -> tuple[str, ...]:
+        """The axes along which a place has a part of `dim` only, major first.
+
+        counted: the dim has a run-time length; of a varying value each place has its own part.
+        """
+        own: tuple[State, ...] = (Split(dim), Varying()) if counted else (Split(dim),)
+        return tuple(a for a, s in self.states if s in own)
+
     @property
     def partial(self) -> tuple[str, ...]:
         """The axes over which the value is partial."""
@@ -242,9 +250,10 @@ def local_shape(
     """The padded shape of one shard of `t`, cut along the axes that run over `over`."""
     shape = list(t.shape)
     for dim in range(len(shape)):
-        axes = [a for a in map(mesh.axis, t.placement.splits(dim)) if a.over in over]
+        extent = t.extent(dim)
+        cut = t.placement.cuts(dim, extent is not None)
+        axes = [a for a in map(mesh.axis, cut) if a.over in over]
         if axes:
-            extent = t.extent(dim)
             unit = extent.unit if extent else 1
             count = shape[dim] // unit
             widths = mesh.widths(count, [a.name for a in axes])
@@ -257,9 +266,9 @@ def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
 
     Where leaves are dealt out this is so if some leaf is not full, on any number of devices.
     """
-    axes = t.placement.splits(dim)
+    extent = t.extent(dim)
+    axes = t.placement.cuts(dim, extent is not None)
     parts = prod(mesh.axis(n).size for n in axes if not mesh.deals(n))
     if mesh.leaves is not None and any(map(mesh.deals, axes)):
         parts *= mesh.leaves.slots
-    extent = t.extent(dim)
     return (t.shape[dim] // (extent.unit if extent else 1)) % parts != 0

@@ -391,7 +391,7 @@ def exact_ranges(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
 def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
     extent = t.extent(dim)
     unit = extent.unit if extent else 1
-    names = t.placement.splits(dim)
+    names = t.placement.cuts(dim, extent is not None)
     axes = tuple((a, mesh.axis(a).size) for a in names)
     count = t.shape[dim] // unit if unit else 0
     return Range(count, unit, extent.name if extent else "", axes, mesh.widths(count, names))

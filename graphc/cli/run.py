@@ -29,6 +29,9 @@ bucket_option = click.option(
     help="Join small sums over devices to exchanges of as many bytes. Default: each by itself.",
 )  # fmt: skip
 peak_option = click.option("--peak", help="Limit on what one device may need, such as 2GiB.")
+check_option = click.option(
+    "--check-replicas", is_flag=True, help="Fail where replicas differ and the first one is taken."
+)
 
 
 @click.command("run")
@@ -37,6 +40,7 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @order_option
 @peak_option
 @bucket_option
+@check_option
 @click.option("--max-bytes", help="What all devices may need. Default: the machine's memory.")
 @click.option("--backend", default="numpy", show_default=True, help="See `graphc backends`.")
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
@@ -49,7 +53,8 @@ peak_option = click.option("--peak", help="Limit on what one device may need, su
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
     file: Path, strategy: str | None, order: str | None, peak: str | None,
-    bucket: int, max_bytes: str | None, backend: str, epochs: int | None, steps: int | None,
+    bucket: int, check_replicas: bool, max_bytes: str | None, backend: str,
+    epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, record: Path | None, replay: Path | None,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
@@ -67,7 +72,7 @@ def run_command(
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    plan = plan_of(file, strategy, peak, order, bucket)
+    plan = plan_of(file, strategy, peak, order, bucket, check_replicas)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
         if resume is not None:
@@ -173,8 +178,9 @@ def _promised(plan: Plan) -> str:
 
 
 def plan_of(
-    file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0
-) -> Plan:
+    file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0,
+    check_replicas: bool = False,
+) -> Plan:  # fmt: skip
     """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
     if file.suffix == ".plan":
         from graphc.runtime.plan import load
@@ -193,7 +199,9 @@ def plan_of(
     with shown_warnings():
         module = load_module(file).ordered(order or "")
         chosen = parse_strategy(strategy) if strategy else None
-        return compile_module(module, chosen, peak=limit, bucket=bucket)
+        return compile_module(
+            module, chosen, peak=limit, bucket=bucket, check_replicas=check_replicas
+        )
 
 
 @contextmanager

@@ -23,6 +23,13 @@ from graphc.ops.optim import Optimizer, Transform, as_optimizer
 from graphc.orders import checked_reduction, parse_orders
 from graphc.types import Extent, Size, TensorType, dtype_named
 
+_OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in words
+    "decay": ("decay", bool, "true or false"),
+    "order": ("order", str, "a string"),
+    "aggregate": ("aggregation", str, "a string"),
+    "on": ("on", str, "a string"),
+}
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -162,21 +169,21 @@ class StepBody:
         store(self.evaluator, tree.target, path, value, scope)
 
     def _options(self, tree: s.Variable, scope: Scope) -> dict[str, Any]:
-        """The options of a variable: decay, and order. Raises G0121, G0308."""
-        given: dict[str, Any] = {}
+        """The options of a variable, by the names of its fields. Raises G0121, G0308."""
+        found: dict[str, Any] = {}
         for option in tree.options:
-            if option.name not in ("decay", "order"):
+            if option.name not in _OPTIONS:
                 message = f"'{option.name}' is no option of a variable"
-                help = 'a variable has the options decay=false, order="tree"'
+                help = 'a variable has the options decay=false, order="tree", aggregate="mean"'
                 raise GraphcError("G0121", message, span=option.span, help=help)
+            field, kind, words = _OPTIONS[option.name]
             value = self.evaluator.evaluate(option.value, scope)
-            wanted, words = (bool, "true or false") if option.name == "decay" else (str, "a string")
-            if not isinstance(value, wanted):
+            if not isinstance(value, kind):
                 message = f"{option.name} is {words}, not {in_words(value)}"
                 raise GraphcError("G0121", message, span=option.value.span)
-            text = isinstance(value, str)
-            given[option.name] = _order(str(value), option.value.span) if text else value
-        return given
+            is_order = field == "order"
+            found[field] = _order(str(value), option.value.span) if is_order else value
+        return found
 
     def _first_value(self, tree: s.Variable, name: str, t: TensorType, initial: Any) -> None:
         if isinstance(initial, Value):

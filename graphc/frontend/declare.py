@@ -85,10 +85,14 @@ def report(name: str, x: Any) -> None:
         output(session, name, x)
 
 
-def state(name: str, first: Any) -> Tracer:
+def state(name: str, first: Any, *, aggregation: str = "none", when: str = "write") -> Tracer:
     """A variable that the step may write with `graphc.update`; this is its value before the step.
 
-    first: its first value, an array or a number (float: f32).
+    first:       its first value, an array or a number (float: f32)
+    aggregation: what replicas write comes to: none (an error), sum, mean, only_first_replica
+    when:        'write', or 'read': each replica has a copy of its own until the variable is read
+                 as one value, or 'never': each replica keeps its own
+    Raises G0486 for an aggregation that can't be.
     """
     session = current("graphc.state()")
     f = session.builder
@@ -97,7 +101,9 @@ def state(name: str, first: Any) -> Tracer:
         if isinstance(first, int) and not isinstance(first, bool):
             array = array.astype(np.int32)
         t = TensorType(array.shape, dtype_of(array.dtype))
-        read = declare(session, Variable(name, t, "state", origin=f.origin))
+        read = declare(
+            session, Variable(name, t, "state", aggregation=aggregation, on=when, origin=f.origin)
+        )
     session.initial.setdefault(name, array)
     return read
 

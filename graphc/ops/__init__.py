@@ -23,6 +23,7 @@ from graphc.ops import (
     optimizers,
     ordering,
     reduce,
+    replicas,
     reshape,
     schedules,
     shape,
@@ -44,6 +45,6 @@ def infer_special(op: Op, types: Sequence[Type]) -> Type | None:
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
     "elementwise", "indexing", "infer_special", "init", "loss_scale", "optim", "optimizers",
-    "ordering", "reduce",
-    "reshape", "schedules", "shape", "slicing", "source", "structure", "unary", "windows",
+    "ordering", "reduce", "replicas", "reshape", "schedules", "shape", "slicing", "source",
+    "structure", "unary", "windows",
 ]  # fmt: skip

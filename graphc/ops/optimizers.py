@@ -82,6 +82,17 @@ class Momentum(Descent):
 
 @record
 @dataclass(frozen=True)
+class Nesterov(Descent):
+    """`m = momentum * m + g; p -= lr * (g + momentum * m)`: sgd with nesterov=true"""
+
+    lr: Rate = 1e-2
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 0.0
+
+
+@record
+@dataclass(frozen=True)
 class Lion(Elementwise):
     """`p -= lr * (sign(b1 * m + (1 - b1) * g) + weight_decay * p); m = b2 * m + (1 - b2) * g`
 

@@ -117,7 +117,8 @@ def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:
     op = node.op
     if len(node.operands) == 1:
         inner = nodes[node.operands[0]]
-        if op.view and not op.not_differentiable and inner.type == node.type and _keeps_order(node):
+        plain = op.view and not op.not_differentiable and not op.replicas
+        if plain and inner.type == node.type and _keeps_order(node):
             return inner.name
         if op.involution and type(op) is type(inner.op):
             return inner.operands[0]

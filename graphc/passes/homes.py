@@ -8,13 +8,14 @@ that it updates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.dims import Signature
 from graphc.graph import Graph
 from graphc.ops.structure import Structural
 from graphc.placement import Home, Partial, State
+from graphc.varying import varying_nodes
 
 Homes = frozenset[Home]
 NOWHERE: Homes = frozenset()
@@ -23,16 +24,17 @@ NOWHERE: Homes = frozenset()
 @dataclass(frozen=True)
 class HomeWays:
     """The ways at home of a graph's nodes. ends: per node, the homes that its elementwise users
-    end at; per value, those of the nodes that use it."""
+    end at; per value, those of the nodes that use it. everywhere: what no home can do for all."""
 
     graph: Graph
     ends: Mapping[str, Homes]
     after: Mapping[str, Homes]
+    everywhere: Container[str] = ()
 
     def of(self, name: str, held: Sequence[Iterable[State]]) -> tuple[Signature, ...]:
         """A node's ways to run at home. held: the states that each operand may lie in."""
         node = self.graph[name]
-        if isinstance(node.op, Structural):
+        if isinstance(node.op, Structural) or node.op.replicas or name in self.everywhere:
             return ()
         found: set[Home] = set()
         for x, states in zip(node.operands, held, strict=True):
@@ -60,7 +62,7 @@ def home_ways(
         if node.op.elementwise:
             for x in node.operands:
                 after[x] = after.get(x, NOWHERE) | ends[node.name]
-    return HomeWays(graph, ends, after)
+    return HomeWays(graph, ends, after, varying_nodes(graph) | varying_nodes(graph, local=True))
 
 
 def is_there(way: State, have: State) -> bool:

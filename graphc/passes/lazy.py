@@ -8,13 +8,16 @@ never converted, and placing decides nothing about it. At home it is made there,
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from graphc.dims import Signature
 from graphc.graph import Graph, Node
-from graphc.placement import Home, Mesh, Partial, Placement, R, State, place
+from graphc.ops.replicas import PerReplica
+from graphc.placement import Home, Mesh, Partial, Placement, R, Split, State, Varying, place
+from graphc.varying import varying_nodes
 
+V = Varying()
 DEPTH = 20  # a longer chain is worth keeping
 
 
@@ -30,7 +33,8 @@ def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | No
         over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
         over_lazy = over_lazy and not n.op.pins  # a gradient lies where it is said to
         depth[n.name] = 1 + max((depth[x] for x in n.operands if x in lazy), default=0)
-        if n.op.lazy or (over_lazy and len(real) < 2 and depth[n.name] < DEPTH):
+        marked = isinstance(n.op, PerReplica) and n.operands[0] in lazy  # each makes its part
+        if n.op.lazy or marked or (over_lazy and len(real) < 2 and depth[n.name] < DEPTH):
             lazy[n.name] = real[0] if real else None
     return lazy
 
@@ -40,6 +44,25 @@ def _is_free(node: Node, lazy: dict[str, int | None], at_home: Container[str]) -
     if node.op.source == "variable":
         return node.tensor.shape == () and node.op.attributes["source_name"] not in at_home
     return node.name in lazy and lazy[node.name] is None
+
+
+def with_own_ways(
+    graph: Graph, ways: dict[str, tuple[Signature, ...]], lazy: Mapping[str, int | None]
+) -> dict[str, tuple[Signature, ...]]:
+    """The ways; of lazy nodes in per-replica code also that in which each replica makes its own."""
+    inside = varying_nodes(graph) | varying_nodes(graph, local=True)
+    found = dict(ways)
+    for name in inside.intersection(lazy):
+        taken = (V if x in inside else _as_marked(graph, name) for x in graph[name].operands)
+        found[name] = (*ways[name], Signature(tuple(taken), V))
+    return found
+
+
+def _as_marked(graph: Graph, name: str) -> State:
+    """How a node of per-replica code takes a global operand: a mark, the replica's part."""
+    t = graph[name].tensor
+    dims = [d for d in range(t.rank) if t.extent(d)] if graph[name].op.replicas else []
+    return Split(dims[0]) if dims else R
 
 
 @dataclass

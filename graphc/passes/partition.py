@@ -19,7 +19,7 @@ from graphc.ops.reduce import highest, lowest
 from graphc.ops.structure import Structural
 from graphc.orders import parse_orders
 from graphc.passes.base import Pass, register_pass
-from graphc.passes.lazy import LazyValues, lazy_nodes
+from graphc.passes.lazy import LazyValues, lazy_nodes, with_own_ways
 from graphc.passes.place import ways_along
 from graphc.passes.problem import Placed
 from graphc.passes.route import route
@@ -70,7 +70,8 @@ class _Work:
         slots = lazy_nodes(self.graph, _variables_at_home(self.graph))
         axes = self.mesh.axes[:1]  # what is lazy has the same ways along every axis
         ways = [ways_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes]
-        self.lazy = LazyValues(self.graph, self.mesh, slots, ways[0] if ways else {})
+        own = with_own_ways(self.graph, ways[0], slots) if ways else {}
+        self.lazy = LazyValues(self.graph, self.mesh, slots, own)
 
     @property
     def mesh(self) -> Mesh:
@@ -85,7 +86,7 @@ class _Work:
             self.converted(x, self._need(node, i), node, self._reason(node, i))
             for i, x in enumerate(node.operands)
         ]
-        if operands and not isinstance(node.op, Structural):
+        if operands and not isinstance(node.op, Structural) and not node.op.count:
             operands = self._mask(node, operands)
         self.nodes[node.name] = replace(node, operands=tuple(operands), needs=())
         if isinstance(node.type, TensorType):

@@ -9,6 +9,7 @@ from pathlib import Path
 from graphc import config
 from graphc.errors import GraphcError, InternalError
 from graphc.graph import Graph
+from graphc.passes.alone import StepAlone
 from graphc.passes.base import Pass
 from graphc.passes.bucket import Bucket
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
@@ -18,6 +19,7 @@ from graphc.passes.loops import Loops
 from graphc.passes.partition import Partition
 from graphc.passes.place import Place
 from graphc.passes.regather import Regather
+from graphc.passes.resolve import Resolve
 from graphc.passes.scatter_reduce import ScatterReduce
 from graphc.passes.tile import Tile
 from graphc.strategy import Strategy, layout_of
@@ -26,9 +28,10 @@ from graphc.verify import Stage, verify
 Observer = Callable[[Pass, Graph], None]
 
 
-def differentiation() -> list[Pass]:
-    """From the front end's graph to gradients and updates."""
+def differentiation(check: bool = False) -> list[Pass]:
+    """From the front end's graph to gradients and updates. check: that replicas agree."""
     return [
+        Resolve(check),  # what replicas write becomes one value, before its gradient is asked for
         Dce(),  # what no result needs would only be differentiated, placed and counted
         Differentiate(),  # before placing: no gradient of a collective or a mask is ever needed
         FoldConstants(),  # the chain rule leaves products of constants
@@ -38,8 +41,14 @@ def differentiation() -> list[Pass]:
     ]
 
 
-def distribution(strategy: Strategy) -> list[Pass]:
+def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
     """From a single-device graph to one that says where everything lies."""
+    alone: list[Pass] = [StepAlone(str(strategy), evaluate)] if layout_of(strategy).local else []
+    return [*alone, *placing(strategy)]  # each place's own step, where places step alone
+
+
+def placing(strategy: Strategy) -> list[Pass]:
+    """Where everything lies, of a graph whose marks say what each place has of its own."""
     grid = layout_of(strategy).grid
     tile: list[Pass] = [Tile(str(strategy))] if grid else []  # before placing, which may cut only
     return [*tile, Place(str(strategy))]  # between blocks

@@ -23,11 +23,12 @@ from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
 from graphc.passes.exact import exact_ways
-from graphc.passes.lazy import LazyValues, lazy_nodes
+from graphc.passes.lazy import LazyValues, lazy_nodes, with_own_ways
 from graphc.passes.pins import pinned_ways
 from graphc.passes.place_space import place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
+from graphc.passes.replicas import OwnWays, check_turns, expanded
 from graphc.passes.stored import stored_values
 from graphc.passes.variables import variable_states, variables_at_home
 from graphc.placement import Axis, Mesh, R, Split, State, place
@@ -42,11 +43,19 @@ def _every_way(rule: str, op_class: type[Op], operands: int) -> tuple[Signature,
     return signatures(parse_rule(rule), op_class, operands)
 
 
-def ways_along(graph: Graph, axis: Axis, placed: Placed) -> dict[str, tuple[Signature, ...]]:
-    """Every node's legal signatures along an axis, the replicated one first."""
+def ways_along(
+    graph: Graph, axis: Axis, placed: Placed, own: OwnWays | None = None
+) -> dict[str, tuple[Signature, ...]]:
+    """Every node's legal signatures along an axis, the replicated one first.
+
+    own: how the nodes of per-replica code run, one way each.
+    """
     found: dict[str, tuple[Signature, ...]] = {}
     for node in graph:
         if node.op.source:
+            continue
+        if own is not None and (way := own.way(node, axis)) is not None:
+            found[node.name] = (way,)
             continue
         if isinstance(node.op, Structural):
             found[node.name] = (Signature((R,) * len(node.operands), R),)
@@ -185,7 +194,11 @@ def _problem(
     graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
 ) -> AxisProblem:
     lazy = lazy_nodes(graph, variables_at_home(graph, layout))
-    ways = pinned_ways(graph, layout, axis, known or ways_along(graph, axis, placed), lazy)
+    ways = known
+    if ways is None:
+        every = ways_along(graph, axis, placed, OwnWays(graph, layout, lazy))
+        ways = with_own_ways(graph, every, lazy)
+    ways = pinned_ways(graph, layout, axis, ways, lazy)
     if layout.grid and axis.name in layout.model_axes:
         ways = exact_ways(graph, ways, axis, placed)
     return AxisProblem(
@@ -206,6 +219,8 @@ class Place(Pass):
 
     def run(self, graph: Graph) -> Graph:
         layout = layout_of(parse_strategy(self.strategy))
+        check_turns(graph, layout)
+        graph = expanded(graph, layout)
         layout = choose_cuts(graph, layout, _Estimate(graph))
         placed = place_graph(graph, layout)
         nodes = {n.name: _placed_node(n, graph, placed) for n in graph}

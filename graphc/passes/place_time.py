@@ -13,7 +13,7 @@ from typing import TypeAlias
 from graphc.dims import Signature
 from graphc.graph import Node
 from graphc.passes.problem import AxisProblem
-from graphc.placement import Partial, Split, State
+from graphc.placement import Partial, Split, State, Varying
 
 Pairs: TypeAlias = list[tuple[State, State]]  # of every operand: what it has, what is wanted
 
@@ -34,6 +34,8 @@ def place_over_time(problem: AxisProblem) -> dict[str, Signature]:
 def _choose(problem: AxisProblem, node: Node, states: dict[str, State]) -> Signature:
     whole, *rest = problem.ways[node.name]
     have = [states[x] for x in node.operands]
+    if Varying() in have:  # every turn makes its own
+        return next((w for w in rest if w.result == Varying()), whole)
     split = any(isinstance(s, Split) for s in have)
     for way in rest:
         pairs = list(zip(have, way.operands, strict=True))

@@ -81,7 +81,7 @@ def check_cuts(graph: Graph, layout: MeshLayout) -> None:
     for name in layout.model_axes:
         for variable, state in variable_states(graph, layout, layout.mesh.axis(name)).items():
             v = graph.variables[variable]
-            if v.kind != "slot" and isinstance(state, Split) and (variable, state.dim) not in seeds:
+            if not v.of and isinstance(state, Split) and (variable, state.dim) not in seeds:
                 raise _not_tiled(v, state.dim, layout.grid)
 
 
@@ -105,7 +105,7 @@ def seed_dims(graph: Graph, grid: Grid) -> set[Dim]:
         (v.name, d)
         for v in graph.variables.values()
         for d, n in enumerate(v.type.shape)
-        if v.kind != "slot" and block_length(n, grid.tiles) and _is_named(v, d, grid)
+        if not v.of and block_length(n, grid.tiles) and _is_named(v, d, grid)
     }
 
 

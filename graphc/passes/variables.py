@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Variable
-from graphc.placement import Axis, Home, R, Split, State
+from graphc.placement import Axis, Home, R, Split, State, Varying
 from graphc.strategy import Balanced, Longest, MeshLayout, Rule, Wish
 
 Dealt: TypeAlias = Callable[[int], dict[str, int]]  # number of homes -> the home of each variable
@@ -17,9 +17,12 @@ Dealt: TypeAlias = Callable[[int], dict[str, int]]  # number of homes -> the hom
 
 def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The state of every variable along an axis. Raises G0404 for a cut that does not fit."""
+    replicas = axis.over == "space" and axis.name in layout.batch and axis.name not in layout.local
     dealt = cache(partial(_homes, graph))
     return {
-        v.name: _state(v, _wish(v, graph, layout.variables, axis), graph, layout, axis, dealt)
+        v.name: Varying()
+        if v.local and replicas
+        else _state(v, _wish(v, graph, layout.variables, axis), graph, layout, axis, dealt)
         for v in graph.variables.values()
     }
 
@@ -47,8 +50,12 @@ def _wish(
     v: Variable, graph: Graph, rules: Iterable[Rule], axis: Axis, otherwise: Wish | None = R
 ) -> Wish | None:
     name = graph.variables.get(v.of, v).name
+    outer = v.kind == "outer"  # one value for places that step alone; else as a slot
+    kind = "slot" if outer else v.kind
     for rule in rules:
-        if rule.axis == axis.name and v.kind in rule.kinds and fnmatchcase(name, rule.glob):
+        if outer and rule.state == Varying():
+            continue
+        if rule.axis == axis.name and kind in rule.kinds and fnmatchcase(name, rule.glob):
             return rule.state
     return otherwise
 

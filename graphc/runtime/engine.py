@@ -18,6 +18,7 @@ from graphc.program import Program
 from graphc.runtime.backend import Backend, Device, Programs
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
+from graphc.runtime.copies import copy_at, copy_axes, copy_count, copy_of, joined
 from graphc.runtime.shards import (
     check_placements,
     check_variables,
@@ -39,14 +40,16 @@ class Engine:
 
     A context manager. Raises G0511 for programs that do not fit together, G0702 where the backend
     or the transport can't run here, and what they raise themselves. deadline: seconds that a
-    device waits for another at most (None: for ever).
+    device waits for another at most (None: for ever). joins: how the copies of variables that every
+    replica has come to one value (graphc.runtime.copies).
     """
 
     def __init__(
         self, programs: Programs, backend: Backend, transport: Transport | None = None, *,
         deadline: float | None = None, role: str = "replica",
+        joins: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.programs = dict(programs)
+        self.programs, self.joins = dict(programs), dict(joins or {})
         self.first = _check_together(self.programs)
         self.backend = backend
         self._devices: dict[int, Device] = {}
@@ -75,14 +78,20 @@ class Engine:
 
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
         """Set the variables from global values. Raises G0510 for missing, extra or unfit ones."""
-        arrays = check_variables(self.first, values, partly=partly)
-        types, mesh = self.first.variable_types, self.mesh
+        types, mesh, joins = self.first.variable_types, self.mesh, self.joins
+        kept = [n for n, t in types.items() if joins.get(n) == "none" and copy_axes(t, mesh)]
+        arrays = check_variables(self.first, values, partly=partly, kept=kept)
 
         def run(comm: Communicator) -> None:
             device, rank = self._devices[comm.rank], comm.rank
             for name, value in arrays.items():
-                if is_held(types[name], mesh, rank):
-                    device.set(name, shard_of(value, types[name], mesh, rank))
+                t = types[name]
+                if is_held(t, mesh, rank):
+                    if copy_axes(t, mesh):
+                        value = copy_of(
+                            value, copy_at(t, mesh, rank), t.rank, joins.get(name, "none")
+                        )
+                    device.set(name, shard_of(value, t, mesh, rank))
 
         self._session.run(run)
         if not partly:
@@ -96,17 +105,23 @@ class Engine:
         self._check_valid()
         every, mesh = self.first.variable_types, self.mesh
         types = {n: t for n, t in every.items() if names is None or n in names}
-        values = {name: np.zeros(t.shape, t.dtype.numpy) for name, t in types.items()}
+        values = {
+            n: np.zeros((copy_count(t, mesh), *t.shape), t.dtype.numpy) for n, t in types.items()
+        }
         holders = {name: frozenset(owners(t, mesh)) for name, t in types.items()}
 
         def run(comm: Communicator) -> None:
             device, rank = self._devices[comm.rank], comm.rank
             for name, t in types.items():
                 if rank in holders[name]:
-                    put_shard(device.get(name), t, mesh, rank, values[name])
+                    out = values[name][copy_at(t, mesh, rank), ...]
+                    put_shard(device.get(name), t, mesh, rank, out)
 
         self._session.run(run)
-        return values
+        return {
+            n: joined(values[n], self.joins.get(n, "none")) if copy_axes(t, mesh) else values[n][0]
+            for n, t in types.items()
+        }
 
     # -- steps ----------------------------------------------------------------------------------
 

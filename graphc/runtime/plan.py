@@ -22,9 +22,11 @@ from graphc.placement import Mesh
 from graphc.program import Program
 from graphc.runtime.check import complaints
 from graphc.runtime.codec import Misfit, decode, encode
+from graphc.runtime.copies import how_joined
 from graphc.strategy.base import Asynchronous
 
 FORMAT, VERSION = "graphc-plan", 2
+SYNC = "sync"  # the program in which replicas that step alone meet
 WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
 
 
@@ -43,6 +45,8 @@ class PlannedVariable:
     kind: str = "param"
     of: str = ""
     fill: float = 0.0
+    aggregation: str = "none"
+    on: str = "write"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,16 @@ class Plan:
         """The mesh of the step's programs."""
         programs = self.step_programs or self.programs
         return next(iter(programs.values())).mesh if programs else Mesh()
+
+    @property
+    def joins(self) -> dict[str, str]:
+        """How the copies of every variable come to one value, where there are copies."""
+        types = next(iter(self.step_programs.values())).variable_types
+        return {
+            name: how_joined(types[name].dtype.kind, v.aggregation, v.on)
+            for name, v in self.variables.items()
+            if name in types
+        }
 
     @property
     def step_programs(self) -> dict[str, Program]:

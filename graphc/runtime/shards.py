@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
-from graphc.placement import Home, Mesh, Replicated, Split, local_shape
+from graphc.placement import Home, Mesh, Replicated, Split, Varying, local_shape
 from graphc.program import Program, exact_ranges
+from graphc.runtime.copies import check_copies, copy_count
 from graphc.runtime.supply import copy_padded
 from graphc.types import TensorType
 
@@ -38,8 +39,8 @@ def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
 
 
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
-    """The first rank that holds each shard: enough of them for the whole value."""
-    split = {a for a, state in t.placement if isinstance(state, Split)}
+    """The first rank that holds each shard of each copy: enough of them for the whole value."""
+    split = {a for a, state in t.placement if isinstance(state, Split | Varying)}
     homes = dict(t.placement.homes)
     found = []
     for rank in range(mesh.devices):
@@ -55,11 +56,12 @@ def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
 
 
 def check_variables(
-    program: Program, values: Mapping[str, Any], *, partly: bool = False
+    program: Program, values: Mapping[str, Any], *, partly: bool = False, kept: Container[str] = ()
 ) -> dict[str, Array]:
-    """The global values as arrays of the variables' types. Raises G0510.
+    """The global values as arrays of the variables' types. Raises G0510, G0535.
 
-    partly: not every variable must be there.
+    partly: not every variable must be there. kept: variables of which each replica keeps its own:
+    their values may have a copy for each.
     """
     types = program.variable_types
     missing = [] if partly else [name for name in types if name not in values]
@@ -70,7 +72,10 @@ def check_variables(
     found = {}
     for name, value in values.items():
         t, array = types[name], np.asarray(value)
-        if array.shape != t.shape or not np.can_cast(array.dtype, t.dtype.numpy, "same_kind"):
+        alike = array.shape == t.shape
+        if not alike and name in kept:
+            alike = check_copies(name, array, t, copy_count(t, program.mesh))
+        if not alike or not np.can_cast(array.dtype, t.dtype.numpy, "same_kind"):
             raise GraphcError(
                 "G0510",
                 f"variable '{name}' is {t.bare()}, the value is {array.dtype}{list(array.shape)}",
@@ -80,8 +85,8 @@ def check_variables(
 
 
 def check_placements(program: Program) -> None:
-    """Raise G0510 for a variable whose value no rank can give: partial or varying."""
+    """Raise G0510 for a variable whose value no rank can give: a partial one."""
     for name, t in program.variable_types.items():
         for _, state in t.placement:
-            if not isinstance(state, Split | Replicated | Home):
+            if not isinstance(state, Split | Replicated | Home | Varying):
                 raise GraphcError("G0510", f"variable '{name}' is {t}: it has no global value")

@@ -235,7 +235,7 @@ def _needs_all(program: Program, role: Role, x: Kernel | Start) -> str | None:
     if len(role.loops) > 1:
         return None  # all microbatches are pulled and kept when the number is asked for
     needs = "needs the number of examples before the last microbatch has come"
-    if op.count and program.counts:
+    if op.count and not reads(x) and program.counts:
         return needs
     placed = op.conversion or op.positioned is not None
     return needs if placed and _is_untimed(program, x) else None

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.aggregation import DIFFER
 from graphc.errors import GraphcError
 from graphc.program import Program
 from graphc.runtime import plugins
@@ -23,7 +24,7 @@ from graphc.runtime.checkpoint import load_checkpoint, save_variables
 from graphc.runtime.data import Dataset, Position
 from graphc.runtime.engine import Engine, run_once
 from graphc.runtime.memory import check_memory
-from graphc.runtime.plan import Plan
+from graphc.runtime.plan import SYNC, Plan
 from graphc.runtime.proportion import replicas, warn_of_proportion
 from graphc.runtime.sharding import Sharding
 from graphc.types import dtype_of
@@ -55,7 +56,9 @@ class Trainer:
         self.position = Position()
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         self.engine = _engine(plan, self.backend, deadline)
-        self.engine.load_variables(first_values(plan) | dict(values or {}))
+        first = first_values(plan) | dict(values or {})
+        self.engine.load_variables(_with_outer(plan, first, values))
+        self._alone = 0  # steps since replicas that step alone met
 
     @property
     def steps(self) -> int:
@@ -75,7 +78,18 @@ class Trainer:
         batch: the global batch, a dict of arrays, or an iterator of microbatches.
         Scalars come as Python floats, other results as arrays.
         """
-        return _plains(self.engine.step(batch, "train"))
+        made = _plains(self.engine.step(batch, "train"))
+        every = self.plan.meta.get("every") or 0
+        self._alone += bool(every)
+        if every and self._alone >= every:
+            self.meet()
+        return _agreed(made)
+
+    def meet(self) -> None:
+        """Let replicas that step alone meet now; nothing where they don't, or have just met."""
+        if self._alone:
+            self.engine.step({}, SYNC)
+            self._alone = 0
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
         """The loss and the reports over all batches, each example counted once.
@@ -131,6 +145,7 @@ class Trainer:
                 self.position = position if self.steps > before else self.position
             if on_step:
                 on_step(number, last)
+        self.meet()
         return last
 
     def fit_stream(
@@ -151,6 +166,7 @@ class Trainer:
             last = self.step(batch)
             if on_step:
                 on_step(number, last)
+        self.meet()
         return last
 
     def _train(
@@ -190,7 +206,7 @@ class Trainer:
 
     def load(self, values: Mapping[str, Array]) -> None:
         """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
-        self.engine.load_variables(values, partly=True)
+        self.engine.load_variables(_with_outer(self.plan, dict(values), values), partly=True)
 
     def save(self, path: str | Path) -> None:
         """Write all variables, and how far the training has come, to a .safetensors file."""
@@ -241,6 +257,31 @@ def first_values(plan: Plan) -> dict[str, Array]:
     }
 
 
+def _with_outer(
+    plan: Plan, values: dict[str, Array], given: Mapping[str, Array] | None
+) -> dict[str, Array]:
+    """The values with outer copies of the params that were given without their own."""
+    outer = {
+        n: v.of for n, v in plan.variables.items() if v.kind == "outer" and n == f"{v.of}.outer"
+    }
+    fresh = {n: values[p] for n, p in outer.items() if p in values and n not in (given or {})}
+    return values | fresh
+
+
+def _agreed(results: Metrics) -> Metrics:
+    """The results without the checks. Raises G0536 where a replica has another value."""
+    for name, count in results.items():
+        if name.startswith(DIFFER) and count:
+            raise GraphcError(
+                "G0536",
+                f"{count} replicas would write another value to '{name.removeprefix(DIFFER)}' than "
+                "the first one, whose value is taken",
+                help='declare another aggregation, or make them agree: "only_first_replica" drops '
+                "what the others have",
+            )
+    return {n: x for n, x in results.items() if not n.startswith(DIFFER)}
+
+
 class _Totals:
     """Sums of results over batches."""
 
@@ -277,4 +318,4 @@ def _plains(results: Mapping[str, Array]) -> Metrics:
 def _engine(plan: Plan, backend: Backend, deadline: float | None) -> Engine | AsynchronousEngine:
     if plan.asynchronous is not None:
         return AsynchronousEngine(plan, backend, deadline=deadline)
-    return Engine(plan.step_programs, backend, deadline=deadline)
+    return Engine(plan.step_programs, backend, deadline=deadline, joins=plan.joins)

@@ -43,7 +43,7 @@ from graphc.types import (
     dtype_named,
 )
 
-_KINDS = ("param", "state", "slot")
+_KINDS = ("param", "state", "slot", "outer")
 
 
 def parse(text: str, file: str = "<ir>") -> Graph:
@@ -129,17 +129,18 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def variable(
         self, kind: Token, name: str, type: TensorType, of: str | None, no_decay: bool | None,
-        order: str | None, fill: _Fill | None, at: Span | None,
+        order: str | None, fill: _Fill | None, aggregate: str | None, on: str | None,
+        at: Span | None,
     ) -> _Entry:  # fmt: skip
         if kind not in _KINDS:
-            known = "param state slot output update minimize"
+            known = "param state slot outer output update minimize"
             raise fail(kind, "G0901", f"no statement begins with '{kind}'", mean(kind, known))
         start = 0.0 if fill is None else fill.value
         if isinstance(start, bool) or not isinstance(start, (int, float)):
             raise fail(kind, "G0905", f"'{short(name)}': fill takes a number")
         made = Variable(
             name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at,
-            order=order or "",
+            order=order or "", aggregation=aggregate or "none", on=on or "write",
         )  # fmt: skip
         return _Entry("variables", name, made, kind)
 
@@ -169,6 +170,12 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def fill(self, value: Any) -> _Fill:
         return _Fill(value)
+
+    def aggregate(self, name: str) -> str:
+        return name
+
+    def on(self, name: str) -> str:
+        return name
 
     def needs(self, *placements: Placement) -> tuple[Placement, ...]:
         return placements

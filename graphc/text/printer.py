@@ -106,6 +106,8 @@ def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
     words += [f"order {name_text(v.order)}"] if v.order else []
     fill = value_text(v.fill)
     words += [] if fill == _NO_FILL else [f"fill {fill}"]
+    words += [f"aggregate {v.aggregation}"] if v.aggregation != "none" else []
+    words += [f"on {v.on}"] if v.on != "write" else []
     words += [f" {_origin_text(v.origin)}"] if locs and v.origin else []
     return f"{v.kind} {name_text(v.name)}", type_text(v.type), " ".join(words)
 

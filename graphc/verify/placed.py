@@ -91,11 +91,22 @@ def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> b
         return True
     if isinstance(node.op, Structural):
         return False
+    if node.op.replicas and Varying() in used:
+        return _crosses(node, states, result)
     if used <= {R, Varying()}:  # each place computes its own
         return result == Varying() and Varying() in states
     if any(isinstance(x, Home) for x in used):  # computed where the operands are at home
         return isinstance(result, Home) and used <= {R, result}
     return (states, result) in _legal(s.made[node.name].rule, type(node.op), len(states))
+
+
+def _crosses(node: Node, states: tuple[State, ...], result: State) -> bool:
+    """Whether a mark leads to what each replica has, or from there to a global value."""
+    if result == Varying():
+        return True
+    dims = [d for d in range(node.tensor.rank) if node.tensor.extent(d)]
+    back: State = Split(dims[0]) if dims else Partial()
+    return node.op.replicas == "leave" and states == (Varying(),) and result == back
 
 
 def _way_text(states: tuple[State, ...], result: State) -> str:

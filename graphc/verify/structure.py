@@ -12,7 +12,8 @@ from graphc.text.printer import name_text, type_text
 from graphc.types import Extents, SparseType, TensorType, TupleType, Type
 from graphc.verify.law import Complaint, Law, Subject, shown
 
-_KINDS = ("param", "state", "slot")
+_KINDS = ("param", "state", "slot", "outer")
+_OWNED = ("slot", "outer")
 
 
 def named_by_key(s: Subject) -> Iterator[Complaint]:
@@ -120,7 +121,7 @@ def variables_known(s: Subject) -> Iterator[Complaint]:
     for v in s.graph.variables.values():
         if v.kind not in _KINDS:
             yield Complaint("", f"variable {name_text(v.name)} is of no known kind: '{v.kind}'")
-        elif (v.kind == "slot") != bool(v.of) or (v.of and v.of not in s.graph.variables):
+        elif (v.kind in _OWNED) != bool(v.of) or (v.of and v.of not in s.graph.variables):
             message = f"{v.kind} {name_text(v.name)} belongs to {name_text(v.of)}"
             yield Complaint("", message, "a slot, and nothing else, belongs to a variable")
 

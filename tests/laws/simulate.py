@@ -22,7 +22,7 @@ from graphc.graph import Graph, Node
 from graphc.op import Op, Shard
 from graphc.ops.collective import Conversion, Mask, TreeReduce
 from graphc.ops.source import DimSize
-from graphc.placement import Home, Mesh, Partial, Placement, Replicated, Split
+from graphc.placement import Home, Mesh, Partial, Placement, Replicated, Split, Varying
 from graphc.types import TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -85,7 +85,7 @@ class Simulator:
             outputs = {k: self.whole(x, Placement()) for k, x in self.graph.outputs.items()}
             after = {k: np.array(variables[k]) for k in self.graph.variables}
             for v, x in self.graph.updates.items():
-                after[v] = self.whole(x, self.graph.variables[v].type.placement)
+                after[v] = self._variable(x, self.graph.variables[v].type.placement)
         return Results(outputs, after)
 
     def _evaluate(self, node: Node, inputs: Arrays, variables: Arrays) -> Value:
@@ -114,7 +114,7 @@ class Simulator:
             return (line[:, None] * unit + np.arange(unit)).ravel()
         most = len(line)
         for index, axis in enumerate(self.mesh.axes):
-            if t.placement[axis.name] == Split(dim):
+            if _is_cut(t, dim, axis.name):
                 most = -(-most // axis.size)
                 line = line[place[index] * most : (place[index] + 1) * most]
         return (line[:, None] * unit + np.arange(unit)).ravel()
@@ -174,7 +174,7 @@ class Simulator:
                 shape[dim] = units * unit
                 continue
             for axis in self.mesh.axes:
-                if t.placement[axis.name] == Split(dim):
+                if _is_cut(t, dim, axis.name):
                     units = -(-units // axis.size)
             shape[dim] = units * unit
         return tuple(shape)
@@ -219,7 +219,17 @@ class Simulator:
     def _key(self, t: TensorType, place: Place) -> object:
         return self.has(t, place), *(self.held(t, d, place).tobytes() for d in range(t.rank))
 
-    def whole(self, name: str, want: Placement) -> Array:
+    def _variable(self, name: str, want: Placement) -> Array:
+        """A variable's new value; of one that varies, the copies along a new first dim."""
+        own = [i for i, a in enumerate(self.mesh.axes) if want[a.name] == Varying()]
+        if not own:
+            return self.whole(name, want)
+        groups: dict[Place, list[Place]] = {}
+        for place in self.places:
+            groups.setdefault(tuple(place[i] for i in own), []).append(place)
+        return np.stack([self.whole(name, want, groups[k]) for k in sorted(groups)])
+
+    def whole(self, name: str, want: Placement, places: list[Place] | None = None) -> Array:
         """The global value of a node that must lie as `want`; all places must agree on it."""
         t = self.graph[name].tensor
         for axis in self.mesh.axes:
@@ -228,7 +238,7 @@ class Simulator:
             if have != asked and not everywhere:
                 raise Disagreement(f"%{name} is {t}, wanted {want}")
         whole, known = self._canvas(t)
-        for place in self.places:
+        for place in self.places if places is None else places:
             before, seen = whole.copy(), known.copy()
             self._paste(whole, known, self.values[name][place], t, place)
             if not np.array_equal(whole[seen], before[seen], equal_nan=t.dtype.kind == "f"):
@@ -366,6 +376,12 @@ class Simulator:
                 self._paste(whole, known, shard, old, member)
             done[key] = self._cut(whole, known, new, place)
         return done[key]
+
+
+def _is_cut(t: TensorType, dim: int, axis: str) -> bool:
+    """Whether places along an axis have different parts of a dim."""
+    state = t.placement[axis]
+    return state == Split(dim) or (state == Varying() and t.extent(dim) is not None)
 
 
 def _is_tree(op: Conversion) -> bool:

@@ -114,7 +114,7 @@ def test_only_add_is_hidden_among_the_ops_as_it_adds_nodes() -> None:
 def test_composites_that_have_the_name_of_a_primitive() -> None:
     same = {
         "argmax", "argmin", "argsort", "cast", "concat", "cumsum", "einsum", "pad", "reshape",
-        "stack", "transpose",
+        "stack", "transpose", "join_replicas", "per_replica", "replica_count", "replica_sum",
     }  # fmt: skip
     assert set(COMPOSITES) & set(all_ops()) == same
 

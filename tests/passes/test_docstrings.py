@@ -10,8 +10,8 @@ import graphc.passes.pipeline  # noqa: F401  registers the passes
 from graphc.passes.base import PASSES, parse_passes
 
 SHOWN = [
-    "dce", "cse", "simplify", "fold_constants", "differentiate", "worker_part", "server_part",
-    "place", "partition",
+    "dce", "resolve", "cse", "simplify", "fold_constants", "differentiate", "worker_part",
+    "server_part", "step_alone", "place", "partition",
 ]  # fmt: skip
 
 

@@ -241,3 +241,27 @@ def test_servers_together_hold_the_variables_once_and_scalars_once_each(servers:
 
 def test_accumulation_in_a_worker_does_not_add_to_what_is_sent() -> None:
     assert plan("parameter_server(2, 2, staleness=1) * accumulate(4)").sent_bytes == M
+
+
+# -- replicas that step alone ----------------------------------------------------------------------
+
+MEANS = SCALARS + 4  # the numerators, and the number of examples
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["local_sgd", "diloco"])
+def test_replicas_that_step_alone_send_reports_and_at_meetings_the_params(
+    name: str, n: int
+) -> None:
+    programs = plan(f"{name}({n}, every=4)").programs
+    assert programs["train"].sent_bytes == round(2 * (n - 1) / n * MEANS)
+    assert programs["sync"].sent_bytes == round(2 * (n - 1) / n * M)
+
+
+def test_diloco_needs_an_outer_copy_and_its_momentum() -> None:
+    outer, inner = (program(f"{s}(2)").variable_bytes for s in ("diloco", "local_sgd"))
+    assert outer - inner == 2 * M + 8  # and the count of meetings
+
+
+def test_every_report_has_one_sum_for_each_part() -> None:
+    assert inserted("local_sgd(4)") == {"all_reduce": 2 + 1}

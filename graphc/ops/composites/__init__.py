@@ -17,10 +17,11 @@ from graphc.ops.composites import (
     products,
     recurrent,
     reductions,
+    replicas,
     shaping,
 )
 
 __all__ = [
     "activations", "arithmetic", "attention", "convolution", "creation", "losses", "normalization",
-    "picking", "products", "recurrent", "reductions", "shaping",
+    "picking", "products", "recurrent", "reductions", "replicas", "shaping",
 ]  # fmt: skip

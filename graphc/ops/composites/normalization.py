@@ -47,8 +47,9 @@ def batch_norm(
 
     In training mean and variance (divided by n) are the whole batch's, on any mesh, and the states
     `name.mean` and `name.var` follow: `s = momentum * s + (1 - momentum) * batch`. In evaluation
-    the states are used. name is the scope's next `batch_norm` unless given; it must be the same in
-    both modes. (Ioffe, Szegedy 2015)
+    the states are used. Of per_replica(x) the statistics are each replica's own, and the states
+    follow their mean over the replicas. name is the scope's next `batch_norm` unless given; it must
+    be the same in both modes. (Ioffe, Szegedy 2015)
     """
     narrow = floats(f, x)
     value = widened(f, narrow)
@@ -74,8 +75,12 @@ class _Statistics:
     def __init__(self, f: Builder, name: str, x: Value, channel: int) -> None:
         self.name = name
         t = TensorType((x.shape[channel],), x.dtype)
-        self.mean = f.declare(Variable(f"{name}.mean", t, kind="state", origin=f.origin))
-        self.var = f.declare(Variable(f"{name}.var", t, kind="state", fill=1.0, origin=f.origin))
+        self.mean = f.declare(
+            Variable(f"{name}.mean", t, "state", aggregation="mean", origin=f.origin)
+        )
+        self.var = f.declare(
+            Variable(f"{name}.var", t, "state", fill=1.0, aggregation="mean", origin=f.origin)
+        )
 
     def follow(self, f: Builder, mean: Value, var: Value, momentum: float) -> None:
         """Set the updates of the states."""

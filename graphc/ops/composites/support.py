@@ -10,7 +10,7 @@ from graphc.op import require
 from graphc.ops.reshape import Reshape
 from graphc.ops.rules import check_dim
 from graphc.ops.source import Data
-from graphc.types import F32, DType, Extents, Size, TensorType
+from graphc.types import F32, DType, Extent, Extents, Size, TensorType
 
 if TYPE_CHECKING:
     from graphc.op import Array
@@ -79,7 +79,8 @@ def widened(f: Builder, x: Operand) -> Value:
 def count(f: Builder, t: TensorType, dims: Sequence[int], like: Value) -> Value:
     """How many entries of a `t` lie along `dims` at run time, in the dtype of `like`.
 
-    A dim with an extent counts its valid entries; the others together are one static number.
+    A dim with an extent counts its valid entries, in per-replica code those of the replica's own
+    part (at least 1); the others together are one static number. like has the dims of t.
     """
     static, total = 1, None
     for d in dims:
@@ -87,12 +88,19 @@ def count(f: Builder, t: TensorType, dims: Sequence[int], like: Value) -> Value:
         if extent is None:
             static *= t.shape[d]
             continue
-        part = f.dim_size(size=t.shape[d], extent=extent, dtype=like.dtype)
+        part = _count(f, t.shape[d], extent, d, like)
         total = part if total is None else total * part
     if total is not None and static == 1:
         return total
     rest = f.dim_size(size=static, dtype=like.dtype)
     return rest if total is None else total * rest
+
+
+def _count(f: Builder, size: int, extent: Extent, dim: int, like: Value) -> Value:
+    if not f.is_varying(like):
+        return f.dim_size(size=size, extent=extent, dtype=like.dtype)
+    # A replica without examples divides by 1: its mean is 0, and so is its gradient.
+    return f.maximum(f.own_size(like, dim=dim, dtype=like.dtype), 1)
 
 
 def iota_like(f: Builder, x: Value, dim: int) -> Value:

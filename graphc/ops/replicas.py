@@ -1,0 +1,176 @@
+"""Per-replica code: where a value becomes each replica's own, and where it is global again.
+
+A replica is one part of the batch: a device's, and where the batch is cut over time too, a turn's.
+On one device there is one replica, and all of these are the identity. Between the marks every op
+runs by itself on what its replica has: the value is *varying* (graphc.varying).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.dims import letters
+from graphc.op import Op, Shard, register, require
+from graphc.ops.rules import check_dim
+from graphc.types import F32, I32, DType, TensorType
+
+if TYPE_CHECKING:
+    from graphc.layout import MemoryLayout
+    from graphc.op import Array, Functions, Gradients, Value
+
+
+class Mark(Op):
+    """The same entries before and after; local: between places that step alone (`local_sgd`)."""
+
+    local: bool
+    linear = ((0,),)
+    view = True
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = letters(types[0].rank)
+        return f"{rule} -> {rule}"
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "f32[2,3]"), (cls(), "f32[]")]
+
+
+@register
+class PerReplica(Mark):
+    """`y` is x as each replica has it: its own part of the batch, or all of a value without one"""
+
+    local: bool = False
+    replicas = "enter"
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (f.add(JoinReplicas() if xs[0].type.extents else ReplicaSum(), (g,)),)
+
+
+@register
+class JoinReplicas(Mark):
+    """`y` is the whole batch of the replicas' parts x, each example as its own replica has it"""
+
+    local: bool = False
+    replicas = "leave"
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (f.add(PerReplica(), (g,)),)
+
+
+@register
+class ReplicaSum(Mark):
+    """`y` is the sum of what the replicas have"""
+
+    local: bool = False
+    replicas = "leave"
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (f.add(PerReplica(), (g,)),)
+
+
+@register
+class OwnSize(Op):
+    """`y` is how many entries of x's dim `dim` are valid: of a varying x, in the replica's part"""
+
+    dim: int
+    dtype: DType = F32
+    positioned = 0
+    count = True
+    not_differentiable = "it does not depend on the entries"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        check_dim("own_size", self.dim, types[0].rank)
+        return TensorType((), self.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        names = (f"a{i}" if i == self.dim else f"a{i}~" for i in range(types[0].rank))
+        return f"{' '.join(names)} -> ."
+
+    def run(self, *xs: Array) -> Array:
+        return np.array(xs[0].shape[self.dim], self.dtype.numpy)
+
+    def run_shard(self, shard: Shard, *xs: Array) -> Array:
+        return np.array(shard.lengths[self.dim], self.dtype.numpy)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(0), "f32[4,2]"), (cls(1, I32), "f32[4,2]")]
+
+
+# -- what placing replaces -------------------------------------------------------------------------
+
+
+@register
+class ReplicaCount(Op):
+    """`y` is the number of replicas: 1 until the strategy is known"""
+
+    dtype: DType = F32
+    not_differentiable = "it has no operand to differentiate"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType((), self.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        return "-> ."
+
+    def run(self, *xs: Array) -> Array:
+        return np.ones((), self.dtype.numpy)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "")]
+
+
+@register
+class ReplicaIndex(Op):
+    """`y` is the number of the replica, from 0: 0 until the strategy is known"""
+
+    replicas = "enter"
+    not_differentiable = "it has no operand to differentiate"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType((), I32)
+
+    def dims(self, *types: TensorType) -> str:
+        return "-> ."
+
+    def run(self, *xs: Array) -> Array:
+        return np.zeros((), np.int32)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "")]
+
+
+@register
+class OwnEntry(Op):
+    """`y` is the replica's own entry of x, which has one for each replica"""
+
+    replicas = "enter"
+    not_differentiable = "placing makes it, after differentiation"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(types[0].rank == 1, "own_entry takes a row with an entry for each replica")
+        return TensorType((), types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        return "a0! -> ."
+
+    def run(self, *xs: Array) -> Array:
+        return np.array(xs[0][0])
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "i32[1]")]

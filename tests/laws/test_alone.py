@@ -1,0 +1,149 @@
+"""Places that step alone each make the single device's step, on their own part of the batch."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from laws.generator import Data, data_for, make, recipe
+from laws.parts import rows
+from laws.recipe import BATCH, Recipe
+from laws.simulate import Array, evaluate, simulate
+
+from graphc.errors import GraphcError
+from graphc.graph import Graph
+from graphc.ops.collective import Conversion
+from graphc.passes.pipeline import distribution, partitioning, run_passes
+from graphc.passes.schedule import schedule
+from graphc.runtime import plugins
+from graphc.runtime.engine import Engine
+from graphc.strategy import parse_strategy
+from graphc.types import F64
+
+KINDS = (
+    "embedding", "biased", "binary", "kinked", "product", "reduced", "batch_statistic", "merged",
+    "permuted", "normalised", "attention", "regulariser", "statistic_state", "looked_up",
+    "over_batch", "convolution", "cut",
+)  # fmt: skip
+STRATEGIES = (
+    "local_sgd(2)", "local_sgd(3)", "local_sgd(2) * accumulate(2)", "accumulate(3) * local_sgd(2)",
+    "local_sgd(2) * tensor_split(2)", "diloco(2) * mirrored(2)", "mirrored(2) * local_sgd(2)",
+)  # fmt: skip
+SEEDS = range(60)
+STATIC, VALID = 7, 6
+TOLERANCE = 1e-9
+
+
+def lowered(made: Recipe, strategy: str, short: bool) -> Graph | None:
+    """The graph that every place runs; None where it needs a part's batch whole."""
+    how = parse_strategy(strategy)
+    graph = make(made, STATIC if short else VALID, F64).graph
+    try:
+        return run_passes(graph, [*distribution(how), *partitioning(how, short)])
+    except GraphcError as error:
+        assert error.code == "G0485", error
+        return None
+
+
+def owned(strategy: str) -> list[list[int]]:
+    """The examples of each place that steps alone, of all its turns and of those it steps with."""
+    mesh = parse_strategy(strategy).parts
+    sizes, alone = [], []
+    for part in mesh:
+        name, n = str(part).split("(")[0], int(str(part).split("(")[1].rstrip(")").split(",")[0])
+        if name != "tensor_split":
+            sizes.append(n)
+            alone.append(name in ("local_sgd", "diloco"))
+    axis = alone.index(True)
+    found: list[list[int]] = [[] for _ in range(sizes[axis])]
+    inner = int(np.prod(sizes[axis + 1 :]))
+    for i, part_rows in enumerate(rows(VALID, sizes)):
+        found[i // inner % sizes[axis]] += part_rows
+    return found
+
+
+def truth(made: Recipe, data: Data, strategy: str) -> dict[str, Array]:
+    """Every variable's copies, as each place makes them on a single device."""
+    copies: dict[str, list[Array]] = {}
+    for own in owned(strategy):
+        graph = make(made, len(own), F64).graph
+        inputs = {k: _part(graph, k, a, own) for k, a in data.inputs.items()}
+        after = evaluate(graph, inputs, data.variables)[0].variables
+        for name, value in after.items():
+            copies.setdefault(name, []).append(value)
+    return {name: np.stack(found) for name, found in copies.items()}
+
+
+def _part(graph: Graph, name: str, a: Array, own: list[int]) -> Array:
+    t = graph.inputs[name].tensor
+    for dim in range(t.rank):
+        if t.extent(dim) == BATCH:
+            a = a.take(own, axis=dim)
+    return a
+
+
+def drawn(seed: int) -> tuple[Recipe, Data] | None:
+    made = recipe(seed, kinds=KINDS)
+    data = data_for(made, VALID)
+    return (made, data) if data is not None else None
+
+
+def agree(found: dict[str, Array], want: dict[str, Array], data: Data, what: str) -> None:
+    for name, x in want.items():
+        largest = max(np.abs(x).max(initial=0), 1e-6 * data.largest)
+        mine = np.broadcast_to(found[name], x.shape)
+        assert np.abs(mine - x).max(initial=0) <= TOLERANCE * largest, f"{what}: {name}"
+
+
+def test_each_place_makes_the_single_devices_step_on_its_own_part() -> None:
+    checked = 0
+    for seed in SEEDS:
+        found, strategy = drawn(seed), random.Random(seed).choice(STRATEGIES)
+        if found is None:
+            continue
+        for short in (False, True):
+            if short and not make(found[0], STATIC, F64).paddable:
+                continue
+            graph = lowered(found[0], strategy, short)
+            if graph is None:
+                continue
+            result = simulate(graph, {"batch": VALID}, found[1].inputs, found[1].variables)
+            agree(result.variables, truth(*found, strategy), found[1], f"{seed} {strategy} {short}")
+            checked += 1
+    assert checked > len(SEEDS) // 2
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_stepping_alone_runs_as_it_is_simulated(backend: str) -> None:
+    checked = 0
+    for seed in SEEDS[::6]:
+        found, strategy = drawn(seed), random.Random(seed).choice(STRATEGIES)
+        graph = found and lowered(found[0], strategy, False)
+        if found is None or graph is None:
+            continue
+        loaded = plugins.backend(backend)
+        program = schedule(graph, exact=True)
+        kept = dict.fromkeys(program.variable_types, "none")
+        with Engine({"train": program}, loaded, deadline=30.0, joins=kept) as engine:
+            engine.load_variables(found[1].variables)
+            engine.step(dict(found[1].inputs), poison=True)
+            after = engine.variables()
+        agree(after, truth(*found, strategy), found[1], f"{seed} {strategy}")
+        checked += 1
+    assert checked > 3
+
+
+def test_only_reports_are_exchanged_in_a_step() -> None:
+    for seed in SEEDS[::10]:
+        found = drawn(seed)
+        graph = found and lowered(found[0], "local_sgd(2)", False)
+        if not graph:
+            continue
+        needed, stack = set[str](), list(graph.updates.values())
+        while stack:
+            name = stack.pop()
+            needed.add(name)
+            stack += [x for x in graph[name].operands if x not in needed]
+        sent = [x for x in needed if isinstance(op := graph[x].op, Conversion) and op.communicates]
+        assert not sent, f"seed {seed}"

@@ -1,0 +1,103 @@
+"""Keras' own losses under MirroredStrategy: a mean of means, said with the words of per-replica code.
+
+Each replica divides by its own number of examples, and by the number of replicas; on a short batch
+that is not the mean over the batch. Recorded with TensorFlow 2.21 on two devices, in f32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.driver import compile_module
+from graphc.errors import GraphcWarning
+from graphc.frontend.lower import module_of_source
+from graphc.runtime.trainer import Trainer
+from graphc.strategy import parse_strategy
+
+FOLDER = Path(__file__).parent
+BATCH, STEPS = 8, 10
+CLOSE: dict[str, float] = {"rtol": 1e-5, "atol": 1e-6}
+LOSS = "replica_mean(mean(per_replica(l)))"
+MODELS = {
+    "lin": f"""
+        step lin(x: f32[batch, 5], y: f32[batch, 1]) {{
+            param w: f32[5, 1] = zeros()
+            param b: f32[1] = zeros()
+            l = square(x @ w + b - y)
+            minimize {LOSS} with sgd(0.05)
+        }}
+    """,
+    "mlp": f"""
+        step mlp(x: f32[batch, 6], y: i32[batch]) {{
+            param w1: f32[6, 8] = zeros()
+            param b1: f32[8] = zeros()
+            param w2: f32[8, 3] = zeros()
+            param b2: f32[3] = zeros()
+            l = cross_entropy(tanh(x @ w1 + b1) @ w2 + b2, y)
+            minimize {LOSS} with adam(0.01, eps=1e-7, epsilon_hat=true)
+        }}
+    """,
+    "emb": f"""
+        step emb(x: i32[batch, 3], y: f32[batch]) {{
+            param e: f32[12, 4] = zeros()
+            param w: f32[4, 1] = zeros()
+            param b: f32[1] = zeros()
+            l = sigmoid_cross_entropy(reshape(mean(e[x], axis=1) @ w + b, (batch,)), y)
+            minimize {LOSS} with sgd(0.1, momentum=0.9)
+        }}
+    """,
+}
+PARAMS = {"lin": ("w", "b"), "mlp": ("w1", "b1", "w2", "b2"), "emb": ("e", "w", "b")}
+
+
+@cache
+def arrays(file: str) -> dict[str, Any]:
+    with np.load(FOLDER / file) as found:
+        return {name: found[name] for name in found.files}
+
+
+def trainer(model: str, strategy: str) -> Trainer:
+    module = module_of_source(MODELS[model], sizes={"batch": BATCH})
+    first = {p: arrays("data.npz")[f"{model}_{p}{'_' * p[-1].isdigit()}0"] for p in PARAMS[model]}
+    return Trainer(compile_module(module, parse_strategy(strategy)), values=first)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["mirrored(2)", "accumulate(2)", "mirrored(2) * tensor_split(2)"]
+)
+@pytest.mark.parametrize("examples", [80, 77])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_mean_of_means_makes_the_trajectory(model: str, examples: int, strategy: str) -> None:
+    key, data, recorded = f"{model}/keras/n{examples}", arrays("data.npz"), arrays("mirrored2.npz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphcWarning)
+        made = trainer(model, strategy)
+    with made as t:
+        for step in range(STEPS):
+            part = slice(step * BATCH, min((step + 1) * BATCH, examples))
+            found = t.step({"x": data[f"{model}_x"][part], "y": data[f"{model}_y"][part]})
+            values = t.variables()
+            weights = np.concatenate([values[p].ravel() for p in PARAMS[model]])
+            np.testing.assert_allclose(found["loss"], recorded[f"{key}/loss"][step], **CLOSE)
+            np.testing.assert_allclose(weights, recorded[f"{key}/weights"][step + 1], **CLOSE)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_it_is_another_trajectory_than_that_of_the_global_mean(model: str) -> None:
+    ours = arrays("mirrored2.npz")
+    keras, gmean = (ours[f"{model}/{scale}/n77/weights"] for scale in ("keras", "gmean"))
+    assert np.abs(keras[-1] - gmean[-1]).max() > 1e-4
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_mean_of_means_draws_a_warning_with_its_line(model: str) -> None:
+    with pytest.warns(GraphcWarning, match=r"G0484.*the global mean is mean\(x\)") as caught:
+        trainer(model, "mirrored(2)").close()
+    text = str(caught[0].message)
+    assert LOSS in text and "-->" in text

@@ -1,0 +1,169 @@
+"""Replicas that step alone and meet now and then, against the same in NumPy, in f64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.errors import GraphcError
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(8, 3)), RNG.normal(size=(8, 1))
+BATCH = {"x": X, "y": Y}
+W = RNG.normal(size=(3, 1))
+LR, MOMENTUM = 0.05, 0.9
+STEPS = 7
+
+
+def loss(p: Any, b: Any) -> Any:
+    return np.mean((b["x"] @ p["w"] - b["y"]) ** 2)
+
+
+def trainer(strategy: str, momentum: float = 0.0) -> graphc.api.StepTrainer:
+    how = graphc.optim.sgd(LR, momentum=momentum)
+    return graphc.compile(loss, {"w": W}, BATCH, optimizer=how, strategy=strategy)
+
+
+class Alone:
+    """`n` replicas in NumPy; outer: momentum and rate of nesterov over what they moved by."""
+
+    def __init__(self, n: int, momentum: float, outer: tuple[float, float] | None = None) -> None:
+        self.parts = [(a, b) for a, b in zip(np.split(X, n), np.split(Y, n), strict=True)]
+        self.w = [W.copy() for _ in range(n)]
+        self.m = [np.zeros_like(W) for _ in range(n)]
+        self.momentum, self.outer = momentum, outer
+        self.agreed, self.v = W.copy(), np.zeros_like(W)
+
+    def step(self) -> float:
+        losses = []
+        for i, (x, y) in enumerate(self.parts):
+            error = x @ self.w[i] - y
+            losses.append(float(np.mean(error**2)))
+            self.m[i] = self.momentum * self.m[i] + 2 * x.T @ error / len(x)
+            self.w[i] = self.w[i] - LR * self.m[i]
+        return float(np.mean(losses))
+
+    def meet(self) -> None:
+        mean = np.mean(self.w, axis=0)
+        if self.outer:
+            rate, momentum = self.outer
+            moved = self.agreed - mean
+            self.v = momentum * self.v + moved
+            mean = self.agreed = self.agreed - rate * (moved + momentum * self.v)
+        self.w = [mean.copy() for _ in self.w]
+
+
+CASES = [
+    ("local_sgd(2, every=3)", 2, 3, 0.0, None),
+    ("local_sgd(4, every=2)", 4, 2, MOMENTUM, None),
+    ("local_sgd(2, every=3) * accumulate(2)", 2, 3, MOMENTUM, None),
+    ("local_sgd(2, every=2) * tensor_split(3)", 2, 2, 0.0, None),
+    ("mirrored(2) * local_sgd(2, every=3)", 2, 3, 0.0, None),
+    ("diloco(2, every=3)", 2, 3, 0.0, (0.7, 0.9)),
+    ('diloco(2, every=2, outer="sgd(lr=1.0)")', 2, 2, MOMENTUM, (1.0, 0.0)),
+    ("diloco(2, every=2) * tensor_split(3)", 2, 2, 0.0, (0.7, 0.9)),
+]
+
+
+@pytest.mark.parametrize(("strategy", "n", "every", "momentum", "outer"), CASES)
+def test_replicas_step_alone_and_meet(
+    strategy: str, n: int, every: int, momentum: float, outer: tuple[float, float] | None
+) -> None:
+    want = Alone(n, momentum, outer)
+    if strategy.startswith("mirrored"):  # the major axis cuts first: the parts are not halves
+        order = [0, 1, 4, 5, 2, 3, 6, 7]
+        want.parts = [(X[r], Y[r]) for r in (order[:4], order[4:])]
+    with trainer(strategy, momentum) as t:
+        for step in range(1, STEPS + 1):
+            made, expected = t.step(BATCH), want.step()
+            assert made["loss"] == pytest.approx(expected, rel=1e-9)
+            if step % every == 0:
+                want.meet()
+            np.testing.assert_allclose(t.params["w"], np.mean(want.w, axis=0), rtol=1e-9)
+        t.trainer.meet()
+        want.meet()
+        np.testing.assert_allclose(t.params["w"], want.w[0], rtol=1e-9)
+        t.step(BATCH)
+        want.step()
+        np.testing.assert_allclose(t.params["w"], np.mean(want.w, axis=0), rtol=1e-9)
+
+
+def test_meeting_every_step_is_mirrored() -> None:
+    with trainer("local_sgd(2, every=1)") as alone, trainer("mirrored(2)") as together:
+        for _ in range(5):
+            a, b = alone.step(BATCH), together.step(BATCH)
+            assert a["loss"] == pytest.approx(b["loss"], rel=1e-9)
+        np.testing.assert_allclose(alone.params["w"], together.params["w"], rtol=1e-9)
+
+
+def test_a_loss_of_unequal_parts_is_weighted_by_their_examples() -> None:
+    short = {"x": X[:5], "y": Y[:5]}
+    with trainer("local_sgd(2)") as alone, trainer("one_device()") as one:
+        assert alone.step(short)["loss"] == pytest.approx(one.step(short)["loss"], rel=1e-9)
+
+
+def test_a_place_without_examples_stays_where_it_is() -> None:
+    short = {"x": X[:1], "y": Y[:1]}
+    with trainer("local_sgd(2)") as alone, trainer("one_device()") as one:
+        assert alone.step(short)["loss"] == pytest.approx(one.step(short)["loss"], rel=1e-9)
+        np.testing.assert_allclose(alone.params["w"], (one.params["w"] + W) / 2, rtol=1e-9)
+
+
+def test_evaluating_and_reading_disturb_nothing() -> None:
+    with trainer("local_sgd(2, every=3)") as a, trainer("local_sgd(2, every=3)") as b:
+        for _ in range(5):
+            a.step(BATCH)
+            b.step(BATCH)
+            mean = np.mean((X @ b.params["w"] - Y) ** 2)  # of the replicas' mean
+            assert b.evaluate([BATCH])["loss"] == pytest.approx(mean, rel=1e-9)
+            b.params_sha256()
+        np.testing.assert_array_equal(a.params["w"], b.params["w"])
+
+
+def test_fit_ends_with_a_meeting() -> None:
+    def batches() -> Iterator[dict[str, Any]]:
+        yield from [BATCH] * 4
+
+    with trainer("local_sgd(2, every=3)") as t:
+        t.trainer.fit_stream(t._recording.inputs(b) for b in batches())
+        assert t.trainer.engine.finished["sync"] == 2
+
+
+def test_what_is_saved_is_the_mean_and_starts_any_strategy(tmp_path: Path) -> None:
+    path = str(tmp_path / "w.safetensors")
+    with trainer("diloco(2, every=3)") as t:
+        for _ in range(4):
+            t.step(BATCH)
+        mean = t.params["w"]
+        t.save(path)
+    with trainer("local_sgd(4)") as other:
+        other.trainer.load({"w": mean})
+        np.testing.assert_array_equal(other.params["w"], mean)
+    with trainer("diloco(2, every=3)") as t:
+        t.load(path)
+        np.testing.assert_allclose(t.params["w"], mean, rtol=1e-12)
+
+
+def test_new_params_are_the_outer_ones_too() -> None:
+    with trainer("diloco(2, every=1)") as t:
+        t.trainer.load({"w": np.zeros_like(W)})
+        np.testing.assert_array_equal(t.variables()["w.outer"], 0)
+
+
+@pytest.mark.parametrize("outer", ["nesterov", "clip_by_value(1.0)", "mirrored(2)", "3", "sgd(lr="])
+def test_what_is_no_optimizer_is_an_error(outer: str) -> None:
+    with pytest.raises(GraphcError) as caught:
+        trainer(f'diloco(2, outer="{outer}")')
+    assert caught.value.code == "G0306" or caught.value.code.startswith("G01")
+
+
+def test_the_places_exchange_what_reports_need_and_the_params_when_they_meet() -> None:
+    with trainer("local_sgd(2)") as t:
+        programs = t.trainer.plan.programs
+        assert programs["train"].sent_bytes == 2 * W.itemsize  # loss: numerator and denominator
+        assert programs["sync"].sent_bytes == W.nbytes
