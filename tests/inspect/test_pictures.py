@@ -170,6 +170,7 @@ def test_json_holds_the_whole_graph(step: Graph) -> None:
             "placement": {},
         },
         "needs": [], "scope": "", "fused": None, "because": None, "origin": None,
+        "order": "",
     }  # fmt: skip
 
 
