@@ -162,6 +162,7 @@ TABLE: list[tuple[Optimizer, Rule]] = [
     (optim.sgd(0.1, momentum=0.9), momentum),
     (optim.sgd(0.1, momentum=0.9, nesterov=True), nesterov),
     (optim.momentum(0.1), momentum),
+    (optim.nesterov(0.1), nesterov),
     (optim.adagrad(0.1, initial=0.1), adagrad),
     (optim.rmsprop(0.1), rmsprop),
     (optim.rmsprop(0.1, eps=1e-4, momentum=0.5, centered=True), rmsprop_centered),
