@@ -60,7 +60,7 @@ def check_strategies(
     shuffle_seed: int | None = None,
 ) -> Iterator[Row]:
     """One row per strategy, the single device first; all start from the same variables."""
-    batches = _take(data, batch, steps, shuffle_seed)
+    batches = take(data, batch, steps, shuffle_seed)
     one = compile_module(module, OneDevice())
     values = first_values(one)
     single, loss, sha = _run(one, backend, values, batches)
@@ -74,7 +74,8 @@ def check_strategies(
         yield Row(plan.strategy, plan.devices, loss, difference, allowed, sha)
 
 
-def _take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:
+def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:
+    """The first batches that a run of so many steps sees, over several epochs if need be."""
     found: list[dict[str, Array]] = []
     epoch = 0
     while len(found) < steps and len(data):

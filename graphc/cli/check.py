@@ -1,8 +1,9 @@
-"""check: distributed equals single."""
+"""check: distributed equals single, up to rounding or bit by bit."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from graphc.bits import BitsRow
+    from graphc.module import Module
+    from graphc.runtime.data import Dataset
     from graphc.strategy import Strategy
 
 
@@ -24,30 +28,80 @@ if TYPE_CHECKING:
     help="What to run on n devices; may be given several times.",
 )  # fmt: skip
 @click.option("--steps", default=20, show_default=True, type=click.IntRange(1))
-@click.option("--backend", default="numpy", show_default=True)
+@click.option(
+    "--backend", "backends", multiple=True, default=("numpy",), show_default=True,
+    help="May be given several times; 'all' is every one that can run here.",
+)  # fmt: skip
+@click.option("--bits", is_flag=True, help="Compare bit by bit, under reproducible.")
+@click.option(
+    "--slots", default=8, show_default=True, type=click.IntRange(1),
+    help="With --bits: leaves of the batch.",
+)  # fmt: skip
+@click.option(
+    "--tiles", type=click.IntRange(1),
+    help="With --bits: blocks of a dim that tensor_split cuts. [default: as many as are needed]",
+)  # fmt: skip
+@click.option(
+    "--switch", is_flag=True, help="With --bits: also one run that goes through all strategies."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def check_command(
     file: Path, devices: str, accumulate: str, templates: tuple[str, ...], steps: int,
-    backend: str, as_json: bool,
+    backends: tuple[str, ...], bits: bool, slots: int, tiles: int | None, switch: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Check that the distributed program equals the single device, within stated rounding."""
-    from graphc.check import check_strategies
+    """Check that the distributed program equals the single device, within stated rounding.
+
+    With --bits it must give the same bits: one hash for all, under reproducible(slots, tiles).
+    """
     from graphc.cli.run import shown_warnings
-    from graphc.errors import GraphcError
     from graphc.frontend.lower import load_module
-    from graphc.runtime.data import load
 
     with shown_warnings():
         module = load_module(file)
-        spec = module.data.get("train")
-        if spec is None:
-            raise GraphcError("G0607", "the program names no data to check with")
-        types = {name: node.tensor for name, node in module.train.inputs.items()}
-        data = load(spec.kind, spec.path, types, spec.origin)
+        data = _data(module)
         chosen = _strategies(templates, _numbers(devices), _numbers(accumulate))
-        rows = check_strategies(module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed)
-        good = True
-        for row in rows:
+        if bits:
+            good = _bits(module, data, chosen, steps, _backends(backends), (slots, tiles), switch,
+                         as_json)  # fmt: skip
+        else:
+            good = _rounding(module, data, chosen, steps, _backends(backends), as_json)
+    if not good:
+        raise click.exceptions.Exit(1)
+
+
+def _data(module: Module) -> Dataset:
+    from graphc.errors import GraphcError
+    from graphc.runtime.data import load
+
+    spec = module.data.get("train")
+    if spec is None:
+        raise GraphcError("G0607", "the program names no data to check with")
+    types = {name: node.tensor for name, node in module.train.inputs.items()}
+    return load(spec.kind, spec.path, types, spec.origin)
+
+
+def _backends(names: Sequence[str]) -> list[str]:
+    from graphc.runtime.plugins import backends
+
+    if "all" not in names:
+        return list(dict.fromkeys(names))
+    return [found.name for found in backends() if found.available]
+
+
+def _rounding(
+    module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
+    backends: Sequence[str], as_json: bool,
+) -> bool:  # fmt: skip
+    """A row per strategy and backend; whether all differ by rounding only."""
+    from graphc.check import check_strategies
+
+    spec, good = module.data["train"], True
+    for backend in backends:
+        found = check_strategies(
+            module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed
+        )
+        for row in found:
             good = good and row.equal
             mark = "ok  " if row.equal else "FAIL"
             click.echo(
@@ -56,8 +110,51 @@ def check_command(
                 else f"{mark} {row.strategy:36} {row.devices:3} devices  loss {row.loss:.6f}  "
                 f"differs by {row.difference:.1e} (allowed {row.allowed:.1e})"
             )
-    if not good:
-        raise click.exceptions.Exit(1)
+    return good
+
+
+def _bits(
+    module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
+    backends: Sequence[str], grid: tuple[int, int | None], switch: bool, as_json: bool,
+) -> bool:  # fmt: skip
+    """A row per strategy and backend, and a line for each backend; whether all bits are equal."""
+    from graphc.bits import BitsCheck, tiles_for
+    from graphc.check import take
+    from graphc.strategy import Reproducible
+
+    slots, tiles = grid
+    spec, good = module.data["train"], True
+    batches = take(data, spec.batch, steps, spec.shuffle_seed)
+    check = BitsCheck(module, Reproducible(slots, tiles or tiles_for(chosen)), batches)
+    for backend in backends:
+        rows = []
+        for row in check.rows(chosen, backend, switch):
+            rows.append(row)
+            click.echo(_json(row) if as_json else _line(row))
+        good = good and all(row.same for row in rows)
+        if not as_json:
+            click.echo(_summary(rows, steps))
+    return good
+
+
+def _json(row: BitsRow) -> str:
+    return json.dumps(asdict(row) | {"same": row.same})
+
+
+def _line(row: BitsRow) -> str:
+    if row.skipped:
+        return f"skip {row.strategy}: {row.skipped}"
+    mark = "ok  " if row.same else "FAIL"
+    line = f"{mark} {row.hash[:16]}  {row.devices:3} devices  {row.strategy}"
+    return line + (f"\n     differs after {row.differs}" if row.differs else "")
+
+
+def _summary(rows: Iterable[BitsRow], steps: int) -> str:
+    """One line: whether there is one hash."""
+    run = [row for row in rows if not row.skipped]
+    runs = f"{run[0].backend}: {len(run)} runs of {steps} steps"
+    bad = sum(not row.same for row in run)
+    return f"{runs}, {bad} differ from one device" if bad else f"{runs}, one hash: {run[0].hash}"
 
 
 def _numbers(text: str) -> list[int]:
