@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphc.layout import MemoryLayout
 from graphc.op import Op
-from graphc.ops.contract import Einsum, contract_blocks
+from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise, Select
 from graphc.ops.indexing import Gather, ScatterAdd, checked
 from graphc.ops.ordering import Cumsum
@@ -20,6 +20,7 @@ from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
 from graphc.ops.unary import Cast
 from graphc.ops.windows import FoldWindows, Windows, window_view
+from graphc_numpy.blocks import bind_blocks
 from graphc_numpy.memory import Scratch
 from graphc_numpy.products import bind_product
 from graphc_numpy.reductions import bind_extreme, bind_sum, scatter_rows
@@ -40,7 +41,7 @@ def bind(
     half = out.dtype.itemsize == 2
     match op:
         case Einsum(spec=spec, blocks=blocks) if blocks:
-            return [partial(contract_blocks, spec, dict(blocks), xs[0], xs[1], out)]
+            return bind_blocks(spec, dict(blocks), xs[0], xs[1], out, scratch)
         case Einsum(spec=spec):
             return bind_product(spec, xs[0], xs[1], out, scratch)
         case Select():
