@@ -389,7 +389,7 @@ def _is_tree(op: Conversion) -> bool:
     return isinstance(op, TreeReduce) or op.attributes.get("order") == "tree"
 
 
-def _combined(shards: list[Array], how: str, tree: bool) -> Array:
+def _combined(shards: list[Array], how: str, tree: bool = False) -> Array:
     while tree and len(shards) > 1:
         pairs = zip(shards[::2], shards[1::2], strict=False)
         shards = [COMBINE[how](a, b) for a, b in pairs] + shards[len(shards) // 2 * 2 :]
