@@ -24,7 +24,7 @@ LAYERS = [
     {"program"},
     {"passes"},
     {"runtime"},
-    {"driver", "periodic", "nn", "optim", "init", "api", "check", "promise"},
+    {"driver", "periodic", "nn", "optim", "init", "api", "bits", "check", "promise"},
     {"inspect", "testing", "cli", "__init__", "__main__"},
 ]
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
