@@ -21,7 +21,7 @@ STRATEGIES = (
     'tensor_split(2, {"w1": 1, "w2": 0})', 'tensor_split(4, {"w1": 1, "w2": 0})',
     'tensor_split(4, {"w1": 0})', "tensor_split(2)", "mirrored(2) * tensor_split(2)",
     "tensor_split(4) * accumulate(3) * mirrored(2)",
-    "zero(2)", "zero(3, stage=2)", "zero(2, stage=3) * tensor_split(2)",
+    "zero(2)", "zero(3, stage=2)", "zero(3, stage=3)", "zero(3, stage=3) * tensor_split(2)",
     "central_storage(3)", "central_storage(2) * tensor_split(2)",
     "parameter_server(3, 2)", "parameter_server(4, 1)",
 )  # fmt: skip

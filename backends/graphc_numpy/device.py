@@ -101,6 +101,7 @@ class _Step:
         self._perform(self.setup)
         *body, commit = parts.parts  # straight, loop, straight, ...
         self.body, self.writes = [self._bound(part) for part in body], self._bound(commit)
+        self.idle = [self._bound(site.idle(part)) for part in body]
 
     # -- running --------------------------------------------------------------------------------
 
@@ -113,6 +114,9 @@ class _Step:
             for turn in range(turns if i % 2 else 1):
                 self.turn = turn
                 self._perform(part)
+            for turn in self.site.idle_turns(supply) if i % 2 else ():
+                self.turn = turn
+                self._perform(self.idle[i])
             self.turn = 0
 
     def commit(self) -> dict[str, Array]:

@@ -131,6 +131,8 @@ class _Run:
                         self.run(body, t)
                     if not turns:
                         self.leave_empty(body)
+                    for t in self.site.idle_turns(self.supply):
+                        self.run(self.site.idle(body), t)
                 case Write(operand=operand, variable=variable):
                     self.values[variable] = self.values[operand]
                 case Send() | Recv():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -81,6 +82,27 @@ class Site:
         if self.program.mesh.leaves is None:
             return turns
         return min(turns, max(0, self.present(supply) - self.first_leaf))
+
+    def idle_turns(self, supply: Supply) -> range:
+        """The turns after this rank's last leaf in which others still have one.
+
+        Of these a rank runs what `idle` gives: the others wait for it there.
+        """
+        most = min(self.program.mesh.turns, self.present(supply))
+        return range(self.turns(supply), most if self.program.mesh.leaves else 0)
+
+    def idle(self, body: Sequence[Instruction]) -> list[Instruction]:
+        """The collectives of a loop's body between ranks that may have different numbers of leaves,
+        such as the gathering of a stored variable."""
+        deals = self.program.mesh.deals
+        begun = {
+            x.token
+            for x in body
+            if isinstance(x, Start)
+            and isinstance(x.op, collective.Conversion)
+            and any(map(deals, x.op.axes))
+        }
+        return [x for x in body if isinstance(x, Start | Wait) and x.token in begun]
 
     # -- kernels --------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def bits_case(seed: int, stride: int = 1000) -> BitsCase:
 
 PRODUCTS = (
     "{cut2}", "{cut4}", "mirrored(2) * {cut2}", "{cut2} * mirrored(3)",
-    "accumulate(2) * {cut2} * mirrored(2)", "zero(2, stage=1) * {cut2}", "zero(2, stage=3) * {cut2}",
+    "accumulate(2) * {cut2} * mirrored(2)", "zero(2, stage=1) * {cut2}", "zero(3, stage=3) * {cut2}",
     "central_storage(2) * {cut2}", "parameter_server(3, 2) * {cut2}", "zero(2, stage=2)",
     "mirrored(2) * {cut4}",
 )  # fmt: skip
