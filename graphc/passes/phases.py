@@ -60,9 +60,7 @@ def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
     found = Phases(runs, joins, turns.loops)
     if found.loops:
         _sink(graph, found)
-        # Devices run as many turns as they have leaves: in a turn they could wait for ever.
-        if graph.mesh.leaves is None:
-            _pull_in(graph, found)
+        _pull_in(graph, found)
     _mark_tail(graph, found, copied)
     for node in graph:
         found.nodes.setdefault(runs[node.name], []).append(node)
