@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from graphc.graph import Graph, Variable
-from graphc.passes.tile import seed_dims
+from graphc.passes.tile import cuttable_dims
 from graphc.placement import Axis, Split
 from graphc.strategy import MeshLayout, Rule
 
@@ -35,7 +35,7 @@ def _families(
     graph: Graph, axis: Axis, layout: MeshLayout
 ) -> list[tuple[list[Variable], list[int | None]]]:
     """Groups of like parameters, largest first, with the dims that they may be cut along."""
-    tiled = seed_dims(graph, layout.grid) if layout.grid else None
+    tiled = cuttable_dims(graph, layout.grid) if layout.grid else None
     params = [v for v in graph.variables.values() if v.kind == "param"]
     total = sum(v.type.bytes for v in params)
     groups: dict[object, list[Variable]] = {}

@@ -77,11 +77,11 @@ def check_axes(strategy: str, layout: MeshLayout) -> None:
 def check_cuts(graph: Graph, layout: MeshLayout) -> None:
     """Raise G0452 where the strategy cuts a variable along a dim that the grid does not tile."""
     assert layout.grid is not None
-    seeds = seed_dims(graph, layout.grid)
+    known = cuttable_dims(graph, layout.grid)
     for name in layout.model_axes:
         for variable, state in variable_states(graph, layout, layout.mesh.axis(name)).items():
             v = graph.variables[variable]
-            if not v.of and isinstance(state, Split) and (variable, state.dim) not in seeds:
+            if not v.of and isinstance(state, Split) and (variable, state.dim) not in known:
                 raise _not_tiled(v, state.dim, layout.grid)
 
 
@@ -99,8 +99,16 @@ def _not_tiled(v: Variable, dim: int, grid: Grid) -> GraphcError:
     return GraphcError("G0452", message, span=v.origin, help=help)
 
 
+def cuttable_dims(graph: Graph, grid: Grid) -> set[Dim]:
+    """The dims of variables that a strategy may cut: what the grid names, and what goes with it."""
+    tiled = tiled_dims(graph, grid)
+    names = {node.name: v for v, node in graph.reads.items()}
+    reached = {(names[x], d) for x, d in tiled if x in names}
+    return seed_dims(graph, grid) | reached
+
+
 def seed_dims(graph: Graph, grid: Grid) -> set[Dim]:
-    """The dims of variables that a strategy may cut under a grid."""
+    """The dims of variables that a grid names, as far as they are whole blocks."""
     return {
         (v.name, d)
         for v in graph.variables.values()

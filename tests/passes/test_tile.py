@@ -118,7 +118,7 @@ def test_the_graph_that_devices_run_has_the_blocks_of_one_device() -> None:
         ('tensor_split(3, {"w0": 0}) * ' + ALL, "G0451", "into 3 parts", "cut into 2 or 4"),
         ('tensor_split(2, {"w1": 1}) * ' + ALL, "G0452", "10 entries are no 4", "tiles=2"),
         ('tensor_split(2, {"w1": 1}) * ' + HIDDEN, "G0452", "10 entries are no 4", "tiles=2"),
-        ('tensor_split(2, {"w1": 0}) * ' + HIDDEN, "G0452", "leaves out", 'add "w1": 0'),
+        ('tensor_split(2, {"w0": 0}) * ' + HIDDEN, "G0452", "leaves out", 'add "w0": 0'),
     ],
 )
 def test_a_cut_that_the_grid_does_not_know_is_refused(
@@ -128,6 +128,14 @@ def test_a_cut_that_the_grid_does_not_know_is_refused(
         placed(mlp((16, 32, 10)), strategy)
     assert found.value.code == code
     assert help in (found.value.help or "")
+
+
+def test_what_hangs_together_with_the_grids_cut_may_be_cut_too() -> None:
+    graph = placed(mlp((16, 32, 10)), f'tensor_split(4, {{"w0": 1, "w1": 0}}) * {HIDDEN}')
+    assert {n.op.name for n in graph if n.op.conversion} >= {"tree_reduce"}
+    chosen = placed(mlp((16, 32, 10)), f"tensor_split(4) * {HIDDEN}")
+    cut = {v.name: str(v.type.placement) for v in chosen.variables.values()}
+    assert (cut["w0"], cut["w1"]) == ("{model:S(1)}", "{model:S(0)}")
 
 
 def test_where_the_compiler_chooses_it_cuts_between_blocks() -> None:
