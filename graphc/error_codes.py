@@ -316,7 +316,8 @@ CODES: dict[str, Entry] = {
         "a mean of means",
         "replica_mean of a mean over each replica's own examples gives every replica the same weight,\n"
         "however few examples it has (a last short batch, a batch that does not divide). It is what\n"
-        "Keras does under its strategies. The mean over the whole batch is mean(x), without per_replica.",
+        "Keras does under its strategies. Their replica_sum is as many times the mean as there are\n"
+        "replicas. The mean over the whole batch is mean(x), without per_replica.",
     ),
     "G0485": Entry(
         "per-replica code needs the whole batch",

@@ -28,8 +28,13 @@ def per_replica(f: Builder, x: Operand) -> Value:
 
 @composite
 def replica_sum(f: Builder, x: Operand) -> Value:
-    """`y` is the sum of what the replicas have; one without examples has what sums of none give"""
+    """`y` is the sum of what the replicas have; one without examples has what sums of none give
+
+    Of a mean over the replicas' own examples it grows with their number (a warning says so).
+    """
     value = _taken(f, "replica_sum", x)
+    if f.training and _holds_mean(f, value):
+        _warn(f, "per-replica sum of means", "it grows with the number of replicas")
     if value.dtype.kind in "bu":
         value = f.to_dtype(value, I32)
     return f.add(ReplicaSum(), (value,))
@@ -46,7 +51,8 @@ def replica_mean(f: Builder, x: Operand) -> Value:
     text = f"replica_mean takes floats, not {value.dtype}"
     require(value.dtype.kind == "f", text, code="G0202", help="cast it, or take replica_sum")
     if f.training and _holds_mean(f, value):
-        _warn(f)
+        few = "a replica with few examples counts as much as one with many"
+        _warn(f, "per-replica mean of means", few)
     return f.add(ReplicaSum(), (value,)) / f.replica_count(dtype=value.dtype)
 
 
@@ -107,7 +113,8 @@ def _holds_mean(f: Builder, value: Value) -> bool:
         below = node.op.denominator
         if below is not None and _is_own_count(f, node.operands[below]):
             return True
-        if node.op.elementwise or node.op.view:
+        weighted = sum(f.is_varying(Value(f, x)) for x in node.operands) > 1
+        if (node.op.elementwise or node.op.view) and not (weighted and node.op.linear):
             stack += [x for x in node.operands if x not in seen]
             seen.update(node.operands)
     return False
@@ -124,12 +131,7 @@ def _is_own_count(f: Builder, name: str) -> bool:
     return False
 
 
-def _warn(f: Builder) -> None:
-    note = GraphcError(
-        "G0484",
-        "per-replica mean of means; the global mean is mean(x)",
-        span=f.origin,
-        help="a replica with few examples counts as much as one with many",
-    )
+def _warn(f: Builder, what: str, help: str) -> None:
+    note = GraphcError("G0484", f"{what}; the global mean is mean(x)", span=f.origin, help=help)
     warning = GraphcWarning(note.render().replace("error", "warning", 1))
     warnings.warn(warning, stacklevel=2)

@@ -25,7 +25,7 @@ def batch(f: Builder, *shape: int) -> Value:
 
 def test_what_follows_the_mark_is_varying_until_a_word_leads_back() -> None:
     f = Builder()
-    own = f.mean(f.per_replica(batch(f)))
+    own = f.sum(f.per_replica(batch(f)))
     assert f.is_varying(own)
     assert not f.is_varying(f.replica_sum(own))
     assert varying_nodes(f.build()) == f.varying
@@ -97,6 +97,7 @@ MEANS: list[Callable[[Builder, Value], Value]] = [
     lambda f, x: f.replica_mean(f.mean(x)),
     lambda f, x: f.replica_mean(f.sqrt(f.mean(x * x)) * 2.0),
     lambda f, x: f.replica_mean(f.var(x)),
+    lambda f, x: f.replica_sum(f.mean(x)),
 ]
 
 
@@ -109,7 +110,7 @@ def test_a_mean_of_means_draws_a_warning(make: Callable[[Builder, Value], Value]
 
 SILENT: list[Callable[[Builder, Value], Value]] = [
     lambda f, x: f.replica_mean(f.sum(x)),
-    lambda f, x: f.replica_sum(f.mean(x)),
+    lambda f, x: f.replica_sum(f.mean(x) * f.sum(x)),
     lambda f, x: f.replica_mean(f.max(x)),
 ]
 

@@ -1,7 +1,9 @@
-"""Keras' own losses under MirroredStrategy: a mean of means, said with the words of per-replica code.
+"""Trajectories that only per-replica code makes, said with its words. TensorFlow 2.21, in f32.
 
-Each replica divides by its own number of examples, and by the number of replicas; on a short batch
-that is not the mean over the batch. Recorded with TensorFlow 2.21 on two devices, in f32.
+`keras` is Keras' own loss under MirroredStrategy on two devices: each replica divides by its own
+number of examples, and by the number of replicas, which on a short batch is not the mean over the
+batch. `seed_sum` is a loop that adds the gradients of four microbatches' means, and does not divide
+by four.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ FOLDER = Path(__file__).parent
 BATCH, STEPS = 8, 10
 CLOSE: dict[str, float] = {"rtol": 1e-5, "atol": 1e-6}
 LOSS = "replica_mean(mean(per_replica(l)))"
+SEED_SUM = "replica_sum(mean(per_replica(l)))"
 MODELS = {
     "lin": f"""
         step lin(x: f32[batch, 5], y: f32[batch, 1]) {{
@@ -62,8 +65,8 @@ def arrays(file: str) -> dict[str, Any]:
         return {name: found[name] for name in found.files}
 
 
-def trainer(model: str, strategy: str) -> Trainer:
-    module = module_of_source(MODELS[model], sizes={"batch": BATCH})
+def trainer(model: str, strategy: str, loss: str = LOSS) -> Trainer:
+    module = module_of_source(MODELS[model].replace(LOSS, loss), sizes={"batch": BATCH})
     first = {p: arrays("data.npz")[f"{model}_{p}{'_' * p[-1].isdigit()}0"] for p in PARAMS[model]}
     return Trainer(compile_module(module, parse_strategy(strategy)), values=first)
 
@@ -101,3 +104,33 @@ def test_the_mean_of_means_draws_a_warning_with_its_line(model: str) -> None:
         trainer(model, "mirrored(2)").close()
     text = str(caught[0].message)
     assert LOSS in text and "-->" in text
+
+
+# -- the sum of four microbatches' means -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "strategy", ["accumulate(4)", "mirrored(4)", "mirrored(2) * accumulate(2)"]
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_sum_of_microbatch_means_makes_the_trajectory(model: str, strategy: str) -> None:
+    key, data = f"{model}/gmean/n80", arrays("data.npz")
+    recorded = arrays("accum4_seed_sum.npz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphcWarning)
+        made = trainer(model, strategy, SEED_SUM)
+    with made as t:
+        for step in range(STEPS):
+            part = slice(step * BATCH, (step + 1) * BATCH)
+            t.step({"x": data[f"{model}_x"][part], "y": data[f"{model}_y"][part]})
+            values = t.variables()
+            weights = np.concatenate([values[p].ravel() for p in PARAMS[model]])
+            np.testing.assert_allclose(weights, recorded[f"{key}/weights"][4 * step + 4], **CLOSE)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_sum_of_means_draws_a_warning_with_its_line(model: str) -> None:
+    with pytest.warns(GraphcWarning, match="G0484.*per-replica sum of means") as caught:
+        trainer(model, "accumulate(4)", SEED_SUM).close()
+    text = str(caught[0].message)
+    assert SEED_SUM in text and "it grows with the number of replicas" in text
