@@ -22,7 +22,7 @@ from graphc.errors import GraphcError
 from graphc.passes.schedule import schedule
 from graphc.runtime.reference import BACKEND as REFERENCE
 
-SEEDS = 120
+SEEDS = 400
 Kinds = tuple[str, ...]
 
 
