@@ -81,7 +81,11 @@ def test_the_batch_of_a_lost_worker_is_given_to_another(staleness: int | None) -
     entries = run(3, staleness, 40, Dying(0, 7, 8, 39), stores)
     assert sorted(e.batch for e in entries) == list(range(40))
     assert all(sorted(s.applied) == list(range(40)) for s in stores)
-    assert {"worker.3", "worker.6"} & {e.worker for e in entries}  # those that took the places
+
+
+def test_a_new_worker_takes_the_place_of_a_lost_one() -> None:
+    entries = run(1, None, 20, Dying(0, 7), counters(2))
+    assert [e.worker for e in entries] == ["worker.1"] * 7 + ["worker.2"] * 13
 
 
 def test_workers_that_are_lost_again_and_again_end_the_run() -> None:
