@@ -61,7 +61,7 @@ def run_command(
     """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
 
     Ctrl-C ends the training after the step that is running; --save still writes the variables, and
-    --resume goes on from there, on any devices, as if nothing had happened. The epochs or steps
+    --resume goes on from there, at the same example, on any devices. The epochs or steps
     are those of the whole training.
 
     An asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends on who was
