@@ -278,6 +278,26 @@ CODES: dict[str, Entry] = {
         "that dim is computed in fixed blocks. The dim is left out by the grid's own `cut`, or it\n"
         "can't be made of that many blocks of one length (the last may be shorter).",
     ),
+    "G0466": Entry(
+        "a loss that is scaled by the number of replicas",
+        "Losses mean what they say over the global batch, on any number of devices and microbatches,\n"
+        "and so do their gradients. A factor of replica_count(), or a division by it, makes the result\n"
+        "depend on the strategy. In per-replica code replica_mean(v) is the mean over the replicas.\n"
+        "This is a warning.",
+    ),
+    "G0467": Entry(
+        "clipped before the sum over replicas",
+        "Each replica bounds what it has of its own (a gradient, a norm), and the sum or the mean of the\n"
+        "bounded values is taken. That is not the bounded sum, and changes with the number of devices.\n"
+        "Clip behind replica_sum or replica_mean, or let `minimize` clip the whole gradient:\n"
+        "minimize loss with clip_by_global_norm(1.0) | sgd(0.1). This is a warning.",
+    ),
+    "G0468": Entry(
+        "two loss scales of one name",
+        "Each loss is scaled by itself: an overflow in one gradient says nothing of the other. Where\n"
+        "several `minimize` scale their losses, each names the state that is its scale:\n"
+        'loss_scale(state="critic_scale") | sgd(0.1).',
+    ),
     "G0475": Entry(
         "the staleness bound keeps workers waiting",
         "A push is applied when at most `staleness` updates were made since its worker pulled. Each\n"

@@ -18,6 +18,7 @@ from graphc.frontend.statements import dotted, path_of, run_block, store
 from graphc.frontend.static import in_words
 from graphc.graph import Graph, Objective, Variable
 from graphc.op import op_named
+from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.init import Initializer, initial_value
 from graphc.ops.optim import Optimizer, Transform, as_optimizer
 from graphc.orders import checked_reduction, parse_orders
@@ -232,11 +233,14 @@ class StepBody:
             message = f"a loss must be a float scalar, not {loss.type}"
             hint = "take the mean or the sum over what is left"
             raise GraphcError("G0301", message, span=tree.loss.span, help=hint)
+        settings = _settings(tree)
+        with self.f.at(tree.span):
+            loss = agreed_loss(self.f, loss, settings.get("reduction", ""))
         name = "loss" if not self.losses else f"loss{len(self.losses) + 1}"
         self._output(name, loss, tree)
         optimizer = self._optimizer(tree, scope)
         over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
-        self.losses.append(Pending(loss.name, optimizer, over, _settings(tree), tree.span))
+        self.losses.append(Pending(loss.name, optimizer, over, settings, tree.span))
 
     def _optimizer(self, tree: s.Minimize, scope: Scope) -> Optimizer:
         steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]

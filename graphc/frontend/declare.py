@@ -22,6 +22,7 @@ from graphc.frontend.session import Pending, Session, current
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import leaf
 from graphc.graph import Objective, Variable
+from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.init import Initializer
 from graphc.ops.optim import Optimizer, as_optimizer
 from graphc.orders import checked_reduction, parse_orders
@@ -181,6 +182,7 @@ def add_loss(
             span=x.node.origin,
             help="take np.mean or np.sum of it",
         )
+    x = agreed_loss(f, x, reduction)
     name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
     output(session, name, x)
     session.losses.append(Pending(x.name, optimizer, over, order, f.origin, reduction))

@@ -14,7 +14,7 @@ from graphc.builder import Builder, Value
 from graphc.graph import Variable
 from graphc.op import record
 from graphc.ops.optim import Moment, Slots, Transform, Values
-from graphc.types import F32, I32, TensorType
+from graphc.types import F32, I32, I64, TensorType
 
 
 @record
@@ -22,27 +22,34 @@ from graphc.types import F32, I32, TensorType
 class LossScale(Transform):
     """`g /= scale`, first in a chain; no update, and `scale /= factor`, where a g is not finite
 
-    After `grow_every` updates in a row `scale *= factor`. The state `loss_scale` is the scale,
-    `loss_scale.steps` counts those updates. (Micikevicius et al., "Mixed precision training", 2018)
+    After `grow_every` updates in a row `scale *= factor`. The scale is the state named by `state`,
+    `STATE.steps` counts those updates. Beside other losses of the step, which have updates of their
+    own, `STATE.updates` counts the updates of this one in place of `step`. (Micikevicius et al.,
+    "Mixed precision training", 2018)
     """
 
     initial: float = 2.0**15
     grow_every: int = 2000
     factor: float = 2.0
+    state: str = "loss_scale"
     leads = True
 
     def seed(self, f: Builder) -> Value:
         return self._scale(f)
+
+    def own_count(self, f: Builder) -> Value:
+        return f.declare(Variable(f"{self.state}.updates", TensorType((), I64), kind="state"))
 
     def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
         inverse = 1.0 / self._scale(at.f)
         return {v: at.scale(g, inverse) for v, g in given.items()}, {v: {} for v in given}
 
     def settled(
-        self, f: Builder, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
+        self, at: Moment, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
+        f = at.f
         finite = f.eq(self._overflows(f, grads.values()), 0)
-        self._follow(f, finite)
+        self._follow(f, finite, at.step)
 
         def chosen(now: Value, before: Value) -> Value:
             return f.where(finite, now, before)
@@ -52,7 +59,7 @@ class LossScale(Transform):
         return values, slots
 
     def _scale(self, f: Builder) -> Value:
-        scale = Variable("loss_scale", TensorType((), F32), kind="state", fill=self.initial)
+        scale = Variable(self.state, TensorType((), F32), kind="state", fill=self.initial)
         return f.declare(scale)
 
     def _overflows(self, f: Builder, grads: Iterable[Value]) -> Value:
@@ -63,15 +70,16 @@ class LossScale(Transform):
             total = total + count
         return total
 
-    def _follow(self, f: Builder, finite: Value) -> None:
+    def _follow(self, f: Builder, finite: Value, step: Value) -> None:
         """The scale and the counts of updates after this step."""
-        steps = f.declare(Variable("loss_scale.steps", TensorType((), I32), kind="state"))
+        run = f"{self.state}.steps"
+        steps = f.declare(Variable(run, TensorType((), I32), kind="state"))
         scale, more = self._scale(f), steps + 1
         grows = f.ge(more, self.grow_every)
         up = f.where(grows, scale * self.factor, scale)
         kept = f.where(grows, f.zeros_like(more), more)
         down = f.maximum(scale / self.factor, 1.0)
-        f.updates["loss_scale"] = f.where(finite, up, down).name
-        f.updates["loss_scale.steps"] = f.where(finite, kept, f.zeros_like(more)).name
-        step = f.step_count()
-        f.updates["step"] = f.where(finite, step + 1, step).name
+        f.updates[self.state] = f.where(finite, up, down).name
+        f.updates[run] = f.where(finite, kept, f.zeros_like(more)).name
+        count = step.node.op.attributes["source_name"]
+        f.updates[count] = f.where(finite, step + 1, step).name

@@ -82,8 +82,12 @@ class Transform(ABC):
         """What the backward pass starts from; None is 1."""
         return None
 
+    def own_count(self, f: Builder) -> Value | None:
+        """The count of its own updates, where it may skip one; None where `step` is that."""
+        return None
+
     def settled(
-        self, f: Builder, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
+        self, at: Moment, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
         """The values and slots after the step, given those before it and those that were made."""
         return new
@@ -113,7 +117,7 @@ class Optimizer(Transform):
         given = {v: f.to_dtype(g, dtypes[v]) for v, g in grads.items()}
         moves, new_slots = self.moves(at, given, slots)
         new = {v: f.to_dtype(values[v] + moves[v], x.dtype) for v, x in params.items()}
-        return new, new_slots
+        return self.settled(at, grads, (params, slots), (new, new_slots))
 
 
 class Elementwise(Optimizer):
@@ -206,11 +210,13 @@ class Chain(Optimizer):
     def seed(self, f: Builder) -> Value | None:
         return self.members[0].seed(f)
 
-    def apply(
-        self, f: Builder, params: Values, grads: Values, slots: Slots, step: Value
+    def own_count(self, f: Builder) -> Value | None:
+        return self.members[0].own_count(f)
+
+    def settled(
+        self, at: Moment, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
-        new = super().apply(f, params, grads, slots, step)
-        return self.members[0].settled(f, grads, (params, slots), new)
+        return self.members[0].settled(at, grads, old, new)
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
         return {k: slot for m in self.members for k, slot in m.slots(param).items()}

@@ -65,11 +65,26 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
     with f.at(objective.origin), f.scope("update"):
         params = {v: Value(f, reads[v]) for v in used}
         slots = {v: _slots(f, graph.variables[v], objective) for v in used}
-        new, new_slots = objective.optimizer.apply(f, params, used, slots, f.step_count())
+        step = _count(f, objective, alone=len(graph.objectives) == 1)
+        new, new_slots = objective.optimizer.apply(f, params, used, slots, step)
         for v, value in new.items():
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():
                 f.updates[f"{v}.{slot}"] = slot_value.name
+
+
+def _count(f: Builder, objective: Objective, alone: bool) -> Value:
+    """How many updates the objective has made. Raises G0468 where another one keeps that count."""
+    own: Value | None = None if alone else objective.optimizer.own_count(f)
+    step = f.step_count()
+    if own is None:
+        return step
+    name = str(own.node.op.attributes["source_name"])
+    if name in f.updates:
+        text = f"two losses share the scale '{name.removesuffix('.updates')}'"
+        help = 'give each its own: loss_scale(state="critic_scale") | sgd(0.1)'
+        raise GraphcError("G0468", text, span=objective.origin, help=help)
+    return own
 
 
 def _warn_of_average(objective: Objective) -> None:

@@ -1,26 +1,23 @@
 """What a loss is to the batch: a sum over it, a mean, or something that was meant to be one.
 
-The analysis asks how a value grows when every example of the batch is there k times over: a sum
-over the batch grows as k, a count of examples too, their quotient does not grow. So a value has a
-set of exponents, one for each of its terms: {1} is a sum, {0} a mean (masked and weighted means
-among them), {-1} what was divided by the count twice, {0, 1} a sum and a regulariser. Where an
-operation is not linear in what grows, nothing is known, and nothing is said.
+How a value grows with the number of examples says which of them it is (graphc.passes.growth).
+Where nothing is known of that, nothing is said.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphc.dims import parse_rule, reduced_dims
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Node, Objective
 from graphc.orders import REDUCTIONS
+from graphc.passes.growth import REPLICAS, STILL, Growth, growths, sums_over_batch
 from graphc.types import TensorType
+from graphc.varying import leaves, varying_nodes
 
-Growth = frozenset[int] | None  # the exponents of the terms; None where nothing is known
-STILL: Growth = frozenset((0,))
+Growths = Mapping[str, Growth]
 
 
 def check_losses(graph: Graph) -> None:
@@ -28,74 +25,17 @@ def check_losses(graph: Graph) -> None:
 
     Raises G0309 for a reduction that does not agree with the loss. Warns G0310 of a loss that is
     divided by the number of examples twice, G0312 of a mean of means over groups whose sizes are
-    data.
+    data, G0466 of one that is scaled by the number of replicas.
     """
     if not graph.objectives:
         return
-    growth = growths(graph)
+    growth, by_replica = growths(graph), growths(graph, REPLICAS)
     for objective in graph.objectives:
-        _check_reduction(graph, objective, growth[objective.loss])
-        for warning in _complaints(graph, objective, growth):
+        _check_reduction(graph, objective, growth, by_replica)
+        scaled = _scaled(graph, objective, by_replica)
+        for warning in (*_complaints(graph, objective, growth), *scaled):
             text = warning.render().replace("error", "warning", 1)
             warnings.warn(GraphcWarning(text), stacklevel=3)
-
-
-# -- how values grow ------------------------------------------------------------------------------
-
-
-def growths(graph: Graph) -> dict[str, Growth]:
-    """How every node grows with the batch."""
-    found: dict[str, Growth] = {}
-    for node in graph:
-        found[node.name] = _growth(node, graph, [found[x] for x in node.operands])
-    return found
-
-
-def _growth(node: Node, graph: Graph, given: Sequence[Growth]) -> Growth:
-    op = node.op
-    if not isinstance(node.type, TensorType) or not node.operands:
-        return frozenset((1,)) if op.count and op.attributes.get("extent") else STILL
-    if any(g is None for g in given):
-        return None
-    known = [g for g in given if g is not None]
-    if op.denominator is not None and len(known[op.denominator]) == 1:
-        (count,) = known[op.denominator]
-        return frozenset(e - count for e in known[1 - op.denominator])
-    if op.reduces == "sum" and op.linear:
-        more = 1 if _sums_over_batch(node, graph) else 0
-        return _product(known, more, op.linear)
-    if op.jointly_linear:
-        return frozenset().union(*known)
-    return STILL if all(g == STILL for g in known) and op.reduces == "sum" else _peak(node, known)
-
-
-def _product(
-    known: Sequence[frozenset[int]], more: int, linear: tuple[tuple[int, ...], ...]
-) -> Growth:
-    """Of operands that each may be partial: their exponents add; of arms, either's."""
-    if any(len(slots) > 1 for slots in linear):
-        arms = {i for slots in linear for i in slots}
-        return frozenset(e + more for i in arms for e in known[i])
-    total = frozenset((more,))
-    for i, g in enumerate(known):
-        if (i,) not in linear and g != STILL:
-            return None
-        total = frozenset(a + b for a in total for b in g)
-    return total
-
-
-def _peak(node: Node, known: Sequence[frozenset[int]]) -> Growth:
-    """A maximum of one thing grows as it does; of what else is not linear nothing is known."""
-    alike = len(set(known)) == 1 and (known[0] == STILL or node.op.reduces != "sum")
-    return known[0] if alike else None
-
-
-def _sums_over_batch(node: Node, graph: Graph) -> bool:
-    types = [graph[x].tensor for x in node.operands]
-    if not any(t.extents for t in types):
-        return False
-    rule = parse_rule(node.op.dims(*types))
-    return any(types[slot].extent(dim) for slot, dim in reduced_dims(rule))
 
 
 # -- what is wrong with it ------------------------------------------------------------------------
@@ -106,13 +46,20 @@ _SAYS = {
 }
 
 
-def _check_reduction(graph: Graph, objective: Objective, growth: Growth) -> None:
-    """Raise G0309 where the loss is known to be another reduction than it is said to be."""
-    said = objective.reduction
-    if said not in REDUCTIONS or growth is None or not _depends_on_batch(graph, objective.loss):
+def _check_reduction(
+    graph: Graph, objective: Objective, growth: Growths, by_replica: Growths
+) -> None:
+    """Raise G0309 where the loss is known to be another reduction than it is said to be.
+
+    What per-replica code puts together is a sum or a mean over replicas too: either may be meant.
+    """
+    said, loss = objective.reduction, objective.loss
+    if said not in REDUCTIONS or not _depends_on_batch(graph, loss):
         return
-    if (said == "mean") != (1 not in growth):
-        node = graph[objective.loss]
+    own = any(leaves(n.op) for n in _above(graph, loss))
+    readings = (growth[loss], by_replica[loss]) if own else (growth[loss],)
+    if not any(g is None or (said == "sum") == (1 in g) for g in readings):
+        node = graph[loss]
         origin = objective.origin or node.origin
         labels = ((node.origin, "the loss"),) if node.origin and node.origin != origin else ()
         other = "sum" if said == "mean" else "mean"
@@ -125,9 +72,7 @@ def _depends_on_batch(graph: Graph, name: str) -> bool:
     return any(n.op.source == "input" and n.tensor.extents for n in _above(graph, name))
 
 
-def _complaints(
-    graph: Graph, objective: Objective, growth: dict[str, Growth]
-) -> Iterator[GraphcError]:
+def _complaints(graph: Graph, objective: Objective, growth: Growths) -> Iterator[GraphcError]:
     above = list(_above(graph, objective.loss))
     batch = {t.shape[d] // e.unit for t in _inputs(graph) for d, e in enumerate(t.extents) if e}
     for node in above:
@@ -144,7 +89,7 @@ def _complaints(
     yield from (_mean_of_means(m, objective) for m in _means(graph, above))
 
 
-def _quotient(graph: Graph, node: Node, growth: dict[str, Growth]) -> bool:
+def _quotient(graph: Graph, node: Node, growth: Growths) -> bool:
     """Whether what a node divides is a number, and was divided by the count of examples already."""
     top = graph[node.operands[0]]
     if node.tensor.shape != () or growth[top.name] != STILL:
@@ -159,6 +104,30 @@ def _twice(node: Node, objective: Objective, by: str) -> GraphcError:
         span=node.origin or objective.origin,
         help="one division is enough, on any number of devices: leave the second one out",
     )
+
+
+def _scaled(graph: Graph, objective: Objective, growth: Growths) -> Iterator[GraphcError]:
+    """A loss, global already, that is multiplied or divided by the number of replicas."""
+    above = {n.name for n in _above(graph, objective.loss)} - varying_nodes(graph)
+    for node in (graph[x] for x in graph.nodes if x in above):
+        grown = growth[node.name]
+        if not grown or not _trained_by(graph, node):
+            continue
+        summed = any(leaves(n.op) for n in _above(graph, node.name))
+        if max(grown) < 0 or (max(grown) > 0 and not summed):
+            by = "divided" if max(grown) < 0 else "multiplied"
+            yield GraphcError(
+                "G0466",
+                f"the loss is {by} by the number of replicas{' once more' * summed}",
+                span=node.origin or objective.origin,
+                help="losses and gradients are global: mean(x) is the mean over the whole batch on "
+                "any number of devices, so leave the factor out",
+            )
+            return
+
+
+def _trained_by(graph: Graph, node: Node) -> bool:
+    return any(n.op.source == "variable" for n in _above(graph, node.name))
 
 
 @dataclass(frozen=True)
@@ -193,7 +162,7 @@ def _mean_of_means(found: _Means, objective: Objective) -> GraphcError:
 
 def _is_batch_sum(graph: Graph, name: str) -> bool:
     node = graph[name]
-    return bool(node.operands) and node.op.linear == ((0,),) and _sums_over_batch(node, graph)
+    return bool(node.operands) and node.op.linear == ((0,),) and sums_over_batch(node, graph)
 
 
 def _terms(graph: Graph, node: Node) -> Iterator[Node]:

@@ -99,3 +99,55 @@ def test_loss_scale_stands_first() -> None:
         optim.chain(optim.clip_by_global_norm(1.0), optim.loss_scale(), optim.sgd())
     with pytest.raises(GraphcError, match="grow_every"):
         optim.loss_scale(grow_every=0)
+
+
+# -- several losses -------------------------------------------------------------------------------
+
+TWO = """
+step s(x: f32[batch, 6], z: f32[batch, 6]) {
+    param a: f32[6] = ones()
+    param b: f32[6] = ones()
+    minimize mean(square(x @ a)) with FIRST over {a}
+    minimize mean(square(z @ b)) with SECOND over {b}
+}
+"""
+FIRST = 'loss_scale(1024.0, state="one") | adam(0.05)'
+SECOND = 'loss_scale(512.0, state="two") | adam(0.05) | ema(0.9)'
+
+
+def two(first: str, second: str, strategy: str = "one_device()") -> Plan:
+    text = TWO.replace("FIRST", first).replace("SECOND", second)
+    return compile_module(module_of_source(text, sizes={"batch": 8}), parse_strategy(strategy))
+
+
+def alone(name: str, how: str, batches: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """The variables of one of the two losses, trained without the other."""
+    text = SOURCE.replace("HOW", how).replace("DTYPE", "f32").replace("param b: f32 = 0.0", "")
+    text = text.replace("x @ w + b - y", "x @ w").replace("normal(0.3)", "ones()")
+    with Trainer(compile_module(module_of_source(text, sizes={"batch": 8}))) as trainer:
+        for x in batches:
+            trainer.step({"x": x, "y": np.zeros(8, np.float32)})
+        found = trainer.variables()
+    return {n.replace("w", name, 1): v for n, v in found.items() if n.startswith("w")}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:4])
+@pytest.mark.parametrize("second", [SECOND, "adam(0.05) | ema(0.9)"])
+def test_an_overflow_of_one_loss_skips_its_own_update_only(second: str, strategy: str) -> None:
+    good, bad = batch()["x"], overflowing()["x"]
+    with Trainer(two(FIRST, second, strategy)) as trainer:
+        for x in (good, bad, good):
+            trainer.step({"x": x, "z": good})
+        found = trainer.variables()
+    want = alone("a", FIRST, [good, good]) | alone("b", second, [good, good, good])
+    assert {"a.m", "b.m", "b.ema"} <= set(want)
+    for name, value in want.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
+    assert found["step"] == 3 and found["one"] == 512 and found["one.updates"] == 2
+
+
+def test_two_losses_may_not_share_a_scale() -> None:
+    with pytest.raises(GraphcError, match="two losses share the scale 'loss_scale'") as caught:
+        two("loss_scale() | sgd(0.1)", "loss_scale() | sgd(0.1)")
+    assert caught.value.code == "G0468" and 'state="critic_scale"' in str(caught.value.help)
+    assert caught.value.span is not None and caught.value.span.line == 6

@@ -55,6 +55,10 @@ def grows(loss: str) -> set[int] | None:
         ("-3.0 * sum(l)", {1}),
         ("sum(where(m > 0.0, e, 0.0))", {1}),
         ("sum(w)", {0}),
+        ("sum(e * m) / maximum(sum(m), 1.0)", None),
+        ("replica_sum(sum(per_replica(l)))", {1}),
+        ("replica_sum(sum(per_replica(l))) / batch", {0}),
+        ("mean(join_replicas(per_replica(l)))", {0}),
     ],
 )
 def test_how_a_loss_grows_with_the_batch(loss: str, expected: set[int] | None) -> None:
@@ -94,6 +98,55 @@ def test_a_reduction_that_does_not_is_an_error_with_the_line(
     assert caught.value.span is not None and caught.value.span.line == 6
 
 
+# -- per-replica contributions --------------------------------------------------------------------
+
+MEANS = "ignore:.*G0484:graphc.errors.GraphcWarning"  # a mean of means, which is meant here
+
+
+@pytest.mark.filterwarnings(MEANS)
+@pytest.mark.parametrize(
+    ("loss", "accepted"),
+    [
+        ("replica_mean(mean(per_replica(l)))", {"mean"}),
+        ("replica_sum(mean(per_replica(l)))", {"mean", "sum"}),
+        ("replica_mean(sum(per_replica(l)))", {"mean", "sum"}),
+        ("replica_sum(sum(per_replica(l)))", {"sum"}),
+        ("mean(per_replica(l))", {"mean", "sum"}),
+        ("sum(per_replica(l))", {"mean", "sum"}),
+    ],
+)
+def test_the_word_may_say_what_is_done_with_examples_or_with_replicas(
+    loss: str, accepted: set[str]
+) -> None:
+    for word in ("mean", "sum"):
+        if word in accepted:
+            compile_module(module(loss, f"reduction {word}"), parse_strategy("mirrored(2)"))
+        else:
+            with pytest.raises(GraphcError, match="G0309"):
+                compile_module(module(loss, f"reduction {word}"))
+
+
+@pytest.mark.filterwarnings(MEANS)
+@pytest.mark.parametrize(
+    "strategy", ["mirrored(3)", "mirrored(2) * accumulate(2)", "accumulate(4)"]
+)
+@pytest.mark.parametrize("loss", ["mean(per_replica(l))", "sum(per_replica(l))"])
+@pytest.mark.parametrize("word", ["sum", "mean"])
+def test_of_the_replicas_own_losses_the_word_decides(word: str, loss: str, strategy: str) -> None:
+    said = trained(loss, strategy, 11, settings=f"reduction {word}")
+    np.testing.assert_array_equal(said, trained(f"replica_{word}({loss})", strategy, 11))
+    assert not np.allclose(said, trained(_other(word, loss), strategy, 11))
+
+
+def _other(word: str, loss: str) -> str:
+    return f"replica_{'mean' if word == 'sum' else 'sum'}({loss})"
+
+
+def test_without_a_word_the_replicas_own_losses_are_an_error() -> None:
+    with pytest.raises(GraphcError, match="G0482|G0305"):
+        compile_module(module("mean(per_replica(l))"))
+
+
 # -- warnings -------------------------------------------------------------------------------------
 
 
@@ -104,6 +157,13 @@ def test_a_reduction_that_does_not_is_an_error_with_the_line(
         ("mean(l) / 12.0", "G0310", "by 12, which is the batch's size"),
         ("mean(sum(e * m, axis=1) / sum(m, axis=1))", "G0312", "means over groups"),
         ("mean(sum(e * m, axis=1) / maximum(sum(m, axis=1), 1.0))", "G0312", "means over groups"),
+        ("mean(l) / replica_count()", "G0466", "divided by the number of replicas"),
+        ("mean(l) * replica_count()", "G0466", "multiplied by the number of replicas"),
+        ("sum(l) / replica_count()", "G0466", "divided by the number of replicas"),
+        ("sum(l) / (batch / replica_count())", "G0466", "multiplied by the number of replicas"),
+        ("replica_mean(sum(per_replica(l))) / replica_count()", "G0466", "of replicas once more"),
+        ("replica_sum(clip(sum(per_replica(l)), -1.0, 1.0))", "G0467", "the sum, clipped"),
+        ("replica_mean(clip(sum(per_replica(l)), -1.0, 1.0))", "G0467", "the sum, clipped"),
     ],
 )
 def test_what_is_seldom_meant_is_a_warning_with_the_line(loss: str, code: str, words: str) -> None:
@@ -119,6 +179,10 @@ def test_what_is_seldom_meant_is_a_warning_with_the_line(loss: str, code: str, w
         "mean(l)", "mean(mean(e, axis=1))", "mean(l) / 3.0", "mean(l) * 0.5", "mean(l / 12.0)",
         "sum(e * m) / sum(m)", "sum(e * m) / maximum(sum(m), 1.0)", "mean(softmax(e))",
         "mean(cross_entropy(e, softmax(m)))", "mean(layer_norm(x * w, w, w))", "sum(l) / 12.0",
+        "replica_sum(sum(per_replica(l))) / replica_count()", "replica_mean(sum(per_replica(l)))",
+        "replica_sum(sum(clip(per_replica(l), -1.0, 1.0)))", "clip(mean(l), -1.0, 1.0)",
+        "replica_sum(relu(sum(per_replica(l))))", "replica_mean(log(maximum(sum(per_replica(l)), 1.0)))",
+        "clip(replica_sum(sum(per_replica(l))), -1.0, 1.0)",
     ],
 )  # fmt: skip
 def test_what_may_well_be_meant_draws_no_warning(loss: str) -> None:
@@ -127,12 +191,35 @@ def test_what_may_well_be_meant_draws_no_warning(loss: str) -> None:
         compile_module(module(loss))
 
 
+def test_a_gradient_that_each_replica_clips_by_its_norm_draws_a_warning() -> None:
+    text = """
+step s(x: f32[batch, 6], y: f32[batch]) {
+    state w: f32[6] = ones()
+    own = per_replica(x)
+    g = matmul(own @ w - y, own)
+    w <- w - 0.1 * replica_mean(CLIPPED)
+    report loss = mean(square(x @ w - y))
+}
+"""
+    for clipped in ("g * (0.5 / maximum(norm(g), 0.5))", "g * minimum(0.5 / norm(g), 1.0)"):
+        with pytest.warns(GraphcWarning, match="the sum, clipped") as caught:
+            module_of_source(text.replace("CLIPPED", clipped), sizes={"batch": 12})
+        assert "warning[G0467]" in str(caught[0].message) and "<source>:6:" in str(
+            caught[0].message
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module_of_source(text.replace("CLIPPED", "g"), sizes={"batch": 12})
+
+
 # -- global means ---------------------------------------------------------------------------------
 
 
-def trained(loss: str, strategy: str, examples: int, optimizer: str = "sgd(0.1)") -> np.ndarray:
+def trained(
+    loss: str, strategy: str, examples: int, optimizer: str = "sgd(0.1)", settings: str = ""
+) -> np.ndarray:
     """The weight after two steps on data whose masks are uneven from replica to replica."""
-    text = SOURCE.replace("sgd(0.1)", optimizer).format(loss=loss, settings="")
+    text = SOURCE.replace("sgd(0.1)", optimizer).format(loss=loss, settings=settings)
     made = module_of_source(text, sizes={"batch": 12})
     rng = np.random.default_rng(1)
     x = rng.standard_normal((12, 6)).astype(np.float32)

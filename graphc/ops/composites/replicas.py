@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 from graphc.builder import Builder, Operand, Value
-from graphc.errors import GraphcError, GraphcWarning
+from graphc.errors import GraphcError
 from graphc.op import op_named, require
+from graphc.ops.composites.replica_checks import warn_of_clip, warn_of_means
 from graphc.ops.registry import composite
-from graphc.ops.replicas import JoinReplicas, OwnSize, PerReplica, ReplicaIndex, ReplicaSum
+from graphc.ops.replicas import JoinReplicas, PerReplica, ReplicaIndex, ReplicaSum
 from graphc.types import BOOL, F32, I32, DType
 
 _WORDS = "without it the value is global already: mean(x) is the mean over the whole batch"
@@ -33,8 +32,8 @@ def replica_sum(f: Builder, x: Operand) -> Value:
     Of a mean over the replicas' own examples it grows with their number (a warning says so).
     """
     value = _taken(f, "replica_sum", x)
-    if f.training and _holds_mean(f, value):
-        _warn(f, "per-replica sum of means", "it grows with the number of replicas")
+    warn_of_means(f, value, "sum", "it grows with the number of replicas")
+    warn_of_clip(f, value)
     if value.dtype.kind in "bu":
         value = f.to_dtype(value, I32)
     return f.add(ReplicaSum(), (value,))
@@ -50,10 +49,17 @@ def replica_mean(f: Builder, x: Operand) -> Value:
     value = _taken(f, "replica_mean", x)
     text = f"replica_mean takes floats, not {value.dtype}"
     require(value.dtype.kind == "f", text, code="G0202", help="cast it, or take replica_sum")
-    if f.training and _holds_mean(f, value):
-        few = "a replica with few examples counts as much as one with many"
-        _warn(f, "per-replica mean of means", few)
+    few = "a replica with few examples counts as much as one with many"
+    warn_of_means(f, value, "mean", few)
+    warn_of_clip(f, value)
     return f.add(ReplicaSum(), (value,)) / f.replica_count(dtype=value.dtype)
+
+
+def agreed_loss(f: Builder, loss: Value, reduction: str) -> Value:
+    """The loss as one value: where replicas have their own, `sum` or `mean` says what they make."""
+    if not f.is_varying(loss) or reduction not in ("sum", "mean"):
+        return loss
+    return f.replica_sum(loss) if reduction == "sum" else f.replica_mean(loss)
 
 
 @composite
@@ -103,35 +109,3 @@ def _global_already(word: str, value: Value) -> GraphcError:
     labels = ((value.node.origin, "global"),) if value.node.origin else ()
     help = f"mark it with per_replica(x); {_WORDS}"
     return GraphcError("G0483", message, labels=labels, help=help)
-
-
-def _holds_mean(f: Builder, value: Value) -> bool:
-    """Whether a value is made, entry by entry, of a quotient by the replica's own count."""
-    stack, seen = [value.name], set[str]()
-    while stack:
-        node = f.nodes[stack.pop()]
-        below = node.op.denominator
-        if below is not None and _is_own_count(f, node.operands[below]):
-            return True
-        weighted = sum(f.is_varying(Value(f, x)) for x in node.operands) > 1
-        if (node.op.elementwise or node.op.view) and not (weighted and node.op.linear):
-            stack += [x for x in node.operands if x not in seen]
-            seen.update(node.operands)
-    return False
-
-
-def _is_own_count(f: Builder, name: str) -> bool:
-    stack = [name]
-    while stack:
-        node = f.nodes[stack.pop()]
-        if isinstance(node.op, OwnSize):
-            return True
-        if node.op.elementwise or node.op.lazy:
-            stack += node.operands
-    return False
-
-
-def _warn(f: Builder, what: str, help: str) -> None:
-    note = GraphcError("G0484", f"{what}; the global mean is mean(x)", span=f.origin, help=help)
-    warning = GraphcWarning(note.render().replace("error", "warning", 1))
-    warnings.warn(warning, stacklevel=2)

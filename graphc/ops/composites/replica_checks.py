@@ -1,0 +1,115 @@
+"""What per-replica code seldom means: means of means, and clipping before the sum over replicas."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+from graphc.builder import Builder, Value
+from graphc.errors import GraphcError, GraphcWarning, Span
+from graphc.graph import Node
+from graphc.ops.binary import Maximum, Minimum
+from graphc.ops.replicas import OwnSize
+
+
+def warn_of_means(f: Builder, value: Value, what: str, help: str) -> None:
+    """Warn (G0484) where what is summed over the replicas is a mean over their own examples."""
+    if f.training and _holds_mean(f, value):
+        _warn(f, "G0484", f"per-replica {what} of means; the global mean is mean(x)", help)
+
+
+def warn_of_clip(f: Builder, value: Value) -> None:
+    """Warn (G0467) where what is summed over the replicas was clipped by each of them before."""
+    clips = (n for n in _entrywise(f, value) if _is_clip(f, n)) if f.training else iter(())
+    node = next(clips, None)
+    if node is not None:
+        help = "clip what replica_sum or replica_mean gives; gradients are clipped by the chain of "
+        help += "`minimize`, such as clip_by_global_norm(1.0) | sgd(0.1)"
+        text = "each replica clips what it has before the sum: that is not the sum, clipped"
+        _warn(f, "G0467", text, help, node.origin)
+
+
+def _warn(f: Builder, code: str, text: str, help: str, at: Span | None = None) -> None:
+    labels = ((at, "clipped here"),) if at and at != f.origin else ()
+    note = GraphcError(code, text, span=f.origin, labels=labels, help=help)
+    warning = GraphcWarning(note.render().replace("error", "warning", 1))
+    warnings.warn(warning, stacklevel=2)
+
+
+def _entrywise(f: Builder, value: Value) -> Iterator[Node]:
+    """The nodes that a value is made of entry by entry; of a quotient, what is divided."""
+    stack, seen = [value.name], set[str]()
+    while stack:
+        node = f.nodes[stack.pop()]
+        yield node
+        if not (node.op.elementwise or node.op.view):
+            continue
+        below = node.op.denominator
+        above = [x for i, x in enumerate(node.operands) if i != below and x not in seen]
+        seen.update(above)
+        stack += above
+
+
+# -- means -----------------------------------------------------------------------------------------
+
+
+def _holds_mean(f: Builder, value: Value) -> bool:
+    """Whether a value is made, entry by entry, of a quotient by the replica's own count."""
+    stack, seen = [value.name], set[str]()
+    while stack:
+        node = f.nodes[stack.pop()]
+        below = node.op.denominator
+        if below is not None and _is_own_count(f, node.operands[below]):
+            return True
+        if below is not None:
+            stack.append(node.operands[1 - below])
+            continue
+        weighted = sum(f.is_varying(Value(f, x)) for x in node.operands) > 1
+        if (node.op.elementwise or node.op.view) and not (weighted and node.op.linear):
+            stack += [x for x in node.operands if x not in seen]
+            seen.update(node.operands)
+    return False
+
+
+def _is_own_count(f: Builder, name: str) -> bool:
+    stack = [name]
+    while stack:
+        node = f.nodes[stack.pop()]
+        if isinstance(node.op, OwnSize):
+            return True
+        if node.op.elementwise or node.op.lazy:
+            stack += node.operands
+    return False
+
+
+# -- clipping --------------------------------------------------------------------------------------
+
+
+def _is_clip(f: Builder, node: Node) -> bool:
+    """Whether a node bounds what a replica summed over its examples, by value or by a norm.
+
+    A lower bound alone is a relu, or what keeps a logarithm finite.
+    """
+    if node.tensor.extents:
+        return False
+    below = node.op.denominator
+    if below is None:
+        return isinstance(node.op, Minimum) and _limit(f, node) is not None
+    bound = f.nodes[node.operands[below]]
+    limit = _limit(f, bound) if isinstance(bound.op, Maximum) else None
+    return limit is not None and limit == _constant(f, node.operands[1 - below])
+
+
+def _limit(f: Builder, node: Node) -> float | None:
+    """The one constant among a node's operands."""
+    known = [k for x in node.operands if (k := _constant(f, x)) is not None]
+    return known[0] if len(known) == 1 else None
+
+
+def _constant(f: Builder, name: str) -> float | None:
+    """The number that a node is everywhere, through marks, broadcasts and casts."""
+    node = f.nodes[name]
+    while len(node.operands) == 1 and (node.op.view or node.op.linear == ((0,),)):
+        node = f.nodes[node.operands[0]]
+    value = node.op.attributes.get("value") if not node.operands else None
+    return float(value) if isinstance(value, int | float) else None
