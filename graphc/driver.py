@@ -89,6 +89,7 @@ def compile_module(
         "duration": asdict(module.duration) if module.duration else None,
         "fingerprint": train.fingerprint(),
         "promise": promise(strategy, trained(programs)).plain(),
+        "grid": next((str(p) for p in strategy.parts if p.layout("").grid), ""),
         "every": meets.every if meets else 0,
     }
     how = asynchrony(strategy)

@@ -460,6 +460,23 @@ CODES: dict[str, Entry] = {
         "A worker that is lost is replaced, and its batch is given to another. Here that happened\n"
         "many times without one update in between: the batch, or the machine, is at fault.",
     ),
+    "G0527": Entry(
+        "other kernels than those of the checkpoint",
+        "The same bits are promised for one set of kernels: backend, BLAS, instruction set, versions.\n"
+        "A run with `reproducible` that is resumed with others goes on, and what it reports then says\n"
+        "from which step on its bits may differ. Without `reproducible` there is no such promise.",
+    ),
+    "G0528": Entry(
+        "a checkpoint that does not name its kernels",
+        "It was written before checkpoints kept them. The run goes on; whether the steps before have\n"
+        "the bits that this machine would give them is not known.",
+    ),
+    "G0529": Entry(
+        "another grid than that of the checkpoint",
+        "The slots and tiles of `reproducible` decide in which order all sums are taken, so they are\n"
+        "fixed for a run. The run goes on; to keep its bits, resume it with the grid that the\n"
+        "message names.",
+    ),
     "G0561": Entry(
         "the devices disagree",
         "Two devices made different calls where they had to make the same one, or wait for each\n"

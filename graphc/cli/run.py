@@ -76,7 +76,8 @@ def run_command(
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
         if resume is not None:
-            trainer.resume(resume)
+            with shown_warnings():
+                trainer.resume(resume)
         start = time.perf_counter()
         with _saved(trainer, save):
             schedules: dict[str, Any] = {"record": record, "replay": replay}
@@ -90,9 +91,11 @@ def run_command(
 def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    from graphc.runtime.fingerprint import kernel_fingerprint
+    from graphc.runtime.history import changes
 
     plan = trainer.plan
+    promised, history = (plan.meta.get("promise") or {}).get("bits", ""), trainer.history
+    breaks = changes(history) if plan.meta.get("grid") else ()
     return {
         "steps": trainer.steps,
         "loss": last.get("loss"),
@@ -110,8 +113,9 @@ def _report(
         ],
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
-        "promise": (plan.meta.get("promise") or {}).get("bits", ""),
-        "kernels": kernel_fingerprint(trainer.backend.name, trainer.backend.executor),
+        "promise": f"{promised} to step {history[1].start}" if breaks else promised,
+        "breaks": list(breaks),
+        "kernels": trainer.history[-1].kernels,
     } | _observed(trainer)
 
 
@@ -337,4 +341,6 @@ def _in_words(report: dict[str, Any]) -> str:
         lines.append(", ".join(f"{name} {n}" for name, n in report["workers"].items()))
     if report["metrics"]:
         lines.append("test: " + ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items()))
+    if report["breaks"]:
+        lines.append(f"{report['promise']}: {'; '.join(report['breaks'])}")
     return "\n".join([*lines, f"parameters {report['params_sha256'][:16]}"])

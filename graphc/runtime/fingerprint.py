@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,17 @@ def kernel_fingerprint(backend: str = "", executor: str = "") -> dict[str, str]:
 
     Same bits are promised between runs whose fingerprints are equal.
     """
+    here = _of_machine()
+    named = {"backend": backend, "executor": executor if executor != backend else ""}
+    return {name: text for name, text in {**named, **here}.items() if text}
+
+
+@lru_cache(maxsize=1)
+def _of_machine() -> dict[str, str]:
     config: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
     blas = config.get("Build Dependencies", {}).get("blas", {})
     simd = config.get("SIMD Extensions", {})
-    found = {
-        "backend": backend,
-        "executor": executor if executor != backend else "",
+    return {
         "numpy": np.__version__,
         "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         "core": blas_core() or "",
@@ -29,7 +35,6 @@ def kernel_fingerprint(backend: str = "", executor: str = "") -> dict[str, str]:
         "simd": " ".join([*simd.get("baseline", []), *simd.get("found", [])]),
         "graphc": graphc_version(),
     }
-    return {name: text for name, text in found.items() if text}
 
 
 def in_words(fingerprint: dict[str, str]) -> str:

@@ -23,6 +23,8 @@ from graphc.runtime.batches import Batch
 from graphc.runtime.checkpoint import load_checkpoint, save_variables
 from graphc.runtime.data import Dataset, Position
 from graphc.runtime.engine import Engine, run_once
+from graphc.runtime.fingerprint import kernel_fingerprint
+from graphc.runtime.history import History, Part, gone_on, in_json, of_json, warn_of_change
 from graphc.runtime.memory import check_memory
 from graphc.runtime.plan import SYNC, Plan
 from graphc.runtime.proportion import replicas, warn_of_proportion
@@ -59,6 +61,7 @@ class Trainer:
         first = first_values(plan) | dict(values or {})
         self.engine.load_variables(_with_outer(plan, first, values))
         self._alone = 0  # steps since replicas that step alone met
+        self.history: History = (self._part(0),)
 
     @property
     def steps(self) -> int:
@@ -211,19 +214,32 @@ class Trainer:
     def save(self, path: str | Path) -> None:
         """Write all variables, and how far the training has come, to a .safetensors file."""
         at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
-        save_variables(path, self.variables(), {k: str(n) for k, n in at.items()})
+        notes = {k: str(n) for k, n in at.items()} | {"history": in_json(self.history)}
+        save_variables(path, self.variables(), notes)
 
     def resume(self, path: str | Path) -> None:
-        """Take up the training that `save` wrote down, under any strategy. Raises G0509, G0510."""
+        """Take up the training that `save` wrote down, under any strategy. Raises G0509, G0510.
+
+        Warns (G0527-G0529) where the run is to have the same bits as on any devices, and other
+        kernels or another grid made the steps before.
+        """
         values, notes = load_checkpoint(path)
         at = {k: int(notes[k]) for k in ("steps", "epoch", "example") if notes.get(k, "").isdigit()}
         if len(at) < 3:
             text = f"{path} has variables, but not how far their training had come"
             help = "to start from its variables only, use load"
             raise GraphcError("G0509", text, help=help)
+        before, now = of_json(notes.get("history", "")), self._part(at["steps"])
         self.engine.load_variables(values)
         self.engine.finished["train"] = at["steps"]
         self.position = Position(at["epoch"], at["example"])
+        warn_of_change(path, before[-1], now)
+        self.history = gone_on(before, now)
+
+    def _part(self, start: int) -> Part:
+        """The steps that this trainer makes."""
+        kernels = kernel_fingerprint(self.backend.name, self.backend.executor)
+        return Part(start, self.plan.meta.get("grid", ""), kernels)
 
     def params_sha256(self) -> str:
         """A hash of the trainable variables: sorted by name; name, dtype, shape, bytes of each."""

@@ -17,11 +17,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from graphc.runtime.checkpoint import load_checkpoint, save_variables
+
 Call = Callable[..., Any]
 
 KEYS = {
     "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
-    "peak_bytes", "sent_bytes", "memory", "compile_seconds", "run_seconds", "promise", "kernels",
+    "peak_bytes", "sent_bytes", "memory", "compile_seconds", "run_seconds", "promise", "breaks",
+    "kernels",
 }  # fmt: skip
 
 
@@ -99,6 +102,58 @@ def test_a_run_that_is_resumed_on_other_devices_goes_on_where_it_was(
     more = ("--strategy", "mirrored(2)", "--resume", "half.safetensors")
     two = report(call("run", "line.gc", "--json", "--steps", "7", *more))
     assert two["loss"] == pytest.approx(whole["loss"], rel=1e-4)
+
+
+GRID = ("--strategy", "mirrored(2) * reproducible(4)")
+HALF = "half.safetensors"
+
+
+def _retold(tell: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    """Change the notes of the checkpoint."""
+    values, notes = load_checkpoint(HALF)
+    save_variables(HALF, values, tell(notes))
+
+
+def test_a_run_that_goes_on_with_other_kernels_warns_and_says_from_where(
+    folder: Path, call: Call
+) -> None:
+    whole = report(call("run", "line.gc", "--json", "--steps", "7", *GRID))
+    call("run", "line.gc", "--quiet", "--steps", "4", "--save", HALF, *GRID)
+    resumed = ("--steps", "7", "--resume", HALF)
+    same = call("run", "line.gc", "--json", *resumed, "--strategy", "zero(3) * reproducible(4)")
+    assert (same.err, report(same)["promise"], report(same)["breaks"]) == ("", "same bits", [])
+    assert report(same)["params_sha256"] == whole["params_sha256"]
+
+    core = whole["kernels"].get("core", whole["kernels"]["machine"])
+    _retold(lambda notes: {k: text.replace(core, "Sapphire") for k, text in notes.items()})
+    other = call("run", "line.gc", "--json", *resumed, *GRID, "--save", "end.safetensors")
+    assert "warning[G0527]: the kernels are not those that made half.safetensors" in other.err
+    assert f"Sapphire became {core}" in other.err and "after step 4" in other.err
+    assert report(other)["promise"] == "same bits to step 4"
+    assert any(f"after step 4: core Sapphire became {core}" in x for x in report(other)["breaks"])
+
+    after = call("run", "line.gc", "--steps", "9", "--resume", "end.safetensors", *GRID)
+    assert "G0527" not in after.err  # the kernels are those of the checkpoint
+    assert "same bits to step 4: after step 4: core Sapphire" in after.out
+
+
+def test_a_run_that_goes_on_with_another_grid_warns(folder: Path, call: Call) -> None:
+    call("run", "line.gc", "--quiet", "--steps", "4", "--save", HALF, *GRID)
+    resumed = ("--json", "--steps", "7", "--resume", HALF)
+    other = call("run", "line.gc", *resumed, "--strategy", "reproducible(8)")
+    assert "warning[G0529]: reproducible(4) became reproducible(8) since half" in other.err
+    assert report(other)["promise"] == "same bits to step 4"
+    fast = call("run", "line.gc", *resumed, "--strategy", "mirrored(2)")  # asks for no bits
+    assert (fast.err, report(fast)["breaks"]) == ("", [])
+
+
+def test_a_checkpoint_that_does_not_name_its_kernels_draws_a_note(folder: Path, call: Call) -> None:
+    call("run", "line.gc", "--quiet", "--steps", "4", "--save", HALF, *GRID)
+    _retold(lambda notes: {k: text for k, text in notes.items() if k != "history"})
+    found = call("run", "line.gc", "--json", "--steps", "7", "--resume", HALF, *GRID)
+    assert "note[G0528]: half.safetensors does not say by which kernels its 4 steps" in found.err
+    assert report(found)["promise"] == "same bits to step 4"
+    assert report(found)["breaks"] == ["after step 4: before it the kernels are not known"]
 
 
 def test_a_loss_that_is_not_finite_is_null(folder: Path, call: Call) -> None:
