@@ -12,7 +12,7 @@ from typing import TypeAlias
 from graphc.dims import Signature
 from graphc.ops.conversions import conversion_over
 from graphc.passes.problem import AxisProblem
-from graphc.passes.route import LATENCY, LOCAL, route
+from graphc.passes.route import LATENCY, LOCAL, assumed, route
 from graphc.placement import Home, Placement, R, Split, State, place, serves
 
 FORBIDDEN = 1e15
@@ -84,9 +84,9 @@ class Costs:
         size, turns = float(self.graph[name].type.bytes), 1
         for other, state in self._inside(at, when):
             places = self.mesh.axis(other)
-            size /= places.size if isinstance(state, Split | Home) else 1
-            turns *= places.size if places.over == "time" else 1
-        return turns * (op.traffic(axis.size, size) + LATENCY)
+            size /= assumed(places) if isinstance(state, Split | Home) else 1
+            turns *= assumed(places) if places.over == "time" else 1
+        return turns * (op.traffic(assumed(axis), size) + LATENCY)
 
     def _inside(self, at: Placement, when: Placement) -> Placement:
         """How a value lies along the other axes at the time of its conversion."""

@@ -19,7 +19,15 @@ from graphc.placement import Axis, Home, Leaves, Mesh, Partial, Placement, R, Sp
 from graphc.types import TensorType
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
+MANY = 8
 LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
+
+
+def assumed(axis: Axis) -> int:
+    """How many places an axis is priced for: one place as `MANY`, so that what is chosen for one
+    device is what is chosen for many, and their programs differ in constants only."""
+    return axis.size if axis.size > 1 else MANY
+
 
 NO_ORDERS: Mapping[str, str] = {}
 
@@ -109,8 +117,8 @@ def _cost(t: TensorType, at: Placement, step: Conversion, mesh: Mesh) -> float:
         return LOCAL
     others = [a for a in mesh.axes if a.name not in step.axes]
     # Where a value is at home along another axis, only that home exchanges: the mean counts.
-    parts = prod(a.size for a in others if isinstance(at[a.name], Split | Home))
-    turns = prod(a.size for a in others if a.over == "time" and at[a.name] != R)
-    places = prod(mesh.axis(a).size for a in step.axes if mesh.axis(a).over == "space")
+    parts = prod(assumed(a) for a in others if isinstance(at[a.name], Split | Home))
+    turns = prod(assumed(a) for a in others if a.over == "time" and at[a.name] != R)
+    places = prod(assumed(mesh.axis(a)) for a in step.axes if mesh.axis(a).over == "space")
     moved = step.traffic(places, t.bytes / parts)
     return turns * (moved + (LATENCY if step.communicates else LOCAL))

@@ -176,7 +176,7 @@ class _Scheduler:
         return _source(origin) if origin.op.source == "input" else None
 
     def _keeps_several(self, node: Node) -> bool:
-        turns = self.graph.mesh.turns
+        turns = max(self.graph.mesh.turns, 2)  # one turn runs what more of them do
         return isinstance(node.op, Conversion) and node.op.kept(turns) > 1
 
     def _accumulate(self, node: Node, operands: tuple[int, ...], phase: int) -> None:

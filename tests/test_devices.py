@@ -1,0 +1,153 @@
+"""Every strategy, for 1, 8, 64 and 1,024 devices: one program but for constants, one compile time.
+
+The strategies come from the registry, with each setting of theirs by itself, and in products with
+time, with a tensor split and on a grid, so that a new one is covered without a word here. Compile
+time is counted in function calls; the clock is asked under `slow`.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import time
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from functools import cache
+from typing import Any
+
+import pytest
+from test_scale import shape_of
+
+from graphc.driver import compile_module
+from graphc.errors import GraphcError
+from graphc.frontend.lower import module_of_source
+from graphc.module import Module
+from graphc.orders import ORDERS
+from graphc.runtime.plan import Plan
+from graphc.strategy import STRATEGIES, OneDevice, Strategy, layout_of, parse_strategy
+
+DEVICES = (1, 8, 64, 1_024)
+SLACK = 1.1  # of calls, between any two numbers of devices
+WORDS = {  # what a setting in words may be
+    "reduce": ORDERS, "order": ORDERS, "scatter": ("turn", "update"), "outer": ("sgd(lr=0.5)",),
+}  # fmt: skip
+FACTORS = ("accumulate(2)", "tensor_split(2)")
+GRIDS = {True: "reproducible(slots=1024)", False: "reproducible(slots=2, tiles=1024)"}
+# So wide that the cut which is chosen stays the cheapest for 1,024 devices: that may turn with sizes.
+SOURCE = """
+step stack(x: f32[batch, 16384], y: i32[batch]) {
+    param w: f32[16384, 8192] = he_normal()
+    param b: f32[8192] = zeros()
+    minimize mean(cross_entropy(relu(dense(x, w, b)), y)) with sgd(0.1, momentum=0.9)
+}
+"""
+
+
+@cache
+def module() -> Module:
+    return module_of_source(SOURCE, sizes={"batch": 4_096})
+
+
+def compiled(strategy: str) -> Plan:
+    return compile_module(module(), parse_strategy(strategy))
+
+
+# -- the strategies ----------------------------------------------------------------------------------
+
+
+def grows(cls: type[Strategy]) -> bool:
+    """Whether the first setting of a strategy is a number of places."""
+    return cls is not OneDevice and layout_of(cls()).grid is None
+
+
+def values(setting: Field[Any]) -> Iterator[object]:
+    """What a setting may be, some of it refused."""
+    match setting.type:
+        case "int" | "int | None":
+            yield from (1, 2, 3)
+        case "str":
+            yield from WORDS[setting.name]
+
+
+def variants() -> Iterator[str]:
+    """Every strategy, as it is and with each of its settings; {n} stands for its places."""
+    for name, cls in STRATEGIES.items():
+        if grows(cls):
+            yield f"{name}({{n}})"
+            for setting in fields(cls)[1:]:
+                for value in values(setting) if setting.name != "axis" else ():
+                    shown = f'"{value}"' if isinstance(value, str) else value
+                    text = f"{name}({{n}}, {setting.name}={shown})"
+                    if value != setting.default and is_one(text):
+                        yield text
+
+
+def is_one(text: str) -> bool:
+    """Whether the text is a strategy, for some number of places."""
+    try:
+        layout_of(parse_strategy(text.format(n=DEVICES[-1])))
+    except GraphcError as error:
+        assert error.code in ("G0402", "G0442")
+        return False
+    return True
+
+
+def products() -> Iterator[str]:
+    """Every strategy in a product with each factor that it may stand beside."""
+    for name, cls in STRATEGIES.items():
+        if not grows(cls):
+            continue
+        for factor in (*FACTORS, GRIDS[bool(layout_of(cls()).batch)]):
+            text = f"{name}({{n}}) * {factor}"
+            if is_one(text):
+                yield text
+
+
+def sizes(text: str) -> list[int]:
+    """The numbers of devices to compile for; a server is a device too."""
+    servers = getattr(parse_strategy(text.format(n=8)).parts[0], "servers", 1)
+    return [n for n in DEVICES if n >= servers and (n != 64 or " * " not in text)]
+
+
+ALL = [*variants(), *products()]
+
+
+def test_the_registry_has_them_all() -> None:
+    for name, cls in STRATEGIES.items():
+        assert not grows(cls) or f"{name}({{n}})" in ALL
+    assert len(ALL) > 30 and 'mirrored({n}, reduce="tree")' in ALL
+    assert "zero({n}, stage=3)" in ALL and "zero({n}) * reproducible(slots=1024)" in ALL
+
+
+# -- the laws ----------------------------------------------------------------------------------------
+
+
+def counted(strategy: str) -> tuple[Plan, int]:
+    """The plan, and the function calls of compiling it: time, without the clock."""
+    with cProfile.Profile() as profile:
+        plan = compiled(strategy)
+    return plan, int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+
+@pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning")
+@pytest.mark.parametrize("strategy", ALL)
+def test_for_any_number_of_devices_programs_and_compile_time_are_the_same(strategy: str) -> None:
+    compiled(strategy.format(n=sizes(strategy)[0]))  # what is imported and cached once
+    plans, calls = zip(*(counted(strategy.format(n=n)) for n in sizes(strategy)), strict=True)
+    for name in plans[0].programs:
+        shapes = [shape_of(plan.programs[name]) for plan in plans]
+        assert shapes.count(shapes[0]) == len(shapes), name
+    assert max(calls) <= SLACK * min(calls), calls
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning")
+@pytest.mark.parametrize("strategy", [s for s in ALL if "=" not in s])
+def test_compiling_for_many_devices_takes_as_long_by_the_clock(strategy: str) -> None:
+    def seconds(n: int) -> float:
+        start = time.process_time()
+        compiled(strategy.format(n=n))
+        return time.process_time() - start
+
+    few, many = (min(seconds(n) for _ in range(7)) for n in (8, 1_024))
+    assert many <= SLACK * few, (few, many)
