@@ -351,9 +351,11 @@ CODES: dict[str, Entry] = {
     ),
     "G0487": Entry(
         "a replica's own variable, written once per microbatch",
-        "A variable with a copy for each replica is kept by the devices, and a device runs several\n"
-        "microbatches one after the other under accumulate(k). Aggregate it on write, or run the step\n"
-        "without accumulate.",
+        "Under accumulate(k) a replica is one microbatch of one device, so that k microbatches on one\n"
+        "device mean what k devices mean. A device keeps one copy of a variable, not one for each of its\n"
+        "microbatches: the copies would have to take turns in it, and each would read what another one\n"
+        'wrote. With on="write" the device has the one value that all of them come to, and accumulate\n'
+        "makes no difference. Or run the step without accumulate.",
     ),
     "G0488": Entry(
         "a sum over replicas that holds the variable itself",
@@ -375,9 +377,9 @@ CODES: dict[str, Entry] = {
     "G0501": Entry(
         "a loop that uses what it gives",
         "A value that is known only after the last microbatch is used in a turn of the same loop:\n"
-        "in a graph written by hand, where a `keep` and a `recall` are missing. Or a value is\n"
-        "gathered over one of two axes over time, and sent before it is gathered over the other:\n"
-        "write accumulate(2) * accumulate(3) * mirrored(2), with nothing between the two.",
+        "in a graph written by hand, where a `keep` and a `recall` are missing, or where the mesh has\n"
+        "an axis over space between two over time, and a value is gathered over one of them, and\n"
+        "sent before it is gathered over the other. A strategy's axes over time stand side by side.",
     ),
     "G0502": Entry(
         "a result is not whole",

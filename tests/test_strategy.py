@@ -129,3 +129,10 @@ def test_what_a_grid_can_t_hold_is_refused(text: str, code: str, message: str) -
     with pytest.raises(GraphcError, match=message) as raised:
         layout_of(parse_strategy(text))
     assert raised.value.code == code
+
+
+def test_axes_over_time_stand_side_by_side() -> None:
+    layout = layout_of(parse_strategy("mirrored(2) * accumulate(3) * zero(4) * accumulate(5)"))
+    assert [a.size for a in layout.mesh.axes] == [2, 3, 5, 4]
+    one = layout_of(parse_strategy("mirrored(2) * accumulate(3)"))
+    assert [a.size for a in one.mesh.axes] == [2, 3]

@@ -44,8 +44,9 @@ def check_turns(graph: Graph, layout: MeshLayout) -> None:
         if variable.local and over_time:
             raise GraphcError(
                 "G0487",
-                f"each replica has its own '{v}', and a device would write it in each of its "
-                f"{over_time[0].size} microbatches",
+                f"each replica has its own '{v}', and with accumulate a replica is one of a "
+                f"device's {prod(a.size for a in over_time)} microbatches: a device has one copy, "
+                "not one for each",
                 span=graph[x].origin or variable.origin,
                 labels=((variable.origin, "declared here"),) if variable.origin else (),
                 help='aggregate it on="write", or leave accumulate out',

@@ -1,6 +1,7 @@
 """Variables in a file: safetensors, with global values, so that a file knows no topology.
 
-Notes (strings by name) stand beside them in the file's metadata.
+Notes (strings by name) stand beside them in the file's metadata. Where replicas have copies of
+their own, `NAME@copies` has them all, for a run that goes on with as many replicas.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from graphc.errors import GraphcError
 from graphc.types import DTYPES
 
 Array = NDArray[Any]
+COPIES = "@copies"  # what follows the name of a variable where the file has its copies
 
 
 def save_variables(
@@ -43,6 +45,17 @@ def load_variables(path: str | Path) -> dict[str, Array]:
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
     """The variables in a file, and its notes. Raises G0509 where it can't be read."""
+    values, notes = _read(path)
+    return {name: a for name, a in values.items() if not name.endswith(COPIES)}, notes
+
+
+def load_copies(path: str | Path) -> dict[str, Array]:
+    """The copies of variables in a file, by the variables' names. Raises G0509."""
+    found = _read(path)[0].items()
+    return {name.removesuffix(COPIES): a for name, a in found if name.endswith(COPIES)}
+
+
+def _read(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
     # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
     from safetensors import SafetensorError, deserialize, safe_open
 

@@ -54,11 +54,16 @@ def joined(copies: Array, how: str) -> Array:
 def copy_of(value: Array, index: int, rank: int, how: str) -> Array:
     """What one copy is of a value, so that the copies come to it: a sum is on the first, undivided.
 
-    rank: the number of dims of the variable; a kept variable may have one value for all copies.
+    rank: the number of dims of the variable; a value with one more has all copies.
     """
-    if how == "none":
-        return value if value.ndim == rank else value[index]
+    if value.ndim > rank:
+        return np.asarray(value[index])
     return np.zeros_like(value) if how == "sum" and index else value
+
+
+def has_all(value: Array, t: TensorType, mesh: Mesh) -> bool:
+    """Whether a value is the copies of a variable, as many as there are on the mesh."""
+    return bool(copy_axes(t, mesh)) and value.shape == (copy_count(t, mesh), *t.shape)
 
 
 def check_copies(name: str, value: Array, t: TensorType, count: int) -> bool:

@@ -30,6 +30,7 @@ from graphc.runtime.shards import (
 from graphc.runtime.stream import MicrobatchStream, collected
 from graphc.runtime.supply import Supply, WholeBatch
 from graphc.runtime.transport import Communicator, Transport
+from graphc.types import TensorType
 
 Array: TypeAlias = NDArray[Any]
 SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
@@ -77,9 +78,12 @@ class Engine:
     # -- variables ------------------------------------------------------------------------------
 
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
-        """Set the variables from global values. Raises G0510 for missing, extra or unfit ones."""
+        """Set the variables from global values. Raises G0510 for missing, extra or unfit ones.
+
+        What every replica has a copy of may also come as all the copies, in a leading dim.
+        """
         types, mesh, joins = self.first.variable_types, self.mesh, self.joins
-        kept = [n for n, t in types.items() if joins.get(n) == "none" and copy_axes(t, mesh)]
+        kept = [n for n, t in types.items() if copy_axes(t, mesh)]
         arrays = check_variables(self.first, values, partly=partly, kept=kept)
 
         def run(comm: Communicator) -> None:
@@ -102,9 +106,24 @@ class Engine:
 
         Raises G0505 after a step that failed half-way.
         """
-        self._check_valid()
         every, mesh = self.first.variable_types, self.mesh
         types = {n: t for n, t in every.items() if names is None or n in names}
+        values = self._copies_of(types)
+        return {
+            n: joined(values[n], self.joins.get(n, "none")) if copy_axes(t, mesh) else values[n][0]
+            for n, t in types.items()
+        }
+
+    def copies(self) -> dict[str, Array]:
+        """All copies, in a leading dim, of the variables that come to one value of them."""
+        types = self.first.variable_types
+        several = {n: t for n, t in types.items() if copy_axes(t, self.mesh)}
+        return self._copies_of({n: t for n, t in several.items() if self.joins.get(n) != "none"})
+
+    def _copies_of(self, types: Mapping[str, TensorType]) -> dict[str, Array]:
+        """What the replicas have of each, in a leading dim; of a variable with one value, that."""
+        self._check_valid()
+        mesh = self.mesh
         values = {
             n: np.zeros((copy_count(t, mesh), *t.shape), t.dtype.numpy) for n, t in types.items()
         }
@@ -117,11 +136,9 @@ class Engine:
                     out = values[name][copy_at(t, mesh, rank), ...]
                     put_shard(device.get(name), t, mesh, rank, out)
 
-        self._session.run(run)
-        return {
-            n: joined(values[n], self.joins.get(n, "none")) if copy_axes(t, mesh) else values[n][0]
-            for n, t in types.items()
-        }
+        if types:
+            self._session.run(run)
+        return values
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_o
 from graphc.runtime.asynchronous.source import Source
 from graphc.runtime.backend import Backend
 from graphc.runtime.batches import Batch
-from graphc.runtime.checkpoint import load_checkpoint, save_variables
+from graphc.runtime.checkpoint import COPIES, load_checkpoint, load_copies, save_variables
+from graphc.runtime.copies import has_all
 from graphc.runtime.data import Dataset, Position
 from graphc.runtime.engine import Engine, run_once
 from graphc.runtime.fingerprint import kernel_fingerprint
@@ -215,7 +216,10 @@ class Trainer:
         """Write all variables, and how far the training has come, to a .safetensors file."""
         at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
         notes = {k: str(n) for k, n in at.items()} | {"history": in_json(self.history)}
-        save_variables(path, self.variables(), notes)
+        copies = {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
+        notes |= {"alone": str(self._alone)} if copies else {}
+        values = self.variables() | {f"{name}{COPIES}": a for name, a in copies.items()}
+        save_variables(path, values, notes)
 
     def resume(self, path: str | Path) -> None:
         """Take up the training that `save` wrote down, under any strategy. Raises G0509, G0510.
@@ -230,11 +234,21 @@ class Trainer:
             help = "to start from its variables only, use load"
             raise GraphcError("G0509", text, help=help)
         before, now = of_json(notes.get("history", "")), self._part(at["steps"])
-        self.engine.load_variables(values)
+        copies = self._own_copies(path) if "alone" in notes else {}
+        self.engine.load_variables(values | copies)
+        self._alone = int(notes["alone"]) if copies else 0
         self.engine.finished["train"] = at["steps"]
         self.position = Position(at["epoch"], at["example"])
         warn_of_change(path, before[-1], now)
         self.history = gone_on(before, now)
+
+    def _own_copies(self, path: str | Path) -> dict[str, Array]:
+        """The replicas' copies in a checkpoint, where there are as many replicas here."""
+        if isinstance(self.engine, AsynchronousEngine):
+            return {}
+        mesh, types = self.engine.mesh, self.engine.first.variable_types
+        found = load_copies(path).items()
+        return {n: a for n, a in found if n in types and has_all(a, types[n], mesh)}
 
     def _part(self, start: int) -> Part:
         """The steps that this trainer makes."""

@@ -235,7 +235,7 @@ def layout_of(strategy: Strategy) -> MeshLayout:
     named = named_parts(strategy)
     layouts = [part.layout(name) for name, part in named]
     joined = MeshLayout(
-        Mesh(tuple(a for x in layouts for a in x.mesh.axes)),
+        Mesh(_side_by_side(a for x in layouts for a in x.mesh.axes)),
         tuple(a for x in layouts for a in x.batch),
         tuple(r for x in layouts for r in x.variables),
         tuple(r for x in layouts for r in x.gradients),
@@ -253,6 +253,19 @@ def layout_of(strategy: Strategy) -> MeshLayout:
     fixed = dict.fromkeys(joined.model_axes, "tree")  # sums over tiles are trees too
     chosen = tuple((dict(joined.orders) | fixed).items())
     return _on_grid(strategy, replace(joined, orders=chosen), joined.grid, leaf)
+
+
+def _side_by_side(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    """The axes, those over time behind the first of them: a loop runs over all of them together.
+
+    A batch that is cut by time, space and time again could not be put together: over the last axis
+    it would have to be whole before the first one is. Which examples a device has does not matter.
+    """
+    given = tuple(axes)
+    first = next((i for i, a in enumerate(given) if a.over == "time"), 0)
+    before, after = given[:first], given[first:]
+    time = tuple(a for a in after if a.over == "time")
+    return (*before, *time, *(a for a in after if a.over != "time"))
 
 
 def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> MeshLayout:

@@ -137,7 +137,7 @@ def test_what_each_replica_keeps_is_saved_with_a_dim_of_replicas(tmp_path: Path)
 
 
 def test_copies_are_not_written_turn_by_turn() -> None:
-    with pytest.raises(GraphcError, match="in each of its 2 microbatches") as caught:
+    with pytest.raises(GraphcError, match="one of a device's 2 microbatches") as caught:
         trainer(
             "mirrored(2) * accumulate(2)", np.float64(0), lambda n, x: n + np.sum(x),
             aggregation="sum", when="read",
@@ -181,3 +181,26 @@ def test_per_replica_code_is_not_reproducible() -> None:
     with pytest.raises(GraphcError, match="reproducible knows leaves only") as caught:
         trainer("mirrored(2) * reproducible(4)", 0.0, lambda n, x: np.sum(x), aggregation="sum")
     assert caught.value.code == "G0537"
+
+
+@pytest.mark.parametrize("strategy", ["mirrored(2)", "mirrored(4)"])
+@pytest.mark.parametrize("how", ["sum", "mean", "only_first_replica"])
+def test_a_run_that_goes_on_has_every_copy(how: str, strategy: str, tmp_path: Path) -> None:
+    def made() -> graphc.api.StepTrainer:
+        def new(n: Any, x: Any) -> Any:
+            return 0.3 * n + np.mean(x) / 7
+
+        return trainer(strategy, np.float64(0.1), new, aggregation=how, when="read")
+
+    path = tmp_path / "n.safetensors"
+    with made() as whole, made() as second:
+        whole.step(BATCH)
+        whole.trainer.save(path)
+        second.trainer.resume(path)
+        np.testing.assert_array_equal(
+            whole.trainer.engine.copies()["n"], second.trainer.engine.copies()["n"]
+        )
+        assert len(set(second.trainer.engine.copies()["n"])) > 1
+        whole.step(BATCH)
+        second.step(BATCH)
+        np.testing.assert_array_equal(value(whole), value(second))

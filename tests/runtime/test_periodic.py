@@ -167,3 +167,44 @@ def test_the_places_exchange_what_reports_need_and_the_params_when_they_meet() -
         programs = t.trainer.plan.programs
         assert programs["train"].sent_bytes == 2 * W.itemsize  # loss: numerator and denominator
         assert programs["sync"].sent_bytes == W.nbytes
+
+
+# -- going on --------------------------------------------------------------------------------------
+
+LONG = ("local_sgd(2, every=3)", "diloco(2, every=3)", "local_sgd(2, every=3) * tensor_split(3)")
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+@pytest.mark.parametrize("strategy", [*LONG, "local_sgd(4, every=3) * accumulate(2)"])
+def test_a_run_that_goes_on_between_two_meetings_has_the_same_bits(
+    strategy: str, at: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "w.safetensors"
+    with trainer(strategy, MOMENTUM) as whole:
+        for step in range(STEPS):
+            if step == at:
+                whole.trainer.save(path)
+            whole.step(BATCH)
+        want = whole.trainer.engine.copies() | whole.variables()
+    with trainer(strategy, MOMENTUM) as second:
+        second.trainer.resume(path)
+        for _ in range(STEPS - at):
+            second.step(BATCH)
+        found = second.trainer.engine.copies() | second.variables()
+    assert set(found) == set(want)
+    for name, value in want.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_with_other_replicas_a_run_goes_on_from_the_mean(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    with trainer("local_sgd(2, every=3)") as t:
+        for _ in range(4):
+            t.step(BATCH)
+        mean = t.params["w"]
+        t.trainer.save(path)
+    for strategy in ("local_sgd(4, every=3)", "mirrored(2)", "one_device()"):
+        with trainer(strategy) as other:
+            other.trainer.resume(path)
+            np.testing.assert_array_equal(other.params["w"], mean)
+            other.step(BATCH)

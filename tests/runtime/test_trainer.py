@@ -431,3 +431,41 @@ def test_a_plan_of_a_larger_machine_can_be_made_and_not_run(
 
 def test_the_machine_tells_its_memory() -> None:
     assert (memory.machine_bytes() or 2**30) > 2**24
+
+
+BARRIER = """
+step s(x: f32[batch, 6], y: f32[batch]) {
+    param w: f32[6] = normal(0.3)
+    h = (x - mean(x, axis=0)) / (std(x, axis=0) + 0.1)
+    l = square(h @ w - y)
+    minimize mean(l) with adam(0.1)
+    report l = l
+}
+"""
+
+
+@pytest.mark.parametrize("examples", [16, 13])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "accumulate(2) * mirrored(2) * accumulate(2)",
+        "accumulate(2) * zero(2, stage=3) * accumulate(3)",
+        "mirrored(2) * accumulate(2) * central_storage(2) * accumulate(2)",
+    ],
+)
+def test_time_space_and_time_again_is_what_one_device_computes(
+    strategy: str, examples: int
+) -> None:
+    rng = np.random.default_rng(4)
+    batch = {
+        "x": rng.standard_normal((examples, 6)).astype(np.float32),
+        "y": rng.standard_normal(examples).astype(np.float32),
+    }
+    module = module_of_source(BARRIER, sizes={"batch": 16})
+    found = []
+    for text in ("one_device()", strategy):
+        with Trainer(compile_module(module, parse_strategy(text))) as t:
+            made = [t.step(batch) for _ in range(3)]
+            found.append((made[-1]["l"], t.variables()["w"]))
+    for want, have in zip(*found, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
