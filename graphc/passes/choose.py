@@ -75,14 +75,21 @@ def _descend(
         )
         return replace(layout, variables=layout.variables + rules)
 
-    least = cost(with_choice())
+    known: dict[tuple[int | None, ...], float] = {}
+
+    def priced() -> float:
+        if (key := tuple(choice)) not in known:
+            known[key] = cost(with_choice())
+        return known[key]
+
+    least = priced()
     for _ in range(ROUNDS):
         start = list(choice)
         for i, (_, dims) in enumerate(families):
             best = choice[i]
             for dim in dims:
                 choice[i] = dim
-                if dim != best and (now := cost(with_choice())) < least:
+                if dim != best and (now := priced()) < least:
                     least, best = now, dim
             choice[i] = best
         if choice == start:

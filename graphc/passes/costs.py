@@ -25,19 +25,21 @@ class Costs:
 
     def __init__(self, problem: AxisProblem) -> None:
         self.problem, self.graph, self.mesh = problem, problem.graph, problem.placed.mesh
-        # Keyed by identity and small numbers: to hash placements would take most of the time.
+        # Keyed by identity and small numbers: to hash placements would take most of the time. What
+        # is a key stays alive with the table, which may be used for one search after another.
+        self._alive: list[object] = []
+        self.rules: dict[tuple[object, ...], float] = {}
+        self._tuples: dict[str, dict[tuple[Signature, ...], tuple[Signature, ...]]] = {}
         self._numbers: dict[tuple[State, Placement], Ask] = {}
         self._needs: list[tuple[State, Placement]] = []
         self._asks: dict[tuple[str, int], tuple[tuple[str, Ask], ...]] = {}
         self._costs: dict[tuple[str, int, Ask], float] = {}
 
     def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
-        """What a node asks for when it runs one way: (root of an operand, ask) pairs.
-
-        way is one of the problem's own signatures, which outlive this table.
-        """
+        """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
         key = (name, id(way))
         if key not in self._asks:
+            self._alive.append(way)
             pairs = zip(self.graph[name].operands, way.operands, strict=True)
             asked = (
                 self.asked_of_root(x, state, self._when(name, i))
@@ -45,6 +47,21 @@ class Costs:
             )
             self._asks[key] = tuple(a for a in asked if a is not None)
         return self._asks[key]
+
+    def fits(self, problem: AxisProblem) -> bool:
+        """Whether another problem's costs are these: its graph lies alike along the other axes."""
+        known = self.problem
+        return (known.placed.ways, known.stored) == (problem.placed.ways, problem.stored)
+
+    def same(self, name: str, ways: tuple[Signature, ...]) -> tuple[Signature, ...]:
+        """A node's signatures, as the same tuple wherever they are equal."""
+        return self._tuples.setdefault(name, {}).setdefault(ways, ways)
+
+    def know_rule(self, key: tuple[object, ...], cost: float, *states: State) -> float:
+        """Note what the rules that a choice breaks cost; key has the identities of `states`."""
+        self._alive.append(states)
+        self.rules[key] = cost
+        return cost
 
     def asked_of_root(self, x: str, state: State, when: Placement) -> tuple[str, Ask] | None:
         """What a need of `x` is to the value that it comes from; None where x is free."""
@@ -68,6 +85,7 @@ class Costs:
         key = (name, id(source), ask)
         cost = self._costs.get(key)
         if cost is None:
+            self._alive.append(source)
             cost = self._costs[key] = self._conversion(name, source, *self._needs[ask])
         return cost
 

@@ -22,10 +22,11 @@ from graphc.op import Op
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
+from graphc.passes.costs import Costs
 from graphc.passes.exact import exact_ways
 from graphc.passes.lazy import LazyValues, lazy_nodes, with_own_ways
 from graphc.passes.pins import pinned_ways
-from graphc.passes.place_space import place_over_space
+from graphc.passes.place_space import Search, place_over_space
 from graphc.passes.place_time import place_over_time
 from graphc.passes.problem import AxisProblem, Placed
 from graphc.passes.replicas import OwnWays, check_turns, expanded
@@ -136,7 +137,7 @@ def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
         placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed))
     rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
     for axis in searched * rounds:
-        placed.ways[axis.name], _ = place_over_space(_problem(graph, layout, axis, placed))
+        placed.ways[axis.name] = place_over_space(_problem(graph, layout, axis, placed))
     return placed
 
 
@@ -155,17 +156,19 @@ def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
     return ways | {name: Signature((), state) for name, state in problem.fixed.items()}
 
 
-class _Estimate:
+class Estimate:
     """Bytes moved under a layout, roughly: for comparing cuts of the variables.
 
     What does not depend on the variables' cut (the ways of the nodes, the placing over time) is
-    worked out once.
+    worked out once; so is what conversions cost, as long as the graph lies along the other axes as
+    it did before.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.ways: dict[str, Ways] = {}
         self.over_time: dict[str, dict[str, Signature]] = {}
+        self.costs: dict[str, Costs] = {}
 
     def __call__(self, layout: MeshLayout) -> float:
         placed = Placed(layout.mesh)
@@ -174,14 +177,18 @@ class _Estimate:
                 problem = self._problem(layout, axis, placed)
                 self.over_time[axis.name] = place_over_time(problem)
             placed.ways[axis.name] = self.over_time[axis.name]
-        total = 0.0
         dealt, searched = _kinds_of_space(layout.mesh)
         for axis in dealt:
             placed.ways[axis.name] = _as_over_leaves(self._problem(layout, axis, placed))
+        total = 0.0
         for axis in searched:
-            problem = self._problem(layout, axis, placed)
-            placed.ways[axis.name], cost = place_over_space(problem, thorough=False)
-            total += cost
+            problem = self._problem(layout, axis, replace(placed, ways=dict(placed.ways)))
+            known = self.costs.get(axis.name)
+            same = known and known.fits(problem)
+            search = Search(problem, known if same else None)
+            search.descend_from_starts()
+            placed.ways[axis.name], self.costs[axis.name] = search.result(), search.costs
+            total += search.total()
         return total
 
     def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
@@ -221,7 +228,7 @@ class Place(Pass):
         layout = layout_of(parse_strategy(self.strategy))
         check_turns(graph, layout)
         graph = expanded(graph, layout)
-        layout = choose_cuts(graph, layout, _Estimate(graph))
+        layout = choose_cuts(graph, layout, Estimate(graph))
         placed = place_graph(graph, layout)
         nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
         states = {a.name: variable_states(graph, layout, a) for a in layout.mesh.axes}

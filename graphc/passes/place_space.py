@@ -30,24 +30,18 @@ EVERYWHERE = 0.01  # what it counts that all places do what one could do at home
 T = TypeVar("T")
 
 
-def place_over_space(
-    problem: AxisProblem, thorough: bool = True
-) -> tuple[dict[str, Signature], float]:
-    """The signature of every node along a space axis, and the cost of the choice in bytes.
-
-    Without `thorough` the exact search is left out: an estimate, to compare layouts by.
-    """
+def place_over_space(problem: AxisProblem) -> dict[str, Signature]:
+    """The signature of every node along a space axis."""
     search = Search(problem)
     search.descend_from_starts()
-    if thorough:
-        branch_and_bound(search)
-    return search.result(), search.total()
+    branch_and_bound(search)
+    return search.result()
 
 
 class Search:
     """The state of the search: a signature per node that is not lazy, and what is asked of it."""
 
-    def __init__(self, problem: AxisProblem) -> None:
+    def __init__(self, problem: AxisProblem, costs: Costs | None = None) -> None:
         self.problem, self.graph = problem, problem.graph
         self.ways = {
             n.name: (Signature((), problem.fixed[n.name]),) if n.op.source else problem.ways[n.name]
@@ -56,20 +50,26 @@ class Search:
         self.lazy = problem.lazy
         self.eager = [n.name for n in self.graph if n.name not in self.lazy]
         self.roots = {x: self._roots(x) for x in self.eager}
+        self.operands = {
+            x: tuple(zip(self.graph[x].operands, roots, strict=True))
+            for x, roots in self.roots.items()
+        }
         self._prune()
+        self.costs = costs or Costs(problem)
+        self.ways.update((x, self.costs.same(x, self.ways[x])) for x in self.eager)
         self.open = [x for x in self.eager if len(self.ways[x]) > 1]
-        self.costs = Costs(problem)
         self.users: dict[str, list[str]] = {x: [] for x in self.eager}
         for x in self.eager:
             for root in dict.fromkeys(filter(None, self.roots[x])):
                 self.users[root].append(x)
+        is_open = set(self.open)
+        self.ruled = {x: [u for u in users if u in is_open] for x, users in self.users.items()}
         self.wanted: dict[str, list[Ask]] = {}
         for x, state in problem.wanted:
             if (asked := self.costs.asked_of_root(x, state, Placement())) is not None:
                 self.wanted.setdefault(asked[0], []).append(asked[1])
         self.choice = {x: self.ways[x][0] for x in self.eager}
         self.asked: dict[str, Counter[Ask]] = {}
-        self._rules: dict[tuple[object, ...], float] = {}
 
     def _roots(self, name: str) -> tuple[str | None, ...]:
         """The values that a node's operands are or come from; None for a free one."""
@@ -95,15 +95,20 @@ class Search:
 
     def states(self, name: str) -> list[State]:
         """How a node's operands lie."""
-        pairs = zip(self.graph[name].operands, self.roots[name], strict=True)
-        return [R if r is None else self.lazy.state(x, self.choice[r].result) for x, r in pairs]
+        choice, made = self.choice, self.lazy.state
+        return [
+            R if root is None else choice[x].result if x == root else made(x, choice[root].result)
+            for x, root in self.operands[name]
+        ]
 
     # -- what it costs --------------------------------------------------------------------------
 
     def value_cost(self, name: str) -> float:
         """What it costs to have a value in every state that is asked for."""
-        state = self.choice[name].result
-        return sum(self.costs.conversion(name, state, ask) for ask in self.asked[name])
+        state, cost = self.choice[name].result, 0.0
+        for ask in self.asked[name]:
+            cost += self.costs.conversion(name, state, ask)
+        return cost
 
     def rule_cost(self, name: str) -> float:
         """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
@@ -111,11 +116,12 @@ class Search:
         if not way.operands or len(self.ways[name]) == 1:
             return 0.0
         states = self.states(name)
-        key = (name, id(way), *map(id, states))  # all of them are kept in tables: ids are theirs
-        cost = self._rules.get(key)
+        key = (name, id(self.ways[name]), id(way), *map(id, states))
+        cost = self.costs.rules.get(key)
         if cost is None:
             firm = self._firm(name, states, R)
-            cost = self._rules[key] = _rule_cost(way, states, firm, self.ways[name])
+            cost = _rule_cost(way, states, firm, self.ways[name])
+            self.costs.know_rule(key, cost, *states)
         return cost
 
     def _firm(self, name: str, states: list[T], free: T) -> list[T]:
@@ -144,19 +150,23 @@ class Search:
 
     def move(self, name: str, way: Signature) -> None:
         for x, ask in self.asks(name, self.choice[name]):
-            self.asked[x][ask] -= 1
-            if not self.asked[x][ask]:
-                del self.asked[x][ask]
+            self._ask_less(x, ask)
         for x, ask in self.asks(name, way):
             self.asked[x][ask] += 1
         self.choice[name] = way
+
+    def _ask_less(self, x: str, ask: Ask) -> None:
+        asked = self.asked[x]
+        asked[ask] -= 1
+        if not asked[ask]:
+            del asked[ask]
 
     def around(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
         """The values, and the nodes' rules, that a move of these nodes may change the cost of."""
         values, rules = set(names), set(names)
         for x in names:
             values.update(filter(None, self.roots[x]))
-            rules.update(self.users[x])
+            rules.update(self.ruled[x])
         return values, rules
 
     def cost_of(self, around: tuple[set[str], set[str]]) -> float:
@@ -165,16 +175,30 @@ class Search:
 
     def improve(self, name: str) -> bool:
         """Take the best signature of one node. Whether that was a change for the better."""
-        around = self.around((name,))
-        start, best = self.choice[name], self.choice[name]
-        least = self.cost_of(around)
+        start = best = self.choice[name]
+        for x, ask in self.asks(name, start):
+            self._ask_less(x, ask)
+        least = self._cost_of_way(name, start)
         for way in self.ways[name]:
-            self.move(name, way)
-            cost = self.cost_of(around)
+            cost = self._cost_of_way(name, way) if way is not start else least
             if cost < least - 1e-9:
                 least, best = cost, way
-        self.move(name, best)
+        for x, ask in self.asks(name, best):
+            self.asked[x][ask] += 1
+        self.choice[name] = best
         return best is not start
+
+    def _cost_of_way(self, name: str, way: Signature) -> float:
+        """What depends on how a node runs, which asks for nothing yet."""
+        self.choice[name] = way
+        choice, conversion = self.choice, self.costs.conversion
+        cost = self.value_cost(name) + self.rule_cost(name)
+        for user in self.ruled[name]:
+            cost += self.rule_cost(user)
+        for x, ask in dict.fromkeys(self.asks(name, way)):
+            if ask not in self.asked[x]:
+                cost += conversion(x, choice[x].result, ask)
+        return cost
 
     def improve_cluster(self, cluster: list[str]) -> bool:
         """Move a whole cluster of elementwise nodes to one state, if that is better."""
