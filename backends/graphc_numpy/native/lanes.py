@@ -141,8 +141,8 @@ class Printer:
         """WIDTH elements, `stride` apart; only the first `active` are touched, the rest are 0."""
         t = ir.VectorType(memory_type(dtype), WIDTH)
         if stride != 1:
-            raw = self._gathered(address, dtype, stride, active)
-        elif active == WIDTH:
+            return self.gather([self.at(address, k * stride, dtype) for k in range(active)], dtype)
+        if active == WIDTH:
             raw = self.b.load(address, typ=t, align=dtype.bytes)
         else:
             xs = (address, ir.Constant(INT32, dtype.bytes), _mask(active), self.number(0, t))
@@ -158,24 +158,30 @@ class Printer:
         self, x: Lanes, address: ir.Value, stride: int = 1, active: int = WIDTH
     ) -> None:
         """WIDTH elements, `stride` apart; only the first `active` are written."""
-        raw = self._lain(self.widened(x, WIDTH), x.dtype)
         if stride != 1:
-            for k in range(active):
-                lane = self.b.extract_element(raw, ir.Constant(INT32, k))
-                self.b.store(lane, self.at(address, k * stride, x.dtype), align=x.dtype.bytes)
-        elif active == WIDTH:
+            self.scatter(x, [self.at(address, k * stride, x.dtype) for k in range(active)])
+            return
+        raw = self._lain(self.widened(x, WIDTH), x.dtype)
+        if active == WIDTH:
             self.b.store(raw, address, align=x.dtype.bytes)
         else:
             xs = (raw, address, ir.Constant(INT32, x.dtype.bytes), _mask(active))
             self.call(f"llvm.masked.store.{_suffix(raw.type)}.p0", xs, VOID)
 
-    def _gathered(self, address: ir.Value, dtype: DType, stride: int, active: int) -> ir.Value:
+    def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Lanes:
+        """One element from each address (at most WIDTH; the other lanes are 0)."""
         raw: ir.Value = self.number(0, ir.VectorType(memory_type(dtype), WIDTH))
-        for k in range(active):
-            element = self.at(address, k * stride, dtype)
-            lane = self.b.load(element, typ=memory_type(dtype), align=dtype.bytes)
+        for k, address in enumerate(addresses):
+            lane = self.b.load(address, typ=memory_type(dtype), align=dtype.bytes)
             raw = self.b.insert_element(raw, lane, ir.Constant(INT32, k))
-        return raw
+        return Lanes(self._held(raw, dtype), dtype, WIDTH)
+
+    def scatter(self, x: Lanes, addresses: Sequence[ir.Value]) -> None:
+        """One lane to each address, in order."""
+        raw = self._lain(self.widened(x, WIDTH), x.dtype)
+        for k, address in enumerate(addresses):
+            lane = self.b.extract_element(raw, ir.Constant(INT32, k))
+            self.b.store(lane, address, align=x.dtype.bytes)
 
     def _held(self, raw: ir.Value, dtype: DType) -> ir.Value:
         """From memory to a register."""
