@@ -1,1 +1,1 @@
-"""Kernels: what a backend prints. Programs are lowered to loop nests here, once for all backends."""
+"""Kernels: programs lowered to loop nests, once for all backends, which print them."""

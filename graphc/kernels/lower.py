@@ -1,0 +1,288 @@
+"""Lowering: from a role of a program to calls of kernels, and what stays with the host.
+
+    instructions ──nodes──► nodes ──fuse──► groups ──build──► kernels ──memory──► calls
+
+What a loop nest cannot do stays with the host: collectives, feeding, conversions that depend on how
+many examples have come, and ops that have no nest. Between two of these, everything is one stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphc.kernels.build import Built, build
+from graphc.kernels.code import Call, Pointer
+from graphc.kernels.emit import Literals, Writer, spilled
+from graphc.kernels.fuse import Fusion, Group
+from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
+from graphc.kernels.memory import Timeline, offsets
+from graphc.kernels.nodes import Map, Node, Reader, Value
+from graphc.ops.collective import Accumulate
+from graphc.ops.source import Const, DimSize
+from graphc.program import (
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Program,
+    Start,
+    Wait,
+    reads,
+    writes,
+)
+
+INDEXED = ("gather", "scatter")  # functions that check an index
+
+
+@dataclass
+class Stretch:
+    """Nodes between two instructions of the host."""
+
+    nodes: list[Node] = field(default_factory=list)
+    turn: Turn = "any"
+    groups: list[Group] = field(default_factory=list)
+    built: list[tuple[Built, str]] = field(default_factory=list)
+
+
+Item = Stretch | Host
+
+
+def lower(program: Program, role: str = "replica") -> Lowered:
+    """The native form of a role of a program."""
+    return _Lowering(program, role).lowered()
+
+
+class _Lowering:
+    def __init__(self, program: Program, role: str) -> None:
+        self.program, self.role = program, program.role(role)
+        literals = _literals(self.role.setup, program.buffers)
+        self.reader = Reader(list(program.buffers), literals)
+        self.literals: Literals = literals
+        self.checks: list[Kernel] = []
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return self.reader.buffers
+
+    def lowered(self) -> Lowered:
+        *parts, last, commit = self.role.parts
+        found = [self._items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
+        before, tail = self._items(last), Stretch()
+        if before and isinstance(before[-1], Stretch):
+            tail = before.pop()  # type: ignore[assignment]
+        joined = self._items(commit, begun=tail)
+        found += [before, joined]
+        shared = self._shared(found)
+        for item in (x for part in found for x in part if isinstance(x, Stretch)):
+            self._build(item, shared)
+        checked, found[-1] = self._checked_first(found[-1])
+        found[-2] = [*found[-2], *checked]
+        return self._placed(found)
+
+    # -- stretches --------------------------------------------------------------------------------
+
+    def _items(
+        self, part: Sequence[Instruction], loop: bool = False, begun: Stretch | None = None
+    ) -> list[Item]:
+        """The stretches and host instructions of a part."""
+        kept = loop and any(map(self._accumulates, part))
+        if not kept:
+            return list(self._variant(part, "any", begun or Stretch()))
+        first = list(self._variant(part, "first", Stretch()))
+        self.reader.later = True
+        later = list(self._variant(part, "later", Stretch()))
+        self.reader.later = False
+        if any(isinstance(x, Host) and not isinstance(x.instruction, Feed) for x in first):
+            return list(self._variant(part, "any", Stretch(), native=False))
+        return [*first, *(x for x in later if isinstance(x, Stretch))]
+
+    def _accumulates(self, x: Instruction) -> bool:
+        return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
+
+    def _variant(
+        self, part: Sequence[Instruction], turn: Turn, now: Stretch, native: bool = True
+    ) -> Iterator[Item]:
+        now.turn = turn
+        yield from (Host(x) for x in part if _starts_from_nothing(x))
+        for x in part:
+            if _starts_from_nothing(x):
+                continue
+            stays = self._stays(x) or not (native or not self._accumulates(x))
+            nodes = None if stays else self.reader.nodes(x)
+            if nodes is not None:
+                now.nodes += nodes
+                continue
+            if now.nodes:
+                yield now
+            now = Stretch(turn=turn)
+            made = writes(x)
+            if made is not None:
+                self.reader.wrote(self.buffers[made].root)
+            yield Host(x)
+        if now.nodes:
+            yield now
+
+    def _stays(self, x: Instruction) -> bool:
+        """Whether an instruction depends on the place that runs it."""
+        touched = [*reads(x), *(b for b in (writes(x),) if b is not None)]
+        if any(self.buffers[b].home for b in touched):
+            return True
+        if not isinstance(x, Kernel) or x.op.positioned is None:
+            return False
+        slot = x.op.positioned
+        b = self.buffers[x.result if slot < 0 else x.operands[slot]]
+        return any(r.axes or r.extent for r in b.ranges)
+
+    # -- kernels ----------------------------------------------------------------------------------
+
+    def _shared(self, parts: Sequence[Sequence[Item]]) -> set[int]:
+        """Buffers that must be in memory after the stretch that writes them."""
+        program = self.program
+        shared = {*program.outputs.values(), *program.variables.values()}
+        shared = {self.buffers[b].root for b in shared}
+        seen: dict[int, int] = {}
+        for number, item in enumerate(x for part in parts for x in part):
+            for b in self._touched(item):
+                if isinstance(item, Host) or seen.setdefault(b, number) != number:
+                    shared.add(b)
+        stretches = (i for part in parts for i in part if isinstance(i, Stretch))
+        nodes = (n for s in stretches if s.turn != "any" for n in s.nodes)
+        return shared | {n.result.buffer for n in nodes if self._accumulates(n.instruction)}
+
+    def _touched(self, item: Item) -> set[int]:
+        if isinstance(item, Host):
+            return self._of_host(item.instruction)
+        read = {r.value.buffer for n in item.nodes for r in n.reads}
+        return read | {n.result.buffer for n in item.nodes}
+
+    def _of_host(self, x: Instruction) -> set[int]:
+        made = writes(x)
+        every = reads(x) if made is None else (*reads(x), made)
+        return {self.buffers[b].root for b in every}
+
+    def _build(self, stretch: Stretch, shared: set[int]) -> None:
+        fusion = Fusion(stretch.nodes)
+        stretch.groups = fusion.ordered()
+        readers: dict[Value, set[int]] = {}
+        for i, node in enumerate(stretch.nodes):
+            for read in node.reads:
+                readers.setdefault(read.value, set()).add(fusion.group_of[i])
+        stored = {n.result for n in stretch.nodes if n.result.buffer in shared}
+        for group in stretch.groups:
+            here = {group.number}
+            stored |= {v for v in group.made if readers.get(v, here) - here}
+        for group in stretch.groups:
+            writer = self._writer(stretch.nodes, group, stored)
+            writer.stored |= spilled(writer)
+            name = ", ".join(dict.fromkeys(_name(stretch.nodes[i]) for i in group.nodes))
+            stretch.built.append((build(writer), name))
+
+    def _writer(self, nodes: Sequence[Node], group: Group, stored: set[Value]) -> Writer:
+        read = {r.value for i in group.nodes for r in nodes[i].reads}
+        results = (nodes[i].result for i in group.nodes)
+        in_place = frozenset(b for b, v in results if Value(b, v - 1) in read)
+        return Writer(group, nodes, stored, self.literals, self._check, in_place)
+
+    def _check(self, instruction: Instruction) -> int:
+        assert isinstance(instruction, Kernel)
+        self.checks.append(instruction)
+        return len(self.checks) - 1
+
+    def _checked_first(self, part: list[Item]) -> tuple[list[Item], list[Item]]:
+        """What of the last part must have run before the first variable is written."""
+        if not part or not isinstance(part[0], Stretch):
+            return [], part
+        stretch = part[0]
+        needed = 0
+        for group in stretch.groups:
+            if any(_is_checked(stretch.nodes[i]) for i in group.nodes):
+                needed |= group.before | 1 << group.number
+        if not needed:
+            return [], part
+        pairs = list(zip(stretch.groups, stretch.built, strict=True))
+        early = [(g, b) for g, b in pairs if needed >> g.number & 1]
+        if any(self._writes_variable(stretch.nodes, g) for g, _ in early):
+            return [], part
+        late = [(g, b) for g, b in pairs if not needed >> g.number & 1]
+        first, second = (
+            Stretch(stretch.nodes, stretch.turn, [g for g, _ in x], [b for _, b in x])
+            for x in (early, late)
+        )
+        return [first], [second, *part[1:]]
+
+    def _writes_variable(self, nodes: Sequence[Node], group: Group) -> bool:
+        return any(self.buffers[nodes[i].result.buffer].kind == "variable" for i in group.nodes)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def _placed(self, parts: Sequence[Sequence[Item]]) -> Lowered:
+        timeline, begun = Timeline(), dict[int, tuple[int, Start]]()
+        for number, part in enumerate(parts):
+            start = len(timeline.touched)
+            for item in part:
+                if isinstance(item, Host):
+                    self._host_position(item.instruction, timeline, begun)
+                else:
+                    for built, _ in item.built:
+                        timeline.add(built.buffers)
+            if number % 2 and number < len(parts) - 1:
+                timeline.loops.append(range(start, len(timeline.touched)))
+        outputs = {self.buffers[b].root for b in self.program.outputs.values()}
+        found, size = offsets(timeline, self.buffers, outputs)
+        memories = [Memory("arena", -1, size)]
+        places = {b: Pointer(0, offset) for b, offset in found.items()}
+        fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
+        for b in self.buffers:
+            if b.id in fed or b.kind in ("constant", "variable"):
+                kind = "feed" if b.id in fed else b.kind
+                places[b.id] = Pointer(len(memories))
+                memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
+        lines = tuple(tuple(self._line(x, places) for x in part) for part in parts)
+        return Lowered(tuple(memories), places, self.role.setup, lines, size, tuple(self.checks))
+
+    def _host_position(
+        self, x: Instruction, timeline: Timeline, begun: dict[int, tuple[int, Start]]
+    ) -> None:
+        at = timeline.add(self._of_host(x))
+        match x:
+            case Start(token=token):
+                begun[token] = at, x
+            case Wait(token=token):
+                since, start = begun.pop(token)
+                timeline.spans += [(b, since, at) for b in self._of_host(start)]
+
+    def _line(self, item: Item, places: dict[int, Pointer]) -> Line:
+        if isinstance(item, Host):
+            return item
+        calls = tuple(
+            Call(built.kernel, tuple(places[b] for b in built.buffers), name)
+            for built, name in item.built
+        )
+        return Native(calls, item.turn)
+
+
+def _starts_from_nothing(x: Instruction) -> bool:
+    """Whether an instruction reads nothing that the step makes, and can come first."""
+    return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
+
+
+def _name(node: Node) -> str:
+    x = node.instruction
+    return x.node if isinstance(x, Kernel) else "write"
+
+
+def _is_checked(node: Node) -> bool:
+    return isinstance(node, Map) and node.function in INDEXED
+
+
+def _literals(setup: Sequence[Instruction], buffers: Sequence[Buffer]) -> Literals:
+    """Constants of one entry."""
+    found = {}
+    for x in setup:
+        if isinstance(x, Kernel) and isinstance(x.op, Const):
+            found[x.result] = x.op.run().item()
+    return found
+
+
+__all__ = ["lower"]
