@@ -108,8 +108,8 @@ class Printer:
 
     def intrinsic(self, name: str, *xs: ir.Value, result: ir.Type | None = None) -> ir.Value:
         """Call `llvm.<name>.<type of the first operand>`."""
-        suffix = _suffix(xs[0].type)
-        return self.call(f"llvm.{name}.{suffix}", xs, result or xs[0].type)
+        kind = suffix(xs[0].type)
+        return self.call(f"llvm.{name}.{kind}", xs, result or xs[0].type)
 
     def call(self, name: str, xs: Sequence[ir.Value], result: ir.Type) -> ir.Value:
         """Call a function by its name, declared where it is not yet."""
@@ -146,7 +146,7 @@ class Printer:
             raw = self.b.load(address, typ=t, align=dtype.bytes)
         else:
             xs = (address, ir.Constant(INT32, dtype.bytes), _mask(active), self.number(0, t))
-            raw = self.call(f"llvm.masked.load.{_suffix(t)}.p0", xs, t)
+            raw = self.call(f"llvm.masked.load.{suffix(t)}.p0", xs, t)
         return Lanes(self._held(raw, dtype), dtype, WIDTH)
 
     def store(self, x: Lanes, address: ir.Value) -> None:
@@ -166,7 +166,7 @@ class Printer:
             self.b.store(raw, address, align=x.dtype.bytes)
         else:
             xs = (raw, address, ir.Constant(INT32, x.dtype.bytes), _mask(active))
-            self.call(f"llvm.masked.store.{_suffix(raw.type)}.p0", xs, VOID)
+            self.call(f"llvm.masked.store.{suffix(raw.type)}.p0", xs, VOID)
 
     def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Lanes:
         """One element from each address (at most WIDTH; the other lanes are 0)."""
@@ -258,9 +258,9 @@ class Printer:
             body()
 
 
-def _suffix(t: Any) -> str:
+def suffix(t: Any) -> str:
     if isinstance(t, ir.VectorType):
-        return f"v{t.count}{_suffix(t.element)}"
+        return f"v{t.count}{suffix(t.element)}"
     match t:
         case ir.HalfType():
             return "f16"
