@@ -74,8 +74,8 @@ class Fusion:
             self._place(i)
 
     def ordered(self) -> list[Group]:
-        """The groups in an order in which they can run: as the last node of each stood."""
-        waiting = sorted(self.groups.values(), key=lambda g: max(g.nodes))
+        """The groups in an order in which they can run: as the first node of each stood."""
+        waiting = sorted(self.groups.values(), key=lambda g: min(g.nodes))
         done, order = 0, list[Group]()
         while waiting:
             ready = next(g for g in waiting if not g.before & ~done)

@@ -17,7 +17,9 @@ from graphc.kernels.emit import Literals, Writer, spilled
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
-from graphc.kernels.nodes import Map, Node, Reader, Value
+from graphc.kernels.nodes import Map, Node, Value
+from graphc.kernels.reading import Reader
+from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
 from graphc.ops.source import Const, DimSize
 from graphc.program import (
@@ -59,7 +61,20 @@ class _Lowering:
         literals = _literals(self.role.setup, program.buffers)
         self.reader = Reader(list(program.buffers), literals)
         self.literals: Literals = literals
+        self.reader.whole = self._whole()
         self.checks: list[Kernel] = []
+
+    def _whole(self) -> frozenset[int]:
+        """Buffers that others than nodes read, or views that only hold of memory."""
+        reader = Reader(list(self.program.buffers), self.literals)
+        whole = {reader.buffers[b].root for b in self.program.outputs.values()}
+        for x in self.role.instructions:
+            if self._stays(x) or reader.nodes(x) is None:
+                whole |= self._of_host(x)
+        for b in self.program.buffers:
+            if b.kind == "view" and not _moves_dims(b, self.program.buffers[b.base]):
+                whole.add(b.base)
+        return frozenset(whole)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -162,6 +177,7 @@ class _Lowering:
         return {self.buffers[b].root for b in every}
 
     def _build(self, stretch: Stretch, shared: set[int]) -> None:
+        stretch.nodes = _alive(stretch.nodes, shared)
         fusion = Fusion(stretch.nodes)
         stretch.groups = fusion.ordered()
         readers: dict[Value, set[int]] = {}
@@ -262,9 +278,28 @@ class _Lowering:
         return Native(calls, item.turn)
 
 
+def _alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+    """The nodes whose results somebody reads."""
+    read: set[Value] = set()
+    kept = []
+    for node in reversed(nodes):
+        if node.result.buffer in shared or node.result in read:
+            read |= {r.value for r in node.reads}
+            kept.append(node)
+    return kept[::-1]
+
+
 def _starts_from_nothing(x: Instruction) -> bool:
     """Whether an instruction reads nothing that the step makes, and can come first."""
     return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
+
+
+def _moves_dims(view: Buffer, base: Buffer) -> bool:
+    """Whether a view only moves, repeats and drops dims of its base."""
+    whole = MemoryLayout.dense(base.shape)
+    dims = {s: n for s, n in zip(whole.strides, base.shape, strict=True) if n > 1}
+    pairs = zip(view.strides, view.shape, strict=True)
+    return not view.offset and all(not s or n == 1 or dims.get(s) == n for s, n in pairs)
 
 
 def _name(node: Node) -> str:
