@@ -33,7 +33,7 @@ Registers = dict[int, Lanes]
 
 @dataclass(frozen=True)
 class Base:
-    """An address with the part in it that some axes, and perhaps the indirect row, add."""
+    """The address that some axes, and perhaps the indirect row, make; without constant parts."""
 
     pointer: ir.Value
     axes: frozenset[int] = frozenset()
@@ -44,7 +44,9 @@ class Base:
 class Cells:
     """Prints statements.
 
-    pointers: one per param; errors: an i64 array, two entries a check; bases: what `placed` made
+    pointers: one per param; errors: an i64 array, two entries a check; bases: what `placed` made;
+    shift: how many entries these cells are behind the index of the axis of lanes (a constant, which
+    costs nothing in an address)
     """
 
     p: Printer
@@ -52,6 +54,7 @@ class Cells:
     pointers: Sequence[ir.Value]
     errors: ir.Value
     bases: Mapping[Access, Base] = field(default_factory=dict)
+    shift: int = 0
 
     def placed(
         self, code: Iterable[Statement], indices: Sequence[ir.Value], axes: Iterable[int],
@@ -62,6 +65,10 @@ class Cells:
         for access in (x.access for x in code if isinstance(x, Load | Store)):
             bases[access] = self._base(access, indices, frozenset(axes), known)
         return replace(self, bases=bases)
+
+    def shifted(self, entries: int) -> Cells:
+        """These cells, further along the axis of lanes."""
+        return replace(self, shift=self.shift + entries)
 
     def run(
         self, code: Iterable[Statement], registers: Registers, indices: Sequence[ir.Value],
@@ -101,8 +108,7 @@ class Cells:
         b, dtype = self.p.b, self.params[access.slot].dtype
         base = self.bases.get(access)
         if base is None:
-            start = self.pointers[access.slot]
-            base = Base(self.p.at(start, access.offset, dtype) if access.offset else start)
+            base = Base(self.pointers[access.slot])
         parts = [
             b.mul(indices[axis], index(access.strides[axis]))
             for axis in sorted(axes - base.axes)
@@ -125,18 +131,22 @@ class Cells:
         lanes: int | None, active: int,
     ) -> tuple[ir.Value, list[ir.Value] | None]:  # fmt: skip
         """(address of the first lane; of every active lane, where rows differ by lane)."""
-        axes = frozenset(range(len(access.strides)))
-        base = self._base(access, indices, axes, registers)
+        dtype, stride = self.params[access.slot].dtype, _stride(access, lanes)
+        base = self._base(access, indices, frozenset(range(len(access.strides))), registers)
+        offset = access.offset + self.shift * stride
+        first = self._moved(base.pointer, offset, dtype)
         if access.row is None or base.row:
-            return base.pointer, None
-        b, dtype = self.p.b, self.params[access.slot].dtype
-        rows, stride = self._wide(registers[access.row]), _stride(access, lanes)
+            return first, None
+        b, rows = self.p.b, self._wide(registers[access.row])
         places = []
         for k in range(active):
             row = b.mul(b.extract_element(rows, index(k)), index(access.step))
             there = self.p.at(base.pointer, row, dtype)
-            places.append(self.p.at(there, k * stride, dtype) if k * stride else there)
-        return base.pointer, places
+            places.append(self._moved(there, offset + k * stride, dtype))
+        return first, places
+
+    def _moved(self, pointer: ir.Value, by: int, dtype: DType) -> ir.Value:
+        return self.p.at(pointer, by, dtype) if by else pointer
 
     def _wide(self, x: Lanes) -> ir.Value:
         """An integer as i64."""
@@ -163,7 +173,7 @@ class Cells:
     def _index(self, first: ir.Value, by_lane: bool) -> Lanes:
         if not by_lane:
             return Lanes(first, I64)
-        steps = ir.Constant(ir.VectorType(INT64, WIDTH), list(range(WIDTH)))
+        steps = ir.Constant(ir.VectorType(INT64, WIDTH), [self.shift + k for k in range(WIDTH)])
         return Lanes(self.p.b.add(self.p.splat(first), steps), I64, WIDTH)
 
     def _store(
