@@ -1,7 +1,7 @@
 """Products with fewer axes: neighbours that every access sees as one become one axis.
 
-    batch 8, 4   rows 64, 32   cols 512        (strides 8192, 2048 / 32, 1 / ...)
-    batch 32     rows 2048     cols 512
+batch 8, 4   rows 64, 32   cols 512        (strides 8192, 2048 / 32, 1 / ...)
+batch 32     rows 2048     cols 512
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The innermost part of a product: a tile of sums that stays in registers.
 
-    for k in inner: for r in rows: for v in vectors: sum[r, v] = fma(left[r, k], right[k, v], sum[r, v])
+    for k in inner: for r in rows: for v in vectors:
+        sum[r, v] = fma(left[r, k], right[k, v], sum[r, v])
 
 The left operand's entries are read one by one and splat, the right's by vectors; both from where
 steps that are constants lead, so a tile works on packed operands and on others alike.
@@ -11,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llvmlite import ir
+
 from graphc.types import DType
 from graphc_numpy.native.contractions import Loop
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Printer, memory_type
-from llvmlite import ir
 
 Values = list[ir.Value]
 
@@ -37,7 +39,9 @@ class MicroKernel:
 
     @property
     def name(self) -> str:
-        loops = "_".join(f"{x.count if k else ''}l{x.left}r{x.right}" for k, x in enumerate(self.loops))
+        loops = "_".join(
+            f"{x.count if k else ''}l{x.left}r{x.right}" for k, x in enumerate(self.loops)
+        )
         shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
         return f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from llvmlite import ir
+
 from graphc.types import BF16, F16, F32, DType
 from graphc_numpy.native.lanes import (
     INT32,
@@ -20,11 +22,9 @@ from graphc_numpy.native.lanes import (
     Lanes,
     Printer,
     index,
-    memory_type,
     register_type,
 )
 from graphc_numpy.native.microkernels import Values, helper
-from llvmlite import ir
 
 
 @dataclass(frozen=True)

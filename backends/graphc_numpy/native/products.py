@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from llvmlite import ir
+
 from graphc.kernels.code import Param, Product, Side
 from graphc.types import DType
 from graphc_numpy.native import machine
@@ -23,7 +25,6 @@ from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printe
 from graphc_numpy.native.microkernels import MicroKernel, Values, helper, tile_function
 from graphc_numpy.native.packing import Packing, pack_function
 from graphc_numpy.native.tiles import REGISTERS, Tiling, tiling
-from llvmlite import ir
 
 PRODUCTS_VERSION = "1"
 
@@ -249,7 +250,9 @@ class _Loops:
         left = self.moved(block.left, side, rows, side.rows or (0,))
         low = b.icmp_signed("==", high, index(t.high - 1))
         if t.packs_left:
-            self.either(low, t.height, t.last_height, t.high, lambda n: self.pack_rows(left, block, n))
+            self.either(
+                low, t.height, t.last_height, t.high, lambda n: self.pack_rows(left, block, n)
+            )
         number = b.sub(tile, start) if t.blocks.number > 1 else index(0)
         sums = self.p.at(self.sums, b.mul(number, index(t.panels * t.tile)), t.dtype)
 

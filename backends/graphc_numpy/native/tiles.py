@@ -106,7 +106,7 @@ class Tiling:
 
     @property
     def units(self) -> int:
-        return 0 if 0 in self.product.cols or 0 in self.product.rows else self.jobs * self.tiles
+        return self.jobs * self.tiles
 
     # -- scratch memory, in elements of dtype ------------------------------------------------------
 
@@ -144,6 +144,8 @@ class Tiling:
 def tiling(product: Product, instructions: str) -> Tiling:
     """The cheapest way to cut a product on an instruction set."""
     plain = simplified(product)
+    if 0 in (*plain.batch, *plain.rows, *plain.cols):
+        return Tiling(plain, 1, 1, True, True, 1)
     ways = [w for p in (plain, turned(plain)) for w in _ways(p, instructions)]
     return min(ways, key=lambda w: cycles(w, instructions))
 
