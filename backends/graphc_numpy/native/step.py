@@ -87,8 +87,9 @@ def _printers() -> Printers:
         return nests.units(kernel) if isinstance(kernel, Nest) else products.units(kernel)
 
     def scratch_bytes(kernel: Kernel) -> int:
-        of = nests.scratch_bytes if isinstance(kernel, Nest) else products.scratch_bytes
-        return of(kernel)  # type: ignore[arg-type]
+        if isinstance(kernel, Nest):
+            return nests.scratch_bytes(kernel)
+        return products.scratch_bytes(kernel)
 
     return Printers(print_kernel, units, scratch_bytes)
 
