@@ -13,9 +13,9 @@ from typing import TypeAlias
 from graphc.types import DType
 from graphc_numpy.native import integers
 from graphc_numpy.native.conversions import cast
-from graphc_numpy.native.exponentials import exp32, tanh32
+from graphc_numpy.native.exponentials import erf, exp, expm1, tanh
 from graphc_numpy.native.lanes import Lanes, Printer
-from graphc_numpy.native.logarithms import log32
+from graphc_numpy.native.logarithms import log, log1p
 from graphc_numpy.native.terms import Term, terms
 
 Function: TypeAlias = Callable[..., Term]
@@ -175,9 +175,12 @@ _FUNCTIONS: dict[str, Function] = {
     "xor": lambda kind, a, b: a ^ b,
     "is_finite": _is_finite,
     "sqrt": lambda kind, x: x.called("sqrt"),
-    "exp": _smooth(exp32),
-    "log": _smooth(log32),
-    "tanh": _smooth(tanh32),
+    "expm1": _smooth(expm1),
+    "log1p": _smooth(log1p),
+    "erf": _smooth(erf),
+    "exp": _smooth(exp),
+    "log": _smooth(log),
+    "tanh": _smooth(tanh),
 }
 _BY_NAME = {"cast", "stop_gradient", "gradient", "aggregate"}
 

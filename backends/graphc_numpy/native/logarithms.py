@@ -1,7 +1,8 @@
 """ln x and ln(1 + x).
 
 x = m * 2^e with m in [sqrt(1/2), sqrt(2)): ln x = e * ln 2 + ln m, with ln 2 in two parts, as in
-Cephes (S. Moshier, 1989). The polynomials are own ones, made as those of `exponentials`.
+Cephes (S. Moshier, 1989); for f64, ln m is an odd polynomial in f / (2 + f), f = m - 1, as in FDLIBM
+(Sun Microsystems, 1993). The coefficients are own ones, made as those of `exponentials`.
 """
 
 from __future__ import annotations
@@ -10,30 +11,60 @@ from math import inf, nan
 
 from graphc_numpy.native.terms import Term, horner
 
-# -- f32 -------------------------------------------------------------------------------------------
-
-# ln(1 + f) = f - f^2/2 + f^3 * p(f) on [sqrt(1/2) - 1, sqrt(2) - 1], relative error 7.7e-10
-_LOG32 = (0.06730944663286209, -0.11659564077854156, 0.11886444687843323, -0.12408358603715897,
-          0.14220227301120758, -0.16667848825454712, 0.20002073049545288, -0.25000011920928955,
-          0.3333331346511841)  # fmt: skip
-_LN2_HIGH32, _LN2_LOW32 = 0.693359375, -2.12194440e-4
-_SMALLEST32 = 2.0**-126
-
-
-def log32(x: Term) -> Term:
-    tiny = x < _SMALLEST32
-    bits = tiny.choose(x * 2.0**23, x).bits()
-    e = (bits - 0x3F3504F3) >> 23
-    f = (bits - (e << 23)).from_bits() - 1.0
-    k = tiny.choose(e - 23, e).to(f.element)
-    z = f * f
-    y = horner(f, _LOG32).fma(f * z, k * _LN2_LOW32)
-    y = k.fma(_LN2_HIGH32, f + z.fma(-0.5, y))
-    return log_of_limits(x, y)
+# ln(1 + f) = f - f^2/2 + f^3 * p(f) on [sqrt(1/2) - 1, sqrt(2) - 1], relative error 5.9e-9
+_SINGLE = (-0.07628755271434784, 0.12759536504745483, -0.13160981237888336, 0.14201916754245758,
+           -0.166233092546463, 0.20001232624053955, -0.250008225440979, 0.3333333134651184)  # fmt: skip
+# ln((1 + s) / (1 - s)) = 2s + s^3 * p(s^2), relative error 1.2e-18
+_DOUBLE = (0.1479527719052022, 0.153141202431255, 0.18183561509634508, 0.2222219862901146,
+           0.2857142874182991, 0.39999999999417235, 0.6666666666666734)  # fmt: skip
+_LN2 = {False: (0.693145751953125, 1.428606765330187e-06),
+        True: (0.6931471804855391, 7.440617110012397e-11)}  # fmt: skip
+_ROOT = {False: 0x3F3504F3, True: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 
 
-def log_of_limits(x: Term, y: Term) -> Term:
-    """y = ln x, with the values at infinity, at 0, and of what has no logarithm."""
-    y = (x < inf).choose(y, x)  # infinity and NaN are their own logarithms
-    y = x.equals(0.0).choose(-inf, y)
-    return (x < 0.0).choose(nan, y)
+def split(x: Term) -> tuple[Term, Term]:
+    """(m, e): x = m * 2^e with m in [sqrt(1/2), sqrt(2)), e an integer; for finite x above 0."""
+    lift = x.mantissa + 1
+    tiny = x < 2.0 ** (1 - x.bias)  # a denormal number has no exponent of its own
+    bits = tiny.choose(x * 2.0**lift, x).bits()
+    e = (bits - _ROOT[x.double]) >> x.mantissa
+    m = (bits - (e << x.mantissa)).from_bits()
+    return m, tiny.choose(e - lift, e)
+
+
+def log(x: Term) -> Term:
+    m, e = split(x)
+    y = _logarithm(m - 1.0, e)
+    return y.rarely(~((x > 0.0) & (x < inf)), lambda: _outside(x))
+
+
+def log1p(x: Term) -> Term:
+    """ln(u + c), where u is 1 + x rounded, and c what that has lost."""
+    u = x + 1.0
+    back = u - x
+    c = (x - (u - back)) + (1.0 - back)
+    m, e = split(u)
+    small = (e < x.bias).choose(-e, x.constant(0).bits() - (x.bias - 1)).power_of_two()
+    y = _logarithm(m - 1.0 + c * small, e)
+    y = y.rarely(~((u > 0.0) & (u < inf)), lambda: _outside(u))
+    return x.equals(0.0).choose(x, y)  # with its sign
+
+
+def _logarithm(f: Term, e: Term) -> Term:
+    """ln(1 + f) + e * ln 2"""
+    high, low = _LN2[f.double]
+    k = e.to(f.element)
+    half = f * f * 0.5
+    if f.double:
+        s = f / (f + 2.0)
+        z = s * s
+        y = s.fma(horner(z, _DOUBLE).fma(z, half), k * low)
+    else:
+        y = horner(f, _SINGLE).fma(f * f * f, k * low)
+    return k.fma(high, f - (half - y))
+
+
+def _outside(x: Term) -> Term:
+    """Of 0, of what has no logarithm, and of infinity, which is its own."""
+    below = x.equals(0.0).choose(x.constant(-inf), nan)
+    return (x <= 0.0).choose(below, x)

@@ -7,13 +7,14 @@ where it is meant: so a formula has one value, on every instruction set and at e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from graphc_numpy.native.lanes import INT32, INT64, Lanes, Printer, vector
+from graphc_numpy.native import machine
+from graphc_numpy.native.lanes import INT32, INT64, Lanes, Printer, suffix, vector
 
 Number: TypeAlias = "Term | float | int"
 
@@ -135,6 +136,28 @@ class Term:
         assert isinstance(some, Term)
         return Term(self.p, self.p.b.select(self.value, some.number(yes), some.number(no)))
 
+    def at_most(self, high: float) -> Term:
+        """The smaller one; a NaN stays."""
+        return (self > high).choose(high, self)
+
+    def at_least(self, low: float) -> Term:
+        return (self < low).choose(low, self)
+
+    def rarely(self, where: Term, other: Callable[[], Term]) -> Term:
+        """This term, but `other()` where `where` holds: printed to run only if it does somewhere."""
+        p, b = self.p, self.p.b
+        some = where.value
+        if self.width > 1:
+            some = p.intrinsic("vector.reduce.or", some, result=ir.IntType(1))
+        before = b.block
+        with b.if_then(some, likely=False):
+            mended = where.choose(other(), self)
+            inside = b.block
+        y = b.phi(self.value.type)
+        y.add_incoming(self.value, before)
+        y.add_incoming(mended.value, inside)
+        return Term(p, y)
+
     # -- bits -----------------------------------------------------------------------------------
 
     def __and__(self, y: Number) -> Term:
@@ -164,6 +187,30 @@ class Term:
         """The float that has these bits."""
         wide = self.element == INT64
         return self._cast("bitcast", ir.DoubleType() if wide else ir.FloatType())
+
+    @property
+    def bias(self) -> int:
+        """Of the exponent of a float, or of one with as many bits as this integer."""
+        wide = self.double or self.element == INT64
+        return 1023 if wide else 127
+
+    @property
+    def mantissa(self) -> int:
+        """The number of bits below the exponent."""
+        return 52 if self.bias == 1023 else 23
+
+    def power_of_two(self) -> Term:
+        """2^n of an integer n for which it is a normal float."""
+        return ((self + self.bias) << self.mantissa).from_bits()
+
+    def scaled(self, n: Term) -> Term:
+        """self * 2^n, rounded once; self is near 1, and n in reach of two normal factors."""
+        if machine.target().instructions == "avx512":
+            x, k = self.value, n.to(INT32).value
+            name = f"llvm.ldexp.{suffix(x.type)}.{suffix(k.type)}"
+            return Term(self.p, self.p.call(name, (x, k), x.type))
+        half = n >> 1  # the first product is exact
+        return self * half.power_of_two() * (n - half).power_of_two()
 
     # -- conversions ----------------------------------------------------------------------------
 
@@ -195,3 +242,19 @@ def horner(x: Term, coefficients: Sequence[float]) -> Term:
     for c in coefficients[1:]:
         y = y.fma(x, c)
     return y
+
+
+def outlined(name: str, function: Callable[..., Term], *xs: Term) -> Term:
+    """`function(*xs)`, printed once a module as a function of its own, of the first term's type."""
+    p, t = xs[0].p, xs[0].value.type
+    full = f"graphc.{name}.{suffix(t)}"
+    found = p.b.module.globals.get(full)
+    if found is None:
+        found = ir.Function(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
+        found.linkage = "internal"
+        found.attributes.add("noinline")
+        found.attributes.add("nounwind")
+        inner = Printer(ir.IRBuilder(found.append_basic_block()))
+        y = function(*[Term(inner, a) for a in found.args])
+        inner.b.ret(y.value)
+    return Term(p, p.b.call(found, [x.value for x in xs]))
