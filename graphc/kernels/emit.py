@@ -167,6 +167,8 @@ class Writer:
 
     def must_store(self, i: int) -> bool:
         """Whether a node's result is written to memory."""
+        if i in self.group.copies:
+            return False
         return self.nodes[i].result in self.stored or self.nodes[i].target is not None
 
     # -- rows -------------------------------------------------------------------------------------
@@ -299,8 +301,8 @@ class _Cells:
             if not w.must_store(i) or (overwrites and self.phase < last):
                 continue
             if w.depth[i] == self.phase or overwrites:
-                w.done.add(i)
                 register = self.value(i)
+                w.done.add(i)
                 self._store(node, register, late if overwrites else None)
         self.code += [Store(access, register) for access, register in late]
         return self.code

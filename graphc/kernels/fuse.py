@@ -50,6 +50,7 @@ class Group:
     before: int = 0
     made: dict[Value, int] = field(default_factory=dict)
     alone: bool = False  # takes no other node
+    copies: set[int] = field(default_factory=set)  # nodes that another group makes and stores
 
 
 @dataclass(frozen=True)

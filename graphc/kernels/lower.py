@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from graphc.kernels.again import make_again, readers
 from graphc.kernels.build import Built, build
 from graphc.kernels.code import Call, Pointer
 from graphc.kernels.emit import Literals, Writer, spilled
@@ -179,20 +180,18 @@ class _Lowering:
     def _build(self, stretch: Stretch, shared: set[int]) -> None:
         stretch.nodes = _alive(stretch.nodes, shared)
         fusion = Fusion(stretch.nodes)
+        make_again(fusion, shared)
         stretch.groups = fusion.ordered()
-        readers: dict[Value, set[int]] = {}
-        for i, node in enumerate(stretch.nodes):
-            for read in node.reads:
-                readers.setdefault(read.value, set()).add(fusion.group_of[i])
         stored = {n.result for n in stretch.nodes if n.result.buffer in shared}
-        for group in stretch.groups:
-            here = {group.number}
-            stored |= {v for v in group.made if readers.get(v, here) - here}
+        stored |= set(readers(stretch.nodes, stretch.groups))
         for group in stretch.groups:
             writer = self._writer(stretch.nodes, group, stored)
             writer.stored |= spilled(writer)
             name = ", ".join(dict.fromkeys(_name(stretch.nodes[i]) for i in group.nodes))
             stretch.built.append((build(writer), name))
+        pairs = zip(stretch.groups, stretch.built, strict=True)
+        kept = [(g, b) for g, b in pairs if any(p.written for p in b[0].kernel.params)]
+        stretch.groups, stretch.built = [g for g, _ in kept], [b for _, b in kept]
 
     def _writer(self, nodes: Sequence[Node], group: Group, stored: set[Value]) -> Writer:
         read = {r.value for i in group.nodes for r in nodes[i].reads}

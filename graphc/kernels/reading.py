@@ -157,7 +157,7 @@ class Reader:
         return self._in_two(fold)
 
     def _in_two(self, fold: Fold) -> list[Node]:
-        """A fold of many entries to few: first of equal parts of them, which can run side by side."""
+        """A fold of many entries to few: first of equal parts, which can run side by side."""
         shape, d = fold.shape, fold.over[0]
         kept = prod(n for i, n in enumerate(shape) if i not in fold.over)
         parts = max((p for p in range(2, PARTS + 1) if shape[d] % p == 0), default=1)
@@ -242,7 +242,8 @@ class Reader:
     ) -> list[Node]:
         """Zeros, and over them (or added to them) the parts."""
         result = self.wrote(x.result)
-        nodes: list[Node] = [self._map(x, "fill", (), result)]
+        whole = MemoryLayout.dense(self.buffers[x.result].shape)
+        nodes: list[Node] = [self._map(x, "fill", (), result, whole)]
         for read, target in parts:
             if 0 not in read.layout.shape:
                 nodes.append(self._map(x, "copy", (read,), result, target, adds=adds))
@@ -287,7 +288,7 @@ class Reader:
         for d, low in found.low:
             inside = inside.sliced(d, low, low + g.layout.shape[d], 1)
         result = self.wrote(b)
-        fill = Map(found.padded, "fill", (), result, g.dtype, x)
+        fill = Map(found.padded, "fill", (), result, g.dtype, x, room)
         copy = Map(g.layout.shape, "copy", (g,), result, g.dtype, x, inside)
         reads = list(found.contract.reads)
         reads[found.side] = Read(result, found.windows(room), g.dtype)
@@ -315,7 +316,8 @@ class Reader:
     def _scatter(self, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[Node]:
         ids, updates = reads
         result = self.wrote(x.result)
-        fill = self._map(x, "fill", (), result)
+        whole = MemoryLayout.dense(self.buffers[x.result].shape)
+        fill = self._map(x, "fill", (), result, whole)
         shape, dim, rank = updates.layout.shape, op.dim, len(ids.layout.shape)
         if 0 in shape:
             return [fill]
