@@ -17,6 +17,7 @@ from graphc_numpy.native.exponentials import erf, exp, expm1, tanh
 from graphc_numpy.native.lanes import Lanes, Printer
 from graphc_numpy.native.logarithms import log, log1p
 from graphc_numpy.native.terms import Term, terms
+from graphc_numpy.native.trigonometry import cos, sin
 
 Function: TypeAlias = Callable[..., Term]
 
@@ -176,6 +177,8 @@ _FUNCTIONS: dict[str, Function] = {
     "is_finite": _is_finite,
     "sqrt": lambda kind, x: x.called("sqrt"),
     "expm1": _smooth(expm1),
+    "sin": _smooth(sin),
+    "cos": _smooth(cos),
     "log1p": _smooth(log1p),
     "erf": _smooth(erf),
     "exp": _smooth(exp),
