@@ -18,7 +18,7 @@ from math import isqrt, prod
 from llvmlite import ir
 
 from graphc.kernels.code import Fold, Load, Nest, Statement
-from graphc_numpy.native import folds
+from graphc_numpy.native import folds, stages
 from graphc_numpy.native.cells import Cells, Registers
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
 from graphc_numpy.native.stages import Schedule, Stage, schedule
@@ -103,9 +103,13 @@ def _grid(nest: Nest) -> Grid:
 
 
 def _side_by_side(nest: Nest) -> int:
-    """Vectors side by side in one turn of a fold: whole cache lines are read."""
-    code = sum(len(phase.code) for phase in nest.phases)
-    return (4 if code <= 8 else 2 if code <= 16 else 1) if nest.columns else 1
+    """Vectors in one turn of a fold: memory is read in long pieces."""
+    effort = sum(stages.effort(phase.code) for phase in nest.phases)
+    if not nest.columns or effort > 24:
+        return 1
+    if effort > 12:
+        return 2
+    return 8 if effort <= 3 and nest.rows[-1] >= 512 else 4
 
 
 @dataclass(frozen=True)
@@ -356,8 +360,10 @@ class _Columns:
         return self._together(found, -(-n // WIDTH), many, totals)
 
     def _unroll(self, turns: int) -> int:
-        code = len(self.stage.innermost)
-        return 4 if code <= 4 and turns >= 4 else 2 if code <= 8 and turns >= 4 else 1
+        """Vectors in one turn of the loop; the order of additions is the same for any."""
+        effort = stages.effort(self.stage.innermost)
+        most = 4 if effort <= 2 else 2 if effort <= 10 else 1
+        return most if turns >= most else 1
 
     def _turns(
         self, place: Place, first: ir.Value, count: int, carried: Sequence[ir.Value],

@@ -6,11 +6,15 @@ known: only a load through a parameter that the kernel writes must stay where it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from graphc.kernels.code import Fold, Index, Load, Nest, Statement, Store, registers
+from graphc.kernels.code import Apply, Fold, Index, Load, Nest, Statement, Store, registers
 
 ENTRY, OUTER, ROW = 0, 1, 2  # depths: in no loop, in a row of rows, in a row; then per column axis
+
+DEAR = frozenset(("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "pow", "mod"))
+LONG = 20  # instructions of one of those
 
 
 @dataclass
@@ -65,6 +69,11 @@ def schedule(nest: Nest, by_rows: bool) -> Schedule:
             places[depth].append(statement)
         found.stages.append(stage)
     return found
+
+
+def effort(code: Iterable[Statement]) -> int:
+    """About how many instructions code is; what is long enough gains nothing from unrolling."""
+    return sum(LONG if isinstance(x, Apply) and x.function in DEAR else 1 for x in code)
 
 
 def _depth(

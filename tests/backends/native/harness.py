@@ -24,7 +24,14 @@ class Compiled:
     function: Any
     units: int
     scratch: int
-    assembly: str
+    module: Any
+    machine: Any
+
+    @property
+    def assembly(self) -> str:
+        """What the compiler made of it."""
+        text: str = self.machine.emit_assembly(self.module)
+        return text
 
     def __call__(self, arrays: Sequence[Array], turns: Sequence[range] | None = None) -> Array:
         """Do the units, in these turns; what the checks have noted, a row each."""
@@ -51,15 +58,15 @@ def compile_kernel(kernel: Kernel, cpu: str | None = None, features: str | None 
         cpu=cpu or binding.get_host_cpu_name(),
         features=features or ("" if cpu else binding.get_host_cpu_features().flatten()),
         opt=2,
-        jit=True,
+        reloc="pic",
+        codemodel="jitdefault",
     )
-    assembly = machine.emit_assembly(parsed)
     engine = binding.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     count = len(kernel.params)
     types = [ctypes.c_void_p] * count + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 2
     call = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(function.name))
-    return Compiled(engine, call, units, scratch, assembly)
+    return Compiled(engine, call, units, scratch, parsed, machine)
 
 
 def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
