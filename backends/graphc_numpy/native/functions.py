@@ -12,10 +12,12 @@ from typing import TypeAlias
 
 from graphc.types import DType
 from graphc_numpy.native import integers
+from graphc_numpy.native.angles import arctan2
 from graphc_numpy.native.conversions import cast
 from graphc_numpy.native.exponentials import erf, exp, expm1, tanh
 from graphc_numpy.native.lanes import Lanes, Printer
 from graphc_numpy.native.logarithms import log, log1p
+from graphc_numpy.native.powers import power
 from graphc_numpy.native.terms import Term, terms
 from graphc_numpy.native.trigonometry import cos, sin
 
@@ -179,6 +181,8 @@ _FUNCTIONS: dict[str, Function] = {
     "expm1": _smooth(expm1),
     "sin": _smooth(sin),
     "cos": _smooth(cos),
+    "pow": lambda kind, a, b: power(a, b),
+    "arctan2": lambda kind, a, b: arctan2(a, b),
     "log1p": _smooth(log1p),
     "erf": _smooth(erf),
     "exp": _smooth(exp),
