@@ -19,7 +19,7 @@ from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Map, Node, Value
-from graphc.kernels.reading import Reader
+from graphc.kernels.reading import Reader, first_entry
 from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
 from graphc.ops.source import Const, DimSize
@@ -63,6 +63,7 @@ class _Lowering:
         self.reader = Reader(list(program.buffers), literals)
         self.literals: Literals = literals
         self.reader.whole = self._whole()
+        self.reader.boxes = self._boxes()
         self.checks: list[Kernel] = []
 
     def _whole(self) -> frozenset[int]:
@@ -76,6 +77,27 @@ class _Lowering:
             if b.kind == "view" and not _moves_dims(b, self.program.buffers[b.base]):
                 whole.add(b.base)
         return frozenset(whole)
+
+    def _boxes(self) -> dict[int, list[tuple[int, int]]]:
+        """What is read of each buffer that is read by views only, and not by the host."""
+        every = self.program.buffers
+        seen = (x for x in self.role.instructions if not self._is_view(x))
+        used = {b for x in seen for b in reads(x)}
+        found: dict[int, list[tuple[int, int]]] = {}
+        for b in (every[i] for i in used if every[i].kind == "view"):
+            base = every[b.base]
+            if base.id in used or base.id in self.reader.whole or not base.shape:
+                continue
+            box = _box(b, base)
+            old = found.get(base.id, box)
+            found[base.id] = [
+                (min(p[0], q[0]), max(p[1], q[1])) for p, q in zip(box, old, strict=True)
+            ]
+        return found
+
+    def _is_view(self, x: Instruction) -> bool:
+        made = writes(x)
+        return made is not None and self.program.buffers[made].kind == "view"
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -298,7 +320,15 @@ def _moves_dims(view: Buffer, base: Buffer) -> bool:
     whole = MemoryLayout.dense(base.shape)
     dims = {s: n for s, n in zip(whole.strides, base.shape, strict=True) if n > 1}
     pairs = zip(view.strides, view.shape, strict=True)
-    return not view.offset and all(not s or n == 1 or dims.get(s) == n for s, n in pairs)
+    return all(not s or n == 1 or dims.get(s, 0) >= n for s, n in pairs)
+
+
+def _box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
+    """What of each dim of its base a view reads."""
+    sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
+    strides = MemoryLayout.dense(base.shape).strides
+    first = first_entry(view, base.shape)
+    return [(i, i + sizes.get(s, 1)) for i, s in zip(first, strides, strict=True)]
 
 
 def _name(node: Node) -> str:

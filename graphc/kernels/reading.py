@@ -12,7 +12,7 @@ from graphc.kernels.windows import Transposed, folded, transposed, window_read
 from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.collective import Accumulate
-from graphc.ops.contract import Einsum
+from graphc.ops.contract import Einsum, parse_spec
 from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, Reduction, highest, lowest
@@ -31,7 +31,8 @@ class Reader:
     """Turns instructions into nodes, in the order in which they run.
 
     literals: scalar constants by buffer. whole: buffers that must be in memory as they are, since
-    somebody else reads them. later: what accumulates over turns is added to, not set
+    somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
+    later: what accumulates over turns is added to, not set
     """
 
     buffers: list[Buffer]
@@ -42,6 +43,7 @@ class Reader:
     whole: frozenset[int] = frozenset()
     seen_as: dict[int, Read] = field(default_factory=dict)  # buffers that are views of others here
     made_by: dict[Value, Contract] = field(default_factory=dict)
+    boxes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def nodes(self, x: Instruction) -> list[Node] | None:
         """The nodes that do what an instruction does; None where none can."""
@@ -76,10 +78,12 @@ class Reader:
         """A view of what is itself seen as a view: the dims that it has, moved or cut."""
         if b.kind != "view":
             return seen
-        dense, shape = MemoryLayout.dense(seen.layout.shape).strides, seen.layout.shape
+        shape, dense = seen.layout.shape, MemoryLayout.dense(seen.layout.shape).strides
         along = {s: t for s, t, n in zip(dense, seen.layout.strides, shape, strict=True) if n > 1}
         strides = [along[s] if s and n > 1 else 0 for s, n in zip(b.strides, b.shape, strict=True)]
-        return Read(seen.value, MemoryLayout(b.shape, tuple(strides), seen.layout.offset), b.dtype)
+        first = zip(first_entry(b, shape), seen.layout.strides, strict=True)
+        offset = seen.layout.offset + sum(i * s for i, s in first)
+        return Read(seen.value, MemoryLayout(b.shape, tuple(strides), offset), b.dtype)
 
     def wrote(self, buffer: int) -> Value:
         """The value after one more write."""
@@ -131,9 +135,30 @@ class Reader:
         if any(0 in r.layout.shape for r in reads):
             return [self._map(x, "fill", (), result)]
         b = self.buffers[x.result]
-        made = Contract(b.shape, op.spec, reads, result, b.dtype, x)
-        self.made_by[result] = made
+        made = self._narrowed(Contract(b.shape, op.spec, reads, result, b.dtype, x))
+        self.made_by[made.result] = made
         return [made]
+
+    def _narrowed(self, made: Contract) -> Contract:
+        """The product of what is read of its result only, where that is a part of it."""
+        b = made.result.buffer
+        box = self.boxes.get(b)
+        if box is None or all(hi - lo == n for (lo, hi), n in zip(box, made.shape, strict=True)):
+            return made
+        shape = tuple(hi - lo for lo, hi in box)
+        left, right, out = parse_spec(made.spec)
+        reads = []
+        for read, names in zip(made.reads, (left, right), strict=True):
+            layout = read.layout
+            for x, (lo, hi) in zip(out, box, strict=True):
+                if x in names:
+                    layout = layout.sliced(names.index(x), lo, hi, 1)
+            reads.append(replace(read, layout=layout))
+        part = self.temporary(shape, made.dtype, b)
+        result, along = self.wrote(part), MemoryLayout.dense(shape).strides
+        offset = -sum(lo * s for (lo, _), s in zip(box, along, strict=True))
+        self.seen_as[b] = Read(result, MemoryLayout(made.shape, along, offset), made.dtype)
+        return replace(made, shape=shape, reads=tuple(reads), result=result)
 
     def _fold(self, x: Kernel, op: Reduction) -> list[Node]:
         read, dtype = self.read(x.operands[0]), self.buffers[x.result].dtype
@@ -293,10 +318,8 @@ class Reader:
         reads = list(found.contract.reads)
         reads[found.side] = Read(result, found.windows(room), g.dtype)
         shape = self.buffers[x.result].shape
-        return [
-            fill, copy,
-            Contract(shape, found.spec, tuple(reads), self.wrote(x.result), g.dtype, x),
-        ]  # fmt: skip
+        made = Contract(shape, found.spec, tuple(reads), self.wrote(x.result), g.dtype, x)
+        return [fill, copy, self._narrowed(made)]
 
     def _gather(self, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Node]:
         table, ids = reads
@@ -334,6 +357,15 @@ class Reader:
             x, "scatter", (updates, at), result, target, limit=op.size, step=step, adds=True
         )
         return [fill, added]
+
+
+def first_entry(view: Buffer, shape: Sequence[int]) -> list[int]:
+    """The index, in a dense tensor of that shape, of the first entry of a view of it."""
+    at, found = view.offset // view.dtype.bytes, []
+    for stride in MemoryLayout.dense(tuple(shape)).strides:
+        found.append(at // stride if stride else 0)
+        at -= found[-1] * stride
+    return found
 
 
 def _cut(layout: MemoryLayout, d: int, parts: int) -> tuple[int, int]:
