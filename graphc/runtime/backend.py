@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -21,6 +22,25 @@ from graphc.runtime.transport import Communicator
 
 Array: TypeAlias = NDArray[Any]
 Programs: TypeAlias = Mapping[str, Program]
+
+
+class Quick(Protocol):
+    """The short way to a step of a program, for the batches that need nothing but the step itself.
+
+    Called with a batch, it returns the outputs, scalars as Python numbers; or it returns None,
+    and has done nothing, where the batch is not whole, or no dict of arrays of the right dtypes in
+    the order that was agreed on, or where `open` is False, or while a step runs. A signal may be
+    raised when the step is done.
+    """
+
+    open: bool
+
+    @property
+    def done(self) -> int:
+        """How many steps have been run to the end this way."""
+        ...
+
+    def __call__(self, batch: Any) -> dict[str, Any] | None: ...
 
 
 class Device(Protocol):
@@ -45,6 +65,14 @@ class Device(Protocol):
 
         Sets `committing` to False at its begin and to True before the first write of a variable. A
         step that raises before that leaves the variables as they were.
+        """
+        ...
+
+    def quick(self, program: str, names: tuple[str, ...], turn: Lock) -> Quick | None:
+        """A short way to run the steps of a program, if there is one.
+
+        names: the entries of the batches to come, in order; turn: is held while a step runs. Only
+        a program that can't fail once it has begun to write may have one.
         """
         ...
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
 from graphc.kernels.code import Call as KernelCall
-from graphc.kernels.code import Check, Kernel, Nest
+from graphc.kernels.code import Check
 from graphc.kernels.lower import lower
 from graphc.kernels.lowered import Host, Lowered, Native
 from graphc.ops.indexing import checked
@@ -26,13 +26,14 @@ from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding, Call
 from graphc_numpy.memory import Scratch, array_on, block
 from graphc_numpy.native import barrier
+from graphc_numpy.native.quick import Quick, code_of, quick
 from graphc_numpy.native.step import (
     BARRIER,
+    COUNTS,
     ERRORS,
     MEMORIES,
     SCRATCH,
     TURN,
-    Stretch,
     Stretches,
     compile_stretches,
 )
@@ -111,7 +112,7 @@ class NativeDevice:
         self._arena, self.scratch = block(0), Scratch()
         self.threads = thread_count(program.mesh.devices)
         self._pool: Pool | None = None
-        self._steps: dict[str, _Step] = {}
+        self._steps: dict[str, Step] = {}
         self.committing = False
 
     def get(self, name: str) -> Array:
@@ -128,13 +129,16 @@ class NativeDevice:
         with np.errstate(all="ignore"):
             return self._run(step, supply)
 
-    def _run(self, step: _Step, supply: Supply) -> dict[str, Array]:
+    def _run(self, step: Step, supply: Supply) -> dict[str, Array]:
         step.before_commit(supply)
         self.committing = True
         return step.commit()
 
-    def _made(self, name: str) -> _Step:
-        made = _Step(self._loaded.compiled(name), self._sites[name], self._comm, self)
+    def quick(self, program: str, names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
+        return quick(self._steps.get(program) or self._made(program), names, turn)
+
+    def _made(self, name: str) -> Step:
+        made = Step(self._loaded.compiled(name), self._sites[name], self._comm, self)
         self._steps[name] = made
         return made
 
@@ -156,7 +160,7 @@ class NativeDevice:
         return self._pool
 
 
-class _Step:
+class Step:
     """One program, bound to the memory of one rank."""
 
     def __init__(
@@ -171,7 +175,8 @@ class _Step:
         self.barrier = new_words(barrier.WORDS)
         most = max((s.scratch for s in made.stretches.found), default=0)
         self.scratch = block(most * device.threads)
-        self.frame = self._frame()
+        self.counts = new_words(len(made.stretches.found) + 1)
+        self.frame = self.new_frame(self.counts)
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
@@ -192,15 +197,15 @@ class _Step:
         for i, part in enumerate(self.body):
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
-        self._check()
+        self.check()
 
     def commit(self) -> dict[str, Array]:
         """The rest of the step; copies of the outputs."""
         self.bound.perform(self.writes)
-        self._check()
+        self.check()
         return {name: x.copy() for name, x in self.outputs}
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise the error that a kernel has noted."""
         if not self.made.lowered.checks or not self.errors.any():
             return
@@ -224,13 +229,13 @@ class _Step:
             case "variable":
                 names = {b: name for name, b in self.program.variables.items()}
                 return self.device.blocks.get(names[b], block(0))
-            case "feed" if b in self._pointed:
+            case "feed" if b in self.pointed:
                 return block(0)  # made when it is needed
             case _:
                 return block(memory.bytes if site.holds(b) else 0)
 
-    @property
-    def _pointed(self) -> set[int]:
+    @cached_property
+    def pointed(self) -> set[int]:
         """Fed buffers that only native code reads: these may lie in the batch itself."""
         buffers, lowered = self.program.buffers, self.made.lowered
         hosts = [x for part in self.made.parts for x in part if not isinstance(x, int)]
@@ -249,14 +254,15 @@ class _Step:
         if not site.holds(number) or place is None:
             return np.empty(0, b.dtype.numpy)
         memory = self.blocks[place.memory]
-        if b.root in self._pointed:
+        if b.root in self.pointed:
             return np.empty(0, b.dtype.numpy)
         return array_on(b, memory, place.offset)
 
-    def _frame(self) -> NDArray[np.int64]:
+    def new_frame(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The table that stretches are called with; they count their runs in `counts`."""
         frame = new_words(MEMORIES + len(self.blocks))
         frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.errors.ctypes.data
-        frame[BARRIER] = self.barrier.ctypes.data
+        frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
         return frame
 
@@ -267,8 +273,8 @@ class _Step:
         for x in part:
             match x:
                 case int():
-                    calls.append(self._stretch(self.made.stretches.found[x]))
-                case Feed(result=b) if b in self._pointed:
+                    calls.append(self._in_turn(self.stretch(x, self.frame)))
+                case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.places[b].memory
                     feed = _Feed(x, self.program, MEMORIES + memory, self.frame, self.bound)
                     calls.append(feed)
@@ -276,19 +282,22 @@ class _Step:
                     calls += self.bound.calls([x])
         return calls
 
-    def _stretch(self, stretch: Stretch) -> Call:
-        frame = self.frame.ctypes.data
-        if stretch.shared and self.device.threads > 1:
-            run: Callable[[], Any] = partial(self.device.pool().run, stretch.address, frame)
-        else:
-            run = partial(KIND(stretch.address), frame, 0, 1)
+    def stretch(self, number: int, frame: NDArray[np.int64]) -> Call:
+        """A stretch, called with a frame."""
+        found, at = self.made.stretches.found[number], frame.ctypes.data
+        if found.shared and self.device.threads > 1:
+            return partial(self.device.pool().run, found.address, at)
+        return partial(KIND(found.address), at, 0, 1)
+
+    def _in_turn(self, run: Call) -> Call:
         if self.program.mesh.turns == 1:
             return run
-        return partial(self._in_turn, run)
 
-    def _in_turn(self, run: Call) -> None:
-        self.frame[TURN] = self.bound.turn
-        run()
+        def call() -> None:
+            self.frame[TURN] = self.bound.turn
+            run()
+
+        return call
 
 
 class _Feed:
@@ -323,10 +332,5 @@ def _limit(lowered: Lowered, number: int) -> int:
     """The limit of a check."""
     lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
     calls: Iterable[KernelCall] = (c for line in lines for c in line.calls)
-    code = (x for c in calls for x in _code(c.kernel))
+    code = (x for c in calls for x in code_of(c.kernel))
     return next(x.limit for x in code if isinstance(x, Check) and x.number == number)
-
-
-def _code(kernel: Kernel) -> Iterable[Any]:
-    phases = kernel.phases if isinstance(kernel, Nest) else ()
-    return (x for phase in phases for x in phase.code)

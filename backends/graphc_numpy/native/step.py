@@ -2,8 +2,9 @@
 
     void stretch(ptr frame, i64 thread, i64 threads)
 
-Every thread calls it, with a number of its own. The frame is a table of words: per-thread scratch
-memory, errors, the barrier, the turn of a loop, and then the base of every memory block.
+Every thread calls it, with a number of its own; all is done when all have returned. The frame is a
+table of words: per-thread scratch memory, errors, the barrier, how often each stretch was run, the
+turn of a loop, and then the base of every memory block.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from graphc.kernels.code import Kernel, Nest, Product
 from graphc.kernels.lowered import Native
 from graphc_numpy.native import machine
 from graphc_numpy.native.barrier import print_barrier
-from graphc_numpy.native.lanes import I8, INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.lanes import I8, INT64, POINTER, VOID, index
 from graphc_numpy.native.sharing import GRAIN, Shared, shared
 
-SCRATCH, ERRORS, BARRIER, TURN, MEMORIES = range(5)  # words of a frame
+SCRATCH, ERRORS, BARRIER, COUNTS, TURN, MEMORIES = range(6)  # words of a frame
 LINE = 64  # bytes of a cache line
 
 
@@ -61,8 +62,8 @@ def compile_stretches(
 
     def make() -> ir.Module:
         step = _Step(printers)
-        for name, natives, dealt, size in zip(names, stretches, lines, scratch, strict=True):
-            step.stretch(name, natives, dealt, size)
+        for i, (natives, dealt, size) in enumerate(zip(stretches, lines, scratch, strict=True)):
+            step.stretch(i, natives, dealt, size)
         return step.module
 
     symbols = machine.load(_description(stretches, grain), make, names)
@@ -134,19 +135,19 @@ class _Step:
         return found
 
     def stretch(
-        self, name: str, natives: Sequence[Native], lines: list[list[Shared]], scratch: int
+        self, number: int, natives: Sequence[Native], lines: list[list[Shared]], scratch: int
     ) -> None:
         """Print one stretch: once for a thread alone, once for several."""
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
-        function = ir.Function(self.module, kind, name)
+        function = ir.Function(self.module, kind, f"stretch{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
         frame, _, threads = function.args
         alone = b.icmp_signed("==", threads, index(1))
         with b.if_else(alone) as (one, several):
             with one:
-                _Calls(self, b, frame, scratch).run(natives, lines)
+                _Calls(self, b, frame, scratch).run(natives, lines, number)
             with several:
-                _Together(self, b, frame, scratch).run(natives, lines)
+                _Together(self, b, frame, scratch).run(natives, lines, number)
         b.ret_void()
 
 
@@ -163,8 +164,8 @@ class _Calls:
         address = self.b.gep(self.frame, [index(number)], source_etype=INT64)
         return self.b.load(address, typ=kind, align=8)
 
-    def run(self, natives: Sequence[Native], lines: list[list[Shared]]) -> None:
-        """All lines, each where its turn has come."""
+    def run(self, natives: Sequence[Native], lines: list[list[Shared]], number: int) -> None:
+        """All lines, each where its turn has come; the stretch of that number was run once more."""
         for native, dealt in zip(natives, lines, strict=True):
             match native.turn:
                 case "any":
@@ -173,6 +174,13 @@ class _Calls:
                     sign = "==" if turn == "first" else "!="
                     with self.b.if_then(self.b.icmp_signed(sign, self.turn, index(0))):
                         self.line(dealt)
+        self.count(number)
+
+    def count(self, number: int) -> None:
+        """One more run of a stretch. It is counted here, where no signal of Python's comes in."""
+        place = self.b.gep(self.word(COUNTS), [index(number)], source_etype=INT64)
+        more = self.b.add(self.b.load(place, typ=INT64, align=8), index(1))
+        self.b.store(more, place, align=8)
 
     def line(self, dealt: list[Shared]) -> None:
         for x in dealt:
@@ -202,9 +210,9 @@ class _Together(_Calls):
         self.scratch = b.gep(self.scratch, [b.mul(self.thread, index(scratch))], source_etype=I8)
         self.barrier = self.word(BARRIER)
 
-    def run(self, natives: Sequence[Native], lines: list[list[Shared]]) -> None:
-        super().run(natives, lines)
-        self.meet()  # so that when one is done, all are
+    def count(self, number: int) -> None:
+        with self.b.if_then(self.first):
+            super().count(number)
 
     def meet(self) -> None:
         self.b.call(print_barrier(self.b.module), [self.barrier, self.threads])
@@ -226,6 +234,3 @@ class _Together(_Calls):
         bounds = (self.thread, b.add(self.thread, index(1)))
         begin, end = (b.sdiv(b.mul(n, t), self.threads) for t in bounds)
         return begin, end
-
-
-__all__ = ["MEMORIES", "Printer", "Printers", "Stretch", "Stretches", "compile_stretches"]

@@ -21,11 +21,12 @@ import graphc.config as config
 from graphc_numpy.memory import block
 from graphc_numpy.native import machine
 from graphc_numpy.native.barrier import changed, put, spin, word
-from graphc_numpy.native.lanes import INT64, POINTER, VOID, index
+from graphc_numpy.native.lanes import INT64, POINTER, VOID, Printer, index
 
 Words: TypeAlias = NDArray[np.int64]
 JOB, FUNCTION, FRAME, THREADS, ASLEEP = 0, 8, 9, 10, 16  # words of a mailbox
 LINE = 8  # words of a cache line; each thread has one from ASLEEP on
+DONE = ASLEEP + 1  # after it in the line: the last job that the worker has done
 AWAKE, SLEEPING, CALLED = range(3)  # a worker; CALLED: its lock will be opened
 LOOKS = 6000  # at the mailbox before a worker sleeps: about a millisecond
 STRETCH = ir.FunctionType(VOID, [POINTER, INT64, INT64])
@@ -54,10 +55,16 @@ class Pool:
         self._native = _native()
         self._mailbox = new_words(ASLEEP + threads * LINE)
         self._gates = [_shut_gate() for _ in range(threads - 1)]
-        for number, gate in enumerate(self._gates, 1):
-            name, job = f"graphc-thread-{number}", (self._native, self._mailbox, number, gate)
-            threading.Thread(target=_work, args=job, name=name, daemon=True).start()
-        self._stop = weakref.finalize(self, _stop, self._native, self._mailbox, self._gates)
+        given = self._native, self._mailbox
+        workers = [
+            threading.Thread(
+                target=_work, args=(*given, n, gate), name=f"graphc-thread-{n}", daemon=True
+            )
+            for n, gate in enumerate(self._gates, 1)
+        ]
+        self._stop = weakref.finalize(self, _stop, *given, self._gates, workers)
+        for worker in workers:
+            worker.start()
 
     def run(self, function: int, frame: int) -> None:
         """Call `void function(ptr frame, i64 thread, i64 threads)` on every thread; wait for all.
@@ -104,9 +111,15 @@ def _wake(mailbox: Words, gates: list[threading.Lock]) -> None:
             gate.release()
 
 
-def _stop(native: _Native, mailbox: Words, gates: list[threading.Lock]) -> None:
+def _stop(
+    native: _Native, mailbox: Words, gates: list[threading.Lock], workers: list[threading.Thread]
+) -> None:
+    """End the workers; also at the exit, before the code that they run goes away."""
     native.publish(mailbox.ctypes.data, 0, 0, len(gates) + 1)
     _wake(mailbox, gates)
+    for worker in workers:
+        if worker is not threading.current_thread() and worker.is_alive():
+            worker.join(timeout=1)
 
 
 # -- the native side ------------------------------------------------------------------------------
@@ -139,7 +152,7 @@ def _module() -> ir.Module:
     _print_publish(_begin(module, "publish", INT64, POINTER, INT64, INT64, INT64))
     _print_serve(_begin(module, "serve", INT64, POINTER, INT64, INT64))
     b = _begin(module, "lead", VOID, POINTER)
-    _do(b, b.function.args[0], index(0))
+    _lead(b, b.function.args[0])
     b.ret_void()
     return module
 
@@ -157,6 +170,19 @@ def _do(b: ir.IRBuilder, mailbox: ir.Value, thread: ir.Value) -> None:
     b.call(function, [frame, thread, threads])
 
 
+def _lead(b: ir.IRBuilder, mailbox: ir.Value) -> None:
+    """Thread 0's part of the job; then wait until the others have left its code for good."""
+    _do(b, mailbox, index(0))
+    job = b.load(word(b, mailbox, JOB), typ=INT64, align=8)
+    threads = b.load(word(b, mailbox, THREADS), typ=INT64, align=8)
+
+    def wait(number: ir.Value) -> None:
+        place = _of_worker(b, mailbox, number, DONE)
+        spin(b, lambda: b.not_(changed(b, place, job)))
+
+    Printer(b).loop(1, threads, 1, wait)
+
+
 def _print_publish(b: ir.IRBuilder) -> None:
     mailbox, function, frame, threads = b.function.args
     for number, value in ((FUNCTION, function), (FRAME, frame), (THREADS, threads)):
@@ -167,21 +193,19 @@ def _print_publish(b: ir.IRBuilder) -> None:
     alone = b.icmp_signed("==", called, index(0))
     ends = b.icmp_signed("==", function, index(0))
     with b.if_then(b.and_(alone, b.not_(ends))):
-        _do(b, mailbox, index(0))
+        _lead(b, mailbox)
     b.ret(called)
 
 
 def _each_worker(b: ir.IRBuilder, threads: ir.Value, body: Any) -> ir.Value:
     """The sum of `body(number)` over all workers."""
-    from graphc_numpy.native.lanes import Printer
-
     (total,) = Printer(b).loop(1, threads, 1, lambda n, sum: [b.add(sum, body(n))], [index(0)])
     return total
 
 
-def _asleep(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value) -> ir.Value:
-    """Where it stands whether a worker sleeps."""
-    at = b.add(index(ASLEEP), b.mul(number, index(LINE)))
+def _of_worker(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value, first: int) -> ir.Value:
+    """The address of a word of a worker's line: ASLEEP or DONE."""
+    at = b.add(index(first), b.mul(number, index(LINE)))
     return b.gep(mailbox, [at], source_etype=INT64)
 
 
@@ -192,7 +216,7 @@ def _exchange(b: ir.IRBuilder, place: ir.Value, old: int, new: int) -> ir.Value:
 
 def _set_called(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value) -> ir.Value:
     """1 for a worker that must be woken."""
-    slept = _exchange(b, _asleep(b, mailbox, number), SLEEPING, CALLED)
+    slept = _exchange(b, _of_worker(b, mailbox, number, ASLEEP), SLEEPING, CALLED)
     return b.zext(slept, INT64)
 
 
@@ -206,7 +230,7 @@ def _print_serve(b: ir.IRBuilder) -> None:
     b.position_at_end(wait)
     seen = b.phi(INT64)
     seen.add_incoming(first, entry)
-    job, asleep = word(b, mailbox, JOB), _asleep(b, mailbox, thread)
+    job, asleep = word(b, mailbox, JOB), _of_worker(b, mailbox, thread, ASLEEP)
     came = spin(b, lambda: changed(b, job, seen), LOOKS)
     b.cbranch(came, work, tired)
     b.position_at_end(tired)  # say so, and look once more: whoever publishes does it the other way
@@ -225,5 +249,6 @@ def _print_serve(b: ir.IRBuilder) -> None:
     b.ret(index(-1))
     b.position_at_end(go)
     _do(b, mailbox, thread)
+    put(b, _of_worker(b, mailbox, thread, DONE), number)
     seen.add_incoming(number, b.block)
     b.branch(wait)

@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite")
 
 from graphc_numpy.native import barrier
 from graphc_numpy.native.sharing import Extent, extents, shared
-from graphc_numpy.native.step import BARRIER, ERRORS, MEMORIES, SCRATCH, TURN, compile_stretches
+from graphc_numpy.native.step import BARRIER, COUNTS, ERRORS, MEMORIES, SCRATCH, TURN, compile_stretches
 from native_stubs import STUBS, call
 
 from graphc.kernels.code import (
@@ -48,7 +48,8 @@ def run(
     frame = np.zeros(MEMORIES + len(memories), np.int64)
     frame[SCRATCH], frame[ERRORS] = scratch.ctypes.data, errors.ctypes.data
     frame[BARRIER] = -(-words.ctypes.data // 64) * 64
-    frame[TURN] = turn
+    counts = np.zeros(1, np.int64)
+    frame[COUNTS], frame[TURN] = counts.ctypes.data, turn
     frame[MEMORIES:] = [m.ctypes.data for m in memories]
     function = KIND(stretch.address)
     workers = [
@@ -59,6 +60,7 @@ def run(
         worker.start()
     for worker in workers:
         worker.join()
+    assert counts[0] == 1
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

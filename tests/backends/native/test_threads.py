@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from graphc_numpy.native import barrier, threads
-from graphc_numpy.native.step import BARRIER, ERRORS, MEMORIES, SCRATCH, compile_stretches
+from graphc_numpy.native.step import BARRIER, COUNTS, ERRORS, MEMORIES, SCRATCH, compile_stretches
 from native_stubs import STUBS, call
 
 from graphc import config
@@ -35,7 +35,8 @@ class Job:
         self.scratch = np.zeros(1 << 12, np.uint8)
         self.frame = np.zeros(MEMORIES + 1, np.int64)
         self.frame[BARRIER] = self.words.ctypes.data
-        self.frame[SCRATCH] = self.frame[ERRORS] = self.scratch.ctypes.data
+        for word in (SCRATCH, ERRORS, COUNTS):
+            self.frame[word] = self.scratch.ctypes.data
         self.frame[MEMORIES] = self.memory.ctypes.data
         self.n, self.calls = n, calls
 

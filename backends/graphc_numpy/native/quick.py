@@ -1,0 +1,132 @@
+"""The shortest way to a step: whole batches of a program that one device runs natively.
+
+What is left of Python is one look at each entry of the batch, and one call of each stretch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.kernels.code import Check, Kernel, Nest
+from graphc.kernels.lowered import Lowered, Native
+from graphc.program import Feed
+from graphc_numpy.memory import array_on, block
+from graphc_numpy.native.step import MEMORIES
+from graphc_numpy.native.threads import new_words
+
+if TYPE_CHECKING:
+    from graphc_numpy.native.device import Step
+
+Array: TypeAlias = NDArray[Any]
+COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
+
+
+class Quick:
+    """See graphc.runtime.backend.Quick. `turn` is held while a step runs."""
+
+    def __init__(self, step: Step, names: tuple[str, ...], turn: threading.Lock) -> None:
+        self.open, self.names = True, names
+        self._step, self._turn = step, turn
+        self._counts = new_words(len(step.made.stretches.found) + 1)
+        self._frame = step.new_frame(self._counts)
+        found = {x.source: x for x in step.made.parts[0] if isinstance(x, Feed)}
+        self._entries = [self._entry(found[name]) for name in names]
+        runs = [
+            [step.stretch(x, self._frame) for x in p if isinstance(x, int)] for p in step.made.parts
+        ]
+        *before, self._commit = runs
+        self._before = [run for part in before for run in part]
+        self._last = max(x for p in step.made.parts for x in p if isinstance(x, int))
+        self._scalars = [(name, x) for name, x in step.outputs if not x.ndim]
+        self._arrays = [(name, x) for name, x in step.outputs if x.ndim]
+        self._kept: dict[int, Array] = {}  # what words of the frame point to
+
+    def _entry(self, feed: Feed) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, int]:
+        """(shape, dtype, where a small one is copied to, its word of the frame)."""
+        b = self._step.program.buffers[feed.result]
+        word = MEMORIES + self._step.made.lowered.places[b.id].memory
+        if b.bytes > COPIED and b.id in self._step.pointed:
+            return b.shape, b.dtype.numpy, None, word
+        own = self._step.arrays[b.id]
+        if b.id in self._step.pointed:
+            own = array_on(b, block(b.bytes), 0)
+            self._frame[word] = own.ctypes.data
+        return b.shape, b.dtype.numpy, own, word
+
+    @property
+    def done(self) -> int:
+        """How many steps were run this way."""
+        return int(self._counts[self._last])
+
+    def __call__(self, batch: Any) -> dict[str, Any] | None:
+        if type(batch) is not dict or tuple(batch) != self.names or not self._turn.acquire(False):
+            return None
+        try:
+            if not self.open:
+                return None
+            for x, (shape, dtype, own, word) in zip(batch.values(), self._entries, strict=True):
+                if type(x) is not np.ndarray or x.shape != shape or x.dtype != dtype:
+                    return None
+                if own is not None:
+                    own[...] = x
+                elif not self._point(word, x):
+                    return None
+            if self._before:
+                for run in self._before:
+                    run()
+                self._step.check()
+            for run in self._commit:
+                run()
+            made = {name: x.item() for name, x in self._scalars}
+            for name, x in self._arrays:
+                made[name] = x.copy()
+            return made
+        finally:
+            self._turn.release()
+
+    def _point(self, word: int, x: Array) -> bool:
+        """Let a word of the frame point to x, if x lies as it must."""
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return False
+        if self._kept.get(word) is not x:
+            self._frame[word] = x.ctypes.data
+            self._kept[word] = x
+        return True
+
+
+def quick(step: Step, names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
+    """The short way of a step, if it has no loop, nothing for the host to do but feeding, and no
+    error can be found after the first write."""
+    program, made = step.program, step.made
+    instructions = [x for part in made.parts for x in part]
+    fed = [x.source for x in instructions if isinstance(x, Feed)]
+    if (
+        step.hosted
+        or program.mesh.devices > 1
+        or program.mesh.turns > 1
+        or sorted(fed) != sorted(names)
+        or any(isinstance(x, Feed) for part in made.parts[1:] for x in part)
+        or not any(isinstance(x, int) for x in made.parts[-1])
+        or _checks_late(made.lowered)
+    ):
+        return None
+    return Quick(step, names, turn)
+
+
+def _checks_late(lowered: Lowered) -> bool:
+    natives = (x for x in lowered.parts[-1] if isinstance(x, Native))
+    code = (x for native in natives for call in native.calls for x in code_of(call.kernel))
+    return any(isinstance(x, Check) for x in code)
+
+
+def code_of(kernel: Kernel) -> Iterable[Any]:
+    """All statements of a kernel."""
+    if isinstance(kernel, Nest):
+        return (x for phase in kernel.phases for x in phase.code)
+    return kernel.code
