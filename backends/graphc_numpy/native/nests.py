@@ -21,6 +21,7 @@ from graphc.kernels.code import Fold, Load, Nest, Statement
 from graphc_numpy.native import folds, stages
 from graphc_numpy.native.cells import Cells, Registers
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.machine import target
 from graphc_numpy.native.stages import Schedule, Stage, schedule
 
 GRAIN = 4096  # cells of a unit, about
@@ -103,13 +104,15 @@ def _grid(nest: Nest) -> Grid:
 
 
 def _side_by_side(nest: Nest) -> int:
-    """Vectors in one turn of a fold: memory is read in long pieces."""
+    """Vectors in one turn of a fold: memory is read in long pieces; accumulators in registers."""
     effort = sum(stages.effort(phase.code) for phase in nest.phases)
+    sums = sum(isinstance(x, Fold) for phase in nest.phases for x in phase.code)
     if not nest.columns or effort > 24:
         return 1
-    if effort > 12:
-        return 2
-    return 8 if effort <= 3 and nest.rows[-1] >= 512 else 4
+    if effort <= 3:
+        return 8 if nest.rows[-1] >= 512 else 4
+    few = target().instructions != "avx512" and sums > 1
+    return 2 if effort > 12 or few else 4
 
 
 @dataclass(frozen=True)

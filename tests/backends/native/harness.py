@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
+from graphc_numpy.native.machine import Target, target
 from llvmlite import binding, ir
 
+from graphc import config
 from graphc.kernels.code import Kernel, Nest
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -45,21 +49,18 @@ class Compiled:
         return errors
 
 
-def compile_kernel(kernel: Kernel, cpu: str | None = None, features: str | None = None) -> Compiled:
-    """Print, verify and compile. cpu: another than this machine's (such as x86-64-v3)."""
-    module = ir.Module("test")
-    function, units, scratch = _printed(module, kernel)
-    function.linkage = ""
+def compile_kernel(kernel: Kernel, name: str | None = None) -> Compiled:
+    """Print, verify and compile. name: of a target, 'avx2', 'baseline'; this machine by default."""
+    with _target(name) as chosen:
+        module = ir.Module("test")
+        function, units, scratch = _printed(module, kernel)
+        function.linkage = ""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     parsed = binding.parse_assembly(str(module))
     parsed.verify()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=cpu or binding.get_host_cpu_name(),
-        features=features or ("" if cpu else binding.get_host_cpu_features().flatten()),
-        opt=2,
-        reloc="pic",
-        codemodel="jitdefault",
+    machine = binding.Target.from_triple(chosen.triple).create_target_machine(
+        cpu=chosen.cpu, features=chosen.features, opt=2, reloc="pic", codemodel="jitdefault"
     )
     engine = binding.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
@@ -67,6 +68,21 @@ def compile_kernel(kernel: Kernel, cpu: str | None = None, features: str | None 
     types = [ctypes.c_void_p] * count + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 2
     call = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(function.name))
     return Compiled(engine, call, units, scratch, parsed, machine)
+
+
+@contextmanager
+def _target(name: str | None) -> Iterator[Target]:
+    """What the printers print for."""
+    if name is None:
+        yield target()
+        return
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GRAPHC_TARGET", name)
+            config.get.cache_clear()
+            yield target()
+    finally:
+        config.get.cache_clear()
 
 
 def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
@@ -84,10 +100,10 @@ def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
 
 def run_kernel(
     kernel: Kernel, arrays: Sequence[Array], turns: Sequence[range] | None = None,
-    cpu: str | None = None,
+    target: str | None = None,
 ) -> Array:  # fmt: skip
     """Run a kernel over arrays (one per parameter, changed in place); the errors noted.
 
     turns: ranges of units, one call each, in this order; all at once by default
     """
-    return compile_kernel(kernel, cpu)(arrays, turns)
+    return compile_kernel(kernel, target)(arrays, turns)

@@ -13,8 +13,8 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import compile_kernel, run_kernel
 from backends.native.reference import run_nest
+from graphc_numpy.native.machine import target
 from graphc_numpy.native.nests import units
-from llvmlite import binding
 
 from graphc.kernels.code import (
     Access,
@@ -389,10 +389,10 @@ CASES = [
 ]
 
 
-def results(nest: Nest, turns: Any = None, cpu: str | None = None) -> bytes:
+def results(nest: Nest, turns: Any = None, target: str | None = None) -> bytes:
     n = 100 + max(prod(nest.rows) * prod(nest.columns), 1)
     arrays = [numbers(p.dtype, n, k) for k, p in enumerate(nest.params)]
-    run_kernel(nest, arrays, turns, cpu)
+    run_kernel(nest, arrays, turns, target)
     return b"".join(x.tobytes() for x in arrays)
 
 
@@ -405,10 +405,10 @@ def test_the_bits_are_the_same_however_the_units_are_dealt_out(nest: Nest) -> No
     assert results(nest, [range(n // 3, n), range(n, n), range(n // 3)]) == whole
 
 
-@pytest.mark.skipif("x86" not in binding.get_default_triple(), reason="another instruction set")
+@pytest.mark.skipif(target().instructions != "avx512", reason="other instructions are not there")
 @pytest.mark.parametrize("nest", CASES)
 def test_the_bits_are_the_same_for_other_instruction_sets(nest: Nest) -> None:
-    assert results(nest) == results(nest, cpu="x86-64-v3") == results(nest, cpu="x86-64-v2")
+    assert results(nest) == results(nest, target="avx2") == results(nest, target="baseline")
 
 
 def test_a_sum_does_not_change_with_what_is_fused_to_it() -> None:
