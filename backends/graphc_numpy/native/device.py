@@ -12,12 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.errors import GraphcError
-from graphc.kernels.code import Call as KernelCall
-from graphc.kernels.code import Check
 from graphc.kernels.lower import lower
 from graphc.kernels.lowered import Host, Lowered, Native
-from graphc.ops.indexing import checked
 from graphc.program import Feed, Instruction, Program, reads, writes
 from graphc.runtime.backend import Programs
 from graphc.runtime.site import Site
@@ -26,7 +22,8 @@ from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding, Call
 from graphc_numpy.memory import Scratch, array_on, block
 from graphc_numpy.native import barrier
-from graphc_numpy.native.quick import Quick, code_of, quick
+from graphc_numpy.native.checks import Noted, checks_of
+from graphc_numpy.native.quick import Quick, quick
 from graphc_numpy.native.step import (
     BARRIER,
     COUNTS,
@@ -52,6 +49,7 @@ class Compiled:
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
     stretches: Stretches
+    checked: frozenset[int]  # the stretches that may note an error
 
 
 def compiled(program: Program, role: str) -> Compiled:
@@ -59,7 +57,12 @@ def compiled(program: Program, role: str) -> Compiled:
     lowered = lower(program, role)
     stretches: list[list[Native]] = []
     parts = [_joined(part, stretches) for part in lowered.parts]
-    return Compiled(program, lowered, tuple(parts), compile_stretches(stretches))
+    checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
+    return Compiled(program, lowered, tuple(parts), compile_stretches(stretches), checked)
+
+
+def _has_checks(native: Native) -> bool:
+    return any(True for call in native.calls for _ in checks_of(call.kernel))
 
 
 def _joined(part: Iterable[Native | Host], stretches: list[list[Native]]) -> tuple[Any, ...]:
@@ -171,7 +174,7 @@ class Step:
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
         self.bound = bound = Binding(site, comm, self.arrays, device.scratch)
-        self.errors = new_words(2 * len(lowered.checks) + 2)
+        self.noted = Noted(lowered)
         self.barrier = new_words(barrier.WORDS)
         most = max((s.scratch for s in made.stretches.found), default=0)
         self.scratch = block(most * device.threads)
@@ -197,26 +200,11 @@ class Step:
         for i, part in enumerate(self.body):
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
-        self.check()
 
     def commit(self) -> dict[str, Array]:
         """The rest of the step; copies of the outputs."""
         self.bound.perform(self.writes)
-        self.check()
         return {name: x.copy() for name, x in self.outputs}
-
-    def check(self) -> None:
-        """Raise the error that a kernel has noted."""
-        if not self.made.lowered.checks or not self.errors.any():
-            return
-        number = int(np.flatnonzero(self.errors[0:-2:2])[0])
-        value = int(self.errors[2 * number + 1])
-        self.errors[:] = 0
-        kernel = self.made.lowered.checks[number]
-        try:
-            checked(np.array([value]), _limit(self.made.lowered, number), kernel.op.name)
-        except GraphcError as error:
-            raise error.at(kernel.origin) from None
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -261,7 +249,7 @@ class Step:
     def new_frame(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The table that stretches are called with; they count their runs in `counts`."""
         frame = new_words(MEMORIES + len(self.blocks))
-        frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.errors.ctypes.data
+        frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.noted.words.ctypes.data
         frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
         return frame
@@ -273,7 +261,7 @@ class Step:
         for x in part:
             match x:
                 case int():
-                    calls.append(self._in_turn(self.stretch(x, self.frame)))
+                    calls += self.stretch(x, self.frame)
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.places[b].memory
                     feed = _Feed(x, self.program, MEMORIES + memory, self.frame, self.bound)
@@ -282,22 +270,18 @@ class Step:
                     calls += self.bound.calls([x])
         return calls
 
-    def stretch(self, number: int, frame: NDArray[np.int64]) -> Call:
-        """A stretch, called with a frame."""
+    def stretch(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
+        """A stretch, called with a frame, and a look at what its checks have noted."""
         found, at = self.made.stretches.found[number], frame.ctypes.data
+        checks = [self.noted.check] if number in self.made.checked else []
         if found.shared and self.device.threads > 1:
-            return partial(self.device.pool().run, found.address, at)
-        return partial(KIND(found.address), at, 0, 1)
+            return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
+        return [*self._turn(), partial(KIND(found.address), at, 0, 1), *checks]
 
-    def _in_turn(self, run: Call) -> Call:
+    def _turn(self) -> list[Call]:
         if self.program.mesh.turns == 1:
-            return run
-
-        def call() -> None:
-            self.frame[TURN] = self.bound.turn
-            run()
-
-        return call
+            return []
+        return [lambda: self.frame.__setitem__(TURN, self.bound.turn)]
 
 
 class _Feed:
@@ -326,11 +310,3 @@ class _Feed:
             self.copy = array_on(self.buffer, block(self.buffer.bytes), 0)
         self.bound.supply.fill(self.source, self.buffer, place, self.copy)
         return self.copy
-
-
-def _limit(lowered: Lowered, number: int) -> int:
-    """The limit of a check."""
-    lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
-    calls: Iterable[KernelCall] = (c for line in lines for c in line.calls)
-    code = (x for c in calls for x in code_of(c.kernel))
-    return next(x.limit for x in code if isinstance(x, Check) and x.number == number)

@@ -6,14 +6,11 @@ What is left of Python is one look at each entry of the batch, and one call of e
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.kernels.code import Check, Kernel, Nest
-from graphc.kernels.lowered import Lowered, Native
 from graphc.program import Feed
 from graphc_numpy.memory import array_on, block
 from graphc_numpy.native.step import MEMORIES
@@ -36,12 +33,9 @@ class Quick:
         self._frame = step.new_frame(self._counts)
         found = {x.source: x for x in step.made.parts[0] if isinstance(x, Feed)}
         self._entries = [self._entry(found[name]) for name in names]
-        runs = [
-            [step.stretch(x, self._frame) for x in p if isinstance(x, int)] for p in step.made.parts
-        ]
-        *before, self._commit = runs
-        self._before = [run for part in before for run in part]
-        self._last = max(x for p in step.made.parts for x in p if isinstance(x, int))
+        stretches = [x for part in step.made.parts for x in part if isinstance(x, int)]
+        self._runs = [run for x in stretches for run in step.stretch(x, self._frame)]
+        self._last = stretches[-1]
         self._scalars = [(name, x) for name, x in step.outputs if not x.ndim]
         self._arrays = [(name, x) for name, x in step.outputs if x.ndim]
         self._kept: dict[int, Array] = {}  # what words of the frame point to
@@ -76,11 +70,7 @@ class Quick:
                     own[...] = x
                 elif not self._point(word, x):
                     return None
-            if self._before:
-                for run in self._before:
-                    run()
-                self._step.check()
-            for run in self._commit:
+            for run in self._runs:
                 run()
             made = {name: x.item() for name, x in self._scalars}
             for name, x in self._arrays:
@@ -113,20 +103,7 @@ def quick(step: Step, names: tuple[str, ...], turn: threading.Lock) -> Quick | N
         or sorted(fed) != sorted(names)
         or any(isinstance(x, Feed) for part in made.parts[1:] for x in part)
         or not any(isinstance(x, int) for x in made.parts[-1])
-        or _checks_late(made.lowered)
+        or not made.checked.isdisjoint(made.parts[-1])
     ):
         return None
     return Quick(step, names, turn)
-
-
-def _checks_late(lowered: Lowered) -> bool:
-    natives = (x for x in lowered.parts[-1] if isinstance(x, Native))
-    code = (x for native in natives for call in native.calls for x in code_of(call.kernel))
-    return any(isinstance(x, Check) for x in code)
-
-
-def code_of(kernel: Kernel) -> Iterable[Any]:
-    """All statements of a kernel."""
-    if isinstance(kernel, Nest):
-        return (x for phase in kernel.phases for x in phase.code)
-    return kernel.code

@@ -6,12 +6,13 @@ reads, and the call writes them) since the last barrier. What one thread does is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from graphc.kernels.code import Access, Call, Check, Kernel, Nest, Product, Side, accesses
+from graphc.kernels.code import Access, Call, Kernel, Nest, Product, Side, accesses
 from graphc.kernels.lowered import Native
+from graphc_numpy.native.checks import checks_of
 
 GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another thread
 
@@ -73,7 +74,7 @@ def _next(call: Call, since: list[tuple[Extent, bool]], grain: int) -> Shared:
 def extents(call: Call) -> Iterator[Extent]:
     """What a call touches, one extent for each of its accesses."""
     kernel = call.kernel
-    limits = {x.target: x.limit for x in _checks(kernel)}
+    limits = {x.target: x.limit for x in checks_of(kernel)}
     for slot, strides, sizes, offset, rows in _reached(kernel, limits):
         param, pointer = kernel.params[slot], call.arguments[slot]
         if 0 in sizes:
@@ -121,12 +122,3 @@ def _rows(access: Access, limits: dict[int, int]) -> tuple[float, float] | None:
         return -inf, inf
     most = max(limit - 1, 0) * access.step
     return min(most, 0), max(most, 0)
-
-
-def _checks(kernel: Kernel) -> Sequence[Check]:
-    match kernel:
-        case Nest(phases=phases):
-            code = [x for phase in phases for x in phase.code]
-        case Product(code=statements):
-            code = list(statements)
-    return [x for x in code if isinstance(x, Check)]
