@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphc.kernels.code import (
     Access,
+    Index,
     Kernel,
     Load,
     Nest,
@@ -63,14 +64,18 @@ def _merged(nest: Nest) -> Nest:
     """The nest with neighbouring axes made one where every access goes on from one to the next."""
     every, rows, columns = list(accesses(nest)), list(nest.rows), list(nest.columns)
     along = [list(a.strides) for a in every]
+    counted, gone = _counted(nest), list[int]()
     n = len(rows)
     for k in reversed(range(len(rows) + len(columns) - 1)):
         if k + 1 == n:
             continue  # rows and columns stay apart
         sizes = [*rows, *columns]
+        if {k, k + 1} & counted:
+            continue
         if all(s[k] == s[k + 1] * sizes[k + 1] for s in along):
             for s in along:
                 del s[k]
+            gone.append(k)
             if k + 1 < n:
                 rows[k : k + 2] = [rows[k] * rows[k + 1]]
                 n -= 1
@@ -78,17 +83,27 @@ def _merged(nest: Nest) -> Nest:
                 c = k - n
                 columns[c : c + 2] = [columns[c] * columns[c + 1]]
     moved = iter(along)
-    phases = tuple(Phase(p.cells, _restrided(p.code, moved)) for p in nest.phases)
+    phases = tuple(Phase(p.cells, _restrided(p.code, moved, gone)) for p in nest.phases)
     return replace(nest, rows=tuple(rows), columns=tuple(columns), phases=phases)
 
 
-def _restrided(code: Sequence[Statement], moved: Iterator[list[int]]) -> tuple[Statement, ...]:
-    """The code with new strides for its accesses, in their order."""
+def _counted(kernel: Kernel) -> set[int]:
+    """The axes whose index is used."""
+    codes = [kernel.code] if isinstance(kernel, Product) else [p.code for p in kernel.phases]
+    return {x.axis for code in codes for x in code if isinstance(x, Index)}
+
+
+def _restrided(
+    code: Sequence[Statement], moved: Iterator[list[int]], gone: Sequence[int]
+) -> tuple[Statement, ...]:
+    """The code with new strides for its accesses, in their order, and axes counted anew."""
     found: list[Statement] = []
     for x in code:
         if isinstance(x, Load | Store):
             access = replace(x.access, strides=tuple(next(moved)))
             x = replace(x, access=access)
+        elif isinstance(x, Index):
+            x = replace(x, axis=x.axis - sum(k < x.axis for k in gone))
         found.append(x)
     return tuple(found)
 
@@ -190,22 +205,25 @@ def _side(slot: int, read: Read, names: str, letters: _Letters, inner: list[str]
 def _merged_product(p: Product) -> Product:
     """The product with neighbouring axes of a group made one where that is possible."""
     every = [list(a.strides) for a in accesses(p)]
-    start = 0
+    start, first, gone, counted = 0, 0, list[int](), _counted(p)
     for name in ("batch", "rows", "cols"):
         sizes = list(getattr(p, name))
         sides = [list(getattr(s, name)) for s in (p.left, p.right)]
         for k in reversed(range(len(sizes) - 1)):
+            if {first + k, first + k + 1} & counted:
+                continue
             inside = [(s, k) for s in sides] + [(s, start + k) for s in every]
             if all(s[j] == s[j + 1] * sizes[k + 1] for s, j in inside):
                 for s, j in inside:
                     del s[j]
                 sizes[k : k + 2] = [sizes[k] * sizes[k + 1]]
-        start += len(sizes)
+                gone.append(first + k)
+        start, first = start + len(sizes), first + len(getattr(p, name))
         left, right = ({name: tuple(side)} for side in sides)
         merged: dict[str, Any] = {name: tuple(sizes)}
         p = replace(p, left=_with(p.left, left), right=_with(p.right, right), **merged)
     p = _merged_inner(p)
-    return replace(p, code=_restrided(p.code, iter(every)))
+    return replace(p, code=_restrided(p.code, iter(every), gone))
 
 
 def _with(side: Side, changes: dict[str, Any]) -> Side:

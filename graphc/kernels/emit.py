@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from graphc.kernels.code import (
     Access,
@@ -16,6 +17,7 @@ from graphc.kernels.code import (
     Check,
     Constant,
     Fold,
+    Index,
     Load,
     Param,
     Phase,
@@ -35,7 +37,7 @@ from graphc.kernels.fuse import Group
 from graphc.kernels.nodes import Fold as FoldNode
 from graphc.kernels.nodes import Map, Node, Read, Value
 from graphc.program import Instruction
-from graphc.types import BOOL, F32, DType
+from graphc.types import BOOL, F32, I64, DType
 
 CHEAP = 6  # nodes that are rather made again than stored
 DEAR = frozenset(("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "pow", "arctan2"))
@@ -149,7 +151,7 @@ class Writer:
                     self._store_row(i, at_end)
             elif i in self.group.rows and (at_end or self.depth[i] == depth):
                 if i not in self.row_values:
-                    self.row_values[i] = self.apply(node, self.row_code, self.of_row)
+                    self.row_values[i] = self.apply(i, self.row_code, self.of_row)
                 self._store_row(i, at_end)
         if at_end:
             for i in self.group.nodes:
@@ -236,8 +238,9 @@ class Writer:
 
     # -- nodes ------------------------------------------------------------------------------------
 
-    def apply(self, node: Node, code: list[Statement], of: Callable[[Read], int]) -> int:
+    def apply(self, i: int, code: list[Statement], of: Callable[[Read], int]) -> int:
         """A register with the result of a map."""
+        node = self.nodes[i]
         assert isinstance(node, Map)
         match node.function:
             case "copy" | "scatter":
@@ -246,6 +249,8 @@ class Writer:
                 target = self.registers.new()
                 code.append(Constant(target, node.number, node.dtype))
                 return target
+            case "iota":
+                return self._index(i, node, code)
             case "gather":
                 raise AssertionError("a gather is written where its index is")
             case "sum" | "tree":
@@ -253,6 +258,35 @@ class Writer:
             case name:
                 arguments = tuple(of(r) for r in node.reads)
                 return self.operation(name, arguments, node.dtype, code)
+
+    def _index(self, i: int, node: Map, code: list[Statement]) -> int:
+        """The index along a dim: of the axes that make it up, each times its step."""
+        chain = self.row_chain if i in self.group.rows else self.group.chain
+        low = prod(node.shape[int(node.number) + 1 :])
+        high = low * node.shape[int(node.number)]
+        parts = []
+        for axis, place in zip(axes(chain), self._places(i), strict=True):
+            if low <= axis[0] and axis[1] <= high:
+                index = self.registers.new()
+                code.append(Index(index, place))
+                if axis[0] > low:
+                    step = self.registers.new()
+                    code.append(Constant(step, axis[0] // low, I64))
+                    index = self.operation("mul", (index, step), I64, code)
+                parts.append(index)
+        if not parts:
+            parts = [self.registers.new()]
+            code.append(Constant(parts[0], 0, I64))
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.operation("add", (total, part), I64, code)
+        return self.operation("cast", (total,), node.dtype, code)
+
+    def _places(self, i: int) -> list[int]:
+        """For each axis of a node's domain, its number among the kernel's axes."""
+        if i in self.group.rows:
+            return list(range(len(self.rows)))
+        return [self.ordered.index(axis) for axis in axes(self.group.chain)]
 
     def operation(
         self, name: str, arguments: Iterable[int], dtype: DType, code: list[Statement]
@@ -345,7 +379,7 @@ class _Cells:
             return target
         if isinstance(node, Map) and node.function == "gather":
             return self._gather(node)
-        return w.apply(node, self.code, self.read)
+        return w.apply(i, self.code, self.read)
 
     def read(self, read: Read) -> int:
         """The register of what a cell reads."""

@@ -22,7 +22,8 @@ from graphc.kernels.nodes import Map, Node, Value
 from graphc.kernels.reading import Reader, first_entry
 from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
-from graphc.ops.source import Const, DimSize
+from graphc.ops.indexing import Gather, ScatterAdd
+from graphc.ops.source import Const, DimSize, Iota
 from graphc.program import (
     Buffer,
     Feed,
@@ -131,23 +132,19 @@ class _Lowering:
         self.reader.later = True
         later = list(self._variant(part, "later", Stretch()))
         self.reader.later = False
-        if any(isinstance(x, Host) and not isinstance(x.instruction, Feed) for x in first):
-            return list(self._variant(part, "any", Stretch(), native=False))
-        return [*first, *(x for x in later if isinstance(x, Stretch))]
+        pairs = zip(first, later, strict=True)
+        return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
 
     def _accumulates(self, x: Instruction) -> bool:
         return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
 
-    def _variant(
-        self, part: Sequence[Instruction], turn: Turn, now: Stretch, native: bool = True
-    ) -> Iterator[Item]:
+    def _variant(self, part: Sequence[Instruction], turn: Turn, now: Stretch) -> Iterator[Item]:
         now.turn = turn
         yield from (Host(x) for x in part if _starts_from_nothing(x))
         for x in part:
             if _starts_from_nothing(x):
                 continue
-            stays = self._stays(x) or not (native or not self._accumulates(x))
-            nodes = None if stays else self.reader.nodes(x)
+            nodes = None if self._stays(x) else self.reader.nodes(x)
             if nodes is not None:
                 now.nodes += nodes
                 continue
@@ -169,8 +166,10 @@ class _Lowering:
         if not isinstance(x, Kernel) or x.op.positioned is None:
             return False
         slot = x.op.positioned
-        b = self.buffers[x.result if slot < 0 else x.operands[slot]]
-        return any(r.axes or r.extent for r in b.ranges)
+        ranges = self.buffers[x.result if slot < 0 else x.operands[slot]].ranges
+        if isinstance(x.op, Iota | Gather | ScatterAdd):  # only the place along one dim counts
+            ranges = ranges[x.op.dim : x.op.dim + 1]
+        return any(r.axes or r.extent for r in ranges)
 
     # -- kernels ----------------------------------------------------------------------------------
 

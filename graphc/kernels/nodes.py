@@ -37,7 +37,8 @@ class Map:
     """`result[entry] = function(reads[entry])` for every entry of a domain.
 
     function: an elementwise op; 'copy'; 'sum' and 'tree' (of many, in their order); 'fill' with
-              `number`; 'gather' (a table's row, at an index); 'scatter' (added to a row)
+              `number`; 'iota', the index along dim `number`; 'gather' (a table's row, at an
+              index); 'scatter' (added to a row)
     target:   where in the result the entries go, if that is not all of it in row-major order
     limit:    of an index; step: elements from row to row
     adds:     to what the result holds already

@@ -18,6 +18,7 @@ from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, Reduction, highest, lowest
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
+from graphc.ops.source import Iota
 from graphc.ops.windows import FoldWindows, Windows
 from graphc.program import Buffer, Instruction, Kernel, Write
 from graphc.types import DType
@@ -221,6 +222,8 @@ class Reader:
                 return self._gather(x, op, reads)
             case ScatterAdd() if self.buffers[x.result].dtype.bytes > 2:
                 return self._scatter(x, op, reads)
+            case Iota(dim=dim):
+                return [self._map(x, "iota", (), self.wrote(x.result), number=dim)]
             case Concat(dim=dim):
                 return self._concat(x, dim, reads)
             case Pad(dim=dim, low=low, high=high, inner=inner):
