@@ -84,8 +84,9 @@ class Apply:
     """`target = function(arguments)`, entry by entry.
 
     function is the name of an elementwise op of graphc (`add`, `exp`, `select`, `cast`, ...), with
-    that op's meaning, for operands of one dtype (but for select's condition and cast). dtype is
-    that of the result. For f16 and bf16 the arithmetic is f32, rounded once per operation.
+    that op's meaning, for operands of one dtype (but for select's condition and cast); an aggregate
+    in the order `tree` is `aggregate:tree`, in any other plain `aggregate`. dtype is that of the
+    result. For f16 and bf16 the arithmetic is f32, rounded once per operation.
     """
 
     target: int

@@ -50,6 +50,6 @@ def _to_odd(x: Term) -> Term:
 def _to_integer(x: Term, t: ir.IntType) -> Term:
     if t.width < 32:
         return _to_integer(x, INT32).to(t)
-    limit = 2.0 ** (t.width - 1)
+    limit: float = 2.0 ** (t.width - 1)
     fits = (x < limit) & (x >= -limit)
     return fits.choose(x.to(t), -(2 ** (t.width - 1)))

@@ -1,10 +1,10 @@
 """e^x, e^x - 1, tanh, erf: all from one reduction and one polynomial.
 
-e^x = 2^n * e^r with |r| <= ln(2)/2: the multiple of ln 2 is taken off in two parts, the product with
-the high one being exact (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
-1980). The polynomials are own ones: the largest weighted error was made small in 60-digit
-arithmetic (least squares with Lawson's weights), then the coefficients were rounded one after the
-other, from the lowest power on, and those that remained fitted anew.
+e^x = 2^n * e^r with |r| <= ln(2)/2: the multiple of ln 2 is taken off in two parts, the product
+with the high one being exact (W. J. Cody and W. Waite, "Software Manual for the Elementary
+Functions", 1980). The polynomials are own ones: the largest weighted error was made small in
+60-digit arithmetic (least squares with Lawson's weights), then the coefficients were rounded one
+after the other, from the lowest power on, and those that remained fitted anew.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _of(x: Term) -> _Constants:
 
 
 def _reduced(x: Term) -> tuple[Term, Term]:
-    """(r, shifted): x = r + n * ln 2 for an |x| that is not huge; n + bias ends the shifted bits."""
+    """(r, shifted): x = r + n * ln 2; the bits of `shifted` end with n + bias. |x| is not huge."""
     c = _of(x)
     shifted = x.fma(_LOG2_E, c.magic)
     n = shifted - c.magic
@@ -124,14 +124,17 @@ def expm1(x: Term) -> Term:
 
 
 def tanh(x: Term) -> Term:
-    """Odd; 1 - 2 / (e^2x + 1) where that loses nothing."""
+    """Odd; 1 - 2 / (e^2x + 1) where that loses nothing, and where ln 2 need not have two parts."""
     c, size = _of(x), abs(x)
     z = size * size
     near = horner(z, c.tanh).fma(z * size, size)
     half = size.at_most(c.tanh_one)
-    r, shifted = _reduced(half + half)
+    shifted = half.fma(2 * _LOG2_E, c.magic)
+    r = (shifted - c.magic).fma(-sum(c.ln2) / 2, half)
+    power = [a * 2.0 ** (len(c.q) - k) for k, a in enumerate(c.q)]
+    small = horner(r, power).fma(r * r, r)  # (e^2r - 1) / 2
     scale = _power_of_two(shifted)
-    far = 1.0 - 2.0 / scale.fma(_small(r), scale + 1.0)
+    far = 1.0 - 1.0 / scale.fma(small, scale.fma(0.5, 0.5))
     return (size < 0.55).choose(near, far).called("copysign", x)
 
 

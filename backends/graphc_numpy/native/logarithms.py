@@ -1,8 +1,8 @@
 """ln x and ln(1 + x).
 
 x = m * 2^e with m in [sqrt(1/2), sqrt(2)): ln x = e * ln 2 + ln m, with ln 2 in two parts, as in
-Cephes (S. Moshier, 1989); for f64, ln m is an odd polynomial in f / (2 + f), f = m - 1, as in FDLIBM
-(Sun Microsystems, 1993). The coefficients are own ones, made as those of `exponentials`.
+Cephes (S. Moshier, 1989); for f64, ln m is an odd polynomial in f / (2 + f), f = m - 1, as in
+FDLIBM (Sun Microsystems, 1993). The coefficients are own ones, made as those of `exponentials`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from graphc_numpy.native.terms import Term, horner
 
 # ln(1 + f) = f - f^2/2 + f^3 * p(f) on [sqrt(1/2) - 1, sqrt(2) - 1], relative error 5.9e-9
 _SINGLE = (-0.07628755271434784, 0.12759536504745483, -0.13160981237888336, 0.14201916754245758,
-           -0.166233092546463, 0.20001232624053955, -0.250008225440979, 0.3333333134651184)  # fmt: skip
+           -0.166233092546463, 0.20001232624053955, -0.250008225440979,
+           0.3333333134651184)  # fmt: skip
 # ln((1 + s) / (1 - s)) = 2s + s^3 * p(s^2), relative error 1.2e-18
 _DOUBLE = (0.1479527719052022, 0.153141202431255, 0.18183561509634508, 0.2222219862901146,
            0.2857142874182991, 0.39999999999417235, 0.6666666666666734)  # fmt: skip

@@ -57,7 +57,9 @@ def _logarithm(x: Term) -> Pair:
     high = f / below[0]
     s = fast_two_sum(high, (high.fma(-below[0], f) - high * below[1]) / below[0])
     z = product(s, s)
-    factor = fast_two_sum(m.constant(_TWO_THIRDS[0]), horner(z[0], _ARTANH) * z[0] * 2.0 + _TWO_THIRDS[1])
+    factor = fast_two_sum(
+        m.constant(_TWO_THIRDS[0]), horner(z[0], _ARTANH) * z[0] * 2.0 + _TWO_THIRDS[1]
+    )
     cubic = product(product(z, s), factor)
     part = total((s[0] + s[0], s[1] + s[1]), cubic)
     k = e.to(m.element)

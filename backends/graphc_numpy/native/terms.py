@@ -144,19 +144,8 @@ class Term:
         return (self < low).choose(low, self)
 
     def rarely(self, where: Term, other: Callable[[], Term]) -> Term:
-        """This term, but `other()` where `where` holds: printed to run only if it does somewhere."""
-        p, b = self.p, self.p.b
-        some = where.value
-        if self.width > 1:
-            some = p.intrinsic("vector.reduce.or", some, result=ir.IntType(1))
-        before = b.block
-        with b.if_then(some, likely=False):
-            mended = where.choose(other(), self)
-            inside = b.block
-        y = b.phi(self.value.type)
-        y.add_incoming(self.value, before)
-        y.add_incoming(mended.value, inside)
-        return Term(p, y)
+        """This term, but `other()` in the lanes where `where` holds; see the function."""
+        return rarely(where, (self,), lambda: (other(),))[0]
 
     # -- bits -----------------------------------------------------------------------------------
 
@@ -244,10 +233,36 @@ def horner(x: Term, coefficients: Sequence[float]) -> Term:
     return y
 
 
-def outlined(name: str, function: Callable[..., Term], *xs: Term) -> Term:
-    """`function(*xs)`, printed once a module as a function of its own, of the first term's type."""
-    p, t = xs[0].p, xs[0].value.type
-    full = f"graphc.{name}.{suffix(t)}"
+def rarely(
+    where: Term, usual: Sequence[Term], other: Callable[[], Sequence[Term]]
+) -> tuple[Term, ...]:
+    """`usual`, but `other()` where `where` holds: that runs only if it does in some lane."""
+    p, b = where.p, where.p.b
+    some = where.value
+    if where.width > 1:
+        some = p.intrinsic("vector.reduce.or", some, result=ir.IntType(1))
+    before = b.block
+    with b.if_then(some, likely=False):
+        mended = [where.choose(y, x) for x, y in zip(usual, other(), strict=True)]
+        inside = b.block
+    made = []
+    for x, y in zip(usual, mended, strict=True):
+        phi = b.phi(x.value.type)
+        phi.add_incoming(x.value, before)
+        phi.add_incoming(y.value, inside)
+        made.append(Term(p, phi))
+    return tuple(made)
+
+
+def outlined(
+    name: str, function: Callable[..., Term], *xs: Term, result: ir.Type | None = None
+) -> Term:
+    """`function(*xs)`, printed once a module as a function of its own.
+
+    result: the type of what it gives, if not the first term's.
+    """
+    p, t = xs[0].p, result or xs[0].value.type
+    full = f"graphc.{name}.{suffix(xs[0].value.type)}"
     found = p.b.module.globals.get(full)
     if found is None:
         found = ir.Function(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
