@@ -25,12 +25,9 @@ Programs: TypeAlias = Mapping[str, Program]
 
 
 class Quick(Protocol):
-    """The short way to a step of a program, for the batches that need nothing but the step itself.
+    """The short way to the steps of a program, for batches that need nothing but the step itself.
 
-    Called with a batch, it returns the outputs, scalars as Python numbers; or it returns None,
-    and has done nothing, where the batch is not whole, or no dict of arrays of the right dtypes in
-    the order that was agreed on, or where `open` is False, or while a step runs. A signal may be
-    raised when the step is done.
+    It may be used while `open` is True.
     """
 
     open: bool
@@ -40,7 +37,14 @@ class Quick(Protocol):
         """How many steps have been run to the end this way."""
         ...
 
-    def __call__(self, batch: Any) -> dict[str, Any] | None: ...
+    def step(self, batch: Any) -> dict[str, Any] | None:
+        """The outputs of a step, scalars as Python numbers.
+
+        None, and nothing is done, where the batch is not whole, or no dict of arrays of the right
+        dtypes in the order that was agreed on, and while another step runs. A signal is raised
+        before the step or after it.
+        """
+        ...
 
 
 class Device(Protocol):

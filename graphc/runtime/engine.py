@@ -162,12 +162,10 @@ class Engine:
             raise
 
     def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
-        if not self._turn.acquire(blocking=False):
+        if self._turn.locked():
             raise GraphcError("G0563", "the session is in the middle of another run")
-        try:
+        with self._turn:  # no signal is raised between its being taken and the block
             return self._session.run(run)
-        finally:
-            self._turn.release()
 
     def quick(self, program: str, names: tuple[str, ...]) -> Quick | None:
         """The short way to steps of a program on batches of these entries, where there is one."""

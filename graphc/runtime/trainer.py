@@ -94,7 +94,8 @@ class Trainer:
         """Take the short way from now on, for batches like this one."""
         checked = any(name.startswith(DIFFER) for name in made)
         if isinstance(batch, dict) and not checked and not self.plan.meta.get("every"):
-            self.quick = self.engine.quick("train", tuple(batch)) or _no_short_way
+            found = self.engine.quick("train", tuple(batch))
+            self.quick = found.step if found else _no_short_way
 
     def meet(self) -> None:
         """Let replicas that step alone meet now; nothing where they don't, or have just met."""

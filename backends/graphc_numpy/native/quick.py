@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from graphc.program import Feed
@@ -32,12 +33,11 @@ class Quick:
         self._counts = new_words(len(step.made.stretches.found) + 1)
         self._frame = step.new_frame(self._counts)
         found = {x.source: x for x in step.made.parts[0] if isinstance(x, Feed)}
-        self._entries = [self._entry(found[name]) for name in names]
+        self._entries = [(name, *self._entry(found[name])) for name in names]
         stretches = [x for part in step.made.parts for x in part if isinstance(x, int)]
         self._runs = [run for x in stretches for run in step.stretch(x, self._frame)]
         self._last = stretches[-1]
-        self._scalars = [(name, x) for name, x in step.outputs if not x.ndim]
-        self._arrays = [(name, x) for name, x in step.outputs if x.ndim]
+        self._results = [(name, x.copy if x.ndim else x.item) for name, x in step.outputs]
         self._kept: dict[int, Array] = {}  # what words of the frame point to
 
     def _entry(self, feed: Feed) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, int]:
@@ -57,14 +57,16 @@ class Quick:
         """How many steps were run this way."""
         return int(self._counts[self._last])
 
-    def __call__(self, batch: Any) -> dict[str, Any] | None:
-        if type(batch) is not dict or tuple(batch) != self.names or not self._turn.acquire(False):
+    def step(self, batch: Any) -> dict[str, Any] | None:
+        """One step; None where the batch must go the long way."""
+        if type(batch) is not dict or tuple(batch) != self.names or self._turn.locked():
             return None
-        try:
+        with self._turn:  # no signal is raised between its being taken and the block
             if not self.open:
                 return None
-            for x, (shape, dtype, own, word) in zip(batch.values(), self._entries, strict=True):
-                if type(x) is not np.ndarray or x.shape != shape or x.dtype != dtype:
+            for name, shape, dtype, own, word in self._entries:
+                x = batch[name]
+                if type(x) is not ndarray or x.shape != shape or x.dtype != dtype:
                     return None
                 if own is not None:
                     own[...] = x
@@ -72,12 +74,10 @@ class Quick:
                     return None
             for run in self._runs:
                 run()
-            made = {name: x.item() for name, x in self._scalars}
-            for name, x in self._arrays:
-                made[name] = x.copy()
+            made = {}
+            for name, take in self._results:
+                made[name] = take()
             return made
-        finally:
-            self._turn.release()
 
     def _point(self, word: int, x: Array) -> bool:
         """Let a word of the frame point to x, if x lies as it must."""
