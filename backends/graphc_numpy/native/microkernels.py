@@ -27,6 +27,7 @@ class MicroKernel:
 
     width: columns between the rows of sums in memory; step: from a row of left to the next
     loops: over inner, from outside in; how often the first one turns is an argument
+    adds: to sums of blocks before, but for the first
     """
 
     dtype: DType
@@ -36,6 +37,7 @@ class MicroKernel:
     width: int
     step: int
     loops: tuple[Loop, ...]
+    adds: bool
 
     @property
     def name(self) -> str:
@@ -43,7 +45,8 @@ class MicroKernel:
             f"{x.count if k else ''}l{x.left}r{x.right}" for k, x in enumerate(self.loops)
         )
         shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
-        return f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
+        name = f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
+        return name + "_adds" * self.adds
 
 
 def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
@@ -58,11 +61,11 @@ def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
     made = _looped(p, kernel, 0, count, start)[2:]
-    with p.b.if_else(first) as (then, otherwise):
-        with then:
-            _stored(p, kernel, sums, made)
-        with otherwise:
+    if kernel.adds:
+        with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, made))
+            p.b.ret_void()
+    _stored(p, kernel, sums, made)
     p.b.ret_void()
     return f
 

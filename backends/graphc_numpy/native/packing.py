@@ -121,59 +121,83 @@ def _copied(
 def _transposed(
     p: Printer, x: Packing, source: ir.Value, target: ir.Value, count: ir.Value | int
 ) -> None:
-    whole = x.active // x.square
+    """Strip by strip: a strip has as many rows of the source as a square."""
+    whole, length = x.active // x.square, index(count) if isinstance(count, int) else count
 
-    def strip(g: ir.Value) -> None:
-        here = p.at(source, p.b.mul(g, index(x.square * x.across)), x.dtype)
-        there = p.at(target, p.b.mul(g, index(x.square)), x.made)
-        _strip(p, x, here, there, count, x.square, x.square)
+    def strip(here: ir.Value, there: ir.Value, active: int, width: int) -> None:
+        f = _strip_function(p.b.module, Strip(x.dtype, x.made, x.square, active, width))
+        p.b.call(f, [here, there, index(x.across), index(x.width), length])
+
+    def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
+        strip(here, there, x.square, x.square)
+        return [p.at(here, x.square * x.across, x.dtype), p.at(there, x.square, x.made)]
 
     if whole:
-        p.loop(0, whole, 1, strip)
+        p.loop(0, whole, 1, turn, [source, target])
     for first in range(whole * x.square, x.width, x.square):
         here, there = p.at(source, first * x.across, x.dtype), p.at(target, first, x.made)
         active = max(0, min(x.square, x.active - first))
-        _strip(p, x, here, there, count, active, min(x.square, x.width - first))
+        strip(here, there, active, min(x.square, x.width - first))
 
 
-def _strip(
-    p: Printer, x: Packing, source: ir.Value, target: ir.Value, count: ir.Value | int,
-    active: int, width: int,
-) -> None:  # fmt: skip
-    """Columns of squares, and what is left of inner one by one."""
-    length = index(count) if isinstance(count, int) else count
-    squares = p.b.and_(length, index(-x.square))
+@dataclass(frozen=True)
+class Strip:
+    """`active` rows of the source, and rows of 0 up to the size of a square; a row of the target
+    gets `width` entries."""
+
+    dtype: DType
+    made: DType
+    square: int
+    active: int
+    width: int
+
+
+def _strip_function(module: ir.Module, x: Strip) -> ir.Function:
+    """`void f(ptr from, ptr to, i64 across, i64 step, i64 count)`: squares, then one by one.
+
+    across: between rows of the source; step: between rows of the target
+    """
+    name = f"turn_{x.dtype}_{x.square}a{x.active}w{x.width}"
+    found: ir.Function | None = module.globals.get(name)
+    if found is not None:
+        return found
+    f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, *[INT64] * 3]), name)
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    source, target, across, step, count = f.args
+    squares = p.b.and_(count, index(-x.square))
 
     def square(k: ir.Value) -> None:
-        there = p.at(target, p.b.mul(k, index(x.width)), x.made)
-        _square(p, x, p.at(source, k, x.dtype), there, active, width)
-
-    p.loop(0, squares, x.square, square)
+        _square(
+            p, x, p.at(source, k, x.dtype), p.at(target, p.b.mul(k, step), x.made), across, step
+        )
 
     def rest(k: ir.Value) -> None:
-        there = p.at(target, p.b.mul(k, index(x.width)), x.made)
-        _row(p, x, p.at(source, k, x.dtype), there, active, width)
+        there = p.at(target, p.b.mul(k, step), x.made)
+        _row(p, x, p.at(source, k, x.dtype), there, across)
 
-    if not isinstance(count, int) or count % x.square:
-        p.loop(squares, length, 1, rest)
+    p.loop(0, squares, x.square, square)
+    p.loop(squares, count, 1, rest)
+    p.b.ret_void()
+    return f
 
 
 def _square(
-    p: Printer, x: Packing, source: ir.Value, target: ir.Value, active: int, width: int
+    p: Printer, x: Strip, source: ir.Value, target: ir.Value, across: ir.Value, step: ir.Value
 ) -> None:
     t = ir.VectorType(register_type(x.made), x.square)
     rows: Values = []
     for i in range(x.square):
-        address = p.at(source, i * x.across, x.dtype)
-        rows.append(_read(p, x, address, t) if i < active else p.number(0, t))
-    for k, row in enumerate(transposed(p, rows)):
+        rows.append(_read(p, x, source, t) if i < x.active else p.number(0, t))
+        source = p.at(source, across, x.dtype)
+    for row in transposed(p, rows):
         kept = row
-        if width < x.square:
-            kept = p.b.shuffle_vector(row, row, _numbers(range(width)))
-        p.b.store(kept, p.at(target, k * x.width, x.made), align=x.made.bytes)
+        if x.width < x.square:
+            kept = p.b.shuffle_vector(row, row, _numbers(range(x.width)))
+        p.b.store(kept, target, align=x.made.bytes)
+        target = p.at(target, step, x.made)
 
 
-def _read(p: Printer, x: Packing, address: ir.Value, t: ir.Type) -> ir.Value:
+def _read(p: Printer, x: Strip, address: ir.Value, t: ir.Type) -> ir.Value:
     if x.square == WIDTH:
         return p.load_lanes(address, x.dtype).value
     return p.b.load(address, typ=t, align=x.dtype.bytes)
@@ -202,26 +226,26 @@ def _gathered(
     p: Printer, x: Packing, source: ir.Value, target: ir.Value, count: ir.Value | int
 ) -> None:
     def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
-        _row(p, x, here, there, x.active, x.width)
+        _row(p, x, here, there, index(x.across))
         return [p.at(here, x.loops[-1][1], x.dtype), p.at(there, x.width, x.made)]
 
     p.loop(0, count, 1, turn, [source, target])
 
 
 def _row(
-    p: Printer, x: Packing, source: ir.Value, target: ir.Value, active: int, width: int
+    p: Printer, x: Packing | Strip, source: ir.Value, target: ir.Value, across: ir.Value
 ) -> None:
-    """One row, element by element."""
+    """One row of the target, element by element."""
 
     def element(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
         p.store(Lanes(p.load(here, x.dtype).value, x.made), there)
-        return [p.at(here, x.across, x.dtype), p.at(there, 1, x.made)]
+        return [p.at(here, across, x.dtype), p.at(there, 1, x.made)]
 
-    end = p.loop(0, active, 1, element, [source, target])[1]
+    end = p.loop(0, x.active, 1, element, [source, target])[1]
 
     def nothing(_: ir.Value, there: ir.Value) -> Values:
         p.store(p.constant(0, x.made), there)
         return [p.at(there, 1, x.made)]
 
-    if width > active:
-        p.loop(active, width, 1, nothing, [end])
+    if x.width > x.active:
+        p.loop(x.active, x.width, 1, nothing, [end])

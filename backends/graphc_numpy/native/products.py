@@ -21,7 +21,7 @@ from graphc.types import DType
 from graphc_numpy.native import machine
 from graphc_numpy.native.cells import Cells
 from graphc_numpy.native.contractions import Loop, fused
-from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
 from graphc_numpy.native.microkernels import MicroKernel, Values, helper, tile_function
 from graphc_numpy.native.packing import Packing, pack_function
 from graphc_numpy.native.tiles import REGISTERS, Tiling, tiling
@@ -77,27 +77,26 @@ def _print_finish(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     pointers, sums, errors = f.args[:n], f.args[n], f.args[-1]
     indices, rows, cols = f.args[n + 1 : n + 1 + axes], f.args[-3], f.args[-2]
-    cells = Cells(p, product.params, pointers, errors)
     last_row = len(product.batch) + len(product.rows) - 1
+    outer = range(axes - 1 if product.cols else axes)
 
-    def strip(place: list[ir.Value], row: ir.Value, col: ir.Value, active: int) -> None:
-        here = list(place)
-        if product.cols:
-            here[-1] = p.b.add(place[-1], col)
-        where = p.b.add(p.b.mul(row, index(t.width)), col)
-        sum = _sum(p, t, p.at(sums, where, t.dtype))
-        cells.run(product.code, {0: sum}, here, axes - 1 if product.cols else None, active)
+    def strip(cells: Cells, place: list[ir.Value], sums: ir.Value, col: ir.Value, n: int) -> None:
+        here = [*place[:-1], p.b.add(place[-1], col)] if product.cols else place
+        registers = {0: _sum(p, t, p.at(sums, col, t.dtype))}
+        cells.run(product.code, registers, here, axes - 1 if product.cols else None, n)
 
     def turn(row: ir.Value) -> None:
         here = list(indices)
         if product.rows:
             here[last_row] = p.b.add(indices[last_row], row)
+        cells = Cells(p, product.params, pointers, errors).placed(product.code, here, outer)
+        line = p.at(sums, p.b.mul(row, index(t.width)), t.dtype)
         whole = p.b.and_(cols, index(-WIDTH))
         if t.cols >= WIDTH:
-            p.loop(0, whole, WIDTH, lambda col: strip(here, row, col, WIDTH))
+            p.loop(0, whole, WIDTH, lambda col: strip(cells, here, line, col, WIDTH))
         if t.cols % WIDTH:
             rest = p.b.icmp_signed("<", whole, cols)
-            p.when(rest, lambda: strip(here, row, whole, t.cols % WIDTH))
+            p.when(rest, lambda: strip(cells, here, line, whole, t.cols % WIDTH))
 
     p.loop(0, rows, 1, turn)
     p.b.ret_void()
@@ -113,6 +112,11 @@ def _sum(p: Printer, t: Tiling, address: ir.Value) -> Lanes:
     dtype = t.product.dtype
     made = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
     return p.rounded(Lanes(made.value, dtype, made.width))
+
+
+def opaque(p: Printer, x: ir.Value) -> ir.Value:
+    """The same i64, of which nothing is known."""
+    return p.b.bitcast(p.b.bitcast(x, ir.VectorType(INT32, 2)), INT64)
 
 
 # -- the loops around ----------------------------------------------------------------------------
@@ -177,10 +181,10 @@ class _Loops:
             if self.t.chunk >= self.t.tiles:
                 self.blocks(job, start, stop)
             else:
-                self.p.loop(start, stop, self.t.chunk, lambda at: self.chunk(job, at, stop))
+                self.loop(start, stop, self.t.chunk, lambda at: self.chunk(job, at, stop))
 
         last = b.sdiv(b.add(end, index(self.t.tiles - 1)), tiles)
-        self.p.loop(b.sdiv(begin, tiles), last, 1, turn)
+        self.loop(b.sdiv(begin, tiles), last, 1, turn)
 
     def job(self, number: ir.Value) -> _Job:
         b, t = self.p.b, self.t
@@ -220,12 +224,12 @@ class _Loops:
             last = b.icmp_signed("==", number, index(blocks.number - 1))
             self.block(job, _Block(left, right, count, first, last), start, stop)
 
-        self.p.loop(0, blocks.number, 1, turn)
+        self.loop(0, blocks.number, 1, turn)
 
     def block(self, job: _Job, block: _Block, start: ir.Value, stop: ir.Value) -> None:
         if self.t.packs_right:
-            self.p.loop(0, job.panels, 1, lambda panel: self.pack_panel(job, block, panel))
-        self.p.loop(start, stop, 1, lambda tile: self.tile(job, block, tile, start))
+            self.loop(0, job.panels, 1, lambda panel: self.pack_panel(job, block, panel))
+        self.loop(start, stop, 1, lambda tile: self.tile(job, block, tile, start))
 
     def pack_panel(self, job: _Job, block: _Block, panel: ir.Value) -> None:
         t, b, side = self.t, self.p.b, self.t.product.right
@@ -259,7 +263,7 @@ class _Loops:
         def panel(k: ir.Value) -> None:
             self.panel(job, block, k, self.strip if t.packs_left else left, sums, rows, low)
 
-        self.p.loop(0, job.panels, 1, panel)
+        self.loop(0, job.panels, 1, panel)
 
     def pack_rows(self, left: ir.Value, block: _Block, active: int) -> None:
         t, side = self.t, self.t.product.left
@@ -308,7 +312,8 @@ class _Loops:
         active = WIDTH if t.packs_right else width - (vectors - 1) * WIDTH
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
-        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops)
+        adds = t.blocks.number > 1
+        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds)
 
     def reading(self, height: int, width: int) -> tuple[Loop, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
@@ -322,6 +327,13 @@ class _Loops:
         return fused(made)
 
     # -- small parts -----------------------------------------------------------------------------
+
+    def loop(
+        self, start: ir.Value | int, stop: ir.Value | int, step: int, do: Callable[[ir.Value], None]
+    ) -> None:
+        """A loop around calls: what is made of its index is no matter for LLVM's search for cheaper
+        addresses, which would take longer than all the rest."""
+        self.p.loop(start, stop, step, lambda k: do(opaque(self.p, k)))
 
     def dtype(self, side: Side) -> DType:
         param: Param = self.t.product.params[side.slot]

@@ -20,6 +20,9 @@ from graphc_numpy.native.lanes import WIDTH
 REGISTERS = {"avx512": (64, 32), "avx2": (32, 16), "neon": (16, 32), "baseline": (16, 16)}
 PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: about half of an L2
 CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
+FIRST = 32 * 1024  # bytes of a first-level cache
+PAGE = 4096  # bytes of the lines of a first-level cache that share no place
+FUNCTION = 0.004  # of the time of a product, that one more function has to save
 HALVES = (F16, BF16)
 
 
@@ -200,38 +203,53 @@ def cycles(t: Tiling, instructions: str) -> float:
     for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
         for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
             vectors = ceil(width / WIDTH)
-            step = _step(height, vectors, each) + _reading(t, vectors)
-            tile = inner * step + t.blocks.number * (20 + 3 * height * vectors * each)
+            near = t.panel * t.dtype.bytes <= FIRST // 2
+            step = _step(height, vectors, each, near) + _reading(t, height, vectors)
+            tile = inner * step + t.blocks.number * (10 + height * vectors * each)
             work += high * wide * tile
     work *= rows * cols
     right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
     left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, each)
     chunks = ceil(t.tiles / t.chunk)
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
-    return batch * (work + rows * cols * _finishing(t))
+    low, narrow = t.last_height != t.height, t.last_width != t.width
+    code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
+    return batch * (work + rows * cols * _finishing(t)) * code
 
 
-def _step(height: int, vectors: int, each: int) -> float:
-    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle."""
+def _step(height: int, vectors: int, each: int, near: bool) -> float:
+    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle.
+
+    near: the right operand's panel stays in the first-level cache
+    """
     sums = height * vectors * each
-    return max(sums / 2, (height + vectors * each) / 2, 4) + 0.5
+    reading = 0 if near else 2 * vectors * each
+    return max(sums / 2, (height + vectors * each) / 2, reading, 4) + 0.25
 
 
-def _reading(t: Tiling, vectors: int) -> float:
-    """Waits of one entry of inner that packing would spare."""
-    wait = 0.0
-    if not t.packs_right and t.blocks.inside[-1].right > t.width:
-        wait += 0.4 * vectors
-    if not t.packs_left and t.blocks.inside[-1].left != 1:
-        wait += 0.5
+def _reading(t: Tiling, height: int, vectors: int) -> float:
+    """Waits of one entry of inner that packing would spare.
+
+    Rows that lie a multiple of PAGE apart take each other's place in the first-level cache.
+    """
+    wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
+    if not t.packs_left:
+        wait += 0.0 if last.left == 1 else 0.2
+        if side.rows and side.rows[-1] * t.dtype.bytes % FIRST = 32 * 1024  # bytes of a first-level cache
+PAGE == 0:
+            wait += 0.2 * max(0, height - 8)
+    if not t.packs_right and last.right > t.width:
+        wait += 0.1 * vectors
+        wait += 0.15 * vectors * (last.right * t.dtype.bytes % FIRST = 32 * 1024  # bytes of a first-level cache
+PAGE == 0)
     return wait
 
 
 def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> float:
     """Of one entry: copied by vectors, transposed, or one by one."""
     if not across or across[-1] == 1:
-        return 0.1 * each
-    return 0.5 * each if inner and inner[-1] == 1 else 2.0
+        return 0.25 * each
+    return 0.35 * each if inner and inner[-1] == 1 else 2.0
 
 
 def _finishing(t: Tiling) -> float:
