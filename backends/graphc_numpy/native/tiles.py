@@ -235,13 +235,11 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
     wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
     if not t.packs_left:
         wait += 0.0 if last.left == 1 else 0.2
-        if side.rows and side.rows[-1] * t.dtype.bytes % FIRST = 32 * 1024  # bytes of a first-level cache
-PAGE == 0:
+        if side.rows and side.rows[-1] * t.dtype.bytes % PAGE == 0:
             wait += 0.2 * max(0, height - 8)
     if not t.packs_right and last.right > t.width:
         wait += 0.1 * vectors
-        wait += 0.15 * vectors * (last.right * t.dtype.bytes % FIRST = 32 * 1024  # bytes of a first-level cache
-PAGE == 0)
+        wait += 0.15 * vectors * (last.right * t.dtype.bytes % PAGE == 0)
     return wait
 
 
