@@ -7,7 +7,7 @@ and some arithmetic. (Chen, Xu, Zhang, Guestrin 2016 do so for memory; here it i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -36,11 +36,14 @@ def make_again(fusion: Fusion, shared: set[int]) -> None:
     written = {n.result.buffer for n in fusion.nodes}
     read_first = {r.value.buffer for n in fusion.nodes for r in n.reads if r.value.version == 0}
     unsafe = rewritten | (written & read_first)
+    makers = {v: g for g in order for v in g.made}
     for group in order:
-        for source in _sources(fusion, group):
+        for source in _sources(fusion, group, makers):
             wanted = _wanted(fusion, group, source, unsafe)
+            if not wanted:
+                continue
             cone = _cone(fusion, source, group, wanted, users, shared, unsafe)
-            if not wanted or cone is None or not _pays(cone, wanted, group, users, shared):
+            if cone is None or not _pays(cone, wanted, group, users, shared):
                 continue
             chain = _common(fusion, group, cone)
             if chain is not None:
@@ -48,11 +51,10 @@ def make_again(fusion: Fusion, shared: set[int]) -> None:
                 group.chain = chain
 
 
-def _sources(fusion: Fusion, group: Group) -> list[Group]:
+def _sources(fusion: Fusion, group: Group, makers: Mapping[Value, Group]) -> list[Group]:
     """The groups whose values a group reads."""
-    made = {v: g for g in fusion.groups.values() for v in g.made if g is not group}
     read = {r.value for i in group.nodes for r in fusion.nodes[i].reads}
-    found = {made[v].number: made[v] for v in read if v in made and v not in group.made}
+    found = {makers[v].number: makers[v] for v in read if v in makers and v not in group.made}
     return list(found.values())
 
 

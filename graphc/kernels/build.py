@@ -19,7 +19,7 @@ from graphc.kernels.code import (
     Store,
     accesses,
 )
-from graphc.kernels.domains import Interval, axes, size, strides
+from graphc.kernels.domains import Interval, axes, size
 from graphc.kernels.emit import Writer
 from graphc.kernels.nodes import Contract, Map, Read
 from graphc.layout import MemoryLayout
@@ -31,10 +31,11 @@ FEW = 8  # columns that hardly fill a vector
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel, and the buffers behind its parameters."""
+    """A kernel, the buffers behind its parameters, and where in each (in bytes) it begins."""
 
     kernel: Kernel
     buffers: tuple[int, ...]
+    offsets: tuple[int, ...]
 
 
 def build(writer: Writer) -> Built:
@@ -43,7 +44,50 @@ def build(writer: Writer) -> Built:
         kernel: Kernel = _product(writer)
     else:
         kernel = _nest(writer)
-    return Built(kernel, tuple(writer.parameters.slots))
+    kernel, starts = _from_the_start(kernel)
+    offsets = (n * p.dtype.bytes for n, p in zip(starts, kernel.params, strict=True))
+    return Built(kernel, tuple(writer.parameters.slots), tuple(offsets))
+
+
+def _from_the_start(kernel: Kernel) -> tuple[Kernel, list[int]]:
+    """The kernel with its pointers moved to the first element that it reaches.
+
+    Kernels that differ only in where they begin are then one.
+    """
+    found: list[list[int]] = [[] for _ in kernel.params]
+    sides: tuple[Side, ...] = ()
+    if isinstance(kernel, Product):
+        sides = kernel.left, kernel.right
+        sizes = (*kernel.batch, *kernel.rows, *kernel.cols)
+    else:
+        sizes = (*kernel.rows, *kernel.columns)
+    for access in accesses(kernel):
+        found[access.slot].append(_lowest(access.offset, access.strides, sizes))
+    for side in sides:
+        strides = (*side.batch, *side.rows, *side.inner, *side.cols)
+        every = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)  # type: ignore[union-attr]
+        found[side.slot].append(_lowest(side.offset, strides, every))
+    starts = [min(x, default=0) for x in found]
+
+    def moved(code: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(_moved(x, starts) for x in code)
+
+    if isinstance(kernel, Nest):
+        phases = tuple(Phase(p.cells, moved(p.code)) for p in kernel.phases)
+        return replace(kernel, phases=phases), starts
+    left, right = (replace(s, offset=s.offset - starts[s.slot]) for s in sides)
+    return replace(kernel, left=left, right=right, code=moved(kernel.code)), starts
+
+
+def _lowest(offset: int, strides: Sequence[int], sizes: Sequence[int]) -> int:
+    pairs = zip(strides, sizes, strict=True)
+    return offset + sum(min(0, s * (n - 1)) for s, n in pairs)
+
+
+def _moved(x: Statement, starts: Sequence[int]) -> Statement:
+    if not isinstance(x, Load | Store) or not starts[x.access.slot]:
+        return x
+    return replace(x, access=replace(x.access, offset=x.access.offset - starts[x.access.slot]))
 
 
 # -- nests ---------------------------------------------------------------------------------------
@@ -247,4 +291,4 @@ def _merged_inner(p: Product) -> Product:
     )
 
 
-__all__ = ["Built", "build", "strides"]
+__all__ = ["Built", "build"]

@@ -38,7 +38,7 @@ class Group:
 
     chain: of the cells' domain. columns: what its folds go over, or None where it has none yet.
     rows: the nodes (by number) whose domain is that of the rows
-    before: groups that must have run, as bits; made: values, with the node that makes each
+    before: all groups that must have run, as bits; made: values, with the node that makes each
     """
 
     number: int
@@ -251,21 +251,12 @@ class Fusion:
             return None
         if base.columns and other.columns and base.columns != other.columns:
             return None
-        if self._between(base, other) or self._between(other, base):
-            return None
+        if base.before >> other.number & 1 or other.before >> base.number & 1:
+            return None  # one may read what the other stores, in another order
         chain = joined(base.chain, other.chain)
         if chain and columns:
             chain = cut_at(chain, columns)
         return _Fit(chain, columns, False) if chain else None
-
-    def _between(self, first: Group, second: Group) -> bool:
-        """Whether a third group must run between the two, or one reads the other's values."""
-        if second.before >> first.number & 1:
-            return True  # it may read what the other stores, in another order
-        return any(
-            g.before >> first.number & 1 and second.before >> g.number & 1
-            for g in self.groups.values()
-        )
 
     def _absorb(self, base: Group, other: Group, both: Group) -> None:
         base.chain, base.columns, base.made = both.chain, both.columns, both.made

@@ -292,8 +292,7 @@ class _Lowering:
         if isinstance(item, Host):
             return item
         calls = tuple(
-            Call(built.kernel, tuple(places[b] for b in built.buffers), name)
-            for built, name in item.built
+            Call(built.kernel, _pointers(built, places), name) for built, name in item.built
         )
         return Native(calls, item.turn)
 
@@ -328,6 +327,11 @@ def _box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
     strides = MemoryLayout.dense(base.shape).strides
     first = first_entry(view, base.shape)
     return [(i, i + sizes.get(s, 1)) for i, s in zip(first, strides, strict=True)]
+
+
+def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:
+    pairs = zip(built.buffers, built.offsets, strict=True)
+    return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
 
 
 def _name(node: Node) -> str:

@@ -23,6 +23,7 @@ from graphc.ops.windows import FoldWindows, Windows
 from graphc.program import Buffer, Instruction, Kernel, Write
 from graphc.types import DType
 
+FEW = 4  # operands of a sum that are added at once
 PARTS = 64  # of a fold, at most
 WIDE, LONG = 128, 4096  # a fold to fewer entries, of as many each, is done in parts
 
@@ -119,8 +120,7 @@ class Reader:
             case Accumulate(op="sum") if b.shape == self.buffers[x.operands[0]].shape:
                 return self._accumulate(x)
             case Aggregate(order=order):
-                reads = tuple(map(self.read, x.operands))
-                return [self._map(x, "tree" if order == "tree" else "sum", reads, self.wrote(b.id))]
+                return self._aggregate(x, order)
             case _ if op.conversion:
                 return None
             case Elementwise():
@@ -204,6 +204,21 @@ class Reader:
         at = sum(i not in over for i in range(d))
         second = replace(fold, shape=left, over=(at,), reads=(self.read(part),))
         return [first, second]
+
+    def _aggregate(self, x: Kernel, order: str) -> list[Node]:
+        """One sum, or one after the other where many would have to wait for the last."""
+        reads = list(map(self.read, x.operands))
+        dtype = self.buffers[x.result].dtype
+        if order == "tree" or len(reads) <= FEW or dtype.bytes == 2:
+            name = "tree" if order == "tree" else "sum"
+            return [self._map(x, name, tuple(reads), self.wrote(x.result))]
+        nodes: list[Node] = []
+        total = reads[0]
+        for read in reads[1:-1]:
+            part = self.temporary(self.buffers[x.result].shape, dtype, x.result)
+            nodes.append(self._map(x, "add", (total, read), self.wrote(part)))
+            total = self.read(part)
+        return [*nodes, self._map(x, "add", (total, reads[-1]), self.wrote(x.result))]
 
     def _accumulate(self, x: Kernel) -> list[Node]:
         read, before = self.read(x.operands[0]), self.read(x.result)
