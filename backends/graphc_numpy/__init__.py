@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from graphc.config import get
 from graphc.runtime.backend import Loaded, Programs
 
 NATIVE = False  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
@@ -15,41 +16,45 @@ NATIVE = False  # whether steps are compiled where nothing else is said (GRAPHC_
 
 @dataclass(frozen=True)
 class NumpyBackend:
-    """CPU arrays; compiled steps where llvmlite is there, else `out=` everywhere."""
+    """CPU arrays; compiled steps where llvmlite is there, else `out=` everywhere.
+
+    native: whether steps are compiled; None is what GRAPHC_NATIVE says, or NATIVE
+    """
 
     name: str = "numpy"
+    native: bool | None = None
 
     @property
     def executor(self) -> str:
         """'native' or 'numpy': whether steps are machine code."""
-        return "native" if self.reason is None else "numpy"
+        return "native" if self._wanted and not self.note else "numpy"
 
     @property
-    def reason(self) -> str | None:
-        """Why steps are not compiled, or None."""
-        from graphc.config import get
-
-        wanted = get().native
-        if not (NATIVE if wanted is None else wanted):
-            return "GRAPHC_NATIVE is 0" if wanted is False else "compiled steps are switched off"
-        if find_spec("llvmlite") is None:
-            return "llvmlite is not installed (pip install llvmlite)"
-        return None
+    def note(self) -> str:
+        """Why steps are not compiled, though they should be."""
+        if not self._wanted or find_spec("llvmlite") is not None:
+            return ""
+        return "steps run as NumPy calls, as llvmlite is not installed (pip install llvmlite)"
 
     @property
     def kernels(self) -> str:
-        """What made the code of the kernels, for the fingerprint of a run."""
-        if self.reason is not None:
+        """The generator of the code and what it is made for."""
+        if self.executor == "numpy":
             return ""
         from graphc_numpy.native.machine import generator, target
 
         return f"{target().instructions}, generator {generator()}"
 
+    @property
+    def _wanted(self) -> bool:
+        said = get().native if self.native is None else self.native
+        return NATIVE if said is None else said
+
     def available(self) -> str | None:
         return None
 
     def load(self, programs: Programs, role: str = "replica") -> Loaded:
-        if self.reason is None:
+        if self.executor == "native":
             from graphc_numpy.native.device import NativeLoaded
 
             return NativeLoaded(programs, role)

@@ -92,7 +92,7 @@ def _report(
 ) -> dict[str, Any]:
     from graphc.runtime.fingerprint import kernel_fingerprint
 
-    plan = trainer.plan
+    plan, backend = trainer.plan, trainer.backend
     return {
         "steps": trainer.steps,
         "loss": last.get("loss"),
@@ -100,8 +100,8 @@ def _report(
         "params_sha256": trainer.params_sha256(),
         "strategy": plan.strategy,
         "devices": plan.devices,
-        "backend": trainer.backend.name,
-        "executor": trainer.backend.executor,
+        "backend": backend.name,
+        "executor": backend.executor,
         "peak_bytes": plan.training.peak_bytes,
         "sent_bytes": plan.sent_bytes,
         "memory": [
@@ -111,16 +111,18 @@ def _report(
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
         "promise": (plan.meta.get("promise") or {}).get("bits", ""),
-        "kernels": kernel_fingerprint(trainer.backend.name, trainer.backend.executor),
-    } | _observed(trainer)
+        "kernels": kernel_fingerprint(backend.name, backend.executor, backend.kernels),
+    } | _besides(trainer)
 
 
-def _observed(trainer: Trainer) -> dict[str, Any]:
-    """What an asynchronous run saw: how many pushes had each staleness, and came from whom."""
+def _besides(trainer: Trainer) -> dict[str, Any]:
+    """What not every run has: a note of its backend, and what an asynchronous one saw: how many
+    pushes had each staleness, and came from whom."""
+    note = {"note": trainer.backend.note} if trainer.backend.note else {}
     seen = trainer.observed
     if seen is None:
-        return {}
-    return {
+        return note
+    return note | {
         "pulled_bytes": trainer.plan.pulled_bytes,
         "staleness": {str(k): n for k, n in sorted(seen.staleness.items())},
         "workers": dict(sorted(seen.workers.items())),
@@ -337,4 +339,6 @@ def _in_words(report: dict[str, Any]) -> str:
         lines.append(", ".join(f"{name} {n}" for name, n in report["workers"].items()))
     if report["metrics"]:
         lines.append("test: " + ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items()))
+    if "note" in report:
+        lines.append(f"note: {report['note']}")
     return "\n".join([*lines, f"parameters {report['params_sha256'][:16]}"])

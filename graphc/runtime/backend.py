@@ -93,12 +93,20 @@ class Loaded(Protocol):
 
 
 class Backend(Protocol):
-    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step."""
+    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step.
+
+    kernels: what the bits of its results depend on, besides NumPy and its BLAS; "" if nothing
+    note:    a line that tells the user why steps are not run as fast as they could be; "" if not
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def executor(self) -> str: ...
+    @property
+    def kernels(self) -> str: ...
+    @property
+    def note(self) -> str: ...
 
     def available(self) -> str | None:
         """None where it can run here, else the reason why not. Must be cheap."""
@@ -135,6 +143,8 @@ class KernelBackend:
     name: str
     kernel: Kernel
     executor: str = "kernels"
+    kernels: str = ""
+    note: str = ""
     to_device: Callable[[Array], Any] = _host
     to_host: Callable[[Any], Array] = _host
     unavailable: Callable[[], str | None] = _runs_here

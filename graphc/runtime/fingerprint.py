@@ -11,8 +11,10 @@ from graphc.runtime.blas import blas_core
 from graphc.runtime.plan import graphc_version
 
 
-def kernel_fingerprint(backend: str = "", executor: str = "") -> dict[str, str]:
+def kernel_fingerprint(backend: str = "", executor: str = "", kernels: str = "") -> dict[str, str]:
     """Backend, NumPy, BLAS with the core that it runs for, instruction set, version of graphc.
+
+    kernels: what the backend says of its own.
 
     Same bits are promised between runs whose fingerprints are equal.
     """
@@ -22,6 +24,7 @@ def kernel_fingerprint(backend: str = "", executor: str = "") -> dict[str, str]:
     found = {
         "backend": backend,
         "executor": executor if executor != backend else "",
+        "kernels": kernels,
         "numpy": np.__version__,
         "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         "core": blas_core() or "",
