@@ -91,6 +91,7 @@ class StepTrainer:
     def __init__(self, module: Module, recording: Recording, trainer: Trainer) -> None:
         self.module, self.trainer = module, trainer
         self._recording = recording
+        self._flat = recording.batch.is_flat
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one update; returns the loss and what the step reports, by name.
@@ -98,6 +99,9 @@ class StepTrainer:
         batch: a tree like the example, with as many examples or fewer; or an iterator of
         microbatches, which together are one batch that need not be in memory whole.
         """
+        quick = self.trainer.quick
+        if quick is not None and self._flat and (made := quick(batch)) is not None:
+            return made
         return self.trainer.step(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:

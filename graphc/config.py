@@ -3,6 +3,10 @@
 GRAPHC_DEBUG=1..4   1 pass names and times, 2 the IR after each pass that changed it
 GRAPHC_DUMP=dir     numbered IR files, one per pass
 GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print and parse back
+GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code
+GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
+GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
+GRAPHC_CACHE=dir    where compiled steps are kept; 0: nowhere
 """
 
 from __future__ import annotations
@@ -26,6 +30,10 @@ class Config:
     debug: int = 0
     dump: str = ""
     verify: int = 1
+    native: bool | None = None
+    target: str = "host"
+    threads: int = 0
+    cache: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +43,30 @@ def get() -> Config:
         debug=_number("GRAPHC_DEBUG", 0),
         dump=os.environ.get("GRAPHC_DUMP", ""),
         verify=_number("GRAPHC_VERIFY", 1),
+        native={"0": False, "1": True}.get(os.environ.get("GRAPHC_NATIVE", "")),
+        target=os.environ.get("GRAPHC_TARGET", "") or "host",
+        threads=_number("GRAPHC_THREADS", 0),
+        cache=os.environ.get("GRAPHC_CACHE", ""),
     )
+
+
+def cache_folder() -> Path | None:
+    """Where compiled code is kept: GRAPHC_CACHE, else `graphc` in the platform's cache folder.
+
+    None where GRAPHC_CACHE is 0. The platforms' places: the XDG base directory specification,
+    ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
+    """
+    chosen = get().cache
+    if chosen:
+        return None if chosen == "0" else Path(chosen)
+    match sys.platform:
+        case "win32":
+            base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        case "darwin":
+            base = Path.home() / "Library" / "Caches"
+        case _:
+            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "graphc"
 
 
 def _number(name: str, default: int) -> int:

@@ -605,6 +605,11 @@ CODES: dict[str, Entry] = {
         "A backend's kernel gave a result of another shape or dtype than the operation has: a defect\n"
         "of the backend. `pytest --pyargs graphc.testing --backend NAME` finds such kernels.",
     ),
+    "G0706": Entry(
+        "no such instruction set",
+        "GRAPHC_TARGET names what the NumPy backend compiles for: `host` (all that this processor\n"
+        "has), or a level of x86-64: `avx512`, `avx2`, `baseline`, which it must have.",
+    ),
     # -- G08 tracing ------------------------------------------------------------------------
     "G0801": Entry(
         "a Python decision on a traced value",

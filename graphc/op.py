@@ -149,6 +149,11 @@ class Op(ABC):
         return False
 
     @property
+    def inset(self) -> tuple[int, int] | None:
+        """(dim, entries before it), where the result is the operand with zeros before and after."""
+        return None
+
+    @property
     def new_extents(self) -> Extents:
         """Extents of the dims that the op makes anew, per dim of the result; () for none."""
         return ()

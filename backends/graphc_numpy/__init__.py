@@ -1,4 +1,4 @@
-"""The NumPy backend: a program as a straight list of bound NumPy calls over one arena.
+"""The NumPy backend: a program as machine code, or as a straight list of NumPy calls.
 
 It runs wherever NumPy runs, and is the embedded default.
 """
@@ -6,21 +6,58 @@ It runs wherever NumPy runs, and is the embedded default.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
+from graphc.config import get
 from graphc.runtime.backend import Loaded, Programs
+
+NATIVE = False  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
 
 
 @dataclass(frozen=True)
 class NumpyBackend:
-    """CPU arrays, `out=` everywhere, no allocation in the common operations."""
+    """CPU arrays; compiled steps where llvmlite is there, else `out=` everywhere.
+
+    native: whether steps are compiled; None is what GRAPHC_NATIVE says, or NATIVE
+    """
 
     name: str = "numpy"
-    executor: str = "numpy"
+    native: bool | None = None
+
+    @property
+    def executor(self) -> str:
+        """'native' or 'numpy': whether steps are machine code."""
+        return "native" if self._wanted and not self.note else "numpy"
+
+    @property
+    def note(self) -> str:
+        """Why steps are not compiled, though they should be."""
+        if not self._wanted or find_spec("llvmlite") is not None:
+            return ""
+        return "steps run as NumPy calls, as llvmlite is not installed (pip install llvmlite)"
+
+    @property
+    def kernels(self) -> str:
+        """The generator of the code and what it is made for."""
+        if self.executor == "numpy":
+            return ""
+        from graphc_numpy.native.machine import generator, target
+
+        return f"{target().instructions}, generator {generator()}"
+
+    @property
+    def _wanted(self) -> bool:
+        said = get().native if self.native is None else self.native
+        return NATIVE if said is None else said
 
     def available(self) -> str | None:
         return None
 
     def load(self, programs: Programs, role: str = "replica") -> Loaded:
+        if self.executor == "native":
+            from graphc_numpy.native.device import NativeLoaded
+
+            return NativeLoaded(programs, role)
         from graphc_numpy.device import NumpyLoaded
 
         return NumpyLoaded(programs, role)

@@ -41,12 +41,13 @@ def arrays_of(
             case "constant":
                 roots[b.id] = block(b.bytes), 0
     return [
-        _array(b, *roots[b.root]) if site.holds(b.id) else np.empty(0, b.dtype.numpy)
+        array_on(b, *roots[b.root]) if site.holds(b.id) else np.empty(0, b.dtype.numpy)
         for b in program.buffers
     ]
 
 
-def _array(b: Buffer, memory: NDArray[np.uint8], start: int) -> Array:
+def array_on(b: Buffer, memory: NDArray[np.uint8], start: int) -> Array:
+    """A buffer's array, where the first byte of its root is memory[start]."""
     dtype = b.dtype.numpy
     if 0 in b.shape:
         return np.empty(b.shape, dtype)

@@ -93,7 +93,7 @@ def _report(
 ) -> dict[str, Any]:
     from graphc.runtime.history import changes
 
-    plan = trainer.plan
+    plan, backend = trainer.plan, trainer.backend
     promised, history = (plan.meta.get("promise") or {}).get("bits", ""), trainer.history
     breaks = changes(history) if plan.meta.get("grid") else ()
     return {
@@ -103,8 +103,8 @@ def _report(
         "params_sha256": trainer.params_sha256(),
         "strategy": plan.strategy,
         "devices": plan.devices,
-        "backend": trainer.backend.name,
-        "executor": trainer.backend.executor,
+        "backend": backend.name,
+        "executor": backend.executor,
         "peak_bytes": plan.training.peak_bytes,
         "sent_bytes": plan.sent_bytes,
         "memory": [
@@ -116,15 +116,17 @@ def _report(
         "promise": f"{promised} to step {history[1].start}" if breaks else promised,
         "breaks": list(breaks),
         "kernels": trainer.history[-1].kernels,
-    } | _observed(trainer)
+    } | _besides(trainer)
 
 
-def _observed(trainer: Trainer) -> dict[str, Any]:
-    """What an asynchronous run saw: how many pushes had each staleness, and came from whom."""
+def _besides(trainer: Trainer) -> dict[str, Any]:
+    """What not every run has: a note of its backend, and what an asynchronous one saw: how many
+    pushes had each staleness, and came from whom."""
+    note = {"note": trainer.backend.note} if trainer.backend.note else {}
     seen = trainer.observed
     if seen is None:
-        return {}
-    return {
+        return note
+    return note | {
         "pulled_bytes": trainer.plan.pulled_bytes,
         "staleness": {str(k): n for k, n in sorted(seen.staleness.items())},
         "workers": dict(sorted(seen.workers.items())),
@@ -343,4 +345,6 @@ def _in_words(report: dict[str, Any]) -> str:
         lines.append("test: " + ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items()))
     if report["breaks"]:
         lines.append(f"{report['promise']}: {'; '.join(report['breaks'])}")
+    if "note" in report:
+        lines.append(f"note: {report['note']}")
     return "\n".join([*lines, f"parameters {report['params_sha256'][:16]}"])

@@ -46,6 +46,14 @@ class Structure:
         """The names of the leaves, in order."""
         return tuple(s.name for s in self.steps if isinstance(s, Leaf))
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether the tree is a dict of its leaves: then it is the same as its leaves by name."""
+        *leaves, last = self.steps
+        if not isinstance(last, Join) or last.kind is not dict:
+            return False
+        return last.keys == self.names and len(leaves) == len(last.keys)
+
     def build(self, leaves: Mapping[str, Any]) -> Any:
         """The tree with these leaves, by name."""
         done: list[Any] = []

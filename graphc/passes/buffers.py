@@ -8,16 +8,15 @@ the loop's start. Blocks are given out in the order of the line, best fit first.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
+from graphc.arena import Arena, aligned
 from graphc.op import Op
 from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
 
-ALIGN = 64  # bytes: a cache line, and the widest vector
 FOREVER = 1 << 62
 
 
@@ -135,7 +134,7 @@ def plan_arena(
 ) -> tuple[tuple[Buffer, ...], int]:
     """The buffers with their offsets in the arena, and the arena's size in bytes."""
     lives = lifetimes(role, buffers, outputs)
-    arena = _Arena()
+    arena = Arena()
     offsets: dict[int, int] = {}
     born: dict[int, list[int]] = defaultdict(list)
     dies: dict[int, list[int]] = defaultdict(list)
@@ -155,58 +154,3 @@ def plan_arena(
             arena.give(offsets[root], aligned(buffers[root].bytes))
     placed = (replace(b, offset=offsets.get(b.id, 0)) if b.kind == "arena" else b for b in buffers)
     return tuple(placed), arena.size
-
-
-def aligned(size: int) -> int:
-    """`size` rounded up to whole lines."""
-    return -(-size // ALIGN) * ALIGN
-
-
-@dataclass
-class _Arena:
-    """Free blocks of one piece of memory that grows at its end; neighbours are joined."""
-
-    size: int = 0
-    starts: dict[int, int] = field(default_factory=dict)  # start -> size
-    ends: dict[int, int] = field(default_factory=dict)  # end -> start
-    sizes: list[tuple[int, int]] = field(default_factory=list)  # (size, start), in order
-
-    def take(self, size: int) -> int:
-        """The offset of a block: in the smallest gap that holds it, else at the end."""
-        if not size:
-            return 0
-        i = bisect_left(self.sizes, (size, 0))
-        if i < len(self.sizes):
-            have, start = self.sizes[i]
-            self._drop(start)
-            if have > size:
-                self._keep(start + size, have - size)
-            return start
-        start = self.size
-        if start in self.ends:  # grow the gap at the end
-            start = self.ends[start]
-            self._drop(start)
-        self.size = start + size
-        return start
-
-    def give(self, start: int, size: int) -> None:
-        """Free a block."""
-        if not size:
-            return
-        if start in self.ends:
-            before = self.ends[start]
-            size += self._drop(before)
-            start = before
-        if start + size in self.starts:
-            size += self._drop(start + size)
-        self._keep(start, size)
-
-    def _keep(self, start: int, size: int) -> None:
-        self.starts[start], self.ends[start + size] = size, start
-        insort(self.sizes, (size, start))
-
-    def _drop(self, start: int) -> int:
-        size = self.starts.pop(start)
-        del self.ends[start + size]
-        self.sizes.pop(bisect_left(self.sizes, (size, start)))
-        return size

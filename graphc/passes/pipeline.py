@@ -10,6 +10,7 @@ from graphc import config
 from graphc.errors import GraphcError, InternalError
 from graphc.graph import Graph
 from graphc.passes.alone import StepAlone
+from graphc.passes.assemble import Assemble
 from graphc.passes.base import Pass
 from graphc.passes.bucket import Bucket
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
@@ -36,6 +37,7 @@ def differentiation(check: bool = False) -> list[Pass]:
         Differentiate(),  # before placing: no gradient of a collective or a mask is ever needed
         FoldConstants(),  # the chain rule leaves products of constants
         Simplify(),  # and multiplications by one, double transposes
+        Assemble(),  # the gradients of slices lie among zeros
         Cse(),  # forward and backward compute some things twice
         Dce(),  # gradients that nobody asked for
     ]

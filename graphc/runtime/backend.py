@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -21,6 +22,29 @@ from graphc.runtime.transport import Communicator
 
 Array: TypeAlias = NDArray[Any]
 Programs: TypeAlias = Mapping[str, Program]
+
+
+class Quick(Protocol):
+    """The short way to the steps of a program, for batches that need nothing but the step itself.
+
+    It may be used while `open` is True.
+    """
+
+    open: bool
+
+    @property
+    def done(self) -> int:
+        """How many steps have been run to the end this way."""
+        ...
+
+    def step(self, batch: Any) -> dict[str, Any] | None:
+        """The outputs of a step, scalars as Python numbers.
+
+        None, and nothing is done, where the batch is not whole, or no dict of arrays of the right
+        dtypes in the order that was agreed on, and while another step runs. A signal is raised
+        before the step or after it.
+        """
+        ...
 
 
 class Device(Protocol):
@@ -48,6 +72,14 @@ class Device(Protocol):
         """
         ...
 
+    def quick(self, program: str, names: tuple[str, ...], turn: Lock) -> Quick | None:
+        """A short way to run the steps of a program, if there is one.
+
+        names: the entries of the batches to come, in order; turn: is held while a step runs. Only
+        a program that can't fail once it has begun to write may have one.
+        """
+        ...
+
 
 class Loaded(Protocol):
     """Programs made ready for a device: checked, compiled."""
@@ -61,12 +93,20 @@ class Loaded(Protocol):
 
 
 class Backend(Protocol):
-    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step."""
+    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step.
+
+    kernels: what the bits of its results depend on, besides NumPy and its BLAS; "" if nothing
+    note:    a line that tells the user why steps are not run as fast as they could be; "" if not
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def executor(self) -> str: ...
+    @property
+    def kernels(self) -> str: ...
+    @property
+    def note(self) -> str: ...
 
     def available(self) -> str | None:
         """None where it can run here, else the reason why not. Must be cheap."""
@@ -103,6 +143,8 @@ class KernelBackend:
     name: str
     kernel: Kernel
     executor: str = "kernels"
+    kernels: str = ""
+    note: str = ""
     to_device: Callable[[Array], Any] = _host
     to_host: Callable[[Any], Array] = _host
     unavailable: Callable[[], str | None] = _runs_here

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from types import FrameType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from graphc.errors import GraphcError, did_you_mean
 from graphc.placement import Mesh
 from graphc.program import Program
-from graphc.runtime.backend import Backend, Device, Programs
+from graphc.runtime.backend import Backend, Device, Programs, Quick
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
 from graphc.runtime.copies import copy_at, copy_axes, copy_count, copy_of, joined
@@ -33,6 +33,7 @@ from graphc.runtime.transport import Communicator, Transport
 from graphc.types import TensorType
 
 Array: TypeAlias = NDArray[Any]
+T = TypeVar("T")
 SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
 
 
@@ -55,7 +56,9 @@ class Engine:
         self.backend = backend
         self._devices: dict[int, Device] = {}
         self._invalid = ""
-        self.finished: Counter[str] = Counter()  # steps by program, without `.short`
+        self._finished: Counter[str] = Counter()
+        self._quick: dict[str, Quick] = {}
+        self._turn = threading.Lock()  # held by whoever uses the devices
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
@@ -63,7 +66,7 @@ class Engine:
         self._blas = limit_blas(self.mesh.devices, single=self.mesh.leaves is not None)
         self._session = transport.open(self.mesh.devices, deadline=deadline)
         try:
-            self._session.run(self._start)
+            self._on_devices(self._start)
         except BaseException:
             self.close()
             raise
@@ -97,9 +100,11 @@ class Engine:
                         )
                     device.set(name, shard_of(value, t, mesh, rank))
 
-        self._session.run(run)
+        self._on_devices(run)
         if not partly:
             self._invalid = ""
+            for quick in self._quick.values():
+                quick.open = True
 
     def variables(self, names: Container[str] | None = None) -> dict[str, Array]:
         """The global values of all variables, or of the named ones.
@@ -137,7 +142,7 @@ class Engine:
                     put_shard(device.get(name), t, mesh, rank, out)
 
         if types:
-            self._session.run(run)
+            self._on_devices(run)
         return values
 
     # -- steps ----------------------------------------------------------------------------------
@@ -159,18 +164,50 @@ class Engine:
         name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
         with Uninterrupted():
             outputs = self._run(lambda comm: self._devices[comm.rank].step(name, supply))
-            self.finished[name.removesuffix(SHORT)] += 1
+            self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _run(self, step: Callable[[Communicator], dict[str, Array]]) -> dict[str, Array]:
         for device in self._devices.values():
             device.committing = False
         try:
-            return self._session.run(step)[0]
+            return self._on_devices(step)[0]
         except BaseException as error:
             if any(device.committing for device in self._devices.values()):
                 self._invalid = str(error) or type(error).__name__
+                self._shut()
             raise
+
+    def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
+        if self._turn.locked():
+            raise GraphcError("G0563", "the session is in the middle of another run")
+        with self._turn:  # no signal is raised between its being taken and the block
+            return self._session.run(run)
+
+    def quick(self, program: str, names: tuple[str, ...]) -> Quick | None:
+        """The short way to steps of a program on batches of these entries, where there is one."""
+        if len(self._devices) > 1 or program in self._quick:
+            return None
+        for device in self._devices.values():
+            made = device.quick(program, names, self._turn)
+            if made is not None:
+                self._quick[program] = made
+            return made
+        return None
+
+    def _shut(self) -> None:
+        for quick in self._quick.values():
+            quick.open = False
+
+    @property
+    def finished(self) -> Counter[str]:
+        """Steps by program, without `.short`."""
+        return self._finished + Counter({name: q.done for name, q in self._quick.items()})
+
+    def resume_at(self, program: str, steps: int) -> None:
+        """Count the steps of a program from there."""
+        quick = self._quick.get(program)
+        self._finished[program] = steps - (quick.done if quick else 0)
 
     def _supply(
         self, name: str, batch: Batch | Iterator[Batch], poison: bool
@@ -208,6 +245,7 @@ class Engine:
 
     def close(self) -> None:
         """End the session. A second close does nothing."""
+        self._shut()
         self._session.close()
         self._devices.clear()
         set_blas_threads(self._blas)

@@ -12,13 +12,19 @@ from graphc.runtime.blas import blas_core
 from graphc.runtime.plan import graphc_version
 
 
-def kernel_fingerprint(backend: str = "", executor: str = "") -> dict[str, str]:
+def kernel_fingerprint(backend: str = "", executor: str = "", kernels: str = "") -> dict[str, str]:
     """Backend, NumPy, BLAS with the core that it runs for, instruction set, version of graphc.
+
+    kernels: what the backend says of its own.
 
     Same bits are promised between runs whose fingerprints are equal.
     """
     here = _of_machine()
-    named = {"backend": backend, "executor": executor if executor != backend else ""}
+    named = {
+        "backend": backend,
+        "executor": executor if executor != backend else "",
+        "kernels": kernels,
+    }
     return {name: text for name, text in {**named, **here}.items() if text}
 
 

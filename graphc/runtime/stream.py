@@ -32,7 +32,7 @@ from graphc.program import (
     writes,
 )
 from graphc.runtime.batches import Batch, Length, check_entry, check_names
-from graphc.runtime.supply import Array, Place, copy_padded, feeds
+from graphc.runtime.supply import Array, Place, copy_padded, feeds, unpadded
 from graphc.types import TensorType
 
 
@@ -83,13 +83,23 @@ class MicrobatchStream:
         return offset + before * r.unit, length
 
     def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+        value, spans = self._found(source, buffer, at)
+        copy_padded(value, spans, out, self._poison)
+
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        value, spans = self._found(source, buffer, at)
+        return unpadded(value, spans, buffer)
+
+    def _found(
+        self, source: str, buffer: Buffer, at: Place
+    ) -> tuple[Array, list[tuple[int, int]]]:  # fmt: skip
+        """The array that an entry's part is in, and where."""
         turn = self._turn(self._number(at), at)
         over_time = any(self._over_time(r) for r in buffer.ranges)
         spans = [
             self._within(r, turn, at) if self._over_time(r) else r.at(at, {}) for r in buffer.ranges
         ]
-        arrays = turn.arrays if over_time else self._constant
-        copy_padded(arrays[source], spans, out, self._poison)
+        return (turn.arrays if over_time else self._constant)[source], spans
 
     def _over_time(self, r: Range) -> bool:
         return any(a in self._time for a, _ in r.axes)

@@ -41,6 +41,13 @@ class Supply(Protocol):
         """Write a place's part of the batch's entry `source` to `out`, and pad it."""
         ...
 
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        """What `fill` would write, as it lies in the batch: of the buffer's shape and dtype.
+
+        None where it must be padded or cast.
+        """
+        ...
+
 
 class FullBatch:
     """The supply of what does not depend on a batch: every count is the static one."""
@@ -55,6 +62,9 @@ class FullBatch:
 
     def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
         raise AssertionError(f"nothing is known of '{source}' before the first step")
+
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        return None
 
 
 class WholeBatch:
@@ -81,6 +91,19 @@ class WholeBatch:
     def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
         spans = [r.at(at, self.counts) for r in buffer.ranges]
         copy_padded(self._arrays[source], spans, out, self._poison)
+
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        value = self._arrays[source]
+        if value.shape == buffer.shape and not any(r.axes for r in buffer.ranges):
+            return value if value.dtype == buffer.dtype.numpy else None
+        return unpadded(value, [r.at(at, self.counts) for r in buffer.ranges], buffer)
+
+
+def unpadded(value: Array, spans: Sequence[tuple[int, int]], buffer: Buffer) -> Array | None:
+    """value[offset : offset + length, ...], unless it must be padded or cast to fit a buffer."""
+    if tuple(n for _, n in spans) != buffer.shape or value.dtype != buffer.dtype.numpy:
+        return None
+    return value[tuple(slice(o, o + n) for o, n in spans)]
 
 
 def copy_padded(

@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from graphc_numpy import NumpyBackend
 from graphc_numpy.device import NumpyDevice
 from graphc_numpy.memory import Scratch, block
 from graphc_numpy.products import bind_product
@@ -14,7 +15,6 @@ from graphc_numpy.selection import bind_select
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.passes.schedule import schedule
 from graphc.runtime.engine import Engine
-from graphc.runtime.plugins import backend
 from graphc.runtime.supply import WholeBatch
 from graphc.strategy import parse_strategy
 from graphc.testing.models import classifier, classifier_data, first_values
@@ -157,7 +157,7 @@ def engine_of(strategy: str, batch: int) -> tuple[Engine, NumpyDevice]:
         parse_strategy(strategy),
     )
     placed = run_passes(graph, [*distribution(how), *partitioning(how)])
-    engine = Engine({"train": schedule(placed, exact=True)}, backend("numpy"))
+    engine = Engine({"train": schedule(placed, exact=True)}, NumpyBackend(native=False))
     engine.load_variables(first_values(graph))
     device = engine._devices[0]
     assert isinstance(device, NumpyDevice)

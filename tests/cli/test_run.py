@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphc_numpy import BACKEND
 from safetensors.numpy import load_file
 
 from graphc.runtime.checkpoint import load_checkpoint, save_variables
@@ -51,7 +52,7 @@ def test_run_with_json_gives_one_object_on_the_last_line(folder: Path, call: Cal
     found = report(result)
     assert set(found) == KEYS
     assert (found["steps"], found["devices"], found["strategy"]) == (9, 2, "mirrored(2)")
-    assert (found["backend"], found["executor"]) == ("numpy", "numpy")
+    assert (found["backend"], found["executor"]) == ("numpy", BACKEND.executor)
     assert set(found["metrics"]) == {"loss", "worst", "mae"}
     assert len(found["params_sha256"]) == 64
     assert result.err == ""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from graphc_numpy import device
+from graphc_numpy import binding
 from laws.fault import Patch, around, fault
 
 import graphc.placement
@@ -88,14 +88,14 @@ def _variable_overwritten_early(patch: Patch) -> None:
 def _kept_in_one_place(patch: Patch) -> None:
     """Every turn writes what it keeps over what the turn before has kept."""
     around(patch, executor, "convert", partial(_at_turn_zero, Keep))
-    around(patch, device, "convert", partial(_at_turn_zero, Keep))
+    around(patch, binding, "convert", partial(_at_turn_zero, Keep))
 
 
 @fault("run", "barrier")
 def _recalled_from_one_turn(patch: Patch) -> None:
     """Every turn recalls what the first one has kept."""
     around(patch, executor, "convert", partial(_at_turn_zero, Recall))
-    around(patch, device, "convert", partial(_at_turn_zero, Recall))
+    around(patch, binding, "convert", partial(_at_turn_zero, Recall))
 
 
 def _at_turn_zero(op: type, old: Any, kernel: Any, site: Any, turn: int, *rest: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graphc_numpy import NumpyBackend
 from graphc_numpy.device import NumpyDevice
 
 from graphc.driver import compile_module
@@ -67,7 +68,7 @@ def test_without_homes_all_devices_need_the_same(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", HOMES)
 def test_a_device_allocates_what_is_at_home_on_it(strategy: str) -> None:
     made = plan(strategy)
-    with Engine(made.step_programs, backend("numpy"), deadline=30) as engine:
+    with Engine(made.step_programs, NumpyBackend(native=False), deadline=30) as engine:
         for rank, device in engine._devices.items():
             assert isinstance(device, NumpyDevice)
             at = engine.mesh.coordinates(rank)

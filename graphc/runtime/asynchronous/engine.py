@@ -108,6 +108,14 @@ class AsynchronousEngine:
 
     # -- steps ----------------------------------------------------------------------------------
 
+    def quick(self, program: str, names: tuple[str, ...]) -> None:
+        """There is no short way: see `Engine.quick`."""
+        return
+
+    def resume_at(self, program: str, steps: int) -> None:
+        """Count the steps of a program from there."""
+        self.finished[program] = steps
+
     def step(self, batch: Batch | Iterator[Batch], program: str = "train") -> dict[str, Array]:
         """Make one update, with nothing else under way, or evaluate a batch."""
         if program != "train":

@@ -1,0 +1,1 @@
+"""The native path: a step as one function of machine code, made with llvmlite."""

@@ -1,0 +1,44 @@
+"""Errors that kernels note while they run: an index out of range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from graphc.errors import GraphcError
+from graphc.kernels.code import Call, Check, Kernel, Nest
+from graphc.kernels.lowered import Lowered, Native
+from graphc.ops.indexing import checked
+from graphc_numpy.native.threads import new_words
+
+
+def checks_of(kernel: Kernel) -> Iterator[Check]:
+    """The checks in a kernel's code."""
+    phases = kernel.phases if isinstance(kernel, Nest) else ()
+    code = kernel.code if not isinstance(kernel, Nest) else ()
+    for statement in (*code, *(x for phase in phases for x in phase.code)):
+        if isinstance(statement, Check):
+            yield statement
+
+
+class Noted:
+    """What the checks of a step have noted: for each, whether one failed, and a wrong value."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.words = new_words(2 * len(lowered.checks) + 2)
+        self._kernels = lowered.checks
+        lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
+        calls: Iterable[Call] = (c for line in lines for c in line.calls)
+        self._limits = {x.number: x.limit for c in calls for x in checks_of(c.kernel)}
+
+    def check(self) -> None:
+        """Raise the first error that was noted, at the line it comes from, and forget them all."""
+        if not self.words.any():
+            return
+        number = next(k for k in range(len(self._kernels)) if self.words[2 * k])
+        value = self.words[2 * number + 1 : 2 * number + 2].copy()
+        self.words[:] = 0
+        kernel = self._kernels[number]
+        try:
+            checked(value, self._limits[number], kernel.op.name)
+        except GraphcError as error:
+            raise error.at(kernel.origin) from None

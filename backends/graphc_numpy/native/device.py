@@ -1,0 +1,312 @@
+"""A device that runs a step as stretches of machine code, with what stays with the host between."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.kernels.lower import lower
+from graphc.kernels.lowered import Host, Lowered, Native
+from graphc.program import Feed, Instruction, Program, reads, writes
+from graphc.runtime.backend import Programs
+from graphc.runtime.site import Site
+from graphc.runtime.supply import Supply
+from graphc.runtime.transport import Communicator
+from graphc_numpy.binding import Binding, Call
+from graphc_numpy.memory import Scratch, array_on, block
+from graphc_numpy.native import barrier
+from graphc_numpy.native.checks import Noted, checks_of
+from graphc_numpy.native.quick import Quick, quick
+from graphc_numpy.native.step import (
+    BARRIER,
+    COUNTS,
+    ERRORS,
+    MEMORIES,
+    SCRATCH,
+    TURN,
+    Stretches,
+    compile_stretches,
+)
+from graphc_numpy.native.threads import Pool, new_words, thread_count
+
+Array: TypeAlias = NDArray[Any]
+Bytes: TypeAlias = NDArray[np.uint8]
+KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A role of a program: its parts as instructions of the host and numbers of stretches."""
+
+    program: Program
+    lowered: Lowered
+    parts: tuple[tuple[Instruction | int, ...], ...]
+    stretches: Stretches
+    checked: frozenset[int]  # the stretches that may note an error
+
+
+def compiled(program: Program, role: str) -> Compiled:
+    """Lower a program and make machine code of it, or find that on disk."""
+    lowered = lower(program, role)
+    stretches: list[list[Native]] = []
+    parts = [_joined(part, stretches) for part in lowered.parts]
+    checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
+    return Compiled(program, lowered, tuple(parts), compile_stretches(stretches), checked)
+
+
+def _has_checks(native: Native) -> bool:
+    return any(True for call in native.calls for _ in checks_of(call.kernel))
+
+
+def _joined(part: Iterable[Native | Host], stretches: list[list[Native]]) -> tuple[Any, ...]:
+    """The part with every run of native lines as the number of one stretch."""
+    items: list[Instruction | int] = []
+    for line in part:
+        match line:
+            case Host(instruction=x):
+                items.append(x)
+            case Native() if items and isinstance(items[-1], int):
+                stretches[-1].append(line)
+            case Native():
+                items.append(len(stretches))
+                stretches.append([line])
+    return tuple(items)
+
+
+class NativeLoaded:
+    """Programs, of which each is compiled when its first step is run, once for all devices."""
+
+    def __init__(self, programs: Programs, role: str) -> None:
+        self.programs, self.role = programs, role
+        self._found: dict[str, Compiled] = {}
+        self._lock = threading.Lock()
+
+    def device(self, rank: int, comm: Communicator) -> NativeDevice:
+        return NativeDevice(self, rank, comm)
+
+    def compiled(self, name: str) -> Compiled:
+        """The machine code of a program."""
+        with self._lock:
+            if name not in self._found:
+                self._found[name] = compiled(self.programs[name], self.role)
+            return self._found[name]
+
+
+class NativeDevice:
+    """One rank: its variables, an arena for all its programs, its threads."""
+
+    def __init__(self, loaded: NativeLoaded, rank: int, comm: Communicator) -> None:
+        self._loaded, self._comm = loaded, comm
+        self._sites = {name: Site(p, rank) for name, p in loaded.programs.items()}
+        site = next(iter(self._sites.values()))
+        program = site.program
+        held = {name: b for name, b in program.variables.items() if site.holds(b)}
+        self.blocks = {name: block(program.buffers[b].bytes) for name, b in held.items()}
+        self._variables = {
+            name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
+        }
+        self._arena, self.scratch = block(0), Scratch()
+        self.threads = thread_count(program.mesh.devices)
+        self._pool: Pool | None = None
+        self._steps: dict[str, Step] = {}
+        self.committing = False
+
+    def get(self, name: str) -> Array:
+        return self._variables[name].copy()
+
+    def set(self, name: str, value: Array) -> None:
+        np.copyto(self._variables[name], value)
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        self.committing = False
+        step = self._steps.get(program) or self._made(program)
+        if not step.hosted:
+            return self._run(step, supply)
+        with np.errstate(all="ignore"):
+            return self._run(step, supply)
+
+    def _run(self, step: Step, supply: Supply) -> dict[str, Array]:
+        step.before_commit(supply)
+        self.committing = True
+        return step.commit()
+
+    def quick(self, program: str, names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
+        return quick(self._steps.get(program) or self._made(program), names, turn)
+
+    def _made(self, name: str) -> Step:
+        made = Step(self._loaded.compiled(name), self._sites[name], self._comm, self)
+        self._steps[name] = made
+        return made
+
+    def arena(self, size: int) -> Bytes:
+        """The block that steps use in turn; a larger one where it is too small."""
+        if size > self._arena.nbytes:
+            self._arena = block(size)
+        return self._arena[:size]
+
+    @property
+    def arena_bytes(self) -> int:
+        """How large the arena is."""
+        return self._arena.nbytes
+
+    def pool(self) -> Pool:
+        """The threads, which start when there is something to share."""
+        if self._pool is None:
+            self._pool = Pool(self.threads)
+        return self._pool
+
+
+class Step:
+    """One program, bound to the memory of one rank."""
+
+    def __init__(
+        self, made: Compiled, site: Site, comm: Communicator, device: NativeDevice
+    ) -> None:
+        self.made, self.program, self.device = made, made.program, device
+        lowered = made.lowered
+        self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
+        self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
+        self.bound = bound = Binding(site, comm, self.arrays, device.scratch)
+        self.noted = Noted(lowered)
+        self.barrier = new_words(barrier.WORDS)
+        most = max((s.scratch for s in made.stretches.found), default=0)
+        self.scratch = block(most * device.threads)
+        self.counts = new_words(len(made.stretches.found) + 1)
+        self.frame = self.new_frame(self.counts)
+        self._setup = bound.calls(lowered.setup)
+        with np.errstate(all="ignore"):
+            bound.perform(self._setup)
+        *body, writes_ = made.parts
+        self.feeds: list[_Feed] = []
+        self.body, self.writes = [self._calls(part) for part in body], self._calls(writes_)
+        parts = self.program.role(device._loaded.role).parts
+        self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]
+        self.outputs = [(n, self.arrays[b]) for n, b in self.program.outputs.items()]
+        kinds = (x for part in made.parts for x in part if not isinstance(x, int | Feed))
+        self.hosted = any(True for _ in kinds)
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def before_commit(self, supply: Supply) -> None:
+        """Everything up to the first write of a variable."""
+        self.bound.begin(supply)
+        for i, part in enumerate(self.body):
+            if part:
+                self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
+
+    def commit(self) -> dict[str, Array]:
+        """The rest of the step; copies of the outputs."""
+        self.bound.perform(self.writes)
+        return {name: x.copy() for name, x in self.outputs}
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def _block(self, number: int, site: Site) -> Bytes:
+        memory = self.made.lowered.memories[number]
+        b = memory.buffer
+        match memory.kind:
+            case "arena":
+                return self.device.arena(self.made.lowered.arena)
+            case "variable":
+                names = {b: name for name, b in self.program.variables.items()}
+                return self.device.blocks.get(names[b], block(0))
+            case "feed" if b in self.pointed:
+                return block(0)  # made when it is needed
+            case _:
+                return block(memory.bytes if site.holds(b) else 0)
+
+    @cached_property
+    def pointed(self) -> set[int]:
+        """Fed buffers that only native code reads: these may lie in the batch itself."""
+        buffers, lowered = self.program.buffers, self.made.lowered
+        hosts = [x for part in self.made.parts for x in part if not isinstance(x, int)]
+        used = {buffers[b].root for b in self.program.outputs.values()}
+        for x in (*lowered.setup, *hosts):
+            used |= {buffers[b].root for b in reads(x)}
+            made = writes(x)
+            if made is not None and not isinstance(x, Feed):
+                used.add(buffers[made].root)
+        return {m.buffer for m in lowered.memories if m.kind == "feed"} - used
+
+    def _array(self, number: int, site: Site) -> Array:
+        """A view for the host; an empty array for what has no memory here."""
+        b = self.program.buffers[number]
+        place = self.made.lowered.places.get(b.root)
+        if not site.holds(number) or place is None:
+            return np.empty(0, b.dtype.numpy)
+        memory = self.blocks[place.memory]
+        if b.root in self.pointed:
+            return np.empty(0, b.dtype.numpy)
+        return array_on(b, memory, place.offset)
+
+    def new_frame(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The table that stretches are called with; they count their runs in `counts`."""
+        frame = new_words(MEMORIES + len(self.blocks))
+        frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.noted.words.ctypes.data
+        frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
+        frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
+        return frame
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    def _calls(self, part: Iterable[Instruction | int]) -> list[Call]:
+        calls: list[Call] = []
+        for x in part:
+            match x:
+                case int():
+                    calls += self.stretch(x, self.frame)
+                case Feed(result=b) if b in self.pointed:
+                    memory = self.made.lowered.places[b].memory
+                    feed = _Feed(x, self.program, MEMORIES + memory, self.frame, self.bound)
+                    calls.append(feed)
+                case _:
+                    calls += self.bound.calls([x])
+        return calls
+
+    def stretch(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
+        """A stretch, called with a frame, and a look at what its checks have noted."""
+        found, at = self.made.stretches.found[number], frame.ctypes.data
+        checks = [self.noted.check] if number in self.made.checked else []
+        if found.shared and self.device.threads > 1:
+            return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
+        return [*self._turn(), partial(KIND(found.address), at, 0, 1), *checks]
+
+    def _turn(self) -> list[Call]:
+        if self.program.mesh.turns == 1:
+            return []
+        return [lambda: self.frame.__setitem__(TURN, self.bound.turn)]
+
+
+class _Feed:
+    """Points a word of the frame to an entry of the batch, or to a copy of its part."""
+
+    def __init__(
+        self, feed: Feed, program: Program, word: int, frame: NDArray[np.int64], bound: Binding
+    ) -> None:
+        self.source, self.buffer = feed.source, program.buffers[feed.result]
+        self.word, self.frame, self.bound = word, frame, bound
+        self.value: Array | None = None  # what the word points to, and so must be kept
+        self.copy: Array | None = None
+
+    def __call__(self) -> None:
+        bound = self.bound
+        place = bound.site.places[bound.turn]
+        value = bound.supply.part(self.source, self.buffer, place)
+        if value is None or not (value.flags.c_contiguous and value.flags.aligned):
+            value = self._copied(place)
+        if value is not self.value:
+            self.frame[self.word] = value.__array_interface__["data"][0]
+            self.value = value
+
+    def _copied(self, place: Any) -> Array:
+        if self.copy is None:
+            self.copy = array_on(self.buffer, block(self.buffer.bytes), 0)
+        self.bound.supply.fill(self.source, self.buffer, place, self.copy)
+        return self.copy

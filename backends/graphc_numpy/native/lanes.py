@@ -1,0 +1,282 @@
+"""The layer that prints LLVM: values of one lane or of sixteen, memory, loops.
+
+A register of a kernel is `Lanes`: a scalar where all lanes would be the same, else a vector of
+WIDTH entries, on every instruction set: wider or narrower machine registers change the speed, never
+the bits. Half precision is held in f32 (exactly), bool in i1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
+
+WIDTH = 16  # lanes of a vector
+
+I1, I8, I16, INT32, INT64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
+POINTER, VOID = ir.PointerType(), ir.VoidType()
+
+
+def memory_type(dtype: DType) -> ir.Type:
+    """How an element lies in memory."""
+    match dtype:
+        case _ if dtype == BOOL:
+            return I8
+        case _ if dtype == BF16:
+            return I16
+        case _ if dtype == F16:
+            return ir.HalfType()
+        case _ if dtype == F32:
+            return ir.FloatType()
+        case _ if dtype == F64:
+            return ir.DoubleType()
+        case _:
+            return ir.IntType(8 * dtype.bytes)
+
+
+def register_type(dtype: DType) -> ir.Type:
+    """How one lane is held while it is computed with."""
+    if dtype == BOOL:
+        return I1
+    return ir.FloatType() if dtype in (F16, BF16) else memory_type(dtype)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A value: one lane (width 1: the same in all) or WIDTH of them."""
+
+    value: ir.Value
+    dtype: DType
+    width: int = 1
+
+    @property
+    def type(self) -> ir.Type:
+        return self.value.type
+
+
+def index(n: int) -> ir.Constant:
+    """An i64."""
+    return ir.Constant(INT64, n)
+
+
+def vector(t: ir.Type, width: int) -> ir.Type:
+    """t, or a vector of it."""
+    return t if width == 1 else ir.VectorType(t, width)
+
+
+class Printer:
+    """Prints into one function: arithmetic on `ir.Value`s of any width, memory, loops."""
+
+    def __init__(self, builder: ir.IRBuilder) -> None:
+        self.b = builder
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def number(self, value: float | int | bool, t: ir.Type) -> ir.Constant:
+        """A constant of a scalar or vector type."""
+        if isinstance(t, ir.VectorType):
+            return ir.Constant(t, [ir.Constant(t.element, value)] * t.count)
+        return ir.Constant(t, value)
+
+    def constant(self, value: float | int | bool, dtype: DType) -> Lanes:
+        """A literal, in one lane."""
+        t = register_type(dtype)
+        kind = float if dtype.kind == "f" else int
+        return Lanes(ir.Constant(t, kind(value)), dtype)
+
+    def splat(self, x: ir.Value, width: int = WIDTH) -> ir.Value:
+        """A scalar in every lane."""
+        t = ir.VectorType(x.type, width)
+        if isinstance(x, ir.Constant):
+            return ir.Constant(t, [x] * width)
+        first = self.b.insert_element(ir.Constant(t, ir.Undefined), x, ir.Constant(INT32, 0))
+        lanes = ir.Constant(ir.VectorType(INT32, width), [0] * width)
+        return self.b.shuffle_vector(first, ir.Constant(t, ir.Undefined), lanes)
+
+    def widened(self, x: Lanes, width: int) -> ir.Value:
+        """The value in as many lanes."""
+        return x.value if x.width == width else self.splat(x.value, width)
+
+    def together(self, *xs: Lanes) -> tuple[int, list[ir.Value]]:
+        """(width, values): all in as many lanes as the widest has."""
+        width = max(x.width for x in xs)
+        return width, [self.widened(x, width) for x in xs]
+
+    def intrinsic(self, name: str, *xs: ir.Value, result: ir.Type | None = None) -> ir.Value:
+        """Call `llvm.<name>.<type of the first operand>`."""
+        kind = suffix(xs[0].type)
+        return self.call(f"llvm.{name}.{kind}", xs, result or xs[0].type)
+
+    def call(self, name: str, xs: Sequence[ir.Value], result: ir.Type) -> ir.Value:
+        """Call a function by its name, declared where it is not yet."""
+        module = self.b.module
+        found = module.globals.get(name)
+        if found is None:
+            found = ir.Function(module, ir.FunctionType(result, [x.type for x in xs]), name)
+        return self.b.call(found, xs)
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """x * y + z, rounded once."""
+        return self.intrinsic("fma", x, y, z)
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def at(self, pointer: ir.Value, where: ir.Value | int, dtype: DType) -> ir.Value:
+        """The address of element `where`."""
+        i = index(where) if isinstance(where, int) else where
+        return self.b.gep(pointer, [i], source_etype=memory_type(dtype))
+
+    def load(self, address: ir.Value, dtype: DType) -> Lanes:
+        """One element."""
+        raw = self.b.load(address, typ=memory_type(dtype), align=dtype.bytes)
+        return Lanes(self._held(raw, dtype), dtype)
+
+    def load_lanes(
+        self, address: ir.Value, dtype: DType, stride: int = 1, active: int = WIDTH
+    ) -> Lanes:
+        """WIDTH elements, `stride` apart; only the first `active` are touched, the rest are 0."""
+        t = ir.VectorType(memory_type(dtype), WIDTH)
+        if stride != 1:
+            return self.gather([self.at(address, k * stride, dtype) for k in range(active)], dtype)
+        if active == WIDTH:
+            raw = self.b.load(address, typ=t, align=dtype.bytes)
+        else:
+            xs = (address, ir.Constant(INT32, dtype.bytes), _mask(active), self.number(0, t))
+            raw = self.call(f"llvm.masked.load.{suffix(t)}.p0", xs, t)
+        return Lanes(self._held(raw, dtype), dtype, WIDTH)
+
+    def store(self, x: Lanes, address: ir.Value) -> None:
+        """One element."""
+        assert x.width == 1
+        self.b.store(self._lain(x.value, x.dtype), address, align=x.dtype.bytes)
+
+    def store_lanes(
+        self, x: Lanes, address: ir.Value, stride: int = 1, active: int = WIDTH
+    ) -> None:
+        """WIDTH elements, `stride` apart; only the first `active` are written."""
+        # LLVM 22 turns a masked store of one narrowed lane into one that writes its neighbour too.
+        if stride != 1 or active == 1:
+            self.scatter(x, [self.at(address, k * stride, x.dtype) for k in range(active)])
+            return
+        raw = self._lain(self.widened(x, WIDTH), x.dtype)
+        if active == WIDTH:
+            self.b.store(raw, address, align=x.dtype.bytes)
+        else:
+            xs = (raw, address, ir.Constant(INT32, x.dtype.bytes), _mask(active))
+            self.call(f"llvm.masked.store.{suffix(raw.type)}.p0", xs, VOID)
+
+    def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Lanes:
+        """One element from each address (at most WIDTH; the other lanes are 0)."""
+        raw: ir.Value = self.number(0, ir.VectorType(memory_type(dtype), WIDTH))
+        for k, address in enumerate(addresses):
+            lane = self.b.load(address, typ=memory_type(dtype), align=dtype.bytes)
+            raw = self.b.insert_element(raw, lane, ir.Constant(INT32, k))
+        return Lanes(self._held(raw, dtype), dtype, WIDTH)
+
+    def scatter(self, x: Lanes, addresses: Sequence[ir.Value]) -> None:
+        """One lane to each address, in order."""
+        raw = self._lain(self.widened(x, WIDTH), x.dtype)
+        for k, address in enumerate(addresses):
+            lane = self.b.extract_element(raw, ir.Constant(INT32, k))
+            self.b.store(lane, address, align=x.dtype.bytes)
+
+    def _held(self, raw: ir.Value, dtype: DType) -> ir.Value:
+        """From memory to a register."""
+        width = raw.type.count if isinstance(raw.type, ir.VectorType) else 1
+        if dtype == BOOL:
+            return self.b.icmp_unsigned("!=", raw, self.number(0, raw.type))
+        if dtype == BF16:
+            wide = self.b.zext(raw, vector(INT32, width))
+            high = self.b.shl(wide, self.number(16, wide.type))
+            return self.b.bitcast(high, vector(ir.FloatType(), width))
+        return self.b.fpext(raw, vector(ir.FloatType(), width)) if dtype == F16 else raw
+
+    def _lain(self, x: ir.Value, dtype: DType) -> ir.Value:
+        """From a register to memory; what half precision holds is exact already."""
+        width = x.type.count if isinstance(x.type, ir.VectorType) else 1
+        if dtype == BOOL:
+            return self.b.zext(x, vector(I8, width))
+        if dtype == BF16:
+            bits = self.b.bitcast(x, vector(INT32, width))
+            return self.b.trunc(self.b.lshr(bits, self.number(16, bits.type)), vector(I16, width))
+        return self.b.fptrunc(x, vector(ir.HalfType(), width)) if dtype == F16 else x
+
+    def rounded(self, x: Lanes) -> Lanes:
+        """The nearest value that half precision has (ties to even); others are as they are."""
+        b = self.b
+        if x.dtype == F16:
+            half = b.fptrunc(x.value, vector(ir.HalfType(), x.width))
+            return Lanes(b.fpext(half, x.type), F16, x.width)
+        if x.dtype != BF16:
+            return x
+        t = vector(INT32, x.width)
+        bits = b.bitcast(x.value, t)
+        odd = b.and_(b.lshr(bits, self.number(16, t)), self.number(1, t))
+        up = b.add(bits, b.add(odd, self.number(0x7FFF, t)))
+        nan = b.fcmp_unordered("uno", x.value, x.value)
+        kept = b.select(nan, b.or_(bits, self.number(0x400000, t)), up)
+        high = b.and_(kept, self.number(-65536, t))
+        return Lanes(b.bitcast(high, x.type), BF16, x.width)
+
+    # -- loops ----------------------------------------------------------------------------------
+
+    def loop(
+        self, start: ir.Value | int, stop: ir.Value | int, step: int,
+        body: Callable[..., Sequence[ir.Value] | None], carried: Sequence[ir.Value] = (),
+    ) -> list[ir.Value]:  # fmt: skip
+        """`for i in range(start, stop, step): carried = body(i, *carried)`; the last carried."""
+        b = self.b
+        first, last = (index(x) if isinstance(x, int) else x for x in (start, stop))
+        before = b.block
+        head = b.append_basic_block("head")
+        inside = b.append_basic_block("body")
+        after = b.append_basic_block("after")
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(INT64)
+        phis = [b.phi(x.type) for x in carried]
+        i.add_incoming(first, before)
+        for phi, x in zip(phis, carried, strict=True):
+            phi.add_incoming(x, before)
+        b.cbranch(b.icmp_signed("<", i, last), inside, after)
+        b.position_at_end(inside)
+        made = list(body(i, *phis) or ())
+        following = b.add(i, index(step))
+        i.add_incoming(following, b.block)
+        for phi, x in zip(phis, made, strict=True):
+            phi.add_incoming(x, b.block)
+        b.branch(head)
+        b.position_at_end(after)
+        return list(phis)
+
+    def when(self, condition: ir.Value, body: Callable[[], None]) -> None:
+        """Print `body` to run only where the condition holds."""
+        with self.b.if_then(condition):
+            body()
+
+
+def suffix(t: Any) -> str:
+    if isinstance(t, ir.VectorType):
+        return f"v{t.count}{suffix(t.element)}"
+    match t:
+        case ir.HalfType():
+            return "f16"
+        case ir.FloatType():
+            return "f32"
+        case ir.DoubleType():
+            return "f64"
+        case ir.PointerType():
+            return "p0"
+        case _:
+            return f"i{t.width}"
+
+
+def _mask(active: int) -> ir.Constant:
+    return ir.Constant(ir.VectorType(I1, WIDTH), [int(k < active) for k in range(WIDTH)])
+
+
+__all__ = ["I32", "I64", "WIDTH", "Lanes", "Printer", "index", "memory_type", "register_type"]

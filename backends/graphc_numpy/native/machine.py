@@ -1,0 +1,166 @@
+"""From a module of LLVM IR to functions in memory, by way of a cache of objects on disk.
+
+An object knows no address: all that it works on is passed in, so that it can be used by every
+process on a machine of its kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import llvmlite
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+import graphc.config as config
+from graphc.errors import GraphcError, did_you_mean
+from graphc_numpy.native.objects import Objects
+
+LEVEL = (
+    2  # of code generation; passes over the IR are not run: kernels are printed as they should be
+)
+X86 = ("x86_64", "AMD64")
+NAMED = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"}
+_NUMBERS = count()
+_LOCK = threading.Lock()  # one process may load programs on several threads
+
+
+@dataclass(frozen=True)
+class Target:
+    """What code is made for. instructions: 'avx512', 'avx2', 'neon' or 'baseline'."""
+
+    instructions: str
+    triple: str
+    cpu: str
+    features: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.instructions} {self.triple} {self.cpu} {self.features}"
+
+
+def target() -> Target:
+    """The target that GRAPHC_TARGET names: this host, or a level of x86-64 that it has.
+
+    Raises G0706 for an unknown name, or for one that this host can't run.
+    """
+    return _target(config.get().target)
+
+
+@lru_cache
+def _target(name: str) -> Target:
+    triple = llvm.get_default_triple()
+    has = llvm.get_host_cpu_features()
+    best = _instructions(has)
+    if name == "host":
+        wide = ["-prefer-256-bit"] if best == "avx512" else []
+        features = ",".join([*_sorted(has), *wide])
+        return Target(best, triple, llvm.get_host_cpu_name(), features)
+    if name not in NAMED:
+        known = ("host", *NAMED)
+        raise GraphcError("G0706", f"there is no target '{name}'", help=_hint(name, known))
+    order = list(NAMED)
+    if platform.machine() not in X86 or order.index(name) < order.index(best):
+        raise GraphcError("G0706", f"this host has no {name}", help=f"it has {best}")
+    return Target(name, triple, NAMED[name], "-prefer-256-bit" if name == "avx512" else "")
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    return did_you_mean(name, known) or f"GRAPHC_TARGET is one of {', '.join(known)}"
+
+
+def _instructions(has: dict[str, bool]) -> str:
+    if platform.machine() not in X86:
+        return "neon" if has.get("neon") else "baseline"
+    if all(has.get(f"avx512{x}") for x in ("f", "bw", "cd", "dq", "vl")):
+        return "avx512"
+    return "avx2" if all(has.get(x) for x in ("avx2", "fma", "f16c")) else "baseline"
+
+
+def _sorted(features: dict[str, bool]) -> list[str]:
+    return [f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())]
+
+
+class Symbols(Protocol):
+    """The addresses of a loaded object's functions; they are valid as long as this lives."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+
+def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
+    """The functions of a module, from the cache where an object of the same description is there.
+
+    description says all that `make` depends on, but for the generator's own sources and the target,
+    which are added.
+    """
+    chosen = target()
+    text = "\n".join([description, str(chosen), generator()])
+    key = hashlib.sha256(text.encode()).hexdigest()
+    objects = Objects.at(config.cache_folder())
+    with _LOCK:
+        found = objects.read(key)
+        if found is not None:
+            try:
+                return _linked(chosen, found, names)
+            except RuntimeError:  # no object after all: made again
+                pass
+        made = compiled(chosen, str(make()))
+        objects.write(key, made)
+        return _linked(chosen, made, names)
+
+
+def compiled(chosen: Target, text: str) -> bytes:
+    """An object file from the text of a module."""
+    machine = _machine(chosen)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = chosen.triple, str(machine.target_data)
+    module.verify()
+    return bytes(machine.emit_object(module))
+
+
+def assembly(module: ir.Module, chosen: Target | None = None) -> str:
+    """The instructions of a module, to look at."""
+    machine = _machine(chosen or target())
+    parsed = llvm.parse_assembly(str(module))
+    parsed.data_layout = str(machine.target_data)
+    return str(machine.emit_assembly(parsed))
+
+
+@lru_cache
+def _machine(chosen: Target) -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    kind = llvm.Target.from_triple(chosen.triple)
+    return kind.create_target_machine(
+        cpu=chosen.cpu, features=chosen.features, opt=LEVEL, reloc="pic", codemodel="jitdefault"
+    )
+
+
+@lru_cache
+def _linker(chosen: Target) -> Any:
+    return llvm.create_lljit_compiler(_machine(chosen))
+
+
+def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in names:
+        library.export_symbol(name)
+    made: Symbols = library.link(_linker(chosen), f"graphc{next(_NUMBERS)}")
+    return made
+
+
+@lru_cache(maxsize=1)
+def generator() -> str:
+    """What the code depends on besides the description: sources of the generator, and LLVM."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{digest.hexdigest()[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"

@@ -1,0 +1,124 @@
+"""Which calls of a stretch all threads share, and where they must wait for each other.
+
+A barrier stands only before a call that touches bytes that another thread may have written (or
+reads, and the call writes them) since the last barrier. What one thread does is in order anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from graphc.kernels.code import Access, Call, Kernel, Nest, Product, Side, accesses
+from graphc.kernels.lowered import Native
+from graphc_numpy.native.checks import checks_of
+
+GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another thread
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes [start, stop) of a memory block that a call reads, or also writes."""
+
+    memory: int
+    start: float
+    stop: float
+    written: bool
+
+    def clashes(self, other: Extent) -> bool:
+        """Whether the order of the two matters."""
+        return (
+            self.memory == other.memory
+            and (self.written or other.written)
+            and self.start < other.stop
+            and other.start < self.stop
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A call: whether all threads do a part of it, and whether they meet before it."""
+
+    call: Call
+    together: bool
+    meet: bool
+
+
+def shared(natives: Iterable[Native], grain: int = GRAIN) -> list[list[Shared]]:
+    """How the calls of each line are dealt out; see `Native.turn`."""
+    since: list[tuple[Extent, bool]] = []  # what was touched since the last barrier, and by all?
+    lines = []
+    for native in natives:
+        before = list(since)
+        lines.append([_next(call, since, grain) for call in native.calls])
+        if native.turn != "any":  # nothing that stands in it is sure to have run, no barrier either
+            touched = [(x, s.together) for s in lines[-1] for x in extents(s.call)]
+            since = before + touched
+    return lines
+
+
+def _next(call: Call, since: list[tuple[Extent, bool]], grain: int) -> Shared:
+    """One more call; `since` is brought up to date."""
+    together = call.kernel.work >= grain
+    mine = list(extents(call))
+    meet = any(
+        x.clashes(y) for y, by_all in since if together or by_all for x in mine
+    )  # fmt: skip
+    if meet:
+        since.clear()
+    since += [(x, together) for x in mine]
+    return Shared(call, together, meet)
+
+
+def extents(call: Call) -> Iterator[Extent]:
+    """What a call touches, one extent for each of its accesses."""
+    kernel = call.kernel
+    limits = {x.target: x.limit for x in checks_of(kernel)}
+    for slot, strides, sizes, offset, rows in _reached(kernel, limits):
+        param, pointer = kernel.params[slot], call.arguments[slot]
+        if 0 in sizes:
+            continue
+        ends = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
+        first = offset + sum(min(e, 0) for e in ends)
+        last = offset + sum(max(e, 0) for e in ends)
+        size, base = param.dtype.bytes, pointer.offset
+        start, stop = base + first * size, base + (last + 1) * size
+        low, high = (rows[0] * size, rows[1] * size) if rows else (0, 0)
+        yield Extent(pointer.memory, start + low, stop + high, param.written)
+
+
+Reach = tuple[int, tuple[int, ...], tuple[int, ...], int, tuple[float, float] | None]
+
+
+def _reached(kernel: Kernel, limits: dict[int, int]) -> Iterator[Reach]:
+    """(slot, strides, sizes, offset, extremes of what an indirect row adds) of every access."""
+    for access in accesses(kernel):
+        yield access.slot, access.strides, _axes(kernel), access.offset, _rows(access, limits)
+    if isinstance(kernel, Product):
+        sizes = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)
+        for side in (kernel.left, kernel.right):
+            yield side.slot, _strides(side), sizes, side.offset, None
+
+
+def _axes(kernel: Kernel) -> tuple[int, ...]:
+    match kernel:
+        case Nest(rows=rows, columns=columns):
+            return (*rows, *columns)
+        case Product(batch=batch, rows=rows, cols=cols):
+            return (*batch, *rows, *cols)
+
+
+def _strides(side: Side) -> tuple[int, ...]:
+    return (*side.batch, *side.rows, *side.inner, *side.cols)
+
+
+def _rows(access: Access, limits: dict[int, int]) -> tuple[float, float] | None:
+    """The least and the most that an indirect row adds, in elements; it may be all."""
+    if access.row is None:
+        return None
+    limit = limits.get(access.row)
+    if limit is None:
+        return -inf, inf
+    most = max(limit - 1, 0) * access.step
+    return min(most, 0), max(most, 0)

@@ -1,0 +1,262 @@
+"""How a product is cut: its tiles, which operands are packed, and in how many units of work.
+
+Of all ways that there are, the one with the lowest estimate of cycles is taken. No choice changes
+a bit of the result: that is fixed by `contractions.blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import ceil, prod
+
+from graphc.kernels.code import Load, Product, Store
+from graphc.types import BF16, F16, F32, DType
+from graphc_numpy.native.contractions import Blocks, blocks, simplified, turned
+from graphc_numpy.native.lanes import WIDTH
+
+# bytes of a vector register and the number of registers, by instruction set
+REGISTERS = {"avx512": (64, 32), "avx2": (32, 16), "neon": (16, 32), "baseline": (16, 16)}
+PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: about half of an L2
+CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
+FIRST = 32 * 1024  # bytes of a first-level cache
+PAGE = 4096  # bytes of the lines of a first-level cache that share no place
+FUNCTION = 0.004  # of the time of a product, that one more function has to save
+HALVES = (F16, BF16)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A product, cut into tiles of `height` rows by `vectors * WIDTH` columns.
+
+    packs_left, packs_right: whether tiles read a copy of the operand in the order of reading
+    panels: tiles along the columns for which the right operand is packed at a time
+    """
+
+    product: Product
+    height: int
+    vectors: int
+    packs_left: bool
+    packs_right: bool
+    panels: int
+
+    @property
+    def dtype(self) -> DType:
+        """In which products are added up."""
+        return F32 if self.product.dtype in HALVES else self.product.dtype
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        return blocks(self.product)
+
+    # -- rows: the last axis is cut into tiles, the others are gone through one by one -----------
+
+    @property
+    def rows(self) -> int:
+        """Size of the last axis of rows."""
+        return self.product.rows[-1] if self.product.rows else 1
+
+    @property
+    def high(self) -> int:
+        """Tiles along the last axis of rows; the last one may be lower."""
+        return ceil(self.rows / self.height)
+
+    @property
+    def last_height(self) -> int:
+        return self.rows - (self.high - 1) * self.height
+
+    @property
+    def tiles(self) -> int:
+        """Tiles along all rows."""
+        return prod(self.product.rows[:-1]) * self.high
+
+    @property
+    def chunk(self) -> int:
+        """Tiles along the rows whose sums are kept at a time."""
+        return self.tiles if self.blocks.number == 1 else max(1, CHUNK // self.height)
+
+    # -- columns: so, too; a tile of columns is a panel, and panels are taken by groups ----------
+
+    @property
+    def cols(self) -> int:
+        """Size of the last axis of cols."""
+        return self.product.cols[-1] if self.product.cols else 1
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * WIDTH
+
+    @property
+    def wide(self) -> int:
+        """Panels along the last axis of cols; the last one may be narrower."""
+        return ceil(self.cols / self.width)
+
+    @property
+    def last_width(self) -> int:
+        return self.cols - (self.wide - 1) * self.width
+
+    @property
+    def groups(self) -> int:
+        """Groups of panels along the last axis of cols."""
+        return ceil(self.wide / self.panels)
+
+    @property
+    def jobs(self) -> int:
+        """What is done with one packed group of panels: `tiles` units each."""
+        return prod(self.product.batch) * prod(self.product.cols[:-1]) * self.groups
+
+    @property
+    def units(self) -> int:
+        return self.jobs * self.tiles
+
+    # -- scratch memory, in elements of dtype ------------------------------------------------------
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile."""
+        return self.height * self.width
+
+    @property
+    def sums(self) -> int:
+        """Of tiles that wait for the next block, or of the one that is finished at once."""
+        return self.tile if self.blocks.number == 1 else self.chunk * self.panels * self.tile
+
+    @property
+    def panel(self) -> int:
+        """Of a packed panel of the right operand."""
+        return self.blocks.length * self.width
+
+    @property
+    def packed(self) -> int:
+        return self.panel * self.panels if self.packs_right else 0
+
+    @property
+    def strip(self) -> int:
+        """Of packed rows of the left operand; what is stored past the end stays in it, too."""
+        return _whole(self.blocks.length * self.height + WIDTH) if self.packs_left else 0
+
+    @property
+    def scratch(self) -> int:
+        """Bytes."""
+        return (self.packed + self.strip + self.sums) * self.dtype.bytes
+
+
+@lru_cache(maxsize=1024)
+def tiling(product: Product, instructions: str) -> Tiling:
+    """The cheapest way to cut a product on an instruction set."""
+    plain = simplified(product)
+    if 0 in (*plain.batch, *plain.rows, *plain.cols):
+        return Tiling(plain, 1, 1, True, True, 1)
+    ways = [w for p in (plain, turned(plain)) for w in _ways(p, instructions)]
+    return min(ways, key=lambda w: cycles(w, instructions))
+
+
+def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
+    half = product.dtype in HALVES
+    dtype = F32 if half else product.dtype
+    plain = Tiling(product, 1, 1, half, half, 1)
+    unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
+    for height, vectors in _shapes(dtype, instructions, plain):
+        for packs_left in {True, half}:
+            for packs_right in {True, half or not unit}:
+                tile = Tiling(product, height, vectors, packs_left, packs_right, 1)
+                panels = _panels(tile)
+                yield Tiling(product, height, vectors, packs_left, packs_right, panels)
+
+
+def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, int]]:
+    """Heights and vectors of tiles whose sums fit into the registers."""
+    size, count = REGISTERS[instructions]
+    each = max(1, WIDTH * dtype.bytes // size)
+    for vectors in range(1, min(8, ceil(t.cols / WIDTH)) + 1):
+        most = (count - 1) // each // vectors - 1
+        highest = max(1, min(most, t.rows, 24))
+        if most >= 1 or vectors == 1:
+            yield from ((h, vectors) for h in range(max(1, highest // 2), highest + 1))
+
+
+def _panels(t: Tiling) -> int:
+    """As many as fit, in groups of equal size, and two groups at least where there is enough."""
+    fit = max(1, PACKED // (t.panel * t.dtype.bytes)) if t.blocks.length else 1
+    groups = ceil(t.wide / min(fit, t.wide))
+    if groups == 1 and prod(t.product.batch) * t.tiles < 16 and t.wide > 1:
+        groups = 2
+    return ceil(t.wide / groups)
+
+
+def _whole(n: int) -> int:
+    """Up to a multiple of a cache line's elements."""
+    return ceil(n / 64) * 64
+
+
+# -- estimates of cycles ---------------------------------------------------------------------------
+
+
+def cycles(t: Tiling, instructions: str) -> float:
+    """What a product costs: additions, packing, and what is done with the sums."""
+    batch, inner = prod(t.product.batch), prod(t.product.inner)
+    rows, cols = prod(t.product.rows[:-1]), prod(t.product.cols[:-1])
+    each = max(1, WIDTH * t.dtype.bytes // REGISTERS[instructions][0])
+    work = 0.0
+    for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
+        for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
+            vectors = ceil(width / WIDTH)
+            near = t.panel * t.dtype.bytes <= FIRST // 2
+            step = _step(height, vectors, each, near) + _reading(t, height, vectors)
+            tile = inner * step + t.blocks.number * (10 + height * vectors * each)
+            work += high * wide * tile
+    work *= rows * cols
+    right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
+    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, each)
+    chunks = ceil(t.tiles / t.chunk)
+    work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
+    low, narrow = t.last_height != t.height, t.last_width != t.width
+    code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
+    return batch * (work + rows * cols * _finishing(t)) * code
+
+
+def _step(height: int, vectors: int, each: int, near: bool) -> float:
+    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle.
+
+    near: the right operand's panel stays in the first-level cache
+    """
+    sums = height * vectors * each
+    reading = 0 if near else 2 * vectors * each
+    return max(sums / 2, (height + vectors * each) / 2, reading, 4) + 0.25
+
+
+def _reading(t: Tiling, height: int, vectors: int) -> float:
+    """Waits of one entry of inner that packing would spare.
+
+    Rows that lie a multiple of PAGE apart take each other's place in the first-level cache.
+    """
+    wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
+    if not t.packs_left:
+        wait += 0.0 if last.left == 1 else 0.2
+        if side.rows and side.rows[-1] * t.dtype.bytes % PAGE == 0:
+            wait += 0.2 * max(0, height - 8)
+    if not t.packs_right and last.right > t.width:
+        wait += 0.1 * vectors
+        wait += 0.15 * vectors * (last.right * t.dtype.bytes % PAGE == 0)
+    return wait
+
+
+def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> float:
+    """Of one entry: copied by vectors, transposed, or one by one."""
+    if not across or across[-1] == 1:
+        return 0.25 * each
+    return 0.35 * each if inner and inner[-1] == 1 else 2.0
+
+
+def _finishing(t: Tiling) -> float:
+    """Of the code, for all tiles that differ by the last axes alone."""
+    work = 0.0
+    for s in t.product.code:
+        if isinstance(s, Load | Store):
+            near = not t.product.cols or s.access.strides[-1] in (0, 1)
+            work += 1.5 if near else 24.0
+        else:
+            work += 2.0
+    return work * t.rows * ceil(t.cols / WIDTH)

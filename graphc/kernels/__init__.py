@@ -1,0 +1,1 @@
+"""Kernels: programs lowered to loop nests, once for all backends, which print them."""

@@ -1,0 +1,261 @@
+"""Kernels as loop nests: what a backend prints as machine code, for a CPU or a GPU.
+
+A kernel is one of
+
+    Nest      loops over rows, and inside over the columns of a row: maps, reductions along the
+              columns, and whatever of them was fused
+    Product   a contraction, and what is done with each entry of its result before it is stored
+
+Both do their work in *code*: a line of statements over numbered registers, in which every register
+is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine function of
+the axes' indices. All sizes and strides are static; only pointers, and what is loaded through
+them, are known at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeAlias
+
+from graphc.types import DType
+
+FoldKind: TypeAlias = Literal["sum", "max", "min"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A pointer that a kernel is called with: to elements of a dtype.
+
+    written: the kernel stores through it. Two parameters of one call may be the same memory only
+    where an entry is read before it is written, by the same turn of the loops.
+    """
+
+    dtype: DType
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Element `offset + sum(index[a] * strides[a])` (+ `row * step`) behind parameter `slot`.
+
+    strides: in elements, one per axis of the kernel, rows first
+    row, step: an integer register whose value, times `step` elements, is added: an indirect row
+    """
+
+    slot: int
+    strides: tuple[int, ...]
+    offset: int = 0
+    row: int | None = None
+    step: int = 0
+
+
+# -- statements: every one that has a `target` sets that register ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`target = memory[access]`; f16 and bf16 stay as they are until an operation widens them."""
+
+    target: int
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """`target = value`, of a dtype."""
+
+    target: int
+    value: float | int | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`target` = the index along an axis of the kernel, as an i64."""
+
+    target: int
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`target = function(arguments)`, entry by entry.
+
+    function is the name of an elementwise op of graphc (`add`, `exp`, `select`, `cast`, ...), with
+    that op's meaning, for operands of one dtype (but for select's condition and cast); an aggregate
+    in the order `tree` is `aggregate:tree`, in any other plain `aggregate`. dtype is that of the
+    result. For f16 and bf16 the arithmetic is f32, rounded once per operation.
+    """
+
+    target: int
+    function: str
+    arguments: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`target` = the sum (largest, smallest) of `source` over all columns of the row.
+
+    Stands in a cell phase; the target can be used in later phases, where it is a row's value. A sum
+    of f16 or bf16 is made in f32 and rounded once, to `dtype`. The largest of a NaN is a NaN. Of no
+    columns it is `first`.
+    """
+
+    target: int
+    kind: FoldKind
+    source: int
+    dtype: DType
+    first: float | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`memory[access] = source`; with `add`, `memory[access] += source`."""
+
+    access: Access
+    source: int
+    add: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Note an error of the step unless `0 <= source < limit`; the register is clamped into it.
+
+    `target` is the clamped value; number says which of the step's checks it is.
+    """
+
+    target: int
+    source: int
+    limit: int
+    number: int
+
+
+Statement: TypeAlias = Load | Constant | Index | Apply | Fold | Store | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Statements that run once a row (`cells` False), or once for every column of it.
+
+    A cell phase may use registers of earlier row phases and folds of earlier cell phases, but not
+    what an earlier cell phase has computed: that must be stored and loaded, or computed again.
+    """
+
+    cells: bool
+    code: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """For every row: the phases, one after the other.
+
+    rows, columns: sizes of the axes. Columns are () where there is nothing but maps: then each
+    entry is a row, and the lanes of a vector are neighbours along the last row axis.
+    lanes: which axis is computed in vectors: 'rows' (the last row axis; a fold goes through the
+    columns one by one) or 'columns' (the last column axis; a fold ends with a sum over lanes).
+    serial: rows must run one after the other, in order, on one thread (a scatter)
+    """
+
+    params: tuple[Param, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    phases: tuple[Phase, ...]
+    lanes: Literal["rows", "columns"] = "rows"
+    serial: bool = False
+
+    @property
+    def work(self) -> int:
+        """How often the innermost code runs, times the length of that code."""
+        cells = prod(self.rows) * prod(self.columns)
+        return cells * sum(len(p.code) for p in self.phases)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How an operand of a product lies: strides in elements per axis of (batch, rows, inner, cols).
+
+    A group of axes that the operand does not have has strides of 0.
+    """
+
+    slot: int
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    inner: tuple[int, ...]
+    cols: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`y[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]`, then `code` on every entry.
+
+    batch, rows, inner, cols: sizes of the axes of each group (b, m, k, n above). The sum is
+    register 0 of `code`, whose accesses have a stride per axis of batch, rows and cols, in this
+    order; code holds at least one Store. dtype: of the operands and of register 0; f16 and bf16
+    are multiplied and added in f32 and rounded once. The order of the additions depends on
+    nothing but `inner` and the dtype: not on the other sizes, nor on the instruction set or the
+    number of threads.
+    """
+
+    params: tuple[Param, ...]
+    left: Side
+    right: Side
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    inner: tuple[int, ...]
+    cols: tuple[int, ...]
+    dtype: DType
+    code: tuple[Statement, ...]
+
+    @property
+    def work(self) -> int:
+        """Multiplications, and what is done with each result."""
+        entries = prod(self.batch) * prod(self.rows) * prod(self.cols)
+        return entries * (prod(self.inner) // 8 + len(self.code))
+
+
+Kernel: TypeAlias = Nest | Product
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """`offset` bytes into memory block `memory` of a step."""
+
+    memory: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel with its arguments, one pointer per parameter; node names what it computes."""
+
+    kernel: Kernel
+    arguments: tuple[Pointer, ...]
+    node: str = ""
+
+
+def registers(statement: Statement) -> tuple[int, ...]:
+    """The registers that a statement reads."""
+    match statement:
+        case Apply(arguments=xs):
+            return xs
+        case Fold(source=x) | Check(source=x):
+            return (x,)
+        case Store(access=a, source=x):
+            return (x,) if a.row is None else (x, a.row)
+        case Load(access=Access(row=int() as row)):
+            return (row,)
+        case _:
+            return ()
+
+
+def accesses(kernel: Kernel) -> Iterator[Access]:
+    """Every access of a kernel's code."""
+    code = kernel.code if isinstance(kernel, Product) else ()
+    phases = kernel.phases if isinstance(kernel, Nest) else ()
+    for statement in (*code, *(x for p in phases for x in p.code)):
+        if isinstance(statement, Load | Store):
+            yield statement.access

@@ -1,0 +1,355 @@
+"""Lowering: from a role of a program to calls of kernels, and what stays with the host.
+
+    instructions ──nodes──► nodes ──fuse──► groups ──build──► kernels ──memory──► calls
+
+What a loop nest cannot do stays with the host: collectives, feeding, conversions that depend on how
+many examples have come, and ops that have no nest. Between two of these, everything is one stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphc.kernels.again import make_again, readers
+from graphc.kernels.build import Built, build
+from graphc.kernels.code import Call, Pointer
+from graphc.kernels.emit import Literals, Writer, spilled
+from graphc.kernels.fuse import Fusion, Group
+from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
+from graphc.kernels.memory import Timeline, offsets
+from graphc.kernels.nodes import Map, Node, Value
+from graphc.kernels.reading import Reader, first_entry
+from graphc.layout import MemoryLayout
+from graphc.ops.collective import Accumulate
+from graphc.ops.indexing import Gather, ScatterAdd
+from graphc.ops.source import Const, DimSize, Iota
+from graphc.program import (
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Program,
+    Start,
+    Wait,
+    reads,
+    writes,
+)
+
+INDEXED = ("gather", "scatter")  # functions that check an index
+
+
+@dataclass
+class Stretch:
+    """Nodes between two instructions of the host."""
+
+    nodes: list[Node] = field(default_factory=list)
+    turn: Turn = "any"
+    groups: list[Group] = field(default_factory=list)
+    built: list[tuple[Built, str]] = field(default_factory=list)
+
+
+Item = Stretch | Host
+
+
+def lower(program: Program, role: str = "replica") -> Lowered:
+    """The native form of a role of a program."""
+    return _Lowering(program, role).lowered()
+
+
+class _Lowering:
+    def __init__(self, program: Program, role: str) -> None:
+        self.program, self.role = program, program.role(role)
+        literals = _literals(self.role.setup, program.buffers)
+        self.reader = Reader(list(program.buffers), literals)
+        self.literals: Literals = literals
+        self.reader.whole = self._whole()
+        self.reader.boxes = self._boxes()
+        self.checks: list[Kernel] = []
+
+    def _whole(self) -> frozenset[int]:
+        """Buffers that others than nodes read, or views that only hold of memory."""
+        reader = Reader(list(self.program.buffers), self.literals)
+        whole = {reader.buffers[b].root for b in self.program.outputs.values()}
+        for x in self.role.instructions:
+            if self._stays(x) or reader.nodes(x) is None:
+                whole |= self._of_host(x)
+        for b in self.program.buffers:
+            if b.kind == "view" and not _moves_dims(b, self.program.buffers[b.base]):
+                whole.add(b.base)
+        return frozenset(whole)
+
+    def _boxes(self) -> dict[int, list[tuple[int, int]]]:
+        """What is read of each buffer that is read by views only, and not by the host."""
+        every = self.program.buffers
+        seen = (x for x in self.role.instructions if not self._is_view(x))
+        used = {b for x in seen for b in reads(x)}
+        found: dict[int, list[tuple[int, int]]] = {}
+        for b in (every[i] for i in used if every[i].kind == "view"):
+            base = every[b.base]
+            if base.id in used or base.id in self.reader.whole or not base.shape:
+                continue
+            box = _box(b, base)
+            old = found.get(base.id, box)
+            found[base.id] = [
+                (min(p[0], q[0]), max(p[1], q[1])) for p, q in zip(box, old, strict=True)
+            ]
+        return found
+
+    def _is_view(self, x: Instruction) -> bool:
+        made = writes(x)
+        return made is not None and self.program.buffers[made].kind == "view"
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return self.reader.buffers
+
+    def lowered(self) -> Lowered:
+        *parts, last, commit = self.role.parts
+        found = [self._items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
+        before, tail = self._items(last), Stretch()
+        if before and isinstance(before[-1], Stretch):
+            tail = before.pop()  # type: ignore[assignment]
+        joined = self._items(commit, begun=tail)
+        found += [before, joined]
+        shared = self._shared(found)
+        for item in (x for part in found for x in part if isinstance(x, Stretch)):
+            self._build(item, shared)
+        checked, found[-1] = self._checked_first(found[-1])
+        found[-2] = [*found[-2], *checked]
+        return self._placed(found)
+
+    # -- stretches --------------------------------------------------------------------------------
+
+    def _items(
+        self, part: Sequence[Instruction], loop: bool = False, begun: Stretch | None = None
+    ) -> list[Item]:
+        """The stretches and host instructions of a part."""
+        kept = loop and any(map(self._accumulates, part))
+        if not kept:
+            return list(self._variant(part, "any", begun or Stretch()))
+        first = list(self._variant(part, "first", Stretch()))
+        self.reader.later = True
+        later = list(self._variant(part, "later", Stretch()))
+        self.reader.later = False
+        pairs = zip(first, later, strict=True)
+        return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
+
+    def _accumulates(self, x: Instruction) -> bool:
+        return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
+
+    def _variant(self, part: Sequence[Instruction], turn: Turn, now: Stretch) -> Iterator[Item]:
+        now.turn = turn
+        yield from (Host(x) for x in part if _starts_from_nothing(x))
+        for x in part:
+            if _starts_from_nothing(x):
+                continue
+            nodes = None if self._stays(x) else self.reader.nodes(x)
+            if nodes is not None:
+                now.nodes += nodes
+                continue
+            if now.nodes:
+                yield now
+            now = Stretch(turn=turn)
+            made = writes(x)
+            if made is not None:
+                self.reader.wrote(self.buffers[made].root)
+            yield Host(x)
+        if now.nodes:
+            yield now
+
+    def _stays(self, x: Instruction) -> bool:
+        """Whether an instruction depends on the place that runs it."""
+        touched = [*reads(x), *(b for b in (writes(x),) if b is not None)]
+        if any(self.buffers[b].home for b in touched):
+            return True
+        if not isinstance(x, Kernel) or x.op.positioned is None:
+            return False
+        slot = x.op.positioned
+        ranges = self.buffers[x.result if slot < 0 else x.operands[slot]].ranges
+        if isinstance(x.op, Iota | Gather | ScatterAdd):  # only the place along one dim counts
+            ranges = ranges[x.op.dim : x.op.dim + 1]
+        return any(r.axes or r.extent for r in ranges)
+
+    # -- kernels ----------------------------------------------------------------------------------
+
+    def _shared(self, parts: Sequence[Sequence[Item]]) -> set[int]:
+        """Buffers that must be in memory after the stretch that writes them."""
+        program = self.program
+        shared = {*program.outputs.values(), *program.variables.values()}
+        shared = {self.buffers[b].root for b in shared}
+        seen: dict[int, int] = {}
+        for number, item in enumerate(x for part in parts for x in part):
+            for b in self._touched(item):
+                if isinstance(item, Host) or seen.setdefault(b, number) != number:
+                    shared.add(b)
+        stretches = (i for part in parts for i in part if isinstance(i, Stretch))
+        nodes = (n for s in stretches if s.turn != "any" for n in s.nodes)
+        return shared | {n.result.buffer for n in nodes if self._accumulates(n.instruction)}
+
+    def _touched(self, item: Item) -> set[int]:
+        if isinstance(item, Host):
+            return self._of_host(item.instruction)
+        read = {r.value.buffer for n in item.nodes for r in n.reads}
+        return read | {n.result.buffer for n in item.nodes}
+
+    def _of_host(self, x: Instruction) -> set[int]:
+        made = writes(x)
+        every = reads(x) if made is None else (*reads(x), made)
+        return {self.buffers[b].root for b in every}
+
+    def _build(self, stretch: Stretch, shared: set[int]) -> None:
+        stretch.nodes = _alive(stretch.nodes, shared)
+        fusion = Fusion(stretch.nodes)
+        make_again(fusion, shared)
+        stretch.groups = fusion.ordered()
+        stored = {n.result for n in stretch.nodes if n.result.buffer in shared}
+        stored |= set(readers(stretch.nodes, stretch.groups))
+        for group in stretch.groups:
+            writer = self._writer(stretch.nodes, group, stored)
+            writer.stored |= spilled(writer)
+            name = ", ".join(dict.fromkeys(_name(stretch.nodes[i]) for i in group.nodes))
+            stretch.built.append((build(writer), name))
+        pairs = zip(stretch.groups, stretch.built, strict=True)
+        kept = [(g, b) for g, b in pairs if any(p.written for p in b[0].kernel.params)]
+        stretch.groups, stretch.built = [g for g, _ in kept], [b for _, b in kept]
+
+    def _writer(self, nodes: Sequence[Node], group: Group, stored: set[Value]) -> Writer:
+        read = {r.value for i in group.nodes for r in nodes[i].reads}
+        results = (nodes[i].result for i in group.nodes)
+        in_place = frozenset(b for b, v in results if Value(b, v - 1) in read)
+        return Writer(group, nodes, stored, self.literals, self._check, in_place)
+
+    def _check(self, instruction: Instruction) -> int:
+        assert isinstance(instruction, Kernel)
+        self.checks.append(instruction)
+        return len(self.checks) - 1
+
+    def _checked_first(self, part: list[Item]) -> tuple[list[Item], list[Item]]:
+        """What of the last part must have run before the first variable is written."""
+        if not part or not isinstance(part[0], Stretch):
+            return [], part
+        stretch = part[0]
+        needed = 0
+        for group in stretch.groups:
+            if any(_is_checked(stretch.nodes[i]) for i in group.nodes):
+                needed |= group.before | 1 << group.number
+        if not needed:
+            return [], part
+        pairs = list(zip(stretch.groups, stretch.built, strict=True))
+        early = [(g, b) for g, b in pairs if needed >> g.number & 1]
+        if any(self._writes_variable(stretch.nodes, g) for g, _ in early):
+            return [], part
+        late = [(g, b) for g, b in pairs if not needed >> g.number & 1]
+        first, second = (
+            Stretch(stretch.nodes, stretch.turn, [g for g, _ in x], [b for _, b in x])
+            for x in (early, late)
+        )
+        return [first], [second, *part[1:]]
+
+    def _writes_variable(self, nodes: Sequence[Node], group: Group) -> bool:
+        return any(self.buffers[nodes[i].result.buffer].kind == "variable" for i in group.nodes)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def _placed(self, parts: Sequence[Sequence[Item]]) -> Lowered:
+        timeline, begun = Timeline(), dict[int, tuple[int, Start]]()
+        for number, part in enumerate(parts):
+            start = len(timeline.touched)
+            for item in part:
+                if isinstance(item, Host):
+                    self._host_position(item.instruction, timeline, begun)
+                else:
+                    for built, _ in item.built:
+                        timeline.add(built.buffers)
+            if number % 2 and number < len(parts) - 1:
+                timeline.loops.append(range(start, len(timeline.touched)))
+        outputs = {self.buffers[b].root for b in self.program.outputs.values()}
+        found, size = offsets(timeline, self.buffers, outputs)
+        memories = [Memory("arena", -1, size)]
+        places = {b: Pointer(0, offset) for b, offset in found.items()}
+        fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
+        for b in self.buffers:
+            if b.id in fed or b.kind in ("constant", "variable"):
+                kind = "feed" if b.id in fed else b.kind
+                places[b.id] = Pointer(len(memories))
+                memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
+        lines = tuple(tuple(self._line(x, places) for x in part) for part in parts)
+        return Lowered(tuple(memories), places, self.role.setup, lines, size, tuple(self.checks))
+
+    def _host_position(
+        self, x: Instruction, timeline: Timeline, begun: dict[int, tuple[int, Start]]
+    ) -> None:
+        at = timeline.add(self._of_host(x))
+        match x:
+            case Start(token=token):
+                begun[token] = at, x
+            case Wait(token=token):
+                since, start = begun.pop(token)
+                timeline.spans += [(b, since, at) for b in self._of_host(start)]
+
+    def _line(self, item: Item, places: dict[int, Pointer]) -> Line:
+        if isinstance(item, Host):
+            return item
+        calls = tuple(
+            Call(built.kernel, _pointers(built, places), name) for built, name in item.built
+        )
+        return Native(calls, item.turn)
+
+
+def _alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+    """The nodes whose results somebody reads."""
+    read: set[Value] = set()
+    kept = []
+    for node in reversed(nodes):
+        if node.result.buffer in shared or node.result in read:
+            read |= {r.value for r in node.reads}
+            kept.append(node)
+    return kept[::-1]
+
+
+def _starts_from_nothing(x: Instruction) -> bool:
+    """Whether an instruction reads nothing that the step makes, and can come first."""
+    return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
+
+
+def _moves_dims(view: Buffer, base: Buffer) -> bool:
+    """Whether a view only moves, repeats and drops dims of its base."""
+    whole = MemoryLayout.dense(base.shape)
+    dims = {s: n for s, n in zip(whole.strides, base.shape, strict=True) if n > 1}
+    pairs = zip(view.strides, view.shape, strict=True)
+    return all(not s or n == 1 or dims.get(s, 0) >= n for s, n in pairs)
+
+
+def _box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
+    """What of each dim of its base a view reads."""
+    sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
+    strides = MemoryLayout.dense(base.shape).strides
+    first = first_entry(view, base.shape)
+    return [(i, i + sizes.get(s, 1)) for i, s in zip(first, strides, strict=True)]
+
+
+def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:
+    pairs = zip(built.buffers, built.offsets, strict=True)
+    return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
+
+
+def _name(node: Node) -> str:
+    x = node.instruction
+    return x.node if isinstance(x, Kernel) else "write"
+
+
+def _is_checked(node: Node) -> bool:
+    return isinstance(node, Map) and node.function in INDEXED
+
+
+def _literals(setup: Sequence[Instruction], buffers: Sequence[Buffer]) -> Literals:
+    """Constants of one entry."""
+    found = {}
+    for x in setup:
+        if isinstance(x, Kernel) and isinstance(x.op, Const):
+            found[x.result] = x.op.run().item()
+    return found
+
+
+__all__ = ["lower"]

@@ -1,0 +1,74 @@
+"""A program lowered: what of a step is native calls, what stays with the host, and the memory.
+
+Made from a `Program` by `graphc.kernels.lower`, and run by a backend that prints kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from graphc.kernels.code import Call, Pointer
+from graphc.program import Instruction, Kernel
+
+MemoryKind: TypeAlias = Literal["arena", "constant", "variable", "feed", "host"]
+Turn: TypeAlias = Literal["any", "first", "later"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A block that pointers go by; memory 0 of a step is the arena.
+
+    constant: of `buffer`, written once, by `setup`
+    variable: of `buffer`, outlives the step; two programs of one engine share it by its name
+    feed:     of `buffer`: the batch's own array where its entries lie as the buffer's would, else a
+              copy of the part that is fed; it may differ from turn to turn, and is only read
+    host:     of `buffer`: a block of its own
+    """
+
+    kind: MemoryKind
+    buffer: int = -1
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Calls that run one after the other in one stretch of machine code.
+
+    turn: in a loop, the calls run in every turn, in the first only, or in all but the first
+    """
+
+    calls: tuple[Call, ...]
+    turn: Turn = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An instruction of the program that the host runs on views of the step's memory."""
+
+    instruction: Instruction
+
+
+Line: TypeAlias = Native | Host
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """One role of a program.
+
+    memories: what `Pointer.memory` counts
+    places:   buffer -> where its first byte is, for buffers that are no views; one that is not here
+              was fused away, and has no memory
+    setup:    run once, by the host: it makes the constants
+    parts:    as `Role.parts`: straight, loop, straight, ..., straight, commit
+    arena:    bytes of memory 0
+    checks:   the kernels that `Check.number` counts, by whose op and operands an error is told
+    """
+
+    memories: tuple[Memory, ...]
+    places: Mapping[int, Pointer]
+    setup: tuple[Instruction, ...]
+    parts: tuple[tuple[Line, ...], ...]
+    arena: int
+    checks: tuple[Kernel, ...] = ()

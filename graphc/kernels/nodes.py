@@ -1,0 +1,88 @@
+"""Nodes: the instructions of a program as what a loop nest can do, over values.
+
+A *value* is what one write leaves in a buffer; a buffer that is written again, as a variable is,
+holds another value. A node reads each operand through a layout: which element of the value belongs
+to which entry of the node's domain. So views cost nothing, and need no node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from graphc.kernels.code import FoldKind
+from graphc.layout import MemoryLayout
+from graphc.program import Instruction
+from graphc.types import DType
+
+
+class Value(NamedTuple):
+    """What write number `version` leaves in a buffer that is no view; 0 is what it began with."""
+
+    buffer: int
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value, as a node sees it: layout.shape is the domain, its elements are the value's."""
+
+    value: Value
+    layout: MemoryLayout
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`result[entry] = function(reads[entry])` for every entry of a domain.
+
+    function: an elementwise op; 'copy'; 'sum' and 'tree' (of many, in their order); 'fill' with
+              `number`; 'iota', the index along dim `number`; 'gather' (a table's row, at an
+              index); 'scatter' (added to a row)
+    target:   where in the result the entries go, if that is not all of it in row-major order
+    limit:    of an index; step: elements from row to row
+    adds:     to what the result holds already
+    """
+
+    shape: tuple[int, ...]
+    function: str
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    target: MemoryLayout | None = None
+    number: float | int | bool = 0
+    limit: int = 0
+    step: int = 0
+    adds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`result` = the sum (largest, smallest) of what is read, over some dims of the domain."""
+
+    shape: tuple[int, ...]
+    over: tuple[int, ...]
+    kind: FoldKind
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    first: float | int | bool = 0
+    target: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """`result = einsum(spec, left, right)`; shape is that of the result."""
+
+    shape: tuple[int, ...]
+    spec: str
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    target: None = None
+
+
+Node: TypeAlias = Map | Fold | Contract

@@ -1,0 +1,109 @@
+"""One kernel, compiled for this machine and called with NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from graphc_numpy.native.machine import Target, target
+from llvmlite import binding, ir
+
+from graphc import config
+from graphc.kernels.code import Kernel, Nest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ERRORS = 8
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel in memory. The engine owns the code, so it is kept."""
+
+    engine: Any
+    function: Any
+    units: int
+    scratch: int
+    module: Any
+    machine: Any
+
+    @property
+    def assembly(self) -> str:
+        """What the compiler made of it."""
+        text: str = self.machine.emit_assembly(self.module)
+        return text
+
+    def __call__(self, arrays: Sequence[Array], turns: Sequence[range] | None = None) -> Array:
+        """Do the units, in these turns; what the checks have noted, a row each."""
+        errors = np.zeros((ERRORS, 2), np.int64)
+        scratch = np.full(self.scratch + 64, 0xFF, np.uint8)
+        start = -scratch.ctypes.data % 64
+        for turn in turns if turns is not None else [range(self.units)]:
+            pointers = [x.ctypes.data for x in arrays]
+            ends = (turn.start, turn.stop, scratch.ctypes.data + start, errors.ctypes.data)
+            self.function(*pointers, *ends)
+        return errors
+
+
+def compile_kernel(kernel: Kernel, name: str | None = None) -> Compiled:
+    """Print, verify and compile. name: of a target, 'avx2', 'baseline'; this machine by default."""
+    with _target(name) as chosen:
+        module = ir.Module("test")
+        function, units, scratch = _printed(module, kernel)
+        function.linkage = ""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    parsed = binding.parse_assembly(str(module))
+    parsed.verify()
+    machine = binding.Target.from_triple(chosen.triple).create_target_machine(
+        cpu=chosen.cpu, features=chosen.features, opt=2, reloc="pic", codemodel="jitdefault"
+    )
+    engine = binding.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    count = len(kernel.params)
+    types = [ctypes.c_void_p] * count + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 2
+    call = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(function.name))
+    return Compiled(engine, call, units, scratch, parsed, machine)
+
+
+@contextmanager
+def _target(name: str | None) -> Iterator[Target]:
+    """What the printers print for."""
+    if name is None:
+        yield target()
+        return
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GRAPHC_TARGET", name)
+            config.get.cache_clear()
+            yield target()
+    finally:
+        config.get.cache_clear()
+
+
+def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
+    # Only the half that is needed is imported: either can be tested without the other.
+    if isinstance(kernel, Nest):
+        from graphc_numpy.native import nests
+
+        made = nests.print_nest(module, kernel, "kernel")
+        return made, nests.units(kernel), nests.scratch_bytes(kernel)
+    from graphc_numpy.native import products
+
+    made = products.print_product(module, kernel, "kernel")
+    return made, products.units(kernel), products.scratch_bytes(kernel)
+
+
+def run_kernel(
+    kernel: Kernel, arrays: Sequence[Array], turns: Sequence[range] | None = None,
+    target: str | None = None,
+) -> Array:  # fmt: skip
+    """Run a kernel over arrays (one per parameter, changed in place); the errors noted.
+
+    turns: ranges of units, one call each, in this order; all at once by default
+    """
+    return compile_kernel(kernel, target)(arrays, turns)

@@ -1,0 +1,160 @@
+"""Modules become functions; objects are kept on disk, and nothing that is wrong there matters."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc_numpy.native import machine
+from graphc_numpy.native.lanes import INT64
+from graphc_numpy.native.objects import Objects
+from llvmlite import ir
+
+from graphc import config
+from graphc.errors import GraphcError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("GRAPHC_CACHE", str(tmp_path))
+    config.get.cache_clear()
+    yield tmp_path
+    monkeypatch.undo()
+    config.get.cache_clear()
+
+
+class Making:
+    """A module with a function that adds a number; counts how often it was made."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.made = n, 0
+
+    def __call__(self) -> ir.Module:
+        self.made += 1
+        module = ir.Module()
+        f = ir.Function(module, ir.FunctionType(INT64, [INT64]), "more")
+        b = ir.IRBuilder(f.append_basic_block())
+        b.ret(b.add(f.args[0], ir.Constant(INT64, self.n)))
+        return module
+
+    def run(self, x: int) -> int:
+        symbols = machine.load(f"adds {self.n}", self, ("more",))
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(symbols["more"])
+        return int(function(x))
+
+
+def test_a_module_is_compiled_once_and_found_again(cache: Path) -> None:
+    making = Making(3)
+    assert [making.run(4), making.run(5)] == [7, 8]
+    assert making.made == 1
+    assert len(list((cache / "objects").glob("*.o"))) == 1
+
+
+def test_another_description_is_another_object(cache: Path) -> None:
+    assert (Making(1).run(1), Making(2).run(1)) == (2, 3)
+    assert len(list((cache / "objects").glob("*.o"))) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"y" * 1000])
+def test_a_damaged_file_is_made_again(cache: Path, damage: bytes) -> None:
+    making = Making(3)
+    making.run(0)
+    (path,) = (cache / "objects").glob("*.o")
+    path.write_bytes(damage)
+    assert making.run(1) == 4
+    assert making.made == 2
+    assert making.run(1) == 4 and making.made == 2
+
+
+def test_what_is_whole_but_no_object_is_made_again(cache: Path) -> None:
+    making = Making(3)
+    making.run(0)
+    objects = Objects.at(cache)
+    (path,) = (cache / "objects").glob("*.o")
+    objects.write(path.stem, b"whole, but no object")
+    assert making.run(1) == 4
+    assert making.made == 2
+
+
+def test_a_folder_that_can_not_be_used_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    for place in ("0", str(tmp_path / "file")):
+        monkeypatch.setenv("GRAPHC_CACHE", place)
+        config.get.cache_clear()
+        making = Making(5)
+        assert (making.run(1), making.run(2), making.made) == (6, 7, 2)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects").chmod(0o777)
+    assert Objects.at(tmp_path).folder is None
+
+
+def test_the_oldest_objects_are_dropped(tmp_path: Path) -> None:
+    objects = Objects.at(tmp_path)
+    small = Objects(objects.folder, limit=300)
+    for k in range(6):
+        small.write(f"{k}", bytes(68))  # 100 bytes with the checksum
+        assert objects.folder
+        os.utime(objects.folder / f"{k}.o", (k, k))
+    small.write("6", bytes(68))
+    assert [k for k in range(7) if small.read(str(k))] == [4, 5, 6]
+
+
+def test_many_writers_leave_whole_files(tmp_path: Path) -> None:
+    objects = Objects.at(tmp_path)
+    codes = [bytes([k]) * 100_000 for k in range(8)]
+
+    def use(k: int) -> bool:
+        objects.write("same", codes[k % 8])
+        found = objects.read("same")
+        return found is None or found in codes
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(use, range(64)))
+    assert objects.read("same") in codes
+    assert objects.folder and [p.name for p in objects.folder.iterdir()] == ["same.o"]
+
+
+def test_every_named_target_that_the_host_has_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    for name in ("host", "avx512", "avx2", "baseline"):
+        monkeypatch.setenv("GRAPHC_TARGET", name)
+        config.get.cache_clear()
+        try:
+            ran.append(Making(2).run(3))
+        except GraphcError as error:
+            assert error.code == "G0706"
+    assert len(ran) >= 1 and set(ran) == {5}
+
+
+def test_an_unknown_target_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHC_TARGET", "avx12")
+    config.get.cache_clear()
+    with pytest.raises(GraphcError, match="there is no target 'avx12'"):
+        machine.target()
+
+
+def test_generated_code_can_call_the_c_library() -> None:
+    def make() -> ir.Module:
+        module = ir.Module()
+        t = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
+        f, gamma = ir.Function(module, t, "f"), ir.Function(module, t, "tgamma")
+        b = ir.IRBuilder(f.append_basic_block())
+        b.ret(b.call(gamma, f.args))
+        return module
+
+    symbols = machine.load("gamma", make, ("f",))
+    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(symbols["f"])
+    assert function(5.0) == 24.0

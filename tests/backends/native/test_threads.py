@@ -1,0 +1,141 @@
+"""Pools: every job runs on all threads, whether the workers are awake or asleep."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc_numpy.native import barrier, threads
+from graphc_numpy.native.step import BARRIER, COUNTS, ERRORS, MEMORIES, SCRATCH, compile_stretches
+from native_stubs import STUBS, call
+
+from graphc import config
+from graphc.kernels.code import Pointer
+from graphc.kernels.lowered import Native
+
+N = 1000
+
+
+class Job:
+    """Reversals of an array to and fro: each reads what another thread has written."""
+
+    def __init__(self, n: int, calls: int) -> None:
+        ends = Pointer(0), Pointer(0, 8 * n)
+        line = Native(tuple(call(n, ends[k % 2], ends[1 - k % 2]) for k in range(calls)))
+        self.made = compile_stretches([[line]], STUBS, 0)
+        self.memory = np.zeros(2 * n, np.int64)
+        self.words = threads.new_words(barrier.WORDS)
+        self.scratch = np.zeros(1 << 12, np.uint8)
+        self.frame = np.zeros(MEMORIES + 1, np.int64)
+        self.frame[BARRIER] = self.words.ctypes.data
+        for word in (SCRATCH, ERRORS, COUNTS):
+            self.frame[word] = self.scratch.ctypes.data
+        self.frame[MEMORIES] = self.memory.ctypes.data
+        self.n, self.calls = n, calls
+
+    def run(self, pool: threads.Pool) -> None:
+        self.memory[: self.n] = np.arange(self.n)
+        pool.run(self.made.found[0].address, self.frame.ctypes.data)
+        result = self.memory[self.n :] if self.calls % 2 else self.memory[: self.n]
+        expected = np.arange(self.n)[:: -1 if self.calls % 2 else 1] + self.calls
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.fixture(params=[1, 2, 3])
+def pool(request: pytest.FixtureRequest) -> Iterator[threads.Pool]:
+    made = threads.Pool(request.param)
+    yield made
+    made.close()
+
+
+def test_jobs_that_follow_closely(pool: threads.Pool) -> None:
+    job = Job(N, 3)
+    for _ in range(300):
+        job.run(pool)
+
+
+def test_jobs_between_which_the_workers_fall_asleep(pool: threads.Pool) -> None:
+    job = Job(N, 4)
+    for k in range(12):
+        job.run(pool)
+        time.sleep(0.03 if k % 3 else 0)
+
+
+def test_jobs_that_come_just_when_the_workers_fall_asleep(pool: threads.Pool) -> None:
+    job = Job(10, 1)
+    rng = np.random.default_rng(0)
+    for pause in rng.uniform(0, 4e-3, 100):
+        job.run(pool)
+        until = time.perf_counter() + pause
+        while time.perf_counter() < until:
+            pass
+
+
+def test_two_pools_at_once() -> None:
+    def use() -> None:
+        pool, job = threads.Pool(2), Job(N, 5)
+        try:
+            for _ in range(50):
+                job.run(pool)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            pool.close()
+
+    failed: list[BaseException] = []
+    users = [threading.Thread(target=use) for _ in range(2)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert not failed
+
+
+def _workers() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("graphc-thread")]
+
+
+def _ended() -> bool:
+    until = time.monotonic() + 5
+    while _workers() and time.monotonic() < until:
+        time.sleep(0.01)
+    return not _workers()
+
+
+def test_workers_end_with_their_pool() -> None:
+    assert _ended()
+    pool = threads.Pool(3)
+    assert len(_workers()) == 2
+    pool.close()
+    pool.close()
+    assert _ended()
+    for awake in (True, False):
+        pool = threads.Pool(2)
+        if not awake:
+            time.sleep(0.05)
+        del pool
+        gc.collect()
+        assert _ended()
+
+
+def test_a_pool_of_one_starts_no_thread() -> None:
+    before = threading.active_count()
+    pool = threads.Pool(1)
+    assert threading.active_count() == before
+    Job(N, 3).run(pool)
+
+
+def test_devices_share_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHC_THREADS", "6")
+    config.get.cache_clear()
+    assert [threads.thread_count(n) for n in (1, 2, 4, 8)] == [6, 3, 1, 1]
+    monkeypatch.undo()
+    config.get.cache_clear()
+    assert threads.thread_count(1) >= 1

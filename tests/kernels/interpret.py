@@ -1,0 +1,151 @@
+"""Kernels on NumPy arrays, entry by entry as they are described: the meaning of a loop nest.
+
+Written from graphc.kernels.code alone, whole axes at a time. A parameter is the flat array of the
+elements behind a pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.kernels.code import (
+    Access,
+    Apply,
+    Check,
+    Constant,
+    Fold,
+    Index,
+    Kernel,
+    Load,
+    Nest,
+    Product,
+    Side,
+    Statement,
+    Store,
+)
+from graphc.op import all_ops
+from graphc.types import DType
+
+Array: TypeAlias = NDArray[Any]
+FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def run(kernel: Kernel, arrays: Sequence[Array]) -> list[tuple[int, int]]:
+    """Run a kernel; (number of the check, value) of the checks that failed."""
+    match kernel:
+        case Nest():
+            return _Code(arrays, (*kernel.rows, *kernel.columns)).nest(kernel)
+        case Product():
+            return _Code(arrays, (*kernel.batch, *kernel.rows, *kernel.cols)).product(kernel)
+
+
+class _Code:
+    def __init__(self, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
+        self.arrays, self.sizes = arrays, tuple(sizes)
+        grid = np.indices(self.sizes, sparse=True) if sizes else ()
+        self.indices = [np.asarray(g, np.int64) for g in grid]
+        self.values: dict[int, Array] = {}
+        self.failed: list[tuple[int, int]] = []
+
+    def nest(self, nest: Nest) -> list[tuple[int, int]]:
+        if 0 in nest.rows:
+            return []
+        self.columns = tuple(range(len(nest.rows), len(self.sizes)))
+        for phase in nest.phases:
+            if phase.cells or not nest.columns:
+                self.run(phase.code, self.sizes)
+            else:
+                ones = (1,) * len(nest.columns)
+                self.run(phase.code, (*nest.rows, *ones))
+        return self.failed
+
+    def product(self, p: Product) -> list[tuple[int, int]]:
+        left, right = (self._operand(p, side) for side in (p.left, p.right))
+        total = np.einsum("bmkn,bmkn->bmn", left, right) if prod(p.inner) else 0
+        shape = (*p.batch, *p.rows, *p.cols)
+        self.values[0] = np.broadcast_to(total, (prod(p.batch), prod(p.rows), prod(p.cols)))
+        self.values[0] = self.values[0].reshape(shape).astype(p.dtype.numpy)
+        self.run(p.code, shape)
+        return self.failed
+
+    def _operand(self, p: Product, side: Side) -> Array:
+        where = np.array(side.offset)
+        for sizes, strides in (
+            (p.batch, side.batch), (p.rows, side.rows), (p.inner, side.inner), (p.cols, side.cols)
+        ):  # fmt: skip
+            each = np.zeros((), np.int64)
+            for n, s in zip(sizes, strides, strict=True):
+                each = each[..., None] + np.arange(n) * s
+            where = where[..., None] + each.reshape(-1)
+        x = self.arrays[side.slot][where]
+        return x.astype(np.float32) if x.dtype.itemsize == 2 else x
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def run(self, code: Sequence[Statement], sizes: Sequence[int]) -> None:
+        self.shape = tuple(sizes)
+        for x in code:
+            match x:
+                case Store(access=access, source=source, add=add):
+                    self._store(access, self.values[source], add)
+                case _:
+                    self.values[x.target] = self._value(x)
+
+    def _value(self, x: Statement) -> Array:
+        match x:
+            case Load(access=access):
+                return self.arrays[access.slot][self._where(access)]
+            case Constant(value=value, dtype=dtype):
+                return np.array(value, dtype.numpy)
+            case Index(axis=axis):
+                return self.indices[axis]
+            case Apply(function=name, arguments=arguments, dtype=dtype):
+                return _apply(name, [self.values[a] for a in arguments], dtype)
+            case Check(source=source, limit=limit, number=number):
+                given = self.values[source]
+                bad = given[(given < 0) | (given >= limit)]
+                self.failed += [(number, int(v)) for v in bad.ravel()[:1]]
+                return np.clip(given, 0, limit - 1)
+            case Fold():
+                return self._fold(x)
+            case _:
+                raise AssertionError(x)
+
+    def _fold(self, x: Fold) -> Array:
+        full = np.broadcast_to(self.values[x.source], self.sizes)
+        if full.dtype.itemsize == 2:
+            full = full.astype(np.float32)
+        made = FOLDS[x.kind].reduce(full, self.columns, keepdims=True, initial=x.first)
+        return np.asarray(made).astype(x.dtype.numpy)
+
+    def _where(self, access: Access) -> Array:
+        where = np.full((1,) * len(self.sizes), access.offset, np.int64)
+        for index, stride in zip(self.indices, access.strides, strict=True):
+            where = where + index * stride if stride else where
+        if access.row is not None:
+            where = where + self.values[access.row].astype(np.int64) * access.step
+        return where
+
+    def _store(self, access: Access, x: Array, add: bool) -> None:
+        where = np.broadcast_to(self._where(access), self.shape)
+        target, x = self.arrays[access.slot], np.broadcast_to(x, self.shape)
+        if add:
+            np.add.at(target, where, x.astype(target.dtype))
+        else:
+            target[where] = x
+
+
+def _apply(name: str, xs: Sequence[Array], dtype: DType) -> Array:
+    if name == "cast":
+        return xs[0].astype(dtype.numpy)
+    op = all_ops()[name]
+    xs = np.broadcast_arrays(*xs) if len(xs) > 1 else xs
+    return np.asarray(op().run(*xs)).astype(dtype.numpy)
+
+
+__all__ = ["Mapping", "run"]

@@ -1,0 +1,65 @@
+"""A kernel that is easy to check, with a printer of its own: the other end of the array, plus one.
+
+It reads what another thread has written, wherever the units are dealt out in order.
+"""
+
+from __future__ import annotations
+
+from graphc_numpy.native.lanes import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.step import Printers
+from llvmlite import ir
+
+from graphc.kernels.code import (
+    Access,
+    Apply,
+    Call,
+    Constant,
+    Kernel,
+    Load,
+    Nest,
+    Param,
+    Phase,
+    Pointer,
+    Store,
+)
+from graphc.types import I64
+
+
+def reversal(n: int) -> Nest:
+    """`out[i] = x[n - 1 - i] + 1`."""
+    code = (
+        Load(0, Access(0, (-1,), n - 1)),
+        Constant(1, 1, I64),
+        Apply(2, "add", (0, 1), I64),
+        Store(Access(1, (1,)), 2),
+    )
+    return Nest((Param(I64), Param(I64, written=True)), (n,), (), (Phase(True, code),))
+
+
+def call(n: int, x: Pointer, out: Pointer) -> Call:
+    return Call(reversal(n), (x, out), "reversed")
+
+
+def _units(kernel: Kernel) -> int:
+    assert isinstance(kernel, Nest)
+    return kernel.rows[0]
+
+
+def _print(module: ir.Module, kernel: Kernel, name: str) -> ir.Function:
+    kind = ir.FunctionType(VOID, [POINTER, POINTER, INT64, INT64, POINTER, POINTER])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    p = Printer(ir.IRBuilder(function.append_basic_block()))
+    x, out, begin, end, _, _ = function.args
+    n = _units(kernel)
+
+    def body(i: ir.Value) -> None:
+        found = p.load(p.at(x, p.b.sub(index(n - 1), i), I64), I64)
+        p.b.store(p.b.add(found.value, index(1)), p.at(out, i, I64), align=8)
+
+    p.loop(begin, end, 1, body)
+    p.b.ret_void()
+    return function
+
+
+STUBS = Printers(_print, _units, lambda kernel: 100)
