@@ -7,7 +7,7 @@ Where nothing is known of that, nothing is said.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.errors import GraphcError, GraphcWarning
@@ -109,11 +109,12 @@ def _twice(node: Node, objective: Objective, by: str) -> GraphcError:
 def _scaled(graph: Graph, objective: Objective, growth: Growths) -> Iterator[GraphcError]:
     """A loss, global already, that is multiplied or divided by the number of replicas."""
     above = {n.name for n in _above(graph, objective.loss)} - varying_nodes(graph)
-    for node in (graph[x] for x in graph.nodes if x in above):
+    trained, gathered = _trained(graph), _below(graph, lambda n: leaves(n.op))
+    for node in (graph[x] for x in graph.nodes if x in above and x in trained):
         grown = growth[node.name]
-        if not grown or not _trained_by(graph, node):
+        if not grown:
             continue
-        summed = any(leaves(n.op) for n in _above(graph, node.name))
+        summed = node.name in gathered
         if max(grown) < 0 or (max(grown) > 0 and not summed):
             by = "divided" if max(grown) < 0 else "multiplied"
             yield GraphcError(
@@ -124,10 +125,6 @@ def _scaled(graph: Graph, objective: Objective, growth: Growths) -> Iterator[Gra
                 "any number of devices, so leave the factor out",
             )
             return
-
-
-def _trained_by(graph: Graph, node: Node) -> bool:
-    return any(n.op.source == "variable" for n in _above(graph, node.name))
 
 
 @dataclass(frozen=True)
@@ -205,9 +202,14 @@ def _inputs(graph: Graph) -> list[TensorType]:
 
 def _trained(graph: Graph) -> set[str]:
     """The nodes that depend on a variable."""
+    return _below(graph, lambda n: n.op.source == "variable")
+
+
+def _below(graph: Graph, begins: Callable[[Node], bool]) -> set[str]:
+    """The nodes where something begins, and all that depend on them."""
     found: set[str] = set()
     for n in graph:
-        if n.op.source == "variable" or any(x in found for x in n.operands):
+        if begins(n) or not found.isdisjoint(n.operands):
             found.add(n.name)
     return found
 
