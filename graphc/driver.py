@@ -10,14 +10,16 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
+from functools import cache, partial
 
 from graphc.dims import lost_extents, parse_rule
 from graphc.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.graph import Graph, Node
+from graphc.later import Later, joined, made
 from graphc.module import Module
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
@@ -41,7 +43,7 @@ from graphc.runtime.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 
 Observe = Callable[[str, Pass, Graph], None]
-Programs = dict[str, Program]
+Programs = Mapping[str, Program]
 PROGRAMS = ("train", "evaluate")
 
 
@@ -97,8 +99,9 @@ def compile_module(
 
 
 def trained(programs: Programs) -> list[Program]:
-    """The programs that an update is made by."""
-    return [p for name, p in programs.items() if not name.startswith(("init", "evaluate"))]
+    """The programs that an update is made by, as far as they are made."""
+    found = made(programs).items()
+    return [p for name, p in found if not name.startswith(("init", "evaluate"))]
 
 
 def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
@@ -131,10 +134,10 @@ def _compile(
     bucket: int,
     observe: Observe | None,
     check_replicas: bool,
-) -> tuple[dict[str, Program], Graph, Strategy, dict[str, str]]:
+) -> tuple[Programs, Graph, Strategy, dict[str, str]]:
     """The programs, the differentiated graph, the strategy as it was resolved, and for each mode
     the node that needs the batch whole, or ''."""
-    programs = {"init": _init_program(module.init)}
+    programs: dict[str, Program] = {"init": _init_program(module.init)}
     exact: dict[str, str] = {}
     how = asynchrony(strategy)
     passes = differentiation(check=True) if check_replicas else differentiation()
@@ -145,30 +148,64 @@ def _compile(
         made, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
     else:
         made, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
-    programs |= made
     graph = run_passes(
         _with_ratios(module.evaluate), differentiation(), _observer(observe, "evaluate")
     )
     graph = replace(graph, variables=train.variables)  # programs share them, slots included
-    made, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, bucket, observe)
-    return programs | made, train, strategy, exact
+    if observe is None and _is_plain(strategy):
+        rest, exact["evaluate"] = _waiting("evaluate", graph, strategy)
+    else:
+        rest, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, bucket, observe)
+    return joined(programs, made, rest), train, strategy, exact
+
+
+def _is_plain(strategy: Strategy) -> bool:
+    """Whether there is nothing to place: programs can then be made when they are first run, as no
+    error of the user's is found on the way."""
+    return all(isinstance(part, OneDevice) for part in strategy.parts)
 
 
 def _lowered(
     name: str, graph: Graph, strategy: Strategy, bucket: int, observe: Observe | None
 ) -> tuple[Programs, Strategy, str]:
     """The programs NAME and NAME.short of a graph, the strategy as it was resolved, and the node
-    that needs the batch whole, or ''."""
+    that needs the batch whole, or ''. In a plain strategy, NAME.short is made later."""
     seen = _observer(observe, name)
     placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen)
     strategy = resolved(strategy, placed)
     full = run_passes(placed, partitioning(strategy, bucket=bucket), seen)
     programs = {name: schedule(full, exact=True)}
     needs_whole = unpaddable(graph)
-    if needs_whole is None:
-        short = run_passes(placed, partitioning(strategy, True, bucket))
-        programs[f"{name}.short"] = schedule(short)
-    return programs, strategy, needs_whole.name if needs_whole else ""
+    if needs_whole is not None:
+        return programs, strategy, needs_whole.name
+    short = f"{name}.short"
+    if _is_plain(strategy):
+        return Later(programs, {short: _short(placed, strategy, bucket)}), strategy, ""
+    return programs | {short: _short(placed, strategy, bucket)()}, strategy, ""
+
+
+def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Program]:
+    """The program for batches that are not full."""
+
+    def made() -> Program:
+        with _collector_paused():
+            return schedule(run_passes(placed, partitioning(strategy, True, bucket)))
+
+    return made
+
+
+def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str]:
+    """The programs NAME and NAME.short of a graph that is placed when one of them is wanted."""
+    needs_whole = unpaddable(graph)
+    names = (name,) if needs_whole else (name, f"{name}.short")
+
+    @cache
+    def lowered() -> Programs:
+        with _collector_paused():
+            return _lowered(name, graph, strategy, 0, None)[0]
+
+    waiting = {x: partial(lambda x: lowered()[x], x) for x in names}
+    return Later({}, waiting), needs_whole.name if needs_whole else ""
 
 
 def asynchrony(strategy: Strategy) -> Asynchronous | None:
@@ -184,7 +221,8 @@ def _parts(
     which is one device."""
     _warn_of_idle(train, how)
     graph = run_passes(train, worker_part(), _observer(observe, WORKER))
-    programs, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
+    found, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
+    programs = dict(found)
     for number in range(how.servers):
         name = f"{SERVER}.{number}"
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
@@ -313,7 +351,7 @@ def _with_ratios(graph: Graph) -> Graph:
     return replace(graph, outputs=outputs)
 
 
-def _check_peak(programs: dict[str, Program], limit: int) -> None:
+def _check_peak(programs: Programs, limit: int) -> None:
     for name, program in programs.items():
         if name != "init" and program.peak_bytes > limit:  # init runs on the host, before devices
             raise GraphcError(

@@ -51,6 +51,8 @@ class Turns:
 
     def __post_init__(self) -> None:
         times = {a.name for a in self.graph.mesh.time}
+        if not times:  # nothing runs in turns
+            return
         for node in self.graph:
             if any(a in times for a, _ in _placement(node.type)):
                 self.varying.add(node.name)
@@ -88,6 +90,9 @@ def earliest(graph: Graph) -> Turns:
 def assigned(graph: Graph) -> Turns:
     """The loop that each node runs in, where nodes that share a turn run together."""
     turns = Turns(graph)
+    if not graph.mesh.time and not any(isinstance(n.op, Recall) for n in graph):
+        turns.stage = dict.fromkeys(graph.nodes, 0)
+        return turns
     groups = _groups(turns)
     level = dict.fromkeys(groups.values(), 0)
     # More loops than values that leave one there can't be.

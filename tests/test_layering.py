@@ -21,7 +21,7 @@ LAYERS = [
     {"ops"},
     {"verify", "text", "turns"},
     {"autodiff", "frontend", "strategy", "module"},
-    {"program"},
+    {"program", "later"},
     {"kernels"},
     {"passes"},
     {"runtime"},

@@ -65,7 +65,7 @@ def _instructions(file: Path, program: str) -> str:
     from graphc.runtime.plan import load
 
     plan = load(file)
-    programs = {"train": plan.training} | plan.programs
+    programs = {"train": plan.training} | dict(plan.programs)
     if program not in programs:
         known = ", ".join(programs)
         raise click.UsageError(f"there is no program '{program}' in the plan; known: {known}")

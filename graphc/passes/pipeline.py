@@ -90,13 +90,15 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
     the graph before it and the rest of the pipeline are written to a file, and the error names it.
     """
     verified: Stage | None = None  # the laws that `graph` is known to keep
+    known: Graph | None = None  # the last graph that was verified
     for i, step in enumerate(passes):
         start = time.perf_counter()
         stage = _stage(passes[: i + 1])
         try:
             after = step.run(graph)
             if config.get().verify and (stage != verified or after != graph):
-                verify(after, stage)
+                verify(after, stage, known)
+                known = after
         except GraphcError as error:
             if not isinstance(error, InternalError) and not error.code.startswith("G09"):
                 raise

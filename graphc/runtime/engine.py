@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError, did_you_mean
+from graphc.later import made
 from graphc.placement import Mesh
 from graphc.program import Program
 from graphc.runtime.backend import Backend, Device, Programs, Quick
@@ -51,7 +52,7 @@ class Engine:
         deadline: float | None = None, role: str = "replica",
         joins: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.programs, self.joins = dict(programs), dict(joins or {})
+        self.programs, self.joins = programs, dict(joins or {})
         self.first = _check_together(self.programs)
         self.backend = backend
         self._devices: dict[int, Device] = {}
@@ -225,9 +226,18 @@ class Engine:
                 return self._supply(name, whole, poison)
             name = short if short in self.programs else name
             return name, MicrobatchStream(self.programs[name], batch, poison=poison)
-        if short in self.programs and not _is_full(self.programs[short], batch):
+        if short in self.programs and not self._is_full(name, batch):
             name = short
         return name, WholeBatch(self.programs[name], batch, poison=poison)
+
+    def _is_full(self, name: str, batch: Batch) -> bool:
+        """Whether a batch has all the examples that a program takes (errors are found later)."""
+        full = self.programs[name].inputs.items()
+        if not isinstance(batch, Mapping):
+            return True
+        if all(n in batch and np.shape(batch[n]) == t.shape for n, t in full):
+            return True
+        return _has_lengths(self.programs[name + SHORT], batch)
 
     @property
     def valid(self) -> bool:
@@ -287,7 +297,7 @@ def _check_together(programs: Programs) -> Program:
         raise GraphcError("G0511", "an engine needs at least one program")
     first_name, first = next(iter(programs.items()))
     check_placements(first)
-    for name, program in programs.items():
+    for name, program in made(programs).items():
         if program.mesh != first.mesh or program.variable_types != first.variable_types:
             raise GraphcError(
                 "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
@@ -314,10 +324,11 @@ def _only(batches: Iterator[Batch]) -> Batch:
     return batch
 
 
-def _is_full(program: Program, batch: Batch) -> bool:
-    """Whether a batch has all the examples that a program takes (errors are found later)."""
-    if not isinstance(batch, Mapping):
-        return True
+def _has_lengths(program: Program, batch: Batch) -> bool:
+    """Whether the entries of a batch have the lengths that a program gives to dims that may vary.
+
+    Only the program for short batches tells which do.
+    """
     return all(
         np.shape(batch[name]) == t.shape
         for name, t in program.inputs.items()

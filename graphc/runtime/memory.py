@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable
 
 from graphc.errors import GraphcError
+from graphc.later import made
 from graphc.program import Program
 from graphc.runtime.plan import Plan
 from graphc.types import in_units
 
 
 def check_memory(plan: Plan, limit: int | None = None) -> None:
-    """Raise G0204 where the devices together need more than the limit.
+    """Raise G0204 where the devices together need more than the limit, as far as programs are made.
 
     limit: bytes; None is this machine's memory, where the system tells it
     """
@@ -20,7 +21,7 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
     needed, name = max(
         (
             (sum(f.devices * f.peak for f in p.footprints), name)
-            for name, p in plan.programs.items()
+            for name, p in made(plan.programs).items()
         ),
         default=(0, ""),
     )

@@ -18,6 +18,7 @@ from typing import Any
 
 import graphc.ops  # noqa: F401  (registers the ops that a plan names)
 from graphc.errors import GraphcError
+from graphc.later import chosen
 from graphc.placement import Mesh
 from graphc.program import Program
 from graphc.runtime.check import complaints
@@ -53,7 +54,8 @@ class PlannedVariable:
 class Plan:
     """A compiled training step with what surrounds it.
 
-    programs:  by name; `init` gives the variables' first values as outputs and has a mesh of one
+    programs:  by name; `init` gives the variables' first values as outputs and has a mesh of one.
+               Some may be made when they are first asked for (graphc.later)
     variables: by name
     strategy:  its text
     data:      data specifications by name, plain JSON values
@@ -62,7 +64,7 @@ class Plan:
     """
 
     name: str
-    programs: dict[str, Program]
+    programs: Mapping[str, Program]
     variables: dict[str, PlannedVariable] = field(default_factory=dict)
     strategy: str = ""
     data: dict[str, Any] = field(default_factory=dict)
@@ -87,10 +89,10 @@ class Plan:
         }
 
     @property
-    def step_programs(self) -> dict[str, Program]:
+    def step_programs(self) -> Mapping[str, Program]:
         """The programs that have all variables: not `init`, nor those of workers and servers."""
         parts = ("init", WORKER, SERVER)
-        return {name: p for name, p in self.programs.items() if name.split(".")[0] not in parts}
+        return chosen(self.programs, lambda name: name.split(".")[0] not in parts)
 
     @property
     def training(self) -> Program:
@@ -100,7 +102,7 @@ class Plan:
     @property
     def servers(self) -> list[Program]:
         """The servers' programs, in order; none where the step was not cut."""
-        return [p for name, p in self.programs.items() if name.startswith(f"{SERVER}.")]
+        return [self.programs[name] for name in self.programs if name.startswith(f"{SERVER}.")]
 
     @property
     def devices(self) -> int:

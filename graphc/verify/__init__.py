@@ -19,14 +19,16 @@ from graphc.verify.structure import LAWS as STRUCTURE
 LAWS: tuple[Law, ...] = (*STRUCTURE, *PLACED)
 
 
-def verify(graph: Graph, stage: Stage = "any") -> None:
+def verify(graph: Graph, stage: Stage = "any", known: Graph | None = None) -> None:
     """Raise VerifyError (G091x, G092x) at the first law that the graph breaks.
 
     stage: 'placed' for a graph after partition, where every operand's placement must be one that
     its op can run with; 'looped' for one whose loops over turns are told apart; 'any' for a graph
     before that.
+    known: a graph that was verified; nodes that stand in it too are not asked again whether their
+    types follow from their ops.
     """
-    subject = Subject(graph)
+    subject = Subject(graph, known)
     for law in LAWS:
         if STAGES.index(law.stage) <= STAGES.index(stage):
             for complaint in law.check(subject):

@@ -80,6 +80,18 @@ class Subject:
     """A graph under examination, with what several laws want to know of it, found out once."""
 
     graph: Graph
+    known: Graph | None = None  # one that keeps the laws of types
+
+    @cached_property
+    def fresh(self) -> list[Node]:
+        """The nodes of which the known graph says nothing: not with this op and with types of these
+        shapes. The laws that look at a node's op and types need look at no others."""
+        if self.known is None:
+            return list(self.graph)
+        old = self.known.nodes
+        same = {n.name for n in self.graph if _is_as(n, old.get(n.name))}
+        nodes = self.graph.nodes.values()
+        return [n for n in nodes if n.name not in same or not same.issuperset(n.operands)]
 
     def operand_types(self, node: Node) -> tuple[Type, ...]:
         nodes = self.graph.nodes
@@ -91,8 +103,8 @@ class Subject:
 
     @cached_property
     def made(self) -> dict[str, Made]:
-        """What the op of each node makes of its operands; nothing for what comes from outside."""
-        return {n.name: make(n.op, self.operand_types(n)) for n in self.graph if not n.op.source}
+        """What the op of each fresh node makes of its operands; not of what comes from outside."""
+        return {n.name: make(n.op, self.operand_types(n)) for n in self.fresh if not n.op.source}
 
     @cached_property
     def placements(self) -> dict[str, Placement]:
@@ -116,6 +128,19 @@ class Subject:
     def reads(self) -> dict[str, str]:
         """The node that reads each variable."""
         return {v: node.name for v, node in self.graph.reads.items()}
+
+
+def _is_as(node: Node, old: Node | None) -> bool:
+    """Whether a node is what it was, but for where it lies."""
+    if node is old:
+        return True
+    if old is None or node.op is not old.op or node.operands != old.operands:
+        return False
+    a, b = node.type, old.type
+    if a is b:
+        return True
+    both = isinstance(a, TensorType) and isinstance(b, TensorType)
+    return both and (a.shape, a.dtype, a.extents) == (b.shape, b.dtype, b.extents)  # type: ignore[union-attr]
 
 
 def _placement(t: Type) -> Placement:

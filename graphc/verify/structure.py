@@ -39,7 +39,7 @@ def defined_before_use(s: Subject) -> Iterator[Complaint]:
 
 def well_formed(s: Subject) -> Iterator[Complaint]:
     """A type has no negative dim, and a dim of run-time length is a multiple of its unit."""
-    for node in s.graph:
+    for node in s.fresh:
         for t in _tensors(node.type):
             if any(n < 0 for n in t.shape) or len(t.extents) not in (0, t.rank):
                 yield Complaint(node.name, f"{shown(node.name)} can't have the shape {t.shape}")
@@ -51,7 +51,7 @@ def well_formed(s: Subject) -> Iterator[Complaint]:
 
 def arity(s: Subject) -> Iterator[Complaint]:
     """A node has as many operands as its op takes; an input or a variable has none."""
-    for node in s.graph:
+    for node in s.fresh:
         if node.op.source and node.operands:
             yield Complaint(node.name, f"{shown(node.name)} comes from outside: no operands")
     for name, made in s.made.items():
@@ -260,7 +260,7 @@ def subgraphs_keep_the_laws(s: Subject) -> Iterator[Complaint]:
     """A graph that is an attribute keeps the laws of every stage itself."""
     from graphc.verify import verify  # the laws of a graph hold for the graphs inside it
 
-    for node in s.graph:
+    for node in s.fresh:
         for name, value in vars(node.op).items():
             if isinstance(value, Graph):
                 try:

@@ -104,8 +104,8 @@ class NativeDevice:
 
     def __init__(self, loaded: NativeLoaded, rank: int, comm: Communicator) -> None:
         self._loaded, self._comm = loaded, comm
-        self._sites = {name: Site(p, rank) for name, p in loaded.programs.items()}
-        site = next(iter(self._sites.values()))
+        self.rank = rank
+        site = Site(next(iter(loaded.programs.values())), rank)
         program = site.program
         held = {name: b for name, b in program.variables.items() if site.holds(b)}
         self.blocks = {name: block(program.buffers[b].bytes) for name, b in held.items()}
@@ -141,7 +141,8 @@ class NativeDevice:
         return quick(self._steps.get(program) or self._made(program), names, turn)
 
     def _made(self, name: str) -> Step:
-        made = Step(self._loaded.compiled(name), self._sites[name], self._comm, self)
+        site = Site(self._loaded.programs[name], self.rank)
+        made = Step(self._loaded.compiled(name), site, self._comm, self)
         self._steps[name] = made
         return made
 

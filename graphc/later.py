@@ -1,0 +1,81 @@
+"""A dict of things by name that are made when they are first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Later(Mapping[str, T]):
+    """Things by name, each made by a function the first time somebody wants it, and only once.
+
+    Its names are known from the first. Equal to any mapping with the same content.
+    """
+
+    def __init__(
+        self,
+        made: Mapping[str, T],
+        waiting: Mapping[str, Callable[[], T]],
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self._made, self._waiting = dict(made), dict(waiting)
+        self._names = names or (*made, *waiting)
+        self._lock = threading.RLock()  # a thing may need another one
+
+    def __getitem__(self, name: str) -> T:
+        found = self._made.get(name)
+        if found is not None:
+            return found
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._waiting[name]()
+                del self._waiting[name]
+            return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __repr__(self) -> str:
+        return f"Later({', '.join(self._names)}; made: {', '.join(self._made)})"
+
+    @property
+    def made(self) -> dict[str, T]:
+        """What was asked for so far, and what was there from the first."""
+        with self._lock:
+            return {name: self._made[name] for name in self._names if name in self._made}
+
+
+def made(things: Mapping[str, T]) -> Mapping[str, T]:
+    """Those that need not be made first."""
+    return things.made if isinstance(things, Later) else things
+
+
+def chosen(things: Mapping[str, T], keep: Callable[[str], bool]) -> Mapping[str, T]:
+    """Those whose names pass; what is made later is made later still, and once for both."""
+    if not isinstance(things, Later):
+        return {name: x for name, x in things.items() if keep(name)}
+    ready = things.made
+    names = tuple(filter(keep, things))
+    waiting = {n: _of(things, n) for n in names if n not in ready}
+    return Later({n: ready[n] for n in names if n in ready}, waiting, names)
+
+
+def _of(things: Mapping[str, T], name: str) -> Callable[[], T]:
+    return lambda: things[name]
+
+
+def joined(*parts: Mapping[str, T]) -> Mapping[str, T]:
+    """All of them in one, in this order; what is made later stays so."""
+    names = [(name, part) for part in parts for name in part]
+    ready = {name: made(part)[name] for name, part in names if name in made(part)}
+    waiting = {name: _of(part, name) for name, part in names if name not in ready}
+    return Later(ready, waiting, tuple(name for name, _ in names)) if waiting else ready
