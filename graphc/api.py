@@ -72,14 +72,16 @@ def traced_module(
 ) -> tuple[Module, Recording]:
     """The module of a traced step (in training and in evaluation mode), and its recording."""
     train = record(loss_fn, params, example_batch, **options)
-    evaluate = record(loss_fn, params, example_batch, **{**options, "training": False})
+    evaluate = train.evaluation
+    if evaluate is None:
+        evaluate = record(loss_fn, params, example_batch, **{**options, "training": False}).graph
     if not train.graph.objectives:
         raise GraphcError(
             "G0819",
             "there is nothing to minimize: no optimizer is given",
             help="give optimizer=graphc.optim.adam(1e-3), or call graphc.minimize in the function",
         )
-    return Module(train.graph.name, train.graph, evaluate.graph, train.first), train
+    return Module(train.graph.name, train.graph, evaluate, train.first), train
 
 
 class StepTrainer:

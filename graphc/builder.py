@@ -128,7 +128,8 @@ class Builder:
     """
 
     def __init__(self, name: str = "step", mesh: Mesh = NO_MESH, training: bool = True) -> None:
-        self.name, self.mesh, self.training = name, mesh, training
+        self.name, self.mesh, self.learns = name, mesh, training
+        self.asked = False  # whether something depends on the mode
         self.nodes: dict[str, Node] = {}
         self.variables: dict[str, Variable] = {}
         self.outputs: dict[str, str] = {}
@@ -143,6 +144,12 @@ class Builder:
         self._reads: dict[str, str] = {}
         self.varying: set[str] = set()  # nodes of per-replica code (graphc.varying)
         self.own: dict[str, str] = {}  # global value -> what each replica has of it
+
+    @property
+    def training(self) -> bool:
+        """Whether the graph is one for training; that somebody has asked is noted."""
+        self.asked = True
+        return self.learns
 
     # -- adding nodes ---------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ def write(session: Session, name: str, x: Value) -> None:
         raise GraphcError("G0809", text).at(f.origin)
     if name in f.updates:
         raise GraphcError("G0304", f"'{name}' is written twice").at(f.origin)
-    if f.training:
+    if f.learns:
         f.updates[name] = new.name
 
 
@@ -192,7 +192,7 @@ def objectives(session: Session) -> None:
     """Enter the objectives, when all parameters are known."""
     f = session.builder
     for p in session.losses:
-        if f.training and p.optimizer is not None:
+        if f.learns and p.optimizer is not None:
             chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
             over = _over(session, p)
             made = Objective(p.loss, _chained(chain, p), over, p.order, p.span, p.reduction)

@@ -22,7 +22,7 @@ where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ class Recording:
     params, state, batch: the forms of the trees, to take them apart and to put them together
     exact:  where the function asked for the batch size as a plain int (`len(x)`). The graph then
             holds for this batch size only, and its inputs have no run-time dim.
+    asked:  whether something in the function depends on the mode
     """
 
     graph: Graph
@@ -64,6 +65,12 @@ class Recording:
     state: Structure | None
     batch: Structure
     exact: Span | None = None
+    asked: bool = True
+
+    @property
+    def evaluation(self) -> Graph | None:
+        """The graph in evaluation mode, where it is known from the one for training."""
+        return None if self.asked else replace(self.graph, updates={}, objectives=())
 
     def inputs(self, batch: Any) -> dict[str, Array]:
         """A batch as arrays by input name. Raises G0806 where its form is another one."""
@@ -160,7 +167,7 @@ def _run(request: _Request, exact: Span | None) -> Recording:
         objectives(session)
     return Recording(
         f.build(), session.first.build(), session.initial, param_form, state_form, batch_form,
-        exact or session.exact,
+        exact or session.exact, f.asked,
     )  # fmt: skip
 
 

@@ -106,6 +106,10 @@ class Subject:
         """What the op of each fresh node makes of its operands; not of what comes from outside."""
         return {n.name: make(n.op, self.operand_types(n)) for n in self.fresh if not n.op.source}
 
+    def rule(self, node: Node) -> str:
+        """The dims rule that a node's op follows."""
+        return make(node.op, self.operand_types(node)).rule
+
     @cached_property
     def placements(self) -> dict[str, Placement]:
         """Where each value lies; of a tuple, the first part that is not replicated."""

@@ -70,7 +70,7 @@ def partial_meets_linear(s: Subject) -> Iterator[Complaint]:
 def _takes(s: Subject, node: Node, slot: int, state: State) -> bool:
     if isinstance(node.op, Structural):
         return False
-    ways = _ways(s.made[node.name].rule, type(node.op), len(node.operands))
+    ways = _ways(s.rule(node), type(node.op), len(node.operands))
     return any(way.operands[slot] == state for way in ways)
 
 
@@ -97,7 +97,7 @@ def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> b
         return result == Varying() and Varying() in states
     if any(isinstance(x, Home) for x in used):  # computed where the operands are at home
         return isinstance(result, Home) and used <= {R, result}
-    return (states, result) in _legal(s.made[node.name].rule, type(node.op), len(states))
+    return (states, result) in _legal(s.rule(node), type(node.op), len(states))
 
 
 def _crosses(node: Node, states: tuple[State, ...], result: State) -> bool:
@@ -116,7 +116,7 @@ def _way_text(states: tuple[State, ...], result: State) -> str:
 def _ways_text(s: Subject, node: Node) -> str:
     if isinstance(node.op, Structural):
         return f"{node.op.name} takes and gives replicated values only"
-    ways = _ways(s.made[node.name].rule, type(node.op), len(node.operands))
+    ways = _ways(s.rule(node), type(node.op), len(node.operands))
     texts = [_way_text(w.operands, w.result) for w in ways]
     more = f"; and {len(texts) - 8} more" if len(texts) > 8 else ""
     return f"it may run {'; '.join(texts[:8])}{more}"
@@ -128,9 +128,9 @@ def _ways_text(s: Subject, node: Node) -> str:
 def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
     """A dim that is a group of factors is cut between the groups, in operand and result alike."""
     for node, _, _ in s.computed:
-        if "(" not in s.made[node.name].rule:
+        if "(" not in s.rule(node):
             continue
-        rule = parse_rule(s.made[node.name].rule)
+        rule = parse_rule(s.rule(node))
         cuts: dict[str, set[tuple[Fraction, ...]]] = {}
         for dims, t in zip(rule_tensors(rule), (*s.tensors(node), node.tensor), strict=True):
             for i, dim in enumerate(dims):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from graphc.errors import GraphcError
 from graphc.kernels.code import Call, Check, Kernel, Nest
@@ -20,15 +20,19 @@ def checks_of(kernel: Kernel) -> Iterator[Check]:
             yield statement
 
 
+def limits_of(lowered: Lowered) -> dict[int, int]:
+    """What is to be below what, by the number of the check."""
+    lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
+    calls: Iterable[Call] = (c for line in lines for c in line.calls)
+    return {x.number: x.limit for c in calls for x in checks_of(c.kernel)}
+
+
 class Noted:
     """What the checks of a step have noted: for each, whether one failed, and a wrong value."""
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, limits: Mapping[int, int]) -> None:
         self.words = new_words(2 * len(lowered.checks) + 2)
-        self._kernels = lowered.checks
-        lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
-        calls: Iterable[Call] = (c for line in lines for c in line.calls)
-        self._limits = {x.number: x.limit for c in calls for x in checks_of(c.kernel)}
+        self._kernels, self._limits = lowered.checks, limits
 
     def check(self) -> None:
         """Raise the first error that was noted, at the line it comes from, and forget them all."""

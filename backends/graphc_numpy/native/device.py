@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.kernels.lower import lower
+from graphc.config import cache_folder
 from graphc.kernels.lowered import Host, Lowered, Native
 from graphc.program import Feed, Instruction, Program, reads, writes
 from graphc.runtime.backend import Programs
@@ -21,8 +21,8 @@ from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding, Call
 from graphc_numpy.memory import Scratch, array_on, block
-from graphc_numpy.native import barrier
-from graphc_numpy.native.checks import Noted, checks_of
+from graphc_numpy.native import barrier, records
+from graphc_numpy.native.checks import Noted, checks_of, limits_of
 from graphc_numpy.native.quick import Quick, quick
 from graphc_numpy.native.step import (
     BARRIER,
@@ -50,15 +50,30 @@ class Compiled:
     parts: tuple[tuple[Instruction | int, ...], ...]
     stretches: Stretches
     checked: frozenset[int]  # the stretches that may note an error
+    limits: dict[int, int]  # of each check
 
 
 def compiled(program: Program, role: str) -> Compiled:
     """Lower a program and make machine code of it, or find that on disk."""
+    if cache_folder() is None:
+        return Compiled(program, **vars(_lowered(program, role)))
+    key = records.key_of(program, role)
+    found = records.read(key, program, role)
+    if found is None:
+        found = _lowered(program, role)
+        records.write(key, program, role, found)
+    return Compiled(program, **vars(found))
+
+
+def _lowered(program: Program, role: str) -> records.Found:
+    from graphc.kernels.lower import lower  # where it is not on disk
+
     lowered = lower(program, role)
     stretches: list[list[Native]] = []
     parts = [_joined(part, stretches) for part in lowered.parts]
     checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
-    return Compiled(program, lowered, tuple(parts), compile_stretches(stretches), checked)
+    code, limits = compile_stretches(stretches), limits_of(lowered)
+    return records.Found(lowered, tuple(parts), code, checked, limits)
 
 
 def _has_checks(native: Native) -> bool:
@@ -175,7 +190,7 @@ class Step:
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
         self.bound = bound = Binding(site, comm, self.arrays, device.scratch)
-        self.noted = Noted(lowered)
+        self.noted = Noted(lowered, made.limits)
         self.barrier = new_words(barrier.WORDS)
         most = max((s.scratch for s in made.stretches.found), default=0)
         self.scratch = block(most * device.threads)

@@ -100,20 +100,30 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
     description says all that `make` depends on, but for the generator's own sources and the target,
     which are added.
     """
-    chosen = target()
-    text = "\n".join([description, str(chosen), generator()])
-    key = hashlib.sha256(text.encode()).hexdigest()
-    objects = Objects.at(config.cache_folder())
+    key, chosen = key_of(description), target()
+    found = again(key, names)
+    if found is not None:
+        return found
     with _LOCK:
-        found = objects.read(key)
-        if found is not None:
-            try:
-                return _linked(chosen, found, names)
-            except RuntimeError:  # no object after all: made again
-                pass
         made = compiled(chosen, str(make()))
-        objects.write(key, made)
+        Objects.at(config.cache_folder()).write(key, made)
         return _linked(chosen, made, names)
+
+
+def key_of(description: str) -> str:
+    """What an object of this description is kept under."""
+    text = "\n".join([description, str(target()), generator()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def again(key: str, names: tuple[str, ...]) -> Symbols | None:
+    """The functions of an object that is in the cache; None where it is not, or is damaged."""
+    with _LOCK:
+        found = Objects.at(config.cache_folder()).read(key)
+        try:
+            return _linked(target(), found, names) if found is not None else None
+        except RuntimeError:  # no object after all
+            return None
 
 
 def compiled(chosen: Target, text: str) -> bytes:

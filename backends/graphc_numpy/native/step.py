@@ -45,10 +45,14 @@ class Stretch:
 
 @dataclass
 class Stretches:
-    """The stretches of one program, compiled: their addresses are valid as long as this lives."""
+    """The stretches of one program, compiled: their addresses are valid as long as this lives.
+
+    code: what their object is kept under
+    """
 
     symbols: machine.Symbols
     found: list[Stretch]
+    code: str = ""
 
 
 def compile_stretches(
@@ -66,12 +70,13 @@ def compile_stretches(
             step.stretch(i, natives, dealt, size)
         return step.module
 
-    symbols = machine.load(_description(stretches, grain), make, names)
+    description = _description(stretches, grain)
+    symbols = machine.load(description, make, names)
     found = [
         Stretch(symbols[name], size, any(x.together for line in dealt for x in line))
         for name, dealt, size in zip(names, lines, scratch, strict=True)
     ]
-    return Stretches(symbols, found)
+    return Stretches(symbols, found, machine.key_of(description))
 
 
 def _printers() -> Printers:

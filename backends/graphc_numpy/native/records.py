@@ -1,0 +1,134 @@
+"""What a device knows of a compiled program, kept on disk beside the objects.
+
+A record says all that a step needs besides the program itself: neither lowering nor printing is
+done where there is one. It is JSON of numbers and names, and is found by a hash of the program, of
+the target, and of the sources that lower and print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import graphc
+import graphc.config as config
+from graphc.kernels.code import Pointer
+from graphc.kernels.lowered import Lowered, Memory
+from graphc.program import Instruction, Kernel, Program
+from graphc.runtime.codec import Misfit, decode, encode
+from graphc_numpy.native import machine
+from graphc_numpy.native.objects import Objects
+from graphc_numpy.native.step import Stretch, Stretches
+
+FORMAT = 1
+SOURCES = ("kernels", "ops", "op.py", "program.py", "types.py", "layout.py")  # what lowering is of
+
+Part = tuple[Instruction | int, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A lowered program; instructions are numbers in the order of the role's instructions.
+
+    key:       its own
+    code:      of the object with the stretches; stretches: (scratch, shared) of each
+    places:    (buffer, memory, offset)
+    parts:     (whether it is a stretch, number) of each item
+    """
+
+    key: str
+    code: str
+    memories: tuple[Memory, ...]
+    places: tuple[tuple[int, int, int], ...]
+    arena: int
+    parts: tuple[tuple[tuple[bool, int], ...], ...]
+    stretches: tuple[tuple[int, bool], ...]
+    checks: tuple[int, ...]
+    limits: tuple[tuple[int, int], ...]
+    checked: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a record and the program make together; see graphc_numpy.native.device.Compiled."""
+
+    lowered: Lowered
+    parts: tuple[Part, ...]
+    stretches: Stretches
+    checked: frozenset[int]
+    limits: dict[int, int]
+
+
+def write(key: str, program: Program, role: str, made: Found) -> None:
+    """Keep what was made of a program."""
+    every = program.role(role).instructions
+    number = {id(x): i for i, x in enumerate(every)}
+    lowered = made.lowered
+    record = Record(
+        key,
+        made.stretches.code,
+        lowered.memories,
+        tuple((b, p.memory, p.offset) for b, p in lowered.places.items()),
+        lowered.arena,
+        tuple(
+            tuple((True, x) if isinstance(x, int) else (False, number[id(x)]) for x in part)
+            for part in made.parts
+        ),
+        tuple((x.scratch, x.shared) for x in made.stretches.found),
+        tuple(number[id(x)] for x in lowered.checks),
+        tuple(made.limits.items()),
+        tuple(sorted(made.checked)),
+    )
+    text = json.dumps(encode(record), separators=(",", ":"))
+    Objects.at(config.cache_folder()).write(key, text.encode())
+
+
+def read(key: str, program: Program, role: str) -> Found | None:
+    """What was kept under a key, with its machine code; None where one of them is not there."""
+    text = Objects.at(config.cache_folder()).read(key)
+    if text is None:
+        return None
+    try:
+        record = decode(Record, json.loads(text))
+        return _found(record, program, role) if record.key == key else None
+    except (Misfit, ValueError, TypeError, IndexError, RecursionError):
+        return None
+
+
+def _found(record: Record, program: Program, role: str) -> Found | None:
+    names = tuple(f"stretch{i}" for i in range(len(record.stretches)))
+    symbols = machine.again(record.code, names)
+    if symbols is None:
+        return None
+    of_role = program.role(role)
+    every = tuple(of_role.instructions)
+    checks = tuple(x for x in (every[i] for i in record.checks) if isinstance(x, Kernel))
+    places = {b: Pointer(memory, offset) for b, memory, offset in record.places}
+    pairs = zip(names, record.stretches, strict=True)
+    return Found(
+        Lowered(record.memories, places, of_role.setup, (), record.arena, checks),
+        tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
+        Stretches(symbols, [Stretch(symbols[n], *s) for n, s in pairs], record.code),
+        frozenset(record.checked),
+        dict(record.limits),
+    )
+
+
+def key_of(program: Program, role: str) -> str:
+    """A hash of all that a record depends on."""
+    made_by = f"record {FORMAT}, {machine.target()}, {machine.generator()}, {_sources()}"
+    return hashlib.sha256(f"{made_by}\n{role}\n{program!r}".encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """The sources that lowering depends on."""
+    base, digest = Path(graphc.__file__).parent, hashlib.sha256()
+    for name in SOURCES:
+        path = base / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
