@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
-from graphc.driver import compile_module, stages
 from graphc.errors import GraphcError
 from graphc.frontend.trace import Recording, record
 from graphc.graph import Graph
+from graphc.kept import compiled
 from graphc.module import Module
 from graphc.runtime.backend import Backend
 from graphc.runtime.checkpoint import load_variables
@@ -62,7 +62,7 @@ def compile(
         order=order, reduction=reduction,
     )  # fmt: skip
     chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    plan = compile_module(module, chosen, peak=peak, check_replicas=check_replicas)
+    plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
     trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
     return StepTrainer(module, recording, trainer)
 
@@ -163,6 +163,8 @@ class StepTrainer:
 
     def graph(self, after: str = "partition", program: str = "train") -> Graph:
         """The graph after a pass; 'source' is the one that was traced. Raises G0990."""
+        from graphc.driver import stages
+
         strategy = parse_strategy(self.strategy)
         found = dict(stages(self.module, strategy, program))
         if after not in found:

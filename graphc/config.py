@@ -6,7 +6,7 @@ GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print an
 GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code
 GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
 GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
-GRAPHC_CACHE=dir    where compiled steps are kept; 0: nowhere
+GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class Config:
     target: str = "host"
     threads: int = 0
     cache: str = ""
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see the passes run."""
+        return bool(self.debug or self.dump or self.verify > 1)
 
 
 @lru_cache(maxsize=1)

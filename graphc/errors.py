@@ -102,7 +102,16 @@ class GraphcError(Exception):
 
 
 class GraphcWarning(UserWarning):
-    """Something that the author should know and that does not stop the compiler."""
+    """Something that the author should know and that does not stop the compiler.
+
+    count: how many were made so far
+    """
+
+    count = 0
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        GraphcWarning.count += 1
 
 
 class VerifyError(GraphcError):

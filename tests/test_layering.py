@@ -25,7 +25,7 @@ LAYERS = [
     {"kernels"},
     {"passes"},
     {"runtime"},
-    {"driver", "periodic", "nn", "optim", "init", "api", "bits", "check", "promise"},
+    {"driver", "periodic", "nn", "optim", "init", "api", "bits", "check", "promise", "kept"},
     {"inspect", "testing", "cli", "__init__", "__main__"},
 ]
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}

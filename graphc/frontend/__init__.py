@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from graphc.frontend.parse import parse_file, parse_source, parse_strategy
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphc.frontend.parse import parse_file, parse_source, parse_strategy
 
 __all__ = ["parse_file", "parse_source", "parse_strategy"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'graphc.frontend' has no attribute '{name}'")
+    from graphc.frontend import parse  # here, since tracing needs no grammar
+
+    return getattr(parse, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -63,9 +64,34 @@ def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
 
 def parse_strategy(text: str) -> Strategy:
     """The strategy that `text` says, such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
+    found = _of_counts(text)
+    if found is not None:
+        return found
     from graphc.frontend.parse import parse_strategy as parse
 
     return strategy_of(parse(text))
+
+
+_COUNT = "[1-9][0-9]{0,8}"
+_COUNTS = re.compile(rf"([a-z_]+)\(((?:{_COUNT}(?:, ?{_COUNT})*)?)\)")
+
+
+def _of_counts(text: str) -> Strategy | None:
+    """What a text says that has nothing but names and counts; None for any other, and for errors.
+
+    It is what most texts are, and needs no grammar.
+    """
+    result: Strategy = OneDevice()
+    try:
+        for factor in text.split(" * "):
+            found = _COUNTS.fullmatch(factor)
+            if found is None:
+                return None
+            counts = tuple(int(x) for x in found[2].split(",") if x)
+            result = result * make_strategy(found[1], counts, {})
+    except GraphcError:  # told with its place
+        return None
+    return result
 
 
 def strategy_of(tree: StrategyExpr, named: Mapping[str, Strategy] | None = None) -> Strategy:

@@ -22,7 +22,7 @@ from llvmlite import ir
 
 import graphc.config as config
 from graphc.errors import GraphcError, did_you_mean
-from graphc_numpy.native.objects import Objects
+from graphc.runtime.objects import Objects
 
 LEVEL = (
     2  # of code generation; passes over the IR are not run: kernels are printed as they should be

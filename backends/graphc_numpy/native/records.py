@@ -19,8 +19,8 @@ from graphc.kernels.code import Pointer
 from graphc.kernels.lowered import Lowered, Memory
 from graphc.program import Instruction, Kernel, Program
 from graphc.runtime.codec import Misfit, decode, encode
+from graphc.runtime.objects import Objects
 from graphc_numpy.native import machine
-from graphc_numpy.native.objects import Objects
 from graphc_numpy.native.step import Stretch, Stretches
 
 FORMAT = 1

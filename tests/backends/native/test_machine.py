@@ -14,11 +14,11 @@ pytest.importorskip("llvmlite")
 
 from graphc_numpy.native import machine
 from graphc_numpy.native.lanes import INT64
-from graphc_numpy.native.objects import Objects
 from llvmlite import ir
 
 from graphc import config
 from graphc.errors import GraphcError
+from graphc.runtime.objects import Objects
 
 
 @pytest.fixture(autouse=True)

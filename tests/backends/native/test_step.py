@@ -14,7 +14,15 @@ pytest.importorskip("llvmlite")
 
 from graphc_numpy.native import barrier
 from graphc_numpy.native.sharing import Extent, extents, shared
-from graphc_numpy.native.step import BARRIER, COUNTS, ERRORS, MEMORIES, SCRATCH, TURN, compile_stretches
+from graphc_numpy.native.step import (
+    BARRIER,
+    COUNTS,
+    ERRORS,
+    MEMORIES,
+    SCRATCH,
+    TURN,
+    compile_stretches,
+)
 from native_stubs import STUBS, call
 
 from graphc.kernels.code import (
