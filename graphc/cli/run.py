@@ -164,7 +164,8 @@ def compile_command(
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n = plan.training, plan.devices
-    mean = " on average" if len(train.footprints) > 1 else ""
+    averaged = len(train.footprints) > 1 or bool(plan.meta.get("every"))
+    mean = " on average" if averaged else ""
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
         f"{memory_in_words(train)}, {plan.sent_bytes:,} sent by each in a step{mean}"

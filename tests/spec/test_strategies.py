@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -253,9 +254,16 @@ MEANS = SCALARS + 4  # the numerators, and the number of examples
 def test_replicas_that_step_alone_send_reports_and_at_meetings_the_params(
     name: str, n: int
 ) -> None:
-    programs = plan(f"{name}({n}, every=4)").programs
-    assert programs["train"].sent_bytes == round(2 * (n - 1) / n * MEANS)
-    assert programs["sync"].sent_bytes == round(2 * (n - 1) / n * M)
+    made = plan(f"{name}({n}, every=4)")
+    assert made.programs["train"].sent_bytes == round(2 * (n - 1) / n * MEANS)
+    assert made.programs["sync"].sent_bytes == round(2 * (n - 1) / n * M)
+    assert made.sent_bytes == pytest.approx(2 * (n - 1) / n * (MEANS + M / 4), abs=1)
+
+
+def test_the_seldomer_they_meet_the_less_they_send() -> None:
+    sent = [plan(f"local_sgd(4, every={k})").sent_bytes for k in (1, 2, 4, 8)]
+    at_meetings = [2 * (s - round(3 / 2 * MEANS)) for s in sent]
+    assert [a / b for a, b in pairwise(at_meetings)] == pytest.approx([2, 2, 2], rel=0.01)
 
 
 def test_diloco_needs_an_outer_copy_and_its_momentum() -> None:
