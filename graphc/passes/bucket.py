@@ -61,7 +61,7 @@ def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
         follows[node.name] = found = frozenset().union(*known)
         if not _can_be_joined(graph, node, limit):
             continue
-        loop = turns.stage[node.name] if node.name in turns.inside else -1
+        loop = (node.name in turns.inside, turns.stage[node.name])  # in a loop, or before it
         before = graph[node.operands[0]].tensor.placement
         key = (repr(node.op), node.tensor.dtype, before, node.tensor.placement, loop)
         number = opened.get(key, -1)

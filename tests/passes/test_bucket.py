@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphc.driver import compile_module
-from graphc.frontend.lower import load_module
+from graphc.frontend.lower import load_module, module_of_source
 from graphc.ops.binary import Add
 from graphc.ops.collective import AllGather, AllReduce, Conversion, ReduceScatter, ToPartial
 from graphc.passes.bucket import Bucket
@@ -133,3 +133,22 @@ def test_the_same_bits_come_out(strategy: str) -> None:
             engine.step(dict(batch))
             found.append(engine.variables())
     assert all(np.array_equal(found[0][k], found[1][k], equal_nan=True) for k in start)
+
+
+BARRIERS = """
+step s(x: f32[batch, 4], y: f32[batch]) {
+    param w: f32[4] = he_normal()
+    report spread = sum(square(x - mean(x, axis=0)), axis=0)
+    report weight = sum(exp(x - max(x, axis=0)), axis=0)
+    minimize mean(square(x @ w - y)) with sgd(0.1)
+}
+"""
+
+
+def test_what_a_loop_needs_is_not_joined_with_what_it_gives() -> None:
+    """The mean of x, and a sum that needs the largest x, and not the mean."""
+    module = module_of_source(BARRIERS, sizes={"batch": 12})
+    strategy = parse_strategy("mirrored(2) * accumulate(3)")
+    plans = [compile_module(module, strategy, bucket=n) for n in (0, 1 << 20)]
+    apart, joined = (collectives(plan.programs["train"]).total() for plan in plans)
+    assert (apart, joined) == (6, 3)
