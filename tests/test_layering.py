@@ -18,6 +18,7 @@ LAYERS = [
     {"config", "op", "dims", "random"},
     {"graph", "varying", "aggregation"},
     {"builder", "value"},
+    {"sparse"},
     {"ops"},
     {"verify", "text", "turns"},
     {"autodiff", "frontend", "strategy", "module"},

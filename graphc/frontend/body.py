@@ -29,6 +29,7 @@ _OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in word
     "order": ("order", str, "a string"),
     "aggregate": ("aggregation", str, "a string"),
     "on": ("on", str, "a string"),
+    "sparse": ("sparse", str, "a string"),
 }
 
 

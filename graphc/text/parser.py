@@ -130,7 +130,7 @@ class _ToGraph(Transformer[Token, Graph]):
     def variable(
         self, kind: Token, name: str, type: TensorType, of: str | None, no_decay: bool | None,
         order: str | None, fill: _Fill | None, aggregate: str | None, on: str | None,
-        at: Span | None,
+        sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         if kind not in _KINDS:
             known = "param state slot outer output update minimize"
@@ -141,6 +141,7 @@ class _ToGraph(Transformer[Token, Graph]):
         made = Variable(
             name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at,
             order=order or "", aggregation=aggregate or "none", on=on or "write",
+            sparse=sparse or "",
         )  # fmt: skip
         return _Entry("variables", name, made, kind)
 
@@ -203,9 +204,11 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def objective(
         self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
-        reduction: str | None, at: Span | None,
+        reduction: str | None, sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
-        made = Objective(_value_name(loss), optimizer, over or (), order or "", at, reduction or "")
+        made = Objective(
+            _value_name(loss), optimizer, over or (), order or "", at, reduction or "", sparse or ""
+        )
         return _Entry("objectives", f"{loss.start_pos}", made, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:
@@ -215,6 +218,9 @@ class _ToGraph(Transformer[Token, Graph]):
         return name
 
     def reduction(self, name: str) -> str:
+        return name
+
+    def sparse(self, name: str) -> str:
         return name
 
     # -- types ----------------------------------------------------------------------------------
