@@ -39,6 +39,7 @@ from graphc.program import Program
 from graphc.promise import promise
 from graphc.runtime.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
+from graphc.types import TensorType
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = dict[str, Program]
@@ -190,8 +191,10 @@ def _parts(
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
         seen = _observer(observe, name)
         one = OneDevice()
-        placed = run_passes(graph, [*distribution(one), *partitioning(one)], seen)
-        programs[name] = schedule(placed, exact=True)
+        # Rows of tables are sent for the examples that there are: such a program runs any number.
+        short = any(isinstance(n.type, TensorType) and n.type.extents for n in graph)
+        placed = run_passes(graph, [*distribution(one), *partitioning(one, short)], seen)
+        programs[name] = schedule(placed, exact=not short)
     return programs, strategy, exact
 
 

@@ -83,7 +83,7 @@ class Op(ABC):
     alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
     in_place: ClassVar[bool] = False  # the kernel may write over an operand of the result's type
     updates: ClassVar[bool] = False  # in place: the first operand, some of its entries changed
-    completes: ClassVar[bool] = False  # the rows of the gradient of `of`, complete
+    completes: ClassVar[bool] = False  # a gradient of rows, complete: the rows, or their indices
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
     conversion: ClassVar[bool] = False  # changes the placement only, never the global value
     aggregates: ClassVar[bool] = False  # the sum of contributions to one gradient

@@ -64,7 +64,8 @@ class Rows:
     def joined(self, order: str) -> Rows:
         """The same, the rows of equal indices added at the first of them."""
         f, tree = self.ids.builder, "tree" if order == "tree" else ""
-        return replace(self, values=f.row_sum(self.ids, self.values, size=self.size, order=tree))
+        ids = f.row_ids(self.ids)
+        return Rows(ids, f.row_sum(ids, self.values, size=self.size, order=tree), self.size)
 
 
 Gradient: TypeAlias = Value | Rows
@@ -147,9 +148,9 @@ def sparse_reads(
 ) -> set[str]:
     """The reads of variables whose gradients are kept as rows.
 
-    variables: the variable of every read. otherwise: the mode of those that say none. Warns G0314 where a table is
-    looked up and used as a whole too. Raises G0315 where it is said to be sparse and isn't looked
-    up.
+    variables: the variable of every read. otherwise: the mode of those that say none. Warns G0314
+    where a table is looked up and used as a whole too. Raises G0315 where it is said to be sparse
+    and isn't looked up.
     """
     found = set()
     for read, v in variables.items():
@@ -157,7 +158,7 @@ def sparse_reads(
         if mode == "off" or v.local or not v.type.shape:
             continue
         uses = uses_of(f, read, active)
-        if v.sparse == "on" and not uses.lookups:
+        if v.sparse == "on" and not uses_of(f, read, f.nodes).lookups:
             text = f"sparse is on for '{v.name}', but nothing looks its rows up by example"
             help = "y = embedding(table, ids) does, with the batch first in ids; or leave it out"
             raise GraphcError("G0315", text, span=v.origin, help=help)

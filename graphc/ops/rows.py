@@ -19,6 +19,7 @@ from graphc.ops.rules import check_integers, wide
 from graphc.types import F32, TensorType
 
 if TYPE_CHECKING:
+    from graphc.layout import MemoryLayout
     from graphc.op import Array
 
 
@@ -30,6 +31,36 @@ def _check(op: str, ids: TensorType, rows: TensorType, rest: tuple[int, ...]) ->
 
 def _letters(ids: TensorType, rows: TensorType) -> tuple[list[str], list[str]]:
     return [f"n{i}*" for i in range(ids.rank)], [f"d{i}" for i in range(rows.rank - ids.rank)]
+
+
+@register
+class RowIds(Op):
+    """`y = x`, the indices of rows, all of them together: what follows is done once, on all rows"""
+
+    view = True
+    alias = True
+    indices = (0,)
+    completes = True
+    not_differentiable = "indices are no floats"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        (ids,) = types
+        check_integers("row_ids", ids.dtype, ids.dtype.kind)
+        return TensorType(ids.shape, ids.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        n = " ".join(f"n{i}*" for i in range(types[0].rank)) or "."
+        return f"{n} -> {n}"
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "i32[2,4]"), (cls(), "i32[0,1]")]
 
 
 @register

@@ -94,7 +94,7 @@ def _clear_caches() -> None:
                     clear()
 
 
-BROKEN = (AssertionError, GraphcError, ValueError, IndexError)
+BROKEN = (AssertionError, GraphcError, ValueError, IndexError, TypeError)
 CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "verifier": (GraphcError,), "mesh": BROKEN, "run": BROKEN, "passes": BROKEN,
     "memory": (Misread,), "slope": (WrongGradient,), "structure": (AssertionError,),

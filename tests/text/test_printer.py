@@ -120,8 +120,9 @@ FULL_VARIABLE = Variable(
     order="tree",
     aggregation="mean",
     on="read",
+    sparse="off",
 )
-FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2), "mean")
+FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2), "mean", "on")
 
 
 @pytest.mark.parametrize("full", [FULL_NODE, FULL_VARIABLE, FULL_OBJECTIVE])
