@@ -64,7 +64,7 @@ def structure(kinds: Kinds) -> None:
 
 
 def bytes_moved(kinds: Kinds) -> None:
-    check_best(problems(20))
+    check_best(problems(25))
 
 
 LAWS: dict[str, Callable[[Kinds], None]] = {
