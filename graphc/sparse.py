@@ -85,18 +85,11 @@ def side_by_side(parts: Sequence[Rows]) -> Rows:
         return parts[0]
     f, size = parts[0].ids.builder, parts[0].size
     leads = {(p.ids.shape[0], p.ids.type.extent(0)) for p in parts}
-    if len(leads) > 1:
-        parts = [_flat(p) for p in parts]
+    alike = len(leads) == 1
+    join = op_named("concat")(dim=1) if alike else op_named("row_join")()  # type: ignore[call-arg]
     wide = max((p.ids.dtype for p in parts), key=lambda d: d.bytes)
-    concat = op_named("concat")(dim=1)  # type: ignore[call-arg]
-    ids = f.add(concat, [f.to_dtype(p.ids, wide) for p in parts])
-    return Rows(ids, f.add(concat, [p.values for p in parts]), size)
-
-
-def _flat(part: Rows) -> Rows:
-    f, (b, t) = part.ids.builder, part.ids.shape
-    ids = f.reshape(part.ids, (1, b * t))
-    return replace(part, ids=ids, values=f.reshape(part.values, (1, b * t, *part.values.shape[2:])))
+    ids = f.add(join, [f.to_dtype(p.ids, wide) for p in parts])
+    return Rows(ids, f.add(join, [p.values for p in parts]), size)
 
 
 def densified(gradient: Gradient) -> Value:

@@ -64,6 +64,40 @@ class RowIds(Op):
 
 
 @register
+class RowJoin(Op):
+    """`y` is the operands' rows one after the other, all of them: [1, rows, rest..]
+
+    operands [b, t, rest..] of one dtype, with different b. The rows of a short batch stay: they
+    are zeros, added at index 0.
+    """
+
+    jointly_linear = True
+    not_differentiable = "gradients are taken before they are joined"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(len(types) > 0, "row_join takes at least one operand")
+        first, rows = types[0], 0
+        for t in types:
+            fits = t.rank >= 2 and t.shape[2:] == first.shape[2:]
+            require(fits, f"row_join: shapes {first.shape} and {t.shape}")
+            require(t.dtype == first.dtype, f"row_join: {first.dtype} with {t.dtype}", code="G0202")
+            rows += t.shape[0] * t.shape[1]
+        return TensorType((1, rows, *first.shape[2:]), first.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rest = " ".join(f"d{i}" for i in range(types[0].rank - 2))
+        given = ", ".join(f"b{i}* t{i}* {rest}".strip() for i in range(len(types)))
+        return f"{given} -> k0! k1! {rest}".strip()
+
+    def run(self, *xs: Array) -> Array:
+        return np.concatenate([x.reshape(1, -1, *x.shape[2:]) for x in xs], axis=1)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "f32[2,3,4], f32[5,1,4]"), (cls(), "i32[2,3], i32[1,2]")]
+
+
+@register
 class RowSum(Op):
     """`y[k]` is the sum of the rows whose index is ids[k], at the first k of these; 0 at the others
 
