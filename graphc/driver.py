@@ -33,6 +33,7 @@ from graphc.passes.pipeline import (
     worker_part,
 )  # fmt: skip
 from graphc.passes.schedule import schedule
+from graphc.passes.tile import untiled
 from graphc.periodic import periodicity, prepared, sync_programs
 from graphc.placement import Split
 from graphc.program import Program
@@ -92,6 +93,7 @@ def compile_module(
         "promise": promise(strategy, trained(programs)).plain(),
         "grid": next((str(p) for p in strategy.parts if p.layout("").grid), ""),
         "every": meets.every if meets else 0,
+        "untiled": untiled(train, layout_of(strategy)),
     }
     how = asynchrony(strategy)
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)

@@ -240,4 +240,5 @@ def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
     names = t.placement.cuts(dim, extent is not None)
     axes = tuple((a, mesh.axis(a).size) for a in names)
     count = t.shape[dim] // unit if unit else 0
-    return Range(count, unit, extent.name if extent else "", axes, mesh.widths(count, names))
+    widths = mesh.widths(count, names, counted=bool(extent))
+    return Range(count, unit, extent.name if extent else "", axes, widths)

@@ -36,9 +36,9 @@ from graphc.instructions import (
     reads,
     writes,
 )  # fmt: skip
-from graphc.leaves import most_sent
 from graphc.ops.collective import Conversion, Keep
-from graphc.placement import Mesh, Placement, Split
+from graphc.placement import Mesh, Placement
+from graphc.traffic import sent
 from graphc.types import TensorType
 
 
@@ -147,7 +147,8 @@ class Program:
 
         Where variables are at home devices differ: this is the mean over all of them.
         """
-        return round(sum(_sent(self, x) * turns for x, turns in self._starts()))
+        found = self._starts()
+        return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in found))
 
     def _starts(self) -> Iterator[tuple[Start, int]]:
         """Every collective, and how often a step runs it."""
@@ -161,26 +162,12 @@ class Program:
         return next(role for role in self.roles if role.name == name)
 
 
-def _sent(program: Program, start: Start) -> float:
+def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
     """Bytes that one device sends for a collective."""
     op = start.op
     assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
-    mesh = program.mesh
-    axes = [a for a in map(mesh.axis, op.axes) if a.over == "space"]
-    n = prod(a.size for a in axes)
-    if mesh.leaves is not None and len(axes) < len(op.axes):
-        return _sent_of_forest(op, n, program.buffers[start.result].bytes, mesh)
-    parts = n if isinstance(op.states[0], Split) else 1
-    operand = program.buffers[start.operand]
-    share = prod(program.mesh.axis(a).size for a, _ in operand.home if a != op.axis)
-    return op.traffic(n, operand.bytes * parts / share)
-
-
-def _sent_of_forest(op: Conversion, n: int, size: int, mesh: Mesh) -> float:
-    """A device sends its pieces of the sum by shards, and then its shard of the whole sum."""
-    assert mesh.leaves is not None
-    pieces = most_sent(mesh.leaves.slots, mesh.turns)
-    return op.traffic(n, size) * (pieces + 1) / 2
+    share = prod(mesh.axis(a).size for a, _ in operand.home if a not in op.axes)
+    return sent(op, operand.bytes / share, operand.shape, mesh)
 
 
 __all__ = [

@@ -22,7 +22,7 @@ LAYERS = [
     {"ops"},
     {"verify", "text", "turns"},
     {"autodiff", "frontend", "strategy", "module"},
-    {"program", "instructions"},
+    {"program", "instructions", "traffic"},
     {"passes"},
     {"runtime"},
     {"driver", "periodic", "nn", "optim", "init", "api", "bits", "check", "promise"},

@@ -177,6 +177,8 @@ def compile_command(
         f"{memory_in_words(train)}, {plan.sent_bytes:,} sent by each in a step{mean}"
     )
     click.echo(_promised(plan))
+    for text in plan.meta.get("untiled", ()):
+        click.echo(f"left whole: {text}")
 
 
 def _promised(plan: Plan) -> str:

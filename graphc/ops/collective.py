@@ -51,6 +51,15 @@ class Conversion(Carried):
         """The axes that it runs over, major first: `axis` joins several by `+`."""
         return tuple(self.axis.split("+")) if self.across else (self.axis,)
 
+    @property
+    def along(self) -> str:
+        """The axis that a split or home state of its is along; all others of several become R."""
+        return str(self.attributes.get("on") or self.axis)
+
+    def target(self, axis: str) -> State:
+        """The state along one of its axes after it."""
+        return self.states[1] if len(self.axes) == 1 or axis == self.along else R
+
     def traffic(self, n: int, b: float) -> float:
         """Bytes that a device sends, on average, for a value of b bytes on n places."""
         return self.rounds * (n - 1) / n * b
@@ -138,13 +147,16 @@ class SumInPart(Conversion):
 class ReduceScatter(SumInPart):
     """P -> S(dim) over space: every place gets its part of the sum (max, min)
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own. Over
+    `data+leaf` it is the tree over leaves, and the parts are those of the axis `on`.
     """
 
     axis: str
     dim: int
     op: ReduceOp = "sum"
     order: str = ""
+    on: str = ""
+    across = True
 
     @property
     def states(self) -> tuple[State, State]:
@@ -155,14 +167,17 @@ class ReduceScatter(SumInPart):
 class Reduce(SumInPart):
     """P -> H(k) over space: place k gets the sum (max, min)
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own. Over
+    `data+leaf` it is the tree over leaves, and the place is one of the axis `on`.
     """
 
     axis: str
     place: int
     op: ReduceOp = "sum"
     order: str = ""
+    on: str = ""
     in_place = True
+    across = True
 
     @property
     def states(self) -> tuple[State, State]:

@@ -27,6 +27,7 @@ from graphc.placement import (
     R,
     Split,
     State,
+    Tiles,
     Varying,
 )
 from graphc.text.fields import Given, fill
@@ -113,12 +114,16 @@ class _ToGraph(Transformer[Token, Graph]):
         objectives = tuple(tables.pop("objectives").values())
         return Graph(name, mesh or NO_MESH, **tables, objectives=objectives)
 
-    def mesh(self, *parts: Axis | Leaves | None) -> Mesh:
+    def mesh(self, *parts: Axis | Leaves | Tiles | None) -> Mesh:
         leaves = next((x for x in parts if isinstance(x, Leaves)), None)
-        return Mesh(tuple(x for x in parts if isinstance(x, Axis)), leaves)
+        tiles = next((x for x in parts if isinstance(x, Tiles)), None)
+        return Mesh(tuple(x for x in parts if isinstance(x, Axis)), leaves, tiles)
 
     def leaves(self, slots: Token, *axes: str) -> Leaves:
         return Leaves(_int(slots), axes)
+
+    def tiles(self, count: Token, *axes: str) -> Tiles:
+        return Tiles(_int(count), axes)
 
     def axis(self, name: str, size: Token, over: Token | None) -> Axis:
         if over is not None and over not in ("time", "space"):

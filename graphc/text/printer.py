@@ -159,6 +159,8 @@ def mesh_text(mesh: Mesh) -> str:
     text = ", ".join(axes)
     if mesh.leaves is not None:
         text += f"; {mesh.leaves.slots} leaves over {', '.join(map(name_text, mesh.leaves.axes))}"
+    if mesh.tiles is not None:
+        text += f"; {mesh.tiles.count} tiles over {', '.join(map(name_text, mesh.tiles.axes))}"
     return f"mesh({text})"
 
 
