@@ -192,7 +192,8 @@ class Builder:
             return value
         node = self.nodes.pop(last)
         self.nodes[name] = replace(node, name=name)
-        if last in self.varying:
+        if last in self.varying:  # the old name is free, for a node that may be global
+            self.varying.remove(last)
             self.varying.add(name)
         if self.unpaddable and self.unpaddable[-1] == last:
             self.unpaddable[-1] = name

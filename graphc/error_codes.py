@@ -516,11 +516,6 @@ CODES: dict[str, Entry] = {
         'A state with { on="never" } is saved with a copy for each replica, in a leading dim. It can be\n'
         "loaded where there are as many, or as one value for all of them.",
     ),
-    "G0537": Entry(
-        "per-replica code has other bits on other devices",
-        "`reproducible` promises the same bits on any number of devices. What each replica computes on\n"
-        "its own part of the batch depends on how many replicas there are.",
-    ),
     "G0536": Entry(
         "replicas do not agree",
         'Under the check of replicas, what each writes to a variable with aggregate="only_first_replica"\n'

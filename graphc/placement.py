@@ -146,9 +146,11 @@ class Mesh:
     def widths(self, count: int, axes: Sequence[str], counted: bool) -> tuple[int, ...]:
         """Per axis the fixed length of a part of `count` entries; () where it is cut evenly.
 
-        counted: the dim has a run-time length, which leaves cut; tiles cut one of fixed length.
+        counted: the dim has a run-time length, which leaves cut; tiles cut one of fixed length, but
+        for a row with an entry for each leaf.
         """
-        if not counted:
+        each_leaf = self.leaves is not None and self.leaves.axes[-1] in axes
+        if not counted and not each_leaf:
             return self._of_tiles(count, axes)
         if self.leaves is None or not any(map(self.deals, axes)):
             return ()

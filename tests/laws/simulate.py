@@ -129,8 +129,8 @@ class Simulator:
     def _leaves(self, t: TensorType, dim: int) -> Cut | None:
         """How the mesh's leaves cut a dim; None where they don't."""
         leaves, extent = self.mesh.leaves, t.extent(dim)
-        axes = [a for a in leaves.axes if t.placement[a] == Split(dim)] if leaves else []
-        if not leaves or not axes or extent is None:
+        axes = [a for a in leaves.axes if _is_cut(t, dim, a)] if leaves else []
+        if not leaves or not axes or (extent is None and leaves.axes[-1] not in axes):
             return None
         units = t.shape[dim] // (extent.unit if extent else 1)
         return Cut(axes, -(-units // leaves.slots))
