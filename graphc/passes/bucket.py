@@ -36,6 +36,8 @@ class Bucket(Pass):
     optional = True
 
     def run(self, graph: Graph) -> Graph:
+        if graph.mesh.leaves is not None:  # forests are joined each by itself
+            return graph
         buckets = [b for b in _buckets(graph, self.bytes) if len(b.members) > 1]
         return _Joined(graph, buckets).run() if buckets else graph
 
