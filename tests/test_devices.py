@@ -150,5 +150,9 @@ def test_compiling_for_many_devices_takes_as_long_by_the_clock(strategy: str) ->
         compiled(strategy.format(n=n))
         return time.process_time() - start
 
-    few, many = (min(seconds(n) for _ in range(7)) for n in (8, 1_024))
-    assert many <= SLACK * few, (few, many)
+    few = many = float("inf")
+    for turn in range(60):  # the least of several, by turns: others may use the machine, too
+        few, many = min(few, seconds(8)), min(many, seconds(1_024))
+        if turn > 5 and many <= SLACK * few:
+            return
+    raise AssertionError(f"{few:.4f} s for 8 devices, {many:.4f} s for 1,024")
