@@ -74,7 +74,7 @@ def variants() -> Iterator[str]:
     for name, cls in STRATEGIES.items():
         if grows(cls):
             yield f"{name}({{n}})"
-            for setting in fields(cls)[1:]:
+            for setting in fields(cls)[1:]:  # type: ignore[arg-type]
                 for value in values(setting) if setting.name != "axis" else ():
                     shown = f'"{value}"' if isinstance(value, str) else value
                     text = f"{name}({{n}}, {setting.name}={shown})"
