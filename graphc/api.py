@@ -35,6 +35,7 @@ def compile(
     seed: int = 0,
     order: str = "",
     reduction: str = "",
+    sparse: str = "",
     peak: int | None = None,
     max_bytes: int | None = None,
     check_replicas: bool = False,
@@ -52,6 +53,8 @@ def compile(
     order:         how contributions to one gradient are added: add_n, tree, accumulate, or a choice
                    for each place where they meet, "devices=tree,turns=add_n" (see graphc.orders)
     reduction:     what the loss is meant to be: sum or mean over the batch
+    sparse:        whether gradients of tables are kept as rows: auto (where fewer are looked up
+                   than the table has), on or off (see graphc.sparse)
     peak:          limit in bytes on what one device needs
     max_bytes:     limit in bytes on what all devices need; by default the machine's memory
     check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
@@ -59,7 +62,7 @@ def compile(
     """
     module, recording = traced_module(
         loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole, seed=seed,
-        order=order, reduction=reduction,
+        order=order, reduction=reduction, sparse=sparse,
     )  # fmt: skip
     chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)

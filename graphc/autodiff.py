@@ -10,17 +10,21 @@ over the batch) is not done where the chain rule puts it, at the start of the ba
 at its end: what flows back is a plain sum over examples, tagged with the counts that it is still
 to be divided by. So sums over shards and turns stay sums, a mean of means can't arise, and the
 count need not be known before the last microbatch was seen.
+
+What flows back to a table that is only looked up may stay indices and rows (graphc.sparse), under
+every order: contributions are put side by side, and rows of equal indices are added at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.graph import Node
 from graphc.op import op_named
+from graphc.sparse import Gradient, Rows, rows_of, side_by_side
 
 Denominators = tuple[str, ...]
 
@@ -61,6 +65,7 @@ class Contributions:
 
 
 Pending = dict[Denominators, Contributions]
+Parts = dict[Denominators, list[Rows]]
 
 
 def gradients(
@@ -82,6 +87,26 @@ def gradients(
     back to a node of `wrt` by the number of its uses, which is not the gradient.
     Raises G0301 for a loss that is no float scalar.
     """
+    found = gradients_and_rows(f, loss, wrt, order, orders, pin, seed, average)
+    return {name: g for name, g in found.items() if not isinstance(g, Rows)}
+
+
+def gradients_and_rows(
+    f: Builder,
+    loss: Value,
+    wrt: Sequence[str],
+    order: str = "add_n",
+    orders: Mapping[str, str] | None = None,
+    pin: Callable[[str, Value], Value] | None = None,
+    seed: Value | None = None,
+    average: bool = False,
+    sparse: Collection[str] = (),
+    pin_rows: Callable[[str, Rows], Rows] | None = None,
+) -> dict[str, Gradient | None]:
+    """What `gradients` gives, as rows for the nodes of `sparse`, which are only looked up.
+
+    pin_rows(name, rows) may put a node after these where they are complete. Raises G0301.
+    """
     if loss.shape != () or loss.dtype.kind != "f":
         raise GraphcError(
             "G0301",
@@ -90,12 +115,16 @@ def gradients(
             help="take the mean or the sum over what is left",
         )
     nodes = list(f.nodes.values())
-    active = _active(nodes, wrt, loss.name)
+    active = active_nodes(nodes, wrt, loss.name)
     counts = _counts(nodes)
-    walk = _Walk(f, active, counts, order, orders or {})
+    walk = _Walk(f, active, counts, order, orders or {}, sparse)
     walk.send(loss.name, (), f.ones_like(loss) if seed is None else f.to_dtype(seed, loss.dtype))
-    found: dict[str, Value | None] = dict.fromkeys(wrt)
+    found: dict[str, Gradient | None] = dict.fromkeys(wrt)
     for node in _backwards(nodes, active):
+        if node.name in walk.rows:
+            with f.at(node.origin), f.scope("grad"):
+                rows = walk.total_rows(node.name, average)
+                found[node.name] = pin_rows(node.name, rows) if pin_rows else rows
         if node.name not in active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
@@ -136,7 +165,9 @@ class _Walk:
     counts: set[str]
     order: str
     orders: Mapping[str, str]
+    sparse: Collection[str] = ()
     pending: dict[str, Pending] = field(default_factory=dict)
+    rows: dict[str, Parts] = field(default_factory=dict)
 
     def send(self, to: str, key: Denominators, part: Value) -> None:
         """Hand a contribution to a node, still to be divided by `key`."""
@@ -154,11 +185,29 @@ class _Walk:
             met.take(_resolve(self.f, key, value))
         return (), met.total()
 
+    def total_rows(self, name: str, average: bool) -> Rows:
+        """The sum of all rows that flow back to a table, divided, those of equal indices joined."""
+        found, order = self.rows.pop(name), self.orders.get(name, self.order)
+        uses = sum(map(len, found.values()))
+        sums = []
+        for key, parts in found.items():
+            # Joined before it is divided: what it is divided by may need all microbatches.
+            rows = side_by_side(parts).joined(order)
+            sums.append(replace(rows, values=_resolve(self.f, key, rows.values)))
+        total = sums[0] if len(sums) == 1 else side_by_side(sums).joined(order)
+        return total.map(lambda x: x / float(uses)) if average and uses > 1 else total
+
     def back(self, node: Node, key: Denominators, g: Value) -> None:
         """Hand the gradient of `node` on to its operands."""
         f = self.f
         xs = [Value(f, x) for x in node.operands]
         slot = node.op.denominator
+        at = node.op.looks_up
+        if at is not None and node.operands[0] in self.sparse:
+            table = node.operands[0]
+            looked = rows_of(xs[0].shape[0], xs[at], g)
+            self.rows.setdefault(table, {}).setdefault(key, []).append(looked)
+            return
         if slot is not None and node.operands[slot] in self.counts:
             parts: Sequence[Value | None] = [None if i == slot else g for i in range(len(xs))]
             key = tuple(sorted((*key, node.operands[slot])))
@@ -169,7 +218,7 @@ class _Walk:
                 self.send(x.name, key, _named(f, part, x))
 
 
-def _active(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[str]:
+def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[str]:
     """The nodes on a differentiable path from `wrt` to the loss."""
     reached = set(wrt)
     for n in nodes:

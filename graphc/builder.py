@@ -31,93 +31,12 @@ from graphc.types import (
     in_units,
     promote,
 )
+from graphc.value import Operand, Scalar, Value
 from graphc.varying import enters, leaves, varying_nodes
 
 MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
 MAX_RANK = 32
 MAX_NODES = 500_000
-
-Scalar = bool | int | float
-
-
-class Value:
-    """A node under construction: typed, with NumPy's operators, broadcasting and promotion."""
-
-    __slots__ = ("builder", "name")
-
-    def __init__(self, builder: Builder, name: str) -> None:
-        self.builder, self.name = builder, name
-
-    @property
-    def node(self) -> Node:
-        return self.builder.nodes[self.name]
-
-    @property
-    def type(self) -> TensorType:
-        return self.node.tensor
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> DType:
-        return self.type.dtype
-
-    @property
-    def rank(self) -> int:
-        return len(self.type.shape)
-
-    def __repr__(self) -> str:
-        return f"%{self.name} : {self.node.type}"
-
-    def __add__(self, other: Operand) -> Value:
-        return self.builder.binary("add", self, other)
-
-    def __radd__(self, other: Operand) -> Value:
-        return self.builder.binary("add", other, self)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self.builder.binary("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Value:
-        return self.builder.binary("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self.builder.binary("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Value:
-        return self.builder.binary("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return self.builder.binary("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Value:
-        return self.builder.binary("div", other, self)
-
-    def __floordiv__(self, other: Operand) -> Value:
-        return self.builder.binary("floor_div", self, other)
-
-    def __rfloordiv__(self, other: Operand) -> Value:
-        return self.builder.binary("floor_div", other, self)
-
-    def __mod__(self, other: Operand) -> Value:
-        return self.builder.binary("mod", self, other)
-
-    def __rmod__(self, other: Operand) -> Value:
-        return self.builder.binary("mod", other, self)
-
-    def __pow__(self, other: Operand) -> Value:
-        return self.builder.power(self, other)
-
-    def __rpow__(self, other: Operand) -> Value:
-        return self.builder.power(other, self)
-
-    def __neg__(self) -> Value:
-        return self.builder.neg(self)
-
-
-Operand = Value | Scalar
 
 
 class Builder:
@@ -280,7 +199,8 @@ class Builder:
             return value
         node = self.nodes.pop(last)
         self.nodes[name] = replace(node, name=name)
-        if last in self.varying:
+        if last in self.varying:  # the old name is free, for a node that may be global
+            self.varying.remove(last)
             self.varying.add(name)
         if self.unpaddable and self.unpaddable[-1] == last:
             self.unpaddable[-1] = name
@@ -464,3 +384,6 @@ def _as_dtype(value: Scalar, dtype: DType) -> Scalar:
             return float(value)
         case _:
             return int(value)
+
+
+__all__ = ["Builder", "Operand", "Scalar", "Value", "infer_type"]

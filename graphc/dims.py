@@ -2,10 +2,11 @@
 
 `m k, k n -> m n`: a letter on both sides is mapped, one only on the left is reduced (the op says
 how), one only on the right is new. `k!` is whole: it can't be split. `n~` is not read: however it
-is cut, the result is whole. `v?` is looked up by an index: an operand cut along it gives a partial
-sum, a result cut along it takes what falls into its part. `(a b)` is a group of factors of one dim;
-only the first of them, the major one, can be split. Most of sharding follows from these rules, and
-so does the way of run-time lengths (extents).
+is cut, the result is whole. `n*` is joint: all of it is taken together, so that it can't be split,
+and its padding is masked; it keeps its run-time length. `v?` is looked up by an index: an operand
+cut along it gives a partial sum, a result cut along it takes what falls into its part. `(a b)` is a
+group of factors of one dim; only the first of them, the major one, can be split. Most of sharding
+follows from these rules, and so does the way of run-time lengths (extents).
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Dim:
     """One dim in a rule: its letters, major first; whole: not splittable; index: looked up;
-    unread: its entries do not matter."""
+    unread: its entries do not matter; joint: not splittable, but padded."""
 
     letters: tuple[str, ...]
     whole: bool = False
     index: bool = False
     unread: bool = False
+    joint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def _led_by(dims: tuple[Dim, ...], letter: str) -> tuple[int, ...]:
     return tuple(i for i, d in enumerate(dims) if d.letters and d.letters[0] == letter)
 
 
-_TOKEN = re.compile(r"\(([^)]*)\)|(\w+)([!?~]?)")
+_TOKEN = re.compile(r"\(([^)]*)\)|(\w+)([!?~*]?)")
 
 
 @lru_cache(maxsize=4096)
@@ -79,7 +81,7 @@ def _parse_dims(text: str) -> tuple[Dim, ...]:
     return tuple(
         Dim(tuple(group.split()))
         if not letter
-        else Dim((letter,), mark == "!", mark == "?", mark == "~")
+        else Dim((letter,), mark == "!", mark == "?", mark == "~", mark == "*")
         for group, letter, mark in _TOKEN.findall(text)
     )
 
@@ -119,7 +121,7 @@ def signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signa
 def splittable_letters(rule: DimsRule) -> list[str]:
     everywhere = [*rule.operands, rule.result]
     minor = {x for dims in everywhere for d in dims for x in d.letters[1:]}
-    whole = {x for dims in everywhere for d in dims if d.whole for x in d.letters}
+    whole = {x for dims in everywhere for d in dims if d.whole or d.joint for x in d.letters}
     seen = dict.fromkeys(d.letters[0] for dims in everywhere for d in dims if d.letters)
     return [x for x in seen if x not in minor and x not in whole]
 
@@ -135,13 +137,16 @@ def _split_way(rule: DimsRule, letter: str, reduces: ReduceOp) -> Signature | No
 
 
 def reduced_dims(rule: DimsRule) -> list[tuple[int, int]]:
-    """(operand, dim) of every dim whose entries are combined: padding there must be masked."""
+    """(operand, dim) of every dim whose entries are combined: padding there must be masked.
+
+    Those of a joint dim are, though the result may have it."""
     kept = {x for d in rule.result for x in d.letters}
     return [
         (slot, i)
         for slot, dims in enumerate(rule.operands)
         for i, d in enumerate(dims)
-        if not d.index and not d.unread and d.letters and not kept.intersection(d.letters)
+        if not d.index and not d.unread and d.letters
+        if d.joint or not kept.intersection(d.letters)
     ]
 
 

@@ -35,12 +35,14 @@ from graphc.passes.pipeline import (
     worker_part,
 )  # fmt: skip
 from graphc.passes.schedule import schedule
+from graphc.passes.tile import untiled
 from graphc.periodic import periodicity, prepared, sync_programs
 from graphc.placement import Split
 from graphc.program import Program
 from graphc.promise import promise
 from graphc.runtime.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
+from graphc.types import TensorType
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -93,6 +95,7 @@ def compile_module(
         "promise": promise(strategy, trained(programs)).plain(),
         "grid": next((str(p) for p in strategy.parts if p.layout("").grid), ""),
         "every": meets.every if meets else 0,
+        "untiled": untiled(train, layout_of(strategy)),
     }
     how = asynchrony(strategy)
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)
@@ -228,8 +231,10 @@ def _parts(
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
         seen = _observer(observe, name)
         one = OneDevice()
-        placed = run_passes(graph, [*distribution(one), *partitioning(one)], seen)
-        programs[name] = schedule(placed, exact=True)
+        # Rows of tables are sent for the examples that there are: such a program runs any number.
+        short = any(isinstance(n.type, TensorType) and n.type.extents for n in graph)
+        placed = run_passes(graph, [*distribution(one), *partitioning(one, short)], seen)
+        programs[name] = schedule(placed, exact=not short)
     return programs, strategy, exact
 
 

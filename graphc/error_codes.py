@@ -227,6 +227,22 @@ CODES: dict[str, Entry] = {
         "all entries alike, divide once: sum(values * weights) / sum(weights). Where groups are meant\n"
         "to count alike, this warning can be ignored.",
     ),
+    "G0313": Entry(
+        "no such choice for sparse gradients",
+        "Gradients of tables that are looked up are kept as rows with sparse `on`, as tables with `off`,\n"
+        "and with `auto` as rows where fewer rows are looked up in a step than the table has.",
+    ),
+    "G0314": Entry(
+        "a table is looked up, and used as a whole too",
+        "What flows back from a lookup is some rows, but what flows back from the other use is a whole\n"
+        "table (tied weights, a penalty on all weights). Their sum is a table: it is computed, sent and\n"
+        "applied as one, and nothing is saved. This is a warning; `off` for the variable silences it.",
+    ),
+    "G0315": Entry(
+        "sparse is on for what is not looked up",
+        "Rows of a table are looked up along its first dim, by `embedding`, `take` or an index, with the\n"
+        "batch as the first dim of the indices. Only then is the gradient a few rows.",
+    ),
     # -- G04 placement and strategies -------------------------------------------------------
     "G0401": Entry(
         "no such strategy",
@@ -499,11 +515,6 @@ CODES: dict[str, Entry] = {
         "copies of another number of replicas",
         'A state with { on="never" } is saved with a copy for each replica, in a leading dim. It can be\n'
         "loaded where there are as many, or as one value for all of them.",
-    ),
-    "G0537": Entry(
-        "per-replica code has other bits on other devices",
-        "`reproducible` promises the same bits on any number of devices. What each replica computes on\n"
-        "its own part of the batch depends on how many replicas there are.",
     ),
     "G0536": Entry(
         "replicas do not agree",

@@ -77,6 +77,7 @@ class Variable:
     alone have in common, of a parameter). decay: weight decay applies.
     fill: what a state or slot starts from, where nothing else initialises it.
     order: how contributions to its gradient are added, where that is chosen (see graphc.orders).
+    sparse: whether its gradient is kept as rows, where that is chosen (see graphc.sparse).
     aggregation: what makes one value of the replicas', and on: when (see graphc.aggregation).
     """
 
@@ -90,6 +91,7 @@ class Variable:
     order: str = ""
     aggregation: str = "none"
     on: str = "write"
+    sparse: str = ""
 
     @property
     def local(self) -> bool:
@@ -108,7 +110,7 @@ class Objective:
     """`minimize loss with optimizer over variables`.
 
     order: how contributions are added (see graphc.orders). reduction: what the loss is said to be,
-    the 'sum' or the 'mean' over the batch.
+    the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as rows.
     """
 
     loss: str
@@ -117,6 +119,7 @@ class Objective:
     order: str = ""
     origin: Span | None = None
     reduction: str = ""
+    sparse: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 from graphc.errors import Span
 from graphc.graph import Graph
 from graphc.orders import parse_orders
+from graphc.sparse import checked_mode
 from graphc.strategy import OneDevice, Strategy
 
 
@@ -63,6 +64,13 @@ class Module:
         objectives = tuple(
             replace(o, order=str(asked.over(parse_orders(o.order)))) for o in self.train.objectives
         )
+        return replace(self, train=replace(self.train, objectives=objectives))
+
+    def with_sparse(self, mode: str) -> Module:
+        """The module with a choice of sparse gradients for all its objectives. Raises G0313."""
+        if not checked_mode(mode):
+            return self
+        objectives = tuple(replace(o, sparse=mode) for o in self.train.objectives)
         return replace(self, train=replace(self.train, objectives=objectives))
 
     @property

@@ -82,6 +82,8 @@ class Op(ABC):
     view: ClassVar[bool] = False  # the result may share the first operand's memory (`layout`)
     alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
     in_place: ClassVar[bool] = False  # the kernel may write over an operand of the result's type
+    updates: ClassVar[bool] = False  # in place: the first operand, some of its entries changed
+    completes: ClassVar[bool] = False  # a gradient of rows, complete: the rows, or their indices
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
     conversion: ClassVar[bool] = False  # changes the placement only, never the global value
     aggregates: ClassVar[bool] = False  # the sum of contributions to one gradient
@@ -117,6 +119,11 @@ class Op(ABC):
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
         """The contribution to each operand's gradient, given that of the result (None: none)."""
         raise AssertionError(f"{self.name} is not differentiable: {self.not_differentiable}")
+
+    @property
+    def looks_up(self) -> int | None:
+        """The operand that says which rows (dim 0) of operand 0 the result is, for a lookup."""
+        return None
 
     def localize(self, shape: tuple[int, ...]) -> Op:
         """The op as a rank runs it, when the local result has `shape`."""

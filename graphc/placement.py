@@ -9,16 +9,17 @@
 An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
 device). Where several axes split one dim, the mesh's order of axes is their order from major to
 minor. Shards are valid from the front: the global value is the valid rows of the shards, one after
-the other. They are cut by nested ceiling, as even as can be; along axes that deal out `Leaves` they
-are cut at fixed places, however many devices there are.
+the other. They are cut by nested ceiling, as even as can be; a dim of run-time length, along axes
+that deal out `Leaves`, is cut at fixed places, however many devices there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from math import prod
+from operator import mul
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -92,11 +93,21 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
+class Tiles:
+    """Every dim of fixed length as `count` blocks of one length, the last one maybe shorter, which
+    `axes` deal out: a place along them holds whole blocks."""
+
+    count: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Mesh:
     """The axes in order, major first. Ranks number the devices in row-major order of space axes."""
 
     axes: tuple[Axis, ...] = ()
     leaves: Leaves | None = None
+    tiles: Tiles | None = None
 
     @property
     def space(self) -> tuple[Axis, ...]:
@@ -132,21 +143,37 @@ class Mesh:
         """Whether an axis deals out leaves."""
         return self.leaves is not None and axis in self.leaves.axes
 
-    def widths(self, count: int, axes: Sequence[str]) -> tuple[int, ...]:
-        """Per axis the fixed length of a part of `count` entries; () where none deals leaves."""
+    def widths(self, count: int, axes: Sequence[str], counted: bool) -> tuple[int, ...]:
+        """Per axis the fixed length of a part of `count` entries; () where it is cut evenly.
+
+        counted: the dim has a run-time length, which leaves cut; tiles cut one of fixed length, but
+        for a row with an entry for each leaf.
+        """
+        each_leaf = self.leaves is not None and self.leaves.axes[-1] in axes
+        if not counted and not each_leaf:
+            return self._of_tiles(count, axes)
         if self.leaves is None or not any(map(self.deals, axes)):
             return ()
         leaf, order = -(-count // self.leaves.slots), self.leaves.axes
         each = {a: prod(self.axis(b).size for b in order[i + 1 :]) for i, a in enumerate(order)}
         return tuple(leaf * each.get(a, 0) for a in axes)
 
+    def is_tiled(self, axes: Iterable[str]) -> bool:
+        """Whether all of these axes deal out tiles."""
+        return self.tiles is not None and set(axes) <= set(self.tiles.axes)
+
+    def _of_tiles(self, count: int, axes: Sequence[str]) -> tuple[int, ...]:
+        if self.tiles is None or not axes or not self.is_tiled(axes):
+            return ()
+        block = -(-count // self.tiles.count)
+        parts = accumulate((self.axis(a).size for a in axes), mul)
+        return tuple(block * (self.tiles.count // n) for n in parts)
+
     def __str__(self) -> str:
-        leaves = (
-            f"; {self.leaves.slots} leaves over {', '.join(self.leaves.axes)}"
-            if self.leaves
-            else ""
-        )
-        return f"mesh({', '.join(map(str, self.axes))}{leaves})"
+        dealt = [(x.slots, "leaves", x.axes) for x in (self.leaves,) if x]
+        dealt += [(x.count, "tiles", x.axes) for x in (self.tiles,) if x]
+        texts = (f"; {n} {what} over {', '.join(axes)}" for n, what, axes in dealt)
+        return f"mesh({', '.join(map(str, self.axes))}{''.join(texts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +283,7 @@ def local_shape(
         if axes:
             unit = extent.unit if extent else 1
             count = shape[dim] // unit
-            widths = mesh.widths(count, [a.name for a in axes])
+            widths = mesh.widths(count, [a.name for a in axes], extent is not None)
             shape[dim] = capacity(count, [a.size for a in axes], widths) * unit
     return tuple(shape)
 
@@ -264,11 +291,15 @@ def local_shape(
 def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
     """Whether some shard of `t` is padded along `dim` even when every entry is valid.
 
-    Where leaves are dealt out this is so if some leaf is not full, on any number of devices.
+    Where leaves are dealt out this is so if some leaf is not full, on any number of devices; where
+    tiles are, if the last one is not.
     """
     extent = t.extent(dim)
     axes = t.placement.cuts(dim, extent is not None)
-    parts = prod(mesh.axis(n).size for n in axes if not mesh.deals(n))
-    if mesh.leaves is not None and any(map(mesh.deals, axes)):
+    by_leaves = mesh.leaves is not None and extent is not None and any(map(mesh.deals, axes))
+    parts = prod(mesh.axis(n).size for n in axes if not (by_leaves and mesh.deals(n)))
+    if mesh.tiles is not None and extent is None and axes and mesh.is_tiled(axes):
+        parts = mesh.tiles.count
+    if mesh.leaves is not None and by_leaves:
         parts *= mesh.leaves.slots
     return (t.shape[dim] // (extent.unit if extent else 1)) % parts != 0

@@ -14,205 +14,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import chain, product
+from dataclasses import dataclass
+from itertools import product
 from math import prod
-from typing import TypeAlias
 
-from graphc.errors import Span
-from graphc.leaves import most_sent
-from graphc.op import Op
+from graphc.instructions import (
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Loop,
+    Range,
+    Recv,
+    Role,
+    Send,
+    Start,
+    Wait,
+    Write,
+    exact_ranges,
+    ranges_of,
+    reads,
+    writes,
+)  # fmt: skip
 from graphc.ops.collective import Conversion, Keep
-from graphc.placement import Mesh, Placement, Split, chop
-from graphc.types import DType, TensorType
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Which entries of a global dim a rank holds at a turn.
-
-    count is the static number of units; extent, where given, names the run-time number of units
-    (a short batch has fewer). axes cut the dim, major first, as (name, size); widths, where given,
-    has for each the fixed length of a part, or 0. unit entries go together.
-    """
-
-    count: int
-    unit: int = 1
-    extent: str = ""
-    axes: tuple[tuple[str, int], ...] = ()
-    widths: tuple[int, ...] = ()
-
-    def at(self, coordinates: Mapping[str, int], counts: Mapping[str, int]) -> tuple[int, int]:
-        """(offset, length) in entries, for a place on the mesh and the run-time counts."""
-        count = counts.get(self.extent, self.count) if self.extent else self.count
-        offset, length = chop(count, [(n, coordinates[a]) for a, n in self.axes], self.widths)
-        return offset * self.unit, length * self.unit
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A local tensor: padded local shape, dtype and where it lives.
-
-    kind: 'arena' (at `offset` bytes), 'constant' (written once, by `setup`), 'variable' (outlives
-    the step), 'view' (`offset` bytes into buffer `base`, which is no view, with `strides` in
-    elements). ranges says, per dim, what it holds of the global tensor of shape `shape_global`.
-    home: the only places that have the buffer at all, as (axis, index); () where all have it
-    """
-
-    id: int
-    name: str
-    shape: tuple[int, ...]
-    dtype: DType
-    kind: str = "arena"
-    offset: int = 0
-    base: int = -1
-    strides: tuple[int, ...] = ()
-    shape_global: tuple[int, ...] = ()
-    ranges: tuple[Range, ...] = ()
-    home: tuple[tuple[str, int], ...] = ()
-
-    def lies_at(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether a place on the mesh has the buffer."""
-        return all(coordinates[axis] == index for axis, index in self.home)
-
-    @property
-    def bytes(self) -> int:
-        return prod(self.shape) * self.dtype.bytes
-
-    @property
-    def root(self) -> int:
-        """The buffer whose memory this is."""
-        return self.base if self.kind == "view" else self.id
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """Fill `result` with this rank's (and turn's) part of the batch's entry `source`."""
-
-    source: str
-    result: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """`result = op(operands)`, the op localized to the padded local shapes.
-
-    A local conversion (tensor_split, to_partial, mask, accumulate, stack, microbatch) is a kernel
-    too: the buffers' ranges tell it which entries are meant. A kernel whose result is a view has
-    nothing to compute where the view's strides can be used. Where an op says `in_place`, the
-    result may lie exactly on one operand. group marks a fused group.
-    """
-
-    op: Op
-    operands: tuple[int, ...]
-    result: int
-    node: str
-    origin: Span | None = None
-    group: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Begin a collective: `result = op(operand)` over the mesh axis that the op names."""
-
-    op: Op
-    operand: int
-    result: int
-    token: int
-    node: str
-    origin: Span | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait for the collective that `Start` began with this token."""
-
-    token: int
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send `operand` to the role `to` (the same coordinates), under `tag`."""
-
-    operand: int
-    to: str
-    tag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recv:
-    """Receive `result` from the role `source` (the same coordinates), under `tag`."""
-
-    result: int
-    source: str
-    tag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """Run `body` once for every turn, that is every place on the mesh's time axes."""
-
-    turns: int
-    body: tuple[Instruction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Copy `operand` into the buffer of a variable (kernels may also write one in place)."""
-
-    operand: int
-    variable: int
-
-
-Instruction: TypeAlias = Feed | Kernel | Start | Wait | Send | Recv | Loop | Write
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """One SPMD instruction list. Each rank of the role runs the body, then commit.
-
-    setup: run once, when the program is loaded: it makes the constants
-    body:  everything before the first write of a variable; the loops stand in it, one after another
-    """
-
-    name: str
-    setup: tuple[Instruction, ...] = ()
-    body: tuple[Instruction, ...] = ()
-    commit: tuple[Instruction, ...] = ()
-
-    @property
-    def loops(self) -> tuple[Loop, ...]:
-        """The loops, in order."""
-        return tuple(x for x in self.body if isinstance(x, Loop))
-
-    @property
-    def parts(self) -> tuple[tuple[Instruction, ...], ...]:
-        """The parts of a step: straight, loop, straight, ..., straight, commit.
-
-        A loop stands for its body, so that part 2i + 1 is loop i.
-        """
-        parts: list[list[Instruction]] = [[]]
-        for x in self.body:
-            if isinstance(x, Loop):
-                parts += [list(x.body), []]
-            else:
-                parts[-1].append(x)
-        return (*map(tuple, parts), self.commit)
-
-    @property
-    def prologue(self) -> tuple[Instruction, ...]:
-        """What comes before the first loop."""
-        return self.parts[0]
-
-    @property
-    def epilogue(self) -> tuple[Instruction, ...]:
-        """What comes after the last loop and writes no variable; () without a loop."""
-        return self.parts[-2] if self.loops else ()
-
-    @property
-    def instructions(self) -> Iterator[Instruction]:
-        """Every instruction once, setup first, without the loops themselves."""
-        return chain(self.setup, *self.parts)
+from graphc.placement import Mesh, Placement
+from graphc.traffic import sent
+from graphc.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +147,8 @@ class Program:
 
         Where variables are at home devices differ: this is the mean over all of them.
         """
-        return round(sum(_sent(self, x) * turns for x, turns in self._starts()))
+        found = self._starts()
+        return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in found))
 
     def _starts(self) -> Iterator[tuple[Start, int]]:
         """Every collective, and how often a step runs it."""
@@ -334,67 +162,12 @@ class Program:
         return next(role for role in self.roles if role.name == name)
 
 
-def _sent(program: Program, start: Start) -> float:
+def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
     """Bytes that one device sends for a collective."""
     op = start.op
     assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
-    mesh = program.mesh
-    axes = [a for a in map(mesh.axis, op.axes) if a.over == "space"]
-    n = prod(a.size for a in axes)
-    if mesh.leaves is not None and len(axes) < len(op.axes):
-        return _sent_of_forest(op, n, program.buffers[start.result].bytes, mesh)
-    parts = n if isinstance(op.states[0], Split) else 1
-    operand = program.buffers[start.operand]
-    share = prod(program.mesh.axis(a).size for a, _ in operand.home if a != op.axis)
-    return op.traffic(n, operand.bytes * parts / share)
-
-
-def _sent_of_forest(op: Conversion, n: int, size: int, mesh: Mesh) -> float:
-    """A device sends its pieces of the sum by shards, and then its shard of the whole sum."""
-    assert mesh.leaves is not None
-    pieces = most_sent(mesh.leaves.slots, mesh.turns)
-    return op.traffic(n, size) * (pieces + 1) / 2
-
-
-def reads(instruction: Instruction) -> tuple[int, ...]:
-    """The buffers that an instruction reads."""
-    match instruction:
-        case Kernel(operands=operands):
-            return operands
-        case Start(operand=x) | Send(operand=x) | Write(operand=x):
-            return (x,)
-        case _:
-            return ()
-
-
-def writes(instruction: Instruction) -> int | None:
-    """The buffer that an instruction writes."""
-    match instruction:
-        case Kernel(result=y) | Start(result=y) | Feed(result=y) | Recv(result=y):
-            return y
-        case Write(variable=y):
-            return y
-        case _:
-            return None
-
-
-def ranges_of(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
-    """What a place holds of each dim of a placed tensor."""
-    return tuple(_range(t, mesh, dim) for dim in range(t.rank))
-
-
-def exact_ranges(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
-    """The same for a program that runs on full batches only: every count is the static one."""
-    return tuple(replace(r, extent="") for r in ranges_of(t, mesh))
-
-
-def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
-    extent = t.extent(dim)
-    unit = extent.unit if extent else 1
-    names = t.placement.cuts(dim, extent is not None)
-    axes = tuple((a, mesh.axis(a).size) for a in names)
-    count = t.shape[dim] // unit if unit else 0
-    return Range(count, unit, extent.name if extent else "", axes, mesh.widths(count, names))
+    share = prod(mesh.axis(a).size for a, _ in operand.home if a not in op.axes)
+    return sent(op, operand.bytes / share, operand.shape, mesh)
 
 
 __all__ = [

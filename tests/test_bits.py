@@ -19,7 +19,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 STRATEGIES = (
     "mirrored(2)", "mirrored(3) * accumulate(2)", "mirrored(8)",
     'tensor_split(2, {"w1": 1, "w2": 0})', 'tensor_split(4, {"w1": 1, "w2": 0})',
-    'tensor_split(4, {"w1": 0})', "tensor_split(2)", "mirrored(2) * tensor_split(2)",
+    'tensor_split(4, {"w1": 0})', 'tensor_split(2, {"w1": 1, "w2": 1, "b2": 0})',
+    'tensor_split(4, {"w2": 1, "b2": 0}) * accumulate(2)', "tensor_split(2)", "mirrored(2) * tensor_split(2)",
     "tensor_split(4) * accumulate(3) * mirrored(2)",
     "zero(2)", "zero(3, stage=2)", "zero(3, stage=3)", "zero(3, stage=3) * tensor_split(2)",
     "central_storage(3)", "central_storage(2) * tensor_split(2)",

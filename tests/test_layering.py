@@ -17,11 +17,12 @@ LAYERS = [
     {"types", "placement", "layout", "orders", "leaves", "arena"},
     {"config", "op", "dims", "random"},
     {"graph", "varying", "aggregation"},
-    {"builder"},
+    {"builder", "value"},
+    {"sparse"},
     {"ops"},
     {"verify", "text", "turns"},
     {"autodiff", "frontend", "strategy", "module"},
-    {"program", "later"},
+    {"program", "instructions", "traffic", "later"},
     {"kernels"},
     {"passes"},
     {"runtime"},
@@ -94,13 +95,8 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
                 assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 
 
-ALLOWED_IN_BACKENDS = [
-    f"graphc.{name}"
-    for name in (
-        "program", "kernels", "layout", "runtime", "types", "op", "ops", "errors", "placement",
-        "config",
-    )  # fmt: skip
-] + ["graphc_numpy"]
+SEEN_BY_BACKENDS = "program kernels layout runtime types op ops errors placement config"
+ALLOWED_IN_BACKENDS = [*(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()), "graphc_numpy"]
 
 
 @pytest.mark.parametrize("path", BACKENDS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -114,7 +110,7 @@ def test_a_backend_sees_only_what_a_backend_may_see(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES + BACKENDS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_stay_small(path: Path) -> None:
     lines = len(path.read_text().splitlines())
-    limit = {"error_codes.py": 1000, "builder.py": 460}.get(path.name, 420)
+    limit = {"error_codes.py": 1000}.get(path.name, 420)
     assert lines <= limit, f"{path} has {lines} lines: split it"
 
 

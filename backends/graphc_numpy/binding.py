@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
+from graphc.ops.rows import RowUpdate
 from graphc.ops.source import DimSize
 from graphc.program import (
     Feed,
@@ -121,6 +122,8 @@ class Binding:
             return [partial(self._convert, kernel, xs, out)]
         if isinstance(op, DimSize):
             return [partial(self._count, op, out)]
+        if isinstance(op, RowUpdate):
+            return [partial(self._update_rows, kernel, op, xs, out)]
         if self.site.is_placed(kernel):
             return [partial(self._run_shard, kernel, xs, out)]
         zeros = [self._is_zero(x) for x in kernel.operands]
@@ -148,6 +151,14 @@ class Binding:
     def _run_shard(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
         shard = self.site.shard(kernel, self.turn, self.supply)
         np.copyto(out, kernel.op.run_shard(shard, *xs))
+
+    def _update_rows(self, kernel: Kernel, op: RowUpdate, xs: Sequence[Array], out: Array) -> None:
+        table, ids, rows = xs
+        if out is not table and out.ctypes.data != table.ctypes.data:
+            np.copyto(out, table)
+        placed = self.site.is_placed(kernel)
+        shard = self.site.shard(kernel, self.turn, self.supply) if placed else None
+        op.write_shard(out, ids, rows, shard)
 
     def _start(self, start: Start, x: Array, out: Array) -> None:
         call = self.site.call(start, self.turn, self.supply)

@@ -24,6 +24,10 @@ strategy_option = click.option(
 order_option = click.option(
     "--order", help="Order of sums: add_n, tree, accumulate; or devices=tree,turns=add_n,fanin=..."
 )
+sparse_option = click.option(
+    "--sparse", type=click.Choice(["auto", "on", "off"]),
+    help="Gradients of looked-up tables as rows; auto: where fewer are looked up than there are.",
+)  # fmt: skip
 bucket_option = click.option(
     "--bucket-bytes", "bucket", type=click.IntRange(0), default=0,
     help="Join small sums over devices to exchanges of as many bytes. Default: each by itself.",
@@ -38,6 +42,7 @@ check_option = click.option(
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
 @order_option
+@sparse_option
 @peak_option
 @bucket_option
 @check_option
@@ -52,7 +57,7 @@ check_option = click.option(
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
-    file: Path, strategy: str | None, order: str | None, peak: str | None,
+    file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
     bucket: int, check_replicas: bool, max_bytes: str | None, backend: str,
     epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, record: Path | None, replay: Path | None,
@@ -72,7 +77,7 @@ def run_command(
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    plan = plan_of(file, strategy, peak, order, bucket, check_replicas)
+    plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
         if resume is not None:
@@ -152,26 +157,30 @@ def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
 @order_option
+@sparse_option
 @peak_option
 @bucket_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE with .plan.")
 def compile_command(
-    file: Path, strategy: str | None, order: str | None, peak: str | None, bucket: int,
-    output: Path | None,
+    file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
+    bucket: int, output: Path | None,
 ) -> None:  # fmt: skip
     """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
     from graphc.runtime.memory import memory_in_words
 
-    plan = plan_of(file, strategy, peak, order, bucket)
+    plan = plan_of(file, strategy, peak, order, bucket, sparse=sparse)
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n = plan.training, plan.devices
-    mean = " on average" if len(train.footprints) > 1 else ""
+    averaged = len(train.footprints) > 1 or bool(plan.meta.get("every"))
+    mean = " on average" if averaged else ""
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
         f"{memory_in_words(train)}, {plan.sent_bytes:,} sent by each in a step{mean}"
     )
     click.echo(_promised(plan))
+    for text in plan.meta.get("untiled", ()):
+        click.echo(f"left whole: {text}")
 
 
 def _promised(plan: Plan) -> str:
@@ -185,16 +194,16 @@ def _promised(plan: Plan) -> str:
 
 def plan_of(
     file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0,
-    check_replicas: bool = False,
+    check_replicas: bool = False, sparse: str | None = None,
 ) -> Plan:  # fmt: skip
     """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
     if file.suffix == ".plan":
         from graphc.runtime.plan import load
 
-        if strategy or peak or order or bucket:
+        if strategy or peak or order or bucket or sparse:
             raise click.UsageError(
-                "a plan is compiled already: give --strategy, --order, --peak and --bucket-bytes "
-                "to compile"
+                "a plan is compiled already: give --strategy, --order, --sparse, --peak and "
+                "--bucket-bytes to compile"
             )
         return load(file)
     from graphc.driver import compile_module
@@ -203,7 +212,7 @@ def plan_of(
 
     limit = bytes_of(peak, "--peak")
     with shown_warnings():
-        module = load_module(file).ordered(order or "")
+        module = load_module(file).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
         return compile_module(
             module, chosen, peak=limit, bucket=bucket, check_replicas=check_replicas

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli.files import read_text, write_text
-from graphc.cli.run import order_option, shown_warnings, strategy_option
+from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
 
 if TYPE_CHECKING:
     from graphc.graph import Graph
@@ -24,6 +24,7 @@ output_option = click.option(
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
 @order_option
+@sparse_option
 @click.option(
     "--after", default="partition", show_default=True, help="The pass to stop after, or 'source'."
 )
@@ -37,8 +38,8 @@ output_option = click.option(
 @click.option("--diff", is_flag=True, help="Show what the pass changed, as a diff of IR text.")
 @output_option
 def show_command(
-    file: Path, strategy: str | None, order: str | None, after: str, form: str, program: str,
-    diff: bool, output: Path | None,
+    file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
+    program: str, diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a pass.
 
@@ -55,7 +56,7 @@ def show_command(
         case ".gir":
             text = FORMATS[form](parse_ir(read_text(file), str(file)))
         case _:
-            before, graph = _stages(file, strategy, order, after, program)
+            before, graph = _stages(file, strategy, order, sparse, after, program)
             text = _changes(before, graph, after) if diff else FORMATS[form](graph)
     _write(text, output)
 
@@ -73,7 +74,12 @@ def _instructions(file: Path, program: str) -> str:
 
 
 def _stages(
-    file: Path, strategy: str | None, order: str | None, after: str, program: str
+    file: Path,
+    strategy: str | None,
+    order: str | None,
+    sparse: str | None,
+    after: str,
+    program: str,
 ) -> tuple[Graph, Graph]:
     """The graphs before and after the last run of a pass."""
     from graphc.driver import stages
@@ -81,7 +87,7 @@ def _stages(
     from graphc.strategy import parse_strategy
 
     with shown_warnings():
-        module = load_module(file).ordered(order or "")
+        module = load_module(file).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
         found = list(stages(module, chosen, program))
     names = [name for name, _ in found]

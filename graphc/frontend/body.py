@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -22,6 +22,7 @@ from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.init import Initializer, initial_value
 from graphc.ops.optim import Optimizer, Transform, as_optimizer
 from graphc.orders import checked_reduction, parse_orders
+from graphc.sparse import checked_mode
 from graphc.types import Extent, Size, TensorType, dtype_named
 
 _OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in words
@@ -29,6 +30,7 @@ _OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in word
     "order": ("order", str, "a string"),
     "aggregate": ("aggregation", str, "a string"),
     "on": ("on", str, "a string"),
+    "sparse": ("sparse", str, "a string"),
 }
 
 
@@ -170,20 +172,23 @@ class StepBody:
         store(self.evaluator, tree.target, path, value, scope)
 
     def _options(self, tree: s.Variable, scope: Scope) -> dict[str, Any]:
-        """The options of a variable, by the names of its fields. Raises G0121, G0308."""
+        """The options of a variable, by the names of its fields. Raises G0121, G0308, G0313."""
         found: dict[str, Any] = {}
         for option in tree.options:
             if option.name not in _OPTIONS:
                 message = f"'{option.name}' is no option of a variable"
-                help = 'a variable has the options decay=false, order="tree", aggregate="mean"'
+                help = (
+                    "a variable has the options "
+                    'decay=false, order="tree", sparse="on", aggregate="mean"'
+                )
                 raise GraphcError("G0121", message, span=option.span, help=help)
             field, kind, words = _OPTIONS[option.name]
             value = self.evaluator.evaluate(option.value, scope)
             if not isinstance(value, kind):
                 message = f"{option.name} is {words}, not {in_words(value)}"
                 raise GraphcError("G0121", message, span=option.value.span)
-            is_order = field == "order"
-            found[field] = _order(str(value), option.value.span) if is_order else value
+            word = _WORDS.get(field)
+            found[field] = word(str(value), option.value.span) if word else value
         return found
 
     def _first_value(self, tree: s.Variable, name: str, t: TensorType, initial: Any) -> None:
@@ -279,30 +284,34 @@ class StepBody:
 
 
 def _settings(tree: s.Minimize) -> dict[str, str]:
-    """The order and the reduction that a `minimize` asks for. Raises G0113, G0308, G0309."""
+    """The words behind a `minimize`, by setting. Raises G0113, G0308, G0309, G0313."""
     found: dict[str, str] = {}
     for setting in tree.settings:
         assert setting.name is not None and isinstance(setting.value, s.Str)
         if setting.name in found:
             message = f"'{setting.name}' is said twice"
             raise GraphcError("G0113", message, span=setting.span)
-        check = _order if setting.name == "order" else _reduction
-        found[setting.name] = check(setting.value.value, setting.value.span)
+        found[setting.name] = _WORDS[setting.name](setting.value.value, setting.value.span)
     return found
 
 
-def _order(text: str, span: Span) -> str:
-    try:
-        return str(parse_orders(text))
-    except GraphcError as error:
-        raise error.at(span) from None
+def _checking(check: Callable[[str], object]) -> Callable[[str, Span], str]:
+    """A check of a word, whose error says where the word stands."""
+
+    def checked(text: str, span: Span) -> str:
+        try:
+            return str(check(text))
+        except GraphcError as error:
+            raise error.at(span) from None
+
+    return checked
 
 
-def _reduction(text: str, span: Span) -> str:
-    try:
-        return checked_reduction(text)
-    except GraphcError as error:
-        raise error.at(span) from None
+_WORDS: dict[str, Callable[[str, Span], str]] = {
+    "order": _checking(parse_orders),
+    "reduction": _checking(checked_reduction),
+    "sparse": _checking(checked_mode),
+}
 
 
 # -- named dims ------------------------------------------------------------------------------------

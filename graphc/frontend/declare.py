@@ -26,6 +26,7 @@ from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.init import Initializer
 from graphc.ops.optim import Optimizer, as_optimizer
 from graphc.orders import checked_reduction, parse_orders
+from graphc.sparse import checked_mode
 from graphc.types import F32, DType, TensorType, dtype_of
 
 # -- parameters -----------------------------------------------------------------------------------
@@ -43,11 +44,12 @@ class Param:
     decay: bool = True
     trainable: bool = True
     order: str = ""
+    sparse: str = ""
 
 
 def param(
     first: Any, *, init: Initializer | None = None, dtype: Any = np.float32, decay: bool = True,
-    trainable: bool = True, order: str = "",
+    trainable: bool = True, order: str = "", sparse: str = "",
 ) -> Param:  # fmt: skip
     """A parameter with options, to stand for an array in the tree of parameters.
 
@@ -55,12 +57,13 @@ def param(
     decay:     whether weight decay applies
     trainable: False keeps the parameter as it is
     order:     how contributions to its gradient are added, such as "tree" (see graphc.orders)
+    sparse:    whether its gradient is kept as rows: auto, on or off (see graphc.sparse)
     """
-    order = str(parse_orders(order))
+    order, sparse = str(parse_orders(order)), checked_mode(sparse)
     if init is None:
-        return Param(first, decay=decay, trainable=trainable, order=order)
+        return Param(first, decay=decay, trainable=trainable, order=order, sparse=sparse)
     shape = (first,) if isinstance(first, int) else tuple(first)
-    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, order)
+    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, order, sparse)
 
 
 # -- in the function ------------------------------------------------------------------------------
@@ -123,18 +126,19 @@ def update(name: str, x: Any) -> None:
 
 def minimize(
     loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, order: str = "",
-    reduction: str = "",
+    reduction: str = "", sparse: str = "",
 ) -> None:  # fmt: skip
     """Minimize a loss over the parameters whose names match a glob or begin with `name.`.
 
     over: None is all of them. Several objectives in one step see the same old values. A list of
     transforms and an optimizer is a chain. order: add_n, tree or accumulate, or a choice for each
     place, "devices=tree,turns=add_n". reduction: 'sum' or 'mean', what the loss is meant to be.
+    sparse: auto, on or off, whether gradients of tables are kept as rows (see graphc.sparse).
     """
     session = current("graphc.minimize()")
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
     with session.builder.at(user_span()):
-        add_loss(session, loss, optimizer, globs, order, reduction)
+        add_loss(session, loss, optimizer, globs, order, reduction, sparse)
 
 
 # -- what they do ---------------------------------------------------------------------------------
@@ -169,10 +173,10 @@ def write(session: Session, name: str, x: Value) -> None:
 
 def add_loss(
     session: Session, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str,
-    reduction: str = "",
+    reduction: str = "", sparse: str = "",
 ) -> None:  # fmt: skip
-    """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309."""
-    f = session.builder
+    """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309, G0313."""
+    f, sparse = session.builder, checked_mode(sparse)
     order, reduction = str(parse_orders(order)), checked_reduction(reduction)
     x = value(f, unwrap(loss, f))
     if x.shape != () or x.dtype.kind != "f":
@@ -185,7 +189,7 @@ def add_loss(
     x = agreed_loss(f, x, reduction)
     name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
     output(session, name, x)
-    session.losses.append(Pending(x.name, optimizer, over, order, f.origin, reduction))
+    session.losses.append(Pending(x.name, optimizer, over, order, f.origin, reduction, sparse))
 
 
 def objectives(session: Session) -> None:
@@ -195,8 +199,8 @@ def objectives(session: Session) -> None:
         if f.learns and p.optimizer is not None:
             chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
             over = _over(session, p)
-            made = Objective(p.loss, _chained(chain, p), over, p.order, p.span, p.reduction)
-            f.objectives.append(made)
+            words = p.order, p.span, p.reduction, p.sparse
+            f.objectives.append(Objective(p.loss, _chained(chain, p), over, *words))
 
 
 def _chained(chain: list[Any], p: Pending) -> Optimizer:

@@ -26,6 +26,7 @@ class Pending:
     order: str
     span: Span | None
     reduction: str = ""
+    sparse: str = ""
 
 
 @dataclass

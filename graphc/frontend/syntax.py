@@ -239,7 +239,8 @@ class If(Node):
 class Minimize(Node):
     """`minimize loss with clip(1.0) | adam(1e-3) over {w, "enc.*"} order tree reduction mean`
 
-    over None: every param. settings: `order` and `reduction`, each with a word in a Str.
+    over None: every param. settings: `order`, `reduction`, `sparse`, each with a word in a
+    Str.
     """
 
     loss: Expr

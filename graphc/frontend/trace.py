@@ -104,6 +104,7 @@ class _Request:
     span: Span | None
     order: str
     reduction: str
+    sparse: str
 
 
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
@@ -124,6 +125,7 @@ def record(
     seed: int = 0,
     order: str = "",
     reduction: str = "",
+    sparse: str = "",
 ) -> Recording:
     """Trace `function(params, batch)`, or `function(params, state, batch)` where state is given.
 
@@ -138,12 +140,13 @@ def record(
     order:     how contributions to one gradient are added: add_n, tree or accumulate, or a choice
                for each place where they meet, "devices=tree,turns=add_n".
     reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
+    sparse:    whether gradients of tables are kept as rows: auto, on or off (see graphc.sparse).
 
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
     """
     request = _Request(
         function, params, state, batch, optimizer, training, tuple(whole), batch_dim, seed,
-        user_span(), order, reduction,
+        user_span(), order, reduction, sparse,
     )  # fmt: skip
     made = _run(request, None)
     return made if made.exact is None else _run(request, made.exact)
@@ -217,6 +220,7 @@ def _variable(session: Session, name: str, given: Any, kind: str) -> Tracer:
         decay=leaf.decay,
         origin=f.origin,
         order=leaf.order,
+        sparse=leaf.sparse,
     )
     read = declare(session, variable)
     if leaf.init is not None:
@@ -295,7 +299,8 @@ def _take_result(
     with session.builder.at(span):
         try:
             if loss is not None:
-                add_loss(session, loss, request.optimizer, None, request.order, request.reduction)
+                words = request.order, request.reduction, request.sparse
+                add_loss(session, loss, request.optimizer, None, *words)
             elif request.optimizer is not None and not session.losses:
                 raise GraphcError(*_NO_LOSS, help="end with `return loss`")
             if state_form is not None:

@@ -25,6 +25,7 @@ def _graph(graph: Graph) -> dict[str, Any]:
         "name": graph.name,
         "mesh": [{"name": a.name, "size": a.size, "over": a.over} for a in graph.mesh.axes],
         "leaves": _leaves(graph.mesh),
+        "tiles": _tiles(graph.mesh),
         "variables": [_variable(v) for v in graph.variables.values()],
         "nodes": [_node(n) for n in graph],
         "outputs": graph.outputs,
@@ -36,6 +37,11 @@ def _graph(graph: Graph) -> dict[str, Any]:
 def _leaves(mesh: Mesh) -> dict[str, Any] | None:
     leaves = mesh.leaves
     return None if leaves is None else {"slots": leaves.slots, "axes": list(leaves.axes)}
+
+
+def _tiles(mesh: Mesh) -> dict[str, Any] | None:
+    tiles = mesh.tiles
+    return None if tiles is None else {"count": tiles.count, "axes": list(tiles.axes)}
 
 
 def _variable(v: Variable) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from graphc.ops import (
     reduce,
     replicas,
     reshape,
+    rows,
     schedules,
     shape,
     slicing,
@@ -45,6 +46,6 @@ def infer_special(op: Op, types: Sequence[Type]) -> Type | None:
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
     "elementwise", "indexing", "infer_special", "init", "loss_scale", "optim", "optimizers",
-    "ordering", "reduce", "replicas", "reshape", "schedules", "shape", "slicing", "source",
+    "ordering", "reduce", "replicas", "reshape", "rows", "schedules", "shape", "slicing", "source",
     "structure", "unary", "windows",
 ]  # fmt: skip

@@ -21,16 +21,10 @@ Where = Mapping[str, slice]
 
 
 def block_length(n: int, tiles: int) -> int:
-    """The length of a block of n entries; 0 where some number of devices would cut through one.
-
-    Along an axis of k places, k a divisor of `tiles`, a place holds ceil(n / k) entries: that must
-    be a whole number of blocks, none of them empty.
-    """
+    """The length of a block of n entries, of which the last may have fewer; 0 where it, or others
+    before it, would have none."""
     length = -(-n // tiles)
-    if n <= (tiles - 1) * length:
-        return 0
-    divisors = (k for k in range(1, tiles) if tiles % k == 0)
-    return length if all(-(-n // k) == tiles // k * length for k in divisors if k > 1) else 0
+    return length if n > (tiles - 1) * length else 0
 
 
 def tree_sum(parts: Iterable[Array]) -> Array:

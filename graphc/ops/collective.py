@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.dims import letters
 from graphc.op import Op, Shard, register, require
+from graphc.ops.carried import Carried
 from graphc.ops.settle import Settle
 from graphc.placement import Home, Partial, R, ReduceOp, Split, State
 from graphc.types import TensorType
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from graphc.op import Array
 
 
-class Conversion(Op):
+class Conversion(Carried):
     """Converts the state along one mesh axis."""
 
     axis: str
@@ -33,7 +33,7 @@ class Conversion(Op):
     not_differentiable = "conversions are inserted after differentiation"
     over: ClassVar[str] = "space"
     communicates: ClassVar[bool] = True
-
+    rounds: ClassVar[int] = 0  # how often the value goes round the ring of the places
     across: ClassVar[bool] = False  # may run over several axes, of space and of time
 
     @property
@@ -51,9 +51,18 @@ class Conversion(Op):
         """The axes that it runs over, major first: `axis` joins several by `+`."""
         return tuple(self.axis.split("+")) if self.across else (self.axis,)
 
+    @property
+    def along(self) -> str:
+        """The axis that a split or home state of its is along; all others of several become R."""
+        return str(self.attributes.get("on") or self.axis)
+
+    def target(self, axis: str) -> State:
+        """The state along one of its axes after it."""
+        return self.states[1] if len(self.axes) == 1 or axis == self.along else R
+
     def traffic(self, n: int, b: float) -> float:
         """Bytes that a device sends, on average, for a value of b bytes on n places."""
-        return 0.0
+        return self.rounds * (n - 1) / n * b
 
     def kept(self, turns: int) -> int:
         """How many values of the result's size it keeps over the turns of a loop."""
@@ -67,42 +76,32 @@ class Conversion(Op):
         """The same conversion, made anew for each use, where that may save memory."""
         return self
 
-    def infer(self, *types: TensorType) -> TensorType:
-        return TensorType(types[0].shape, types[0].dtype)
-
-    def dims(self, *types: TensorType) -> str:
-        rule = letters(types[0].rank)
-        return f"{rule} -> {rule}"
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
-
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return []
-
 
 # -- over space ----------------------------------------------------------------------------------
 
 
-@register
-class AllReduce(Conversion):
-    """P -> R over space: every place gets the sum (max, min), in the engine's own order"""
+class WholeSum(Conversion):
+    """P -> R: every place gets the sum (max, min), which may be made in place"""
 
-    axis: str
-    op: ReduceOp = "sum"
+    op: ReduceOp
     in_place = True
+    rounds = 2
 
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), R
 
-    def traffic(self, n: int, b: float) -> float:
-        return 2 * (n - 1) / n * b
+
+@register
+class AllReduce(WholeSum):
+    """P -> R over space: every place gets the sum (max, min), in the engine's own order"""
+
+    axis: str
+    op: ReduceOp = "sum"
 
 
 @register
-class TreeReduce(Conversion):
+class TreeReduce(WholeSum):
     """P -> R over space, by a balanced binary tree over the places: the same order everywhere
 
     Over `data+leaf` the places are the leaves of the batch, and those without an example are left
@@ -111,88 +110,78 @@ class TreeReduce(Conversion):
 
     axis: str
     op: ReduceOp = "sum"
-    in_place = True
     across = True
-
-    @property
-    def states(self) -> tuple[State, State]:
-        return Partial(self.op), R
 
     @property
     def how(self) -> str:
         return "tree"
 
-    def traffic(self, n: int, b: float) -> float:
-        return 2 * (n - 1) / n * b
-
 
 @register
-class ChainReduce(Conversion):
+class ChainReduce(WholeSum):
     """P -> R over space, by a running sum (max, min) from the first place to the last"""
 
     axis: str
     op: ReduceOp = "sum"
-    in_place = True
-
-    @property
-    def states(self) -> tuple[State, State]:
-        return Partial(self.op), R
 
     @property
     def how(self) -> str:
         return "accumulate"
 
-    def traffic(self, n: int, b: float) -> float:
-        return 2 * (n - 1) / n * b
+
+class SumInPart(Conversion):
+    """P -> S, P -> H: some places get the sum, or each a part of it
+
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    """
+
+    order: str
+    rounds = 1
+
+    @property
+    def how(self) -> str:
+        return self.order
 
 
 @register
-class ReduceScatter(Conversion):
+class ReduceScatter(SumInPart):
     """P -> S(dim) over space: every place gets its part of the sum (max, min)
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own. Over
+    `data+leaf` it is the tree over leaves, and the parts are those of the axis `on`.
     """
 
     axis: str
     dim: int
     op: ReduceOp = "sum"
     order: str = ""
+    on: str = ""
+    across = True
 
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), Split(self.dim)
 
-    @property
-    def how(self) -> str:
-        return self.order
-
-    def traffic(self, n: int, b: float) -> float:
-        return (n - 1) / n * b
-
 
 @register
-class Reduce(Conversion):
+class Reduce(SumInPart):
     """P -> H(k) over space: place k gets the sum (max, min)
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own. Over
+    `data+leaf` it is the tree over leaves, and the place is one of the axis `on`.
     """
 
     axis: str
     place: int
     op: ReduceOp = "sum"
     order: str = ""
+    on: str = ""
     in_place = True
+    across = True
 
     @property
     def states(self) -> tuple[State, State]:
         return Partial(self.op), Home(self.place)
-
-    @property
-    def how(self) -> str:
-        return self.order
-
-    def traffic(self, n: int, b: float) -> float:
-        return (n - 1) / n * b
 
 
 @register
@@ -201,13 +190,11 @@ class Pull(Conversion):
 
     axis: str
     place: int
+    rounds = 1
 
     @property
     def states(self) -> tuple[State, State]:
         return Home(self.place), R
-
-    def traffic(self, n: int, b: float) -> float:
-        return (n - 1) / n * b
 
 
 @register
@@ -217,6 +204,7 @@ class AllGather(Conversion):
     axis: str
     dim: int
     anew: bool = False
+    rounds = 1
 
     @property
     def states(self) -> tuple[State, State]:
@@ -228,9 +216,6 @@ class AllGather(Conversion):
 
     def for_each_use(self) -> AllGather:
         return replace(self, anew=True)
-
-    def traffic(self, n: int, b: float) -> float:
-        return (n - 1) / n * b
 
 
 @register
@@ -330,25 +315,11 @@ class Microbatch(Conversion):
         return R, Split(self.dim)
 
 
-class AcrossLoops(Op):
+class AcrossLoops(Carried):
     """Hands what a turn holds to the same turn of a later loop. The value is the same one."""
 
     conversion = True
     not_differentiable = "loops are told apart after differentiation"
-
-    def infer(self, *types: TensorType) -> TensorType:
-        return TensorType(types[0].shape, types[0].dtype)
-
-    def dims(self, *types: TensorType) -> str:
-        rule = letters(types[0].rank)
-        return f"{rule} -> {rule}"
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
-
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return []
 
 
 @register
@@ -367,7 +338,7 @@ class Recall(AcrossLoops):
 
 
 @register
-class Mask(Op):
+class Mask(Carried):
     """`y` is x with the padding along `dim` replaced by `fill`: a select, never a product"""
 
     dim: int
@@ -381,13 +352,6 @@ class Mask(Op):
     def infer(self, *types: TensorType) -> TensorType:
         require(0 <= self.dim < types[0].rank, f"mask: no dim {self.dim}", code="G0205")
         return TensorType(types[0].shape, types[0].dtype)
-
-    def dims(self, *types: TensorType) -> str:
-        rule = letters(types[0].rank)
-        return f"{rule} -> {rule}"
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
 
     def run_shard(self, shard: Shard, *xs: Array) -> Array:
         y = np.array(xs[0])

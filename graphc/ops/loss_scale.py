@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from graphc.builder import Builder, Value
 from graphc.graph import Variable
 from graphc.op import record
-from graphc.ops.optim import Moment, Slots, Transform, Values
+from graphc.ops.optim import Gradients, Moment, Slots, Transform, Values
+from graphc.sparse import entries
 from graphc.types import F32, I32, I64, TensorType
 
 
@@ -40,15 +41,18 @@ class LossScale(Transform):
     def own_count(self, f: Builder) -> Value:
         return f.declare(Variable(f"{self.state}.updates", TensorType((), I64), kind="state"))
 
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         inverse = 1.0 / self._scale(at.f)
-        return {v: at.scale(g, inverse) for v, g in given.items()}, {v: {} for v in given}
+        return {v: at.scaled(g, inverse) for v, g in given.items()}, {v: {} for v in given}
 
     def settled(
-        self, at: Moment, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
+        self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
         f = at.f
-        finite = f.eq(self._overflows(f, grads.values()), 0)
+        finite = f.eq(self._overflows(f, map(entries, grads.values())), 0)
         self._follow(f, finite, at.step)
 
         def chosen(now: Value, before: Value) -> Value:

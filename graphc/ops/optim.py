@@ -17,9 +17,11 @@ from graphc.builder import Builder, Value
 from graphc.graph import Variable
 from graphc.op import record, require, snake
 from graphc.ops.schedules import Rate, Schedule
+from graphc.sparse import Gradient, Rows, densified, entries, mapped
 from graphc.types import F32, F64, DType, TensorType
 
 Values: TypeAlias = dict[str, Value]
+Gradients: TypeAlias = dict[str, Gradient]
 Slots: TypeAlias = dict[str, dict[str, Value]]  # variable -> slot -> value
 
 
@@ -42,6 +44,10 @@ class Moment:
     def scale(self, x: Value, by: float | Value) -> Value:
         """`x` times a number or an f64 scalar, in the dtype of x."""
         return x * (self.f.to_dtype(by, x.dtype) if isinstance(by, Value) else by)
+
+    def scaled(self, g: Gradient, by: float | Value) -> Gradient:
+        """`scale` of a gradient, which may be rows."""
+        return mapped(g, lambda x: self.scale(x, by))
 
     def decays(self, name: str) -> bool:
         """Whether weight decay applies to a variable."""
@@ -87,13 +93,21 @@ class Transform(ABC):
         return None
 
     def settled(
-        self, at: Moment, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
+        self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
         """The values and slots after the step, given those before it and those that were made."""
         return new
 
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        """Whether a variable's gradient may come as rows: rows that it lacks are as zeros are."""
+        return False
+
+    def taken(self, at: Moment, given: Gradients) -> Gradients:
+        """Gradients as this takes them: as tables, where every row is needed."""
+        return {v: g if self.takes_rows(at, v) else densified(g) for v, g in given.items()}
+
     @abstractmethod
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         """The moves (or gradients) handed on, and the new slots."""
 
 
@@ -108,24 +122,46 @@ class Optimizer(Transform):
     """A transform of gradients into moves."""
 
     def apply(
-        self, f: Builder, params: Values, grads: Values, slots: Slots, step: Value
+        self, f: Builder, params: Values, grads: Gradients, slots: Slots, step: Value
     ) -> tuple[Values, Slots]:
         """New values of the variables and of their slots; step counts updates from 0 (i64)."""
         dtypes = {v: wide(x.dtype) for v, x in params.items()}
         values = {v: f.to_dtype(x, dtypes[v]) for v, x in params.items()}
         at = Moment(f, values, step, f.to_dtype(step, F64) + 1.0)
-        given = {v: f.to_dtype(g, dtypes[v]) for v, g in grads.items()}
-        moves, new_slots = self.moves(at, given, slots)
-        new = {v: f.to_dtype(values[v] + moves[v], x.dtype) for v, x in params.items()}
+        given = {v: _in_dtype(f, g, dtypes[v]) for v, g in grads.items()}
+        moves, new_slots = self.moves(at, self.taken(at, given), slots)
+        new: Values = {}
+        for v, x in params.items():
+            move = moves[v]
+            if isinstance(move, Rows):
+                new[v] = move.added_to(x)
+            else:
+                new[v] = f.to_dtype(values[v] + move, x.dtype)
         return self.settled(at, grads, (params, slots), (new, new_slots))
+
+
+def _in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
+    return mapped(g, lambda x: f.to_dtype(x, dtype))
 
 
 class Elementwise(Optimizer):
     """An optimizer that treats each variable by itself."""
 
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
-        made = {v: self.move(at, v, g, slots[v]) for v, g in given.items()}
-        return {v: m for v, (m, _) in made.items()}, {v: s for v, (_, s) in made.items()}
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        moved: Gradients = {}
+        new: Slots = {}
+        for v, g in given.items():
+            if isinstance(g, Rows):
+                moved[v], new[v] = self.move_rows(at, v, g, slots[v])
+            else:
+                moved[v], new[v] = self.move(at, v, g, slots[v])
+        return moved, new
+
+    def move_rows(
+        self, at: Moment, name: str, g: Rows, slots: dict[str, Value]
+    ) -> tuple[Rows, dict[str, Value]]:
+        """The same for a gradient of rows, where `takes_rows` says so."""
+        raise AssertionError(f"{type(self).__name__} takes no rows")
 
     @abstractmethod
     def move(
@@ -144,10 +180,13 @@ class ClipByGlobalNorm(Transform):
 
     max_norm: float
 
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
-        norm = at.f.global_norm(given.values())
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True  # rows are joined: the squares of their entries are those of the table's
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        norm = at.f.global_norm(map(entries, given.values()))
         factor = self.max_norm / at.f.maximum(norm, self.max_norm)
-        return {v: at.scale(g, factor) for v, g in given.items()}, {v: {} for v in given}
+        return {v: at.scaled(g, factor) for v, g in given.items()}, {v: {} for v in given}
 
 
 @record
@@ -157,9 +196,14 @@ class ClipByValue(Transform):
 
     limit: float
 
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
-        clipped = {v: at.f.clip(g, -self.limit, self.limit) for v, g in given.items()}
-        return clipped, {v: {} for v in given}
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        def clipped(x: Value) -> Value:
+            return at.f.clip(x, -self.limit, self.limit)
+
+        return {v: mapped(g, clipped) for v, g in given.items()}, {v: {} for v in given}
 
 
 @record
@@ -174,13 +218,13 @@ class Ema(Transform):
     slot_names: ClassVar[tuple[str, ...]] = ("ema",)
     watches = True
 
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         first = at.f.eq(at.step, 0)
         new: Slots = {}
         for v, move in given.items():
             p = at.params[v]
             average = at.f.where(first, p, slots[v]["ema"])
-            new[v] = {"ema": average + (1 - self.decay) * (p + move - average)}
+            new[v] = {"ema": average + (1 - self.decay) * (p + densified(move) - average)}
         return given, new
 
 
@@ -214,17 +258,20 @@ class Chain(Optimizer):
         return self.members[0].own_count(f)
 
     def settled(
-        self, at: Moment, grads: Values, old: tuple[Values, Slots], new: tuple[Values, Slots]
+        self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
         return self.members[0].settled(at, grads, old, new)
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
         return {k: slot for m in self.members for k, slot in m.slots(param).items()}
 
-    def moves(self, at: Moment, given: Values, slots: Slots) -> tuple[Values, Slots]:
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True  # each of its members says for itself
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         new: Slots = {v: {} for v in given}
         for member in self.members:
-            given, made = member.moves(at, given, slots)
+            given, made = member.moves(at, member.taken(at, given), slots)
             for v, kept in made.items():
                 new[v].update(kept)
         return given, new

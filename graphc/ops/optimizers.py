@@ -14,6 +14,7 @@ from graphc.graph import Variable
 from graphc.op import record
 from graphc.ops.optim import Elementwise, Moment, wide
 from graphc.ops.schedules import Rate
+from graphc.sparse import Rows
 from graphc.types import TensorType
 
 Slots: TypeAlias = dict[str, Value]  # of one variable
@@ -52,6 +53,13 @@ class Descent(Elementwise):
         m = self.momentum * slots["momentum"] + g
         direction = g + self.momentum * m if self.nesterov else m
         return -at.scale(direction, at.rate(self.lr)), {"momentum": m}
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return not self.momentum and not (self.weight_decay and at.decays(name))
+
+    def move_rows(self, at: Moment, name: str, g: Rows, slots: Slots) -> tuple[Rows, Slots]:
+        rate = at.rate(self.lr)
+        return -g.map(lambda x: at.scale(x, rate)), {}
 
 
 @record
@@ -129,7 +137,18 @@ class Adagrad(Elementwise):
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         a = slots["a"] + g * g
-        return -at.scale(g, at.rate(self.lr)) / (at.f.sqrt(a) + self.eps), {"a": a}
+        return self._step(at, g, a), {"a": a}
+
+    def _step(self, at: Moment, g: Value, a: Value) -> Value:
+        return -at.scale(g, at.rate(self.lr)) / (at.f.sqrt(a) + self.eps)
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True
+
+    def move_rows(self, at: Moment, name: str, g: Rows, slots: Slots) -> tuple[Rows, Slots]:
+        squares = g.map(lambda x: x * x)
+        new = g.of(slots["a"]) + squares.values  # at the rows' first places, the new a
+        return g.map(lambda x: self._step(at, x, new)), {"a": squares.added_to(slots["a"])}
 
 
 @record

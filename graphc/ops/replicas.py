@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.dims import letters
 from graphc.op import Op, Shard, register, require
+from graphc.ops.carried import Carried
 from graphc.ops.rules import check_dim
 from graphc.types import F32, I32, DType, TensorType
 
@@ -22,22 +22,12 @@ if TYPE_CHECKING:
     from graphc.op import Array, Functions, Gradients, Value
 
 
-class Mark(Op):
+class Mark(Carried):
     """The same entries before and after; local: between places that step alone (`local_sgd`)."""
 
     local: bool
     linear = ((0,),)
     view = True
-
-    def infer(self, *types: TensorType) -> TensorType:
-        return TensorType(types[0].shape, types[0].dtype)
-
-    def dims(self, *types: TensorType) -> str:
-        rule = letters(types[0].rank)
-        return f"{rule} -> {rule}"
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x

@@ -241,6 +241,29 @@ class Gradient(Elementwise):
 
 
 @register
+class GradientRows(Elementwise):
+    """`y = x`, the rows of the gradient of the variable `of`, complete: equal indices are joined"""
+
+    of: str
+    kinds = "f"
+    linear = ((0,),)
+    view = True
+    alias = True
+    completes = True
+    not_differentiable = "it is the end of a gradient"
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls("w"), "f32[3,2,4]"), (cls("w"), "f32[0,2,2]")]
+
+
+@register
 class Cast(Elementwise):
     """`y = x` converted to `dtype` (floats to integers cut towards zero)"""
 

@@ -13,7 +13,7 @@ from math import prod
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.graph import Because, Graph, Node, Variable
-from graphc.ops.optim import Optimizer
+from graphc.ops.optim import Gradients, Optimizer
 from graphc.ops.replicas import JoinReplicas, OwnSize, PerReplica, ReplicaSum
 from graphc.passes.base import Pass, register_pass
 from graphc.strategy import MeshLayout, layout_of, parse_strategy
@@ -247,7 +247,7 @@ def _move_outer(f: Builder, means: dict[str, Value], optimizer: Optimizer) -> No
     """Update the outer copies by what the places moved; these are the params' new values too."""
     params = [v for v in f.variables.values() if v.kind == "param" and v.name in means]
     outer = {v.name: f.read(outer_name(v.name)) for v in params}
-    moved = {v: x - means[v] for v, x in outer.items()}
+    moved: Gradients = {v: x - means[v] for v, x in outer.items()}
     slots = {
         v.name: {s: f.read(f"{outer_name(v.name)}.{s}") for s in optimizer.slots(v)} for v in params
     }

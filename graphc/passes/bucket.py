@@ -1,8 +1,9 @@
-"""Bucket: small sums over devices that are ready together are exchanged as one.
+"""Bucket: small collectives that are ready together are exchanged as one.
 
 What a collective costs before its first byte is saved for all but one of them. Sums are laid end to
-end in one flat tensor, reduced, and taken apart by views, so that one copy is made of each. Every
-entry is added over the same places in the same order as before.
+end in one flat tensor, reduced, and taken apart by views, so that one copy is made of each. What is
+scattered, or gathered, along dim 0 is laid side by side, a row for each place. Every entry is added
+over the same places in the same order as before.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from graphc.graph import Because, Graph, Node
 from graphc.op import op_named
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
-from graphc.placement import Partial, R, Split
+from graphc.placement import Partial, R, Split, State
 from graphc.turns import assigned
 from graphc.types import TensorType
 
 
 @register_pass
 class Bucket(Pass):
-    """Join sums over devices of one kind, dtype and axis, none of which needs another's result.
+    """Join collectives of one kind, dtype and axis, none of which needs another's result.
 
     bytes: as much is joined in one; 0 joins nothing
 
@@ -35,6 +36,8 @@ class Bucket(Pass):
     optional = True
 
     def run(self, graph: Graph) -> Graph:
+        if graph.mesh.leaves is not None:  # forests are joined each by itself
+            return graph
         buckets = [b for b in _buckets(graph, self.bytes) if len(b.members) > 1]
         return _Joined(graph, buckets).run() if buckets else graph
 
@@ -60,8 +63,9 @@ def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
         follows[node.name] = found = frozenset().union(*known)
         if not _can_be_joined(graph, node, limit):
             continue
-        loop = turns.stage[node.name] if node.name in turns.inside else -1
-        key = (repr(node.op), node.tensor.dtype, graph[node.operands[0]].tensor.placement, loop)
+        loop = (node.name in turns.inside, turns.stage[node.name])  # in a loop, or before it
+        before = graph[node.operands[0]].tensor.placement
+        key = (repr(node.op), node.tensor.dtype, before, node.tensor.placement, loop)
         number = opened.get(key, -1)
         size = node.tensor.bytes
         full = number < 0 or buckets[number].bytes + size > limit
@@ -89,12 +93,30 @@ def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
 
 
 def _can_be_joined(graph: Graph, node: Node, limit: int) -> bool:
-    op = node.op
-    if not isinstance(op, Conversion) or not op.communicates or op.states != (Partial(), R):
+    op, t = node.op, node.tensor
+    if not isinstance(op, Conversion) or not op.communicates or op.per_use or t.extents:
         return False
-    t = node.tensor
-    whole = not t.extents and not any(isinstance(s, Split) for _, s in t.placement)
-    return whole and graph.mesh.leaves is None and 0 < 2 * t.bytes <= limit
+    rows = _rows(graph, node)
+    small = graph.mesh.leaves is None and 0 < 2 * t.bytes <= limit
+    if not rows or not small:
+        return False
+    cut = {a for x in (node, graph[node.operands[0]]) for a, s in x.tensor.placement if _cuts(s)}
+    return cut <= ({op.axis} if rows > 1 else set()) and prod(t.shape[:1]) % rows == 0
+
+
+def _cuts(state: State) -> bool:
+    return isinstance(state, Split)
+
+
+def _rows(graph: Graph, node: Node) -> int:
+    """In how many rows what a collective takes is laid: one for a sum, one for each place for what
+    is scattered or gathered along dim 0; 0 for any other."""
+    assert isinstance(node.op, Conversion)
+    before, after = node.op.states
+    if before == Partial() and after == R:
+        return 1
+    ends = {(Partial(), Split(0)), (Split(0), R)}
+    return graph.mesh.axis(node.op.axis).size if (before, after) in ends else 0
 
 
 @dataclass
@@ -119,17 +141,21 @@ class _Joined:
         """The nodes that do a bucket's sums; each result has the name that it had."""
         members, first = bucket.members, bucket.members[0]
         names = ", ".join(f"%{n.operands[0]}" for n in members)
-        why = Because("bucket", f"{len(members)} sums in one", "", f"joined: {names}")
-        flat, size = [], 0
+        assert isinstance(first.op, Conversion)
+        what = "sums" if isinstance(first.op.states[0], Partial) else "gathers"
+        why = Because("bucket", f"{len(members)} {what} in one", "", f"joined: {names}")
+        flat, size, rows = [], 0, _rows(self.graph, first)
+        lead = (rows,) if rows > 1 else ()
         for node in members:
             x = self.graph[node.operands[0]]
-            t = TensorType((prod(x.tensor.shape),), x.tensor.dtype).placed(x.tensor.placement)
+            shape = (*lead, prod(x.tensor.shape) // rows)
+            t = TensorType(shape, x.tensor.dtype).placed(x.tensor.placement)
             op = op_named("reshape")(t.shape)  # type: ignore[call-arg]
             flat.append(replace(node, name=self._new(f"{x.name}.flat"), op=op, type=t, because=why))
-            size += t.shape[0]
+            size += t.shape[-1]
         before = flat[0].tensor
-        whole = replace(before, shape=(size,))
-        concat = op_named("concat")(0)  # type: ignore[call-arg]
+        whole = replace(before, shape=(*lead, size))
+        concat = op_named("concat")(len(lead))  # type: ignore[call-arg]
         parts = tuple(n.name for n in flat)
         packed = replace(first, name=self._new("bucket"), op=concat, operands=parts, type=whole)
         total = replace(
@@ -141,11 +167,12 @@ class _Joined:
 
     def _parts(self, members: list[Node], total: Node, why: Because) -> Iterator[Node]:
         """The results, views of the one sum."""
-        at = 0
+        *lead, size = total.tensor.shape
+        at, each = 0, sum(prod(n.tensor.shape) for n in members) // size
         for node in members:
-            n = prod(node.tensor.shape)
-            op = op_named("slice")(0, at, at + n)  # type: ignore[call-arg]
-            t = replace(total.tensor, shape=(n,))
+            n = prod(node.tensor.shape) // each
+            op = op_named("slice")(len(lead), at, at + n)  # type: ignore[call-arg]
+            t = replace(total.tensor, shape=(*lead, n))
             part = replace(
                 node, name=self._new(f"{node.name}.part"), op=op, operands=(total.name,), type=t,
                 because=why,

@@ -5,7 +5,7 @@ everything from there to the new variables, at its own, newest values. Between t
 sent: named results of the worker's graph, which are inputs of the servers' graphs.
 
 What is sent
-  a gradient, as `minimize` takes it;
+  a gradient, as `minimize` takes it: one of rows is these and their indices;
   where a user's own update needs the batch: the last value before the newest state enters, at the
   latest the one in which the examples have been summed (a batch statistic, a count);
   what joins several of these and needs no variable (a clipped gradient, the decision that a
@@ -97,7 +97,9 @@ class Cut:
     @cached_property
     def gradients(self) -> dict[str, str]:
         """The name of each gradient, by its node."""
-        return {n.name: GRADIENT + v for v, n in self.graph.gradients.items()}
+        ends = (n for n in self.graph if n.op.pins or n.op.completes)
+        parts = ((n.name, n.op.attributes.get("of")) for n in ends)
+        return {x: GRADIENT + v if v else SENT + x for x, v in parts}
 
     @cached_property
     def batch(self) -> set[str]:
@@ -153,9 +155,14 @@ class Cut:
         return found
 
     def _is_sent(self, node: Node) -> bool:
-        if node.name in self.steered or node.name not in self.batch:
+        if node.name in self.steered or node.name not in self.batch or self._fills(node):
             return False
         return node.op.source == "input" or node.name not in self.fresh or self._sums(node)
+
+    def _fills(self, node: Node) -> bool:
+        """Whether a node repeats what needs no batch for every row of a gradient."""
+        alone = node.op.lazy and not any(x in self.batch for x in node.operands)
+        return alone and all(u in self.steered for u in self.graph.users[node.name])
 
     def _sums(self, node: Node) -> bool:
         """Whether a node makes less of the batch: to send its operands would cost more."""
@@ -168,8 +175,8 @@ class Cut:
         needs: dict[str, str | None] = {}  # of those that need no variable: a value that is sent
         for node in self.graph:
             x = node.name
-            if x in first:
-                needs[x] = x
+            if x in first:  # indices say where rows stand: with these they are one value
+                needs[x] = x if node.tensor.dtype.kind == "f" else None
             elif x in needed and not _reads(node) and all(y in needs for y in node.operands):
                 below = {needs[y] for y in node.operands} - {None}
                 if len(below) > 1 or any(y in found for y in node.operands):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from graphc.autodiff import gradients
+from graphc.autodiff import active_nodes, gradients_and_rows
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Objective, Variable
@@ -13,6 +13,7 @@ from graphc.op import op_named
 from graphc.orders import FANIN_MEAN, Orders, parse_orders
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.gradient_orders import mark_orders
+from graphc.sparse import Gradient, Rows, sparse_reads
 
 
 @register_pass
@@ -22,24 +23,26 @@ class Differentiate(Pass):
     All gradients are taken at the variables' values before the step, so several objectives do not
     see each other's updates. order is how contributions are added (see graphc.orders), before what
     the objective says; a variable's own order comes before both. Nodes whose sums over turns or
-    devices have an order that was chosen are marked with it.
+    devices have an order that was chosen are marked with it. sparse is whether gradients of tables
+    are kept as rows, before what the objective says and behind a variable's own (graphc.sparse).
 
     before:  minimize %loss with sgd(lr=0.1) over w
     after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
     """
 
     order: str = ""
+    sparse: str = ""
 
     def run(self, graph: Graph) -> Graph:
         f = Builder.like(graph, keep_nodes=True)
         f.objectives = []
         for objective in graph.objectives:
             order = parse_orders(self.order).over(parse_orders(objective.order))
-            _minimize(f, graph, objective, order)
+            _minimize(f, graph, objective, order, self.sparse or objective.sparse)
         return f.build()
 
 
-def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> None:
+def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, sparse: str) -> None:
     known = graph.reads
     # By name: a norm over all gradients is then the same sum in whatever order they were declared.
     reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
@@ -48,6 +51,10 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
     def pin(read: str, gradient: Value) -> Value:
         return f.add(op_named("gradient")(variables[read]), [gradient])  # type: ignore[call-arg]
 
+    def pin_rows(read: str, rows: Rows) -> Rows:
+        end = op_named("gradient_rows")(variables[read])  # type: ignore[call-arg]
+        return rows.map(lambda x: f.add(end, [x]))
+
     orders = {v: parse_orders(graph.variables[v].order).over(order) for v in reads}
     fanin = {reads[v]: o.fanin or "add_n" for v, o in orders.items()}
     start = len(f.nodes)
@@ -55,11 +62,16 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders) -> 
     with f.at(objective.origin), f.scope("update"):
         seed = objective.optimizer.seed(f)
     average = objective.reduction == FANIN_MEAN
-    grads = gradients(f, loss, list(variables), first, fanin, pin, seed, average)
+    active = active_nodes(list(f.nodes.values()), list(variables), loss.name)
+    asked = {x: graph.variables[v] for x, v in variables.items()}
+    rows = sparse_reads(f, asked, sparse or "auto", active)
+    found = gradients_and_rows(
+        f, loss, list(variables), first, fanin, pin, seed, average, rows, pin_rows
+    )
     if average:
         _warn_of_average(objective)
-    used = {v: g for v, x in reads.items() if (g := grads[x]) is not None}
-    mark_orders(f, start, {g.name: orders[v] for v, g in used.items()})
+    used = {v: g for v, x in reads.items() if (g := found[x]) is not None}
+    mark_orders(f, start, {_end(g).name: orders[v] for v, g in used.items()})
     _report_unused(graph, objective, used)
     _check_free(f, graph, objective, used)
     with f.at(objective.origin), f.scope("update"):
@@ -85,6 +97,10 @@ def _count(f: Builder, objective: Objective, alone: bool) -> Value:
         help = 'give each its own: loss_scale(state="critic_scale") | sgd(0.1)'
         raise GraphcError("G0468", text, span=objective.origin, help=help)
     return own
+
+
+def _end(gradient: Gradient) -> Value:
+    return gradient.values if isinstance(gradient, Rows) else gradient
 
 
 def _warn_of_average(objective: Objective) -> None:
@@ -120,7 +136,7 @@ def _check_free(f: Builder, graph: Graph, objective: Objective, used: Iterable[s
                 raise GraphcError("G0208", text, span=objective.origin)
 
 
-def _report_unused(graph: Graph, objective: Objective, used: dict[str, Value]) -> None:
+def _report_unused(graph: Graph, objective: Objective, used: Mapping[str, Gradient]) -> None:
     if not used:
         raise GraphcError(
             "G0302",

@@ -1,4 +1,8 @@
-"""The ways of running on parts that can't change a bit, under a grid of fixed blocks.
+"""The ways of running on parts that can't change a bit, under a grid of fixed leaves and blocks.
+
+Along an axis that deals out leaves, what depends on the leaves runs as it does over turns. Behind
+their sums a value may be cut as variables are kept, but by ops that work entry by entry only: how
+many parts there are depends on the devices.
 
 Along an axis that cuts variables, an op that adds up may be cut only along a letter that it
 computes in blocks, a sum becomes partial only at the root of the blocks' tree, and it is made whole
@@ -7,12 +11,12 @@ where it arises: what is computed from partial sums is another association of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from graphc.dims import Signature, parse_rule, reduced_dims
 from graphc.graph import Graph, Node
 from graphc.passes.problem import Placed
-from graphc.placement import Axis, Partial, State
+from graphc.placement import Axis, Partial, R, State
 
 Ways = dict[str, tuple[Signature, ...]]
 
@@ -52,3 +56,38 @@ def _root(node: Node, graph: Graph) -> str:
         return ""
     letters = {letter for letter, _ in summed}
     return next((x for x in node.op.block_letters if x in letters), "")
+
+
+# -- along axes that deal out leaves ---------------------------------------------------------------
+
+
+def varies(way: Signature) -> bool:
+    """Whether a node that runs so along the leaves' time axis depends on the leaf."""
+    return any(s != R for s in (*way.operands, way.result))
+
+
+def ways_after_leaves(
+    graph: Graph, ways: Ways, turns: Mapping[str, Signature], lazy: Container[str]
+) -> Ways:
+    """Of every node's ways along an axis that deals out leaves those that keep the bits.
+
+    turns: how each node runs over turns; lazy: what is made as it is needed, but never partial
+    where the turns don't have it so.
+    """
+    found = {}
+    for name, every in ways.items():
+        node, way = graph[name], turns[name]
+        if name in lazy:
+            found[name] = tuple(w for w in every if w == way or not _is_sum(w))
+        elif varies(way):
+            found[name] = (way,)
+        elif len(every) > 1:
+            split = every[1:] if node.op.elementwise and not node.tensor.extents else ()
+            found[name] = (every[0], *(w for w in split if not _is_sum(w)))
+        else:
+            found[name] = every
+    return found
+
+
+def _is_sum(way: Signature) -> bool:
+    return any(isinstance(s, Partial) for s in (*way.operands, way.result))

@@ -229,7 +229,8 @@ class _Work:
         rule = parse_rule(node.op.dims(*types))
         fill = _identity(node.op, types)
         for slot, dim in reduced_dims(rule):
-            operands[slot] = self._masked(operands[slot], dim, fill, node)
+            if slot not in node.op.indices:
+                operands[slot] = self._masked(operands[slot], dim, fill, node)
         for slot in node.op.indices:
             for dim in range(types[slot].rank):
                 operands[slot] = self._masked(operands[slot], dim, 0, node)

@@ -140,4 +140,6 @@ def _mark_tail(graph: Graph, found: Phases, copied: set[str]) -> None:
 def _is_safe(node: Node) -> bool:
     # A sum of contributions stays where they come: put off, it would keep all of them alive.
     op = node.op
+    if op.updates:  # its indices were checked where their rows were joined
+        return True
     return (op.elementwise or op.view) and op.positioned is None and not op.aggregates

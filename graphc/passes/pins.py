@@ -5,7 +5,8 @@ it lies, that node takes it and gives it in just that state, so that a partial s
 there, and what follows (clipping, the optimizer) runs on what is left. What stands between the sum
 and the pin and works entry by entry, such as the division by the number of examples, runs in that
 state as well: the less of it is left, the less there is to do. A gradient that goes home is whole
-over time before: it goes once, however many turns there are.
+over time before: it goes once, however many turns there are. Under a grid every gradient is whole
+then: sums of leaves must end at one place under all strategies.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ def pinned_ways(
     graph: Graph, layout: MeshLayout, axis: Axis, ways: Ways, lazy: Container[str]
 ) -> Ways:
     """The ways along an axis, with just one for each gradient that the layout has a rule for."""
+    if axis.over == "time":
+        whole = graph.gradients if layout.grid else _at_home(graph, layout)
+        names = [graph.gradients[v].name for v in whole]
+        return ways | {x: ways[x][:1] for x in names if x not in lazy}
     if not layout.gradients:
         return ways
     pinned = dict(ways)
-    if axis.over == "time":
-        whole = {graph.gradients[v].name for v in _at_home(graph, layout)}
-        return pinned | {x: ways[x][:1] for x in whole}
     states = gradient_states(graph, layout, axis)
     for variable, node in graph.gradients.items():
         state = states.get(variable)

@@ -23,7 +23,7 @@ from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
 from graphc.passes.costs import Costs
-from graphc.passes.exact import exact_ways
+from graphc.passes.exact import exact_ways, varies, ways_after_leaves
 from graphc.passes.lazy import LazyValues, lazy_nodes, with_own_ways
 from graphc.passes.pins import pinned_ways
 from graphc.passes.place_space import Search, place_over_space
@@ -90,8 +90,10 @@ class _Groups:
         if self.types[slot].extent(at[slot][0]) and out and self.node.tensor.extent(out[0]):
             return True
         size, mesh = int(way.letter.rsplit("_", 1)[1]), self.placed.mesh
-        if mesh.leaves is not None and mesh.deals(self.axis.name):
-            return size % mesh.leaves.slots == 0
+        if mesh.deals(self.axis.name):
+            return False  # what leaves cut has a run-time length
+        if mesh.tiles is not None and self.axis.name in mesh.tiles.axes:
+            return size % mesh.tiles.count == 0
         return size % (self.axis.size * self._parts(way.letter)) == 0
 
     def _parts(self, letter: str) -> int:
@@ -136,7 +138,7 @@ def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
     for axis in dealt:
         placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed))
     rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
-    for axis in searched * rounds:
+    for axis in dealt + searched * rounds:
         placed.ways[axis.name] = place_over_space(_problem(graph, layout, axis, placed))
     return placed
 
@@ -149,7 +151,8 @@ def _kinds_of_space(mesh: Mesh) -> tuple[list[Axis], list[Axis]]:
 
 def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
     """An axis that deals out leaves is placed as the turns are, never by bytes: where a sum over
-    the batch is taken decides its bits. Only what comes from outside lies as it is given."""
+    the batch is taken decides its bits. Only what comes from outside lies as it is given, and what
+    follows after the leaves is searched, once it is known how these lie along all axes."""
     leaves = problem.placed.mesh.leaves
     assert leaves is not None, f"{problem.axis} deals out no leaves"
     ways = problem.placed.ways[leaves.axes[-1]]
@@ -206,11 +209,17 @@ def _problem(
         every = ways_along(graph, axis, placed, OwnWays(graph, layout, lazy))
         ways = with_own_ways(graph, every, lazy)
     ways = pinned_ways(graph, layout, axis, ways, lazy)
+    settled: frozenset[str] = frozenset()
     if layout.grid and axis.name in layout.model_axes:
         ways = exact_ways(graph, ways, axis, placed)
+    elif axis.over == "space" and layout.mesh.leaves is not None:
+        turns = placed.ways[layout.mesh.leaves.axes[-1]]
+        settled = frozenset(x for x, way in turns.items() if varies(way) and x not in lazy)
+        ways = ways_after_leaves(graph, ways, turns, lazy)
     return AxisProblem(
         axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
         ways, LazyValues(graph, layout.mesh, lazy, ways), stored_values(graph, layout, axis, lazy),
+        settled,
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ class Search:
                 pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
                 held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
                 ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
-                pinned = self.graph[x].op.pins and len(ways) == 1
+                pinned = (self.graph[x].op.pins and len(ways) == 1) or x in self.problem.settled
                 ways += homes.of(x, held) if homes and not pinned else ()
                 self.ways[x] = ways = _without_giving_up(ways, self._firm(x, held, {R}))
             possible[x] = {w.result for w in ways}

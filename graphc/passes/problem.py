@@ -38,6 +38,7 @@ class AxisProblem:
     lazy:    the nodes that are made anew wherever and however they are needed
     stored:  values that are cut because the variables that they are made of are kept so: what else
              a node takes decides how it runs
+    settled: the nodes that run as they do over turns: there is nothing to choose
     """
 
     axis: Axis
@@ -48,3 +49,4 @@ class AxisProblem:
     ways: dict[str, tuple[Signature, ...]]
     lazy: LazyValues
     stored: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()

@@ -1,15 +1,18 @@
 """Regather: variables that are stored cut are whole only around their uses.
 
 A gathered value is let go where others are needed sooner, and gathered again for its next use, so
-that no more is whole at a time than the few largest values need. Of the values that are kept, the
+that no more is whole at a time than the few largest layers need. Of the values that are kept, the
 one whose next use is farthest is let go first (Belady 1966): a backward pass comes by the layers in
 the reverse order, so that the last ones of the forward pass are still there.
+
+What is needed next is gathered ahead, before the use that comes first, as far as there is room:
+then a layer is under way while the one before it is computed, and is waited for where it is used.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -27,7 +30,9 @@ class Regather(Pass):
     """Gather variables anew for uses that are far apart, so that few are whole at a time.
 
     axes:   the axes (joined by `+`) along which what is gathered is let go again; none is all
-    layers: as much may be whole at a time as that many of the largest values take
+    layers: as much may be whole at a time as that many of the largest layers take, each a large
+            value with the small ones that are used behind it
+    ahead:  whether what is needed next is gathered early
 
     before:  %g = all_gather %w ; %h = einsum %x, %g ; %d = einsum %y, %g
     after:   %g = all_gather %w ; %h = einsum %x, %g ; %g.1 = all_gather %w ; %d = einsum %y, %g.1
@@ -35,11 +40,12 @@ class Regather(Pass):
 
     axes: str = ""
     layers: int = 2
+    ahead: bool = True
     optional = True
 
     def run(self, graph: Graph) -> Graph:
         whole = _whole_values(graph, frozenset(filter(None, self.axes.split("+"))))
-        return _Work(graph, whole, self.layers).run() if whole else graph
+        return _Work(graph, whole, self.layers, self.ahead).run() if whole else graph
 
 
 def _whole_values(graph: Graph, axes: frozenset[str]) -> dict[str, str]:
@@ -73,6 +79,10 @@ def _is_copy(node: Node) -> bool:
     return op.elementwise or op.view or isinstance(op, Conversion)
 
 
+SMALL = 8  # a value of less than this part of the largest goes with the layer before it
+AHEAD = 16  # uses that are looked ahead at most
+
+
 @dataclass
 class _Work:
     """The graph being made. whole: value -> its family."""
@@ -80,6 +90,7 @@ class _Work:
     graph: Graph
     whole: dict[str, str]
     layers: int
+    ahead: bool
     nodes: dict[str, Node] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,7 +100,6 @@ class _Work:
             node = self.graph[x]
             size = prod(local_shape(node.tensor, self.graph.mesh)) * node.tensor.dtype.bytes
             self.sizes[family] = max(self.sizes[family], 0 if node.op.view else size)
-        self.limit = self.layers * max(self.sizes.values())
 
     def run(self) -> Graph:
         graph = self.graph
@@ -102,6 +112,7 @@ class _Work:
                 kept[self._loop(node)].ask(used)
         for x in ends:
             kept[-1].ask([x])
+        self.limit = self.layers * max(map(self._layer, (k.uses for k in kept.values())))
         for node in users:
             used = self._used(node)
             to = kept[self._loop(node)].serve(node.name, used) if used else {}
@@ -109,6 +120,16 @@ class _Work:
             self.nodes[node.name] = replace(node, operands=operands) if to else node
         to = {x: kept[-1].serve("", [x])[x] for x in ends}
         return rename_uses(graph, self.nodes, to)
+
+    def _layer(self, uses: list[tuple[str, ...]]) -> int:
+        """The bytes of the largest layer among the uses of a loop."""
+        most = max(self.sizes.values())
+        largest, layer = 0, dict[str, int]()
+        for family in dict.fromkeys(f for use in uses for f in use):
+            size = self.sizes[family]
+            layer = {family: size} if size > most // SMALL else layer | {family: size}
+            largest = max(largest, sum(layer.values()))
+        return largest
 
     def _used(self, node: Node) -> list[str]:
         return [x for x in node.operands if x in self.whole]
@@ -123,22 +144,25 @@ class _Kept:
     """What is whole at a time, among the uses in a loop, or among those outside.
 
     uses:  the families of each use, in order; at: how many of them have been served
+    asked: the values of each use
     later: family -> its uses that have not been
     made:  family -> its members that are there, by their old names
     """
 
     work: _Work
     uses: list[tuple[str, ...]] = field(default_factory=list)
+    asked: list[list[str]] = field(default_factory=list)
     later: dict[str, deque[int]] = field(default_factory=dict)
     at: int = 0
     made: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def ask(self, values: Iterable[str]) -> None:
+    def ask(self, values: Sequence[str]) -> None:
         """Note a use that will come."""
         families = tuple(dict.fromkeys(self.work.whole[x] for x in values))
         for family in families:
             self.later.setdefault(family, deque()).append(len(self.uses))
         self.uses.append(families)
+        self.asked.append(list(values))
 
     def serve(self, user: str, values: Iterable[str]) -> dict[str, str]:
         """The names under which a user finds values, gathered now where they are not there."""
@@ -148,11 +172,51 @@ class _Kept:
             self.later[family].popleft()
             self.made.setdefault(family, {})
         self._make_room(needed)
-        return {x: self._member(x, user) for x in values}
+        names = {x: self._member(x, user) for x in values}
+        if self.work.ahead:
+            self._gather_ahead(user)
+        return names
 
-    def _make_room(self, needed: tuple[str, ...]) -> None:
+    def _gather_ahead(self, user: str) -> None:
+        """Begin to gather what is used next, where there is room beside what is used before it."""
+        sizes, before = self.work.sizes, set(self.uses[self.at - 1])
+        for at in range(self.at, min(self.at + AHEAD, len(self.uses))):
+            missing = [f for f in self.uses[at] if f not in self.made]
+            more = sum(sizes[f] for f in missing)
+            gathers = [x for f in missing for x in self._gathers_of(self.asked[at], f)]
+            if sum(sizes[f] for f in before) + more > self.work.limit or not self._ready(gathers):
+                return
+            before |= set(self.uses[at])
+            self._make_room(before, more)
+            for family in missing:
+                self.made[family] = {}
+            for x in gathers:
+                self._member(x, user)
+
+    def _gathers_of(self, values: list[str], family: str) -> list[str]:
+        """What is gathered first for values of a family; copies are made where they are used."""
+        whole, graph = self.work.whole, self.work.graph
+        stack, found = [x for x in values if whole[x] == family], dict[str, None]()
+        while stack:
+            x = stack.pop()
+            above = [y for y in graph[x].operands if y in whole]
+            stack += above
+            found |= {} if above else {x: None}
+        return list(found)
+
+    def _ready(self, gathers: list[str]) -> bool:
+        """Whether what is to be gathered is there; a variable is read where it is needed first."""
+        graph, nodes = self.work.graph, self.work.nodes
+        operands = [graph[y] for x in gathers for y in graph[x].operands]
+        if not all(n.name in nodes or n.op.source == "variable" for n in operands):
+            return False
+        for node in operands:
+            nodes.setdefault(node.name, node)
+        return True
+
+    def _make_room(self, needed: Collection[str], more: int = 0) -> None:
         sizes = self.work.sizes
-        while sum(sizes[f] for f in self.made) > self.work.limit:
+        while sum(sizes[f] for f in self.made) + more > self.work.limit:
             others = [f for f in self.made if f not in needed]
             if not others:
                 return

@@ -1,8 +1,9 @@
 """How per-replica code is placed: along the axes that cut the batch, every place runs by itself.
 
 A varying value is V along each of these axes, over space and over time, so that a replica is one
-microbatch of one device. The marks lead from S (a part of the batch) or R to V, and from V to S
-(the batch put together) or P (a sum over the replicas); between them there is nothing to decide.
+microbatch of one device, and under a grid one leaf, whatever the devices. The marks lead from S (a
+part of the batch) or R to V, and from V to S (the batch put together) or P (a sum over the
+replicas); between them there is nothing to decide.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from graphc.dims import Signature, lost_extents, parse_rule
 from graphc.errors import GraphcError
 from graphc.graph import Because, Graph, Node
 from graphc.op import Op, op_named
-from graphc.ops.replicas import OwnEntry, ReplicaCount, ReplicaIndex
+from graphc.ops.replicas import OwnEntry, PerReplica, ReplicaCount, ReplicaIndex, ReplicaSum
 from graphc.passes.variables import variable_states
 from graphc.placement import Axis, Partial, R, Split, State, Varying
 from graphc.strategy import MeshLayout
-from graphc.types import I32, TensorType
+from graphc.types import I32, DType, TensorType
 from graphc.varying import enters, leaves, varying_nodes
 
 V = Varying()
@@ -31,14 +32,9 @@ def replica_axes(layout: MeshLayout) -> tuple[Axis, ...]:
 
 
 def check_turns(graph: Graph, layout: MeshLayout) -> None:
-    """Raise G0487 where a variable with copies would be written by one device turn after turn, and
-    G0537 for per-replica code whose bits can't be the same on other devices."""
-    own = next((n for n in graph if enters(n.op) or enters(n.op, local=True)), None)
-    if layout.grid and own is not None:
-        text = "the replicas of per-replica code are devices, and reproducible knows leaves only"
-        help = "leave reproducible out, or the marks of per-replica code"
-        raise GraphcError("G0537", text, span=own.origin, help=help)
+    """Raise G0487 where a variable with copies would be written by one device turn after turn."""
     over_time = [a for a in replica_axes(layout) if a.over == "time"]
+    cause = "reproducible" if layout.grid else "accumulate"
     for v, x in graph.updates.items():
         variable = graph.variables[v]
         if variable.local and over_time:
@@ -49,7 +45,7 @@ def check_turns(graph: Graph, layout: MeshLayout) -> None:
                 "not one for each",
                 span=graph[x].origin or variable.origin,
                 labels=((variable.origin, "declared here"),) if variable.origin else (),
-                help='aggregate it on="write", or leave accumulate out',
+                help=f'aggregate it on="write", or leave {cause} out',
             )
 
 
@@ -129,10 +125,13 @@ _ONE = "in per-replica code the batch is one dim, kept to its end or reduced"
 
 def expanded(graph: Graph, layout: MeshLayout) -> Graph:
     """The graph with the number of replicas, and the replica's own number, made of known ops."""
-    count = prod(a.size for a in replica_axes(layout))
+    leaves = layout.mesh.leaves
+    count = leaves.slots if leaves else prod(a.size for a in replica_axes(layout))
     nodes: dict[str, Node] = {}
     for node in graph:
         match node.op:
+            case ReplicaCount(dtype=dtype) if leaves:
+                nodes |= _leaves_counted(node, dtype, graph)
             case ReplicaCount(dtype=dtype):
                 value = float(count) if dtype.kind == "f" else count
                 const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
@@ -147,6 +146,19 @@ def expanded(graph: Graph, layout: MeshLayout) -> Graph:
             case _:
                 nodes[node.name] = node
     return replace(graph, nodes=nodes)
+
+
+def _leaves_counted(node: Node, dtype: DType, graph: Graph) -> dict[str, Node]:
+    """The number of leaves that have an example, as a sum over them: it is known at run time."""
+    one, own = _unused(f"{node.name}.one", graph), _unused(f"{node.name}.own", graph)
+    value = 1.0 if dtype.kind == "f" else 1
+    const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
+    rule = "a replica is a leaf, and counts where it has an example"
+    return {
+        one: replace(_made(node, const, rule), name=one),
+        own: replace(_made(node, PerReplica(), rule), name=own, operands=(one,)),
+        node.name: replace(_made(node, ReplicaSum(), rule), operands=(own,)),
+    }
 
 
 def _made(node: Node, op: Op, rule: str) -> Node:

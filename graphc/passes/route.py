@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from math import prod
 
-from graphc.ops.collective import Conversion, TreeReduce
+from graphc.ops.collective import Conversion, Reduce, ReduceScatter, TreeReduce
 from graphc.ops.conversions import conversion_over
-from graphc.placement import Axis, Home, Leaves, Mesh, Partial, Placement, R, Split, State
+from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, place
 from graphc.types import TensorType
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
@@ -58,7 +58,7 @@ def route(
         if cost > best[at]:
             continue
         for step in _steps(at, want, mesh, orders, eager):
-            after = at.with_states(mesh, step.axes, step.states[1])
+            after = place(mesh, (dict(at) | {a: step.target(a) for a in step.axes}).items())
             total = cost + _cost(t, at, step, mesh)
             if total < best.get(after, float("inf")):
                 best[after] = total
@@ -79,7 +79,7 @@ def _steps(
     at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str], eager: Iterable[str]
 ) -> Iterator[Conversion]:
     if mesh.leaves is not None and isinstance(at[mesh.leaves.axes[-1]], Partial):
-        yield _over_leaves(at, mesh.leaves)
+        yield from _over_leaves(at, want, mesh)
     uncut = any(isinstance(at[a], Partial) and isinstance(want[a], Split) for a in eager)
     for axis in reversed(mesh.axes):
         source = at[axis.name]
@@ -95,13 +95,25 @@ def _steps(
                     yield step
 
 
-def _over_leaves(at: Placement, leaves: Leaves) -> Conversion:
-    """The sum (max, min) over all leaves: one tree, through time and space."""
-    source = at[leaves.axes[-1]]
+def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Conversion]:
+    """The sum (max, min) over all leaves: one tree, through time and space.
+
+    Everywhere, or in parts or at home along one axis, which sends less.
+    """
+    leaves = mesh.leaves
+    assert leaves is not None, f"{mesh} has no leaves"
+    source, axis = at[leaves.axes[-1]], "+".join(leaves.axes)
     assert isinstance(source, Partial) and all(at[a] == source for a in leaves.axes), (
         f"{at} is partial over some of {leaves.axes} only"
     )
-    return TreeReduce("+".join(leaves.axes), source.op)
+    yield TreeReduce(axis, source.op)
+    for name in leaves.axes[:-1]:
+        target = want[name]
+        match target:
+            case Split(dim=dim) if not crossing(mesh, at, mesh.axis(name), source, target):
+                yield ReduceScatter(axis, dim, source.op, "tree", name)
+            case Home(place=k):
+                yield Reduce(axis, k, source.op, "tree", name)
 
 
 def _targets(axis: Axis, source: State, target: State) -> list[State]:

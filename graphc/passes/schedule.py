@@ -269,7 +269,8 @@ class _Scheduler:
         leaves, mesh = self.graph.mesh.leaves, self.graph.mesh
         assert leaves is not None, f"%{node.name} leaves the loop, on a mesh without leaves"
         capacity = most_pieces(leaves.slots, mesh.turns)
-        forest = self._of_many(self._add(f"{node.name}.forest", node.tensor), capacity)
+        one = self._add(f"{node.name}.forest", self.graph[node.operands[0]].tensor)
+        forest = self._of_many(one, capacity)
         made = Kernel(node.op, operands, forest, node.name, node.origin)
         self.parts[phase].append(made)
         self.forests.append((node, forest))

@@ -92,11 +92,25 @@ def _not_tiled(v: Variable, dim: int, grid: Grid) -> GraphcError:
         why = "which the grid's cut leaves out"
         help = f'add "{v.name}": {dim} to the cut of reproducible'
     else:
-        why = f"whose {n} entries are no {grid.tiles} equal blocks"
+        why = f"whose {n} entries do not fill {grid.tiles} blocks of one length"
         known = ", ".join(map(str, fits)) or "no number of tiles"
         help = f"dim {dim} fits tiles={known}; or cut '{v.name}' along another dim"
     message = f"variable '{v.name}' is cut along dim {dim}, {why}"
     return GraphcError("G0452", message, span=v.origin, help=help)
+
+
+def untiled(graph: Graph, layout: MeshLayout) -> list[str]:
+    """The dims of params that could have been cut, but do not fill the grid's blocks, in words."""
+    if layout.grid is None or not layout.model_axes:
+        return []
+    places, tiles = prod(layout.mesh.axis(a).size for a in layout.model_axes), layout.grid.tiles
+    return [
+        f"{v.name} dim {d}: {n} entries do not fill {tiles} blocks"
+        for v in graph.variables.values()
+        for d, n in enumerate(v.type.shape)
+        if v.kind == "param" and _is_named(v, d, layout.grid) and n >= places
+        and not block_length(n, tiles)
+    ]  # fmt: skip
 
 
 def cuttable_dims(graph: Graph, grid: Grid) -> set[Dim]:

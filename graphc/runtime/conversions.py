@@ -19,6 +19,8 @@ from graphc.ops.collective import (
     Mask,
     Microbatch,
     Recall,
+    Reduce,
+    ReduceScatter,
     Stack,
     TensorSplit,
     ToPartial,
@@ -59,7 +61,7 @@ def convert(
             np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
         case Settle() as op:
             np.copyto(out, op.run(x))
-        case TreeReduce(op=op):
+        case TreeReduce(op=op) | ReduceScatter(op=op) | Reduce(op=op):
             grow(out, x, site.first_leaf, turn, COMBINE[op])
         case Stack(dim=dim):
             if turn == 0:

@@ -24,6 +24,7 @@ from graphc.runtime.transport import (
     Reduce,
     ReduceScatter,
     TreeReduce,
+    TreeReduceScatter,
 )
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -66,14 +67,19 @@ def exchange(
         case TreeReduce(op=op, each=each, present=present):
             size = prod(xs[0].shape[1:])
             cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
-            grown = forests(len(xs), each, present)
-            rows = [x[k] for x, forest in zip(xs, grown, strict=True) for k in range(len(forest))]
-            targets = [_plane(out, 0)[cut] for out in outs]
+            rows = _rows(xs, each, present)
+            targets = [_plane(out, 0)[cut] for out in outs if out is not None]
             tree = joins(len(xs), each, present)
             _reduce([_plane(row, 0)[cut] for row in rows], targets, op, tree, scratch)
-        case ReduceScatter():
+        case ReduceScatter(lengths=lengths, order=order):
+            tree = joins(len(xs), 1, len(xs)) if order == "tree" else None
             for i in members:
-                _reduce_piece(call, xs, outs[i], i, scratch)
+                span = sum(lengths[:i]), lengths[i]
+                _reduce_part(xs, outs[i], call.dim, span, call.op, tree, scratch)
+        case TreeReduceScatter(each=each, present=present, spans=spans):
+            rows, tree = _rows(xs, each, present), joins(len(xs), each, present)
+            for i in members:
+                _reduce_part(rows, outs[i], call.dim, spans[i], call.op, tree, scratch)
         case AllGather(dim=dim, lengths=lengths):
             for i in members:
                 _concat(outs[i], xs, dim, lengths)
@@ -90,15 +96,22 @@ def exchange(
                 np.copyto(outs[i], xs[call.group.index(root)])
 
 
-def _reduce_piece(
-    call: ReduceScatter, xs: Sequence[Array], out: Array, i: int, scratch: Scratch
-) -> None:
-    unit = prod(out.shape[call.dim + 1 :])
-    start, width = sum(call.lengths[:i]) * unit, call.lengths[i] * unit
-    sources = [_plane(x, call.dim)[:, start : start + width] for x in xs]
-    target = _plane(out, call.dim)
-    tree = joins(len(xs), 1, len(xs)) if call.order == "tree" else None
-    _reduce(sources, [target[:, :width]], call.op, tree, scratch)
+def _rows(xs: Sequence[Array], each: int, present: int) -> list[Array]:
+    """The pieces that the members' forests have, in order."""
+    grown = forests(len(xs), each, present)
+    return [x[k] for x, forest in zip(xs, grown, strict=True) for k in range(len(forest))]
+
+
+def _reduce_part(
+    xs: Sequence[Array], out: Array, dim: int, span: tuple[int, int], op: ReduceOp,
+    tree: Joins | None, scratch: Scratch,
+) -> None:  # fmt: skip
+    """The reduction of a part of xs: `span` is its (offset, length) along dim."""
+    unit = prod(out.shape[dim + 1 :])
+    start, width = span[0] * unit, span[1] * unit
+    sources = [_plane(x, dim)[:, start : start + width] for x in xs]
+    target = _plane(out, dim)
+    _reduce(sources, [target[:, :width]], op, tree, scratch)
     target[:, width:] = 0
 
 

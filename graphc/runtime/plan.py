@@ -112,9 +112,12 @@ class Plan:
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that a device sends in a step; a worker also sends its push to the servers."""
+        """Bytes that a device sends in a step, on average: with its part of what is sent when
+        replicas that step alone meet, and of a worker, what it pushes to the servers."""
         pushed = {k: t.bytes for p in self.servers for k, t in p.inputs.items()}
-        return self.training.sent_bytes + sum(pushed.values())
+        every = self.meta.get("every") or 0
+        meetings = self.programs[SYNC].sent_bytes / every if every else 0
+        return round(self.training.sent_bytes + sum(pushed.values()) + meetings)
 
     @property
     def pulled_bytes(self) -> int:

@@ -177,10 +177,9 @@ class Site:
         x, y = start.operand, start.result
         shape = self.program.buffers[y].shape
         where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
+        if len(space) < len(op.axes):
+            return self._over_leaves(op, start, group, turn, supply, where)
         match op:
-            case collective.TreeReduce() if len(space) < len(op.axes):
-                each, present = self.program.mesh.turns, self.present(supply)
-                return transport.TreeReduce(group, op.op, each, present, where=where)
             case collective.AllReduce() | collective.TreeReduce() | collective.ChainReduce():
                 return transport.AllReduce(group, op.op, order, where=where)
             case collective.Reduce(place=k):
@@ -200,13 +199,43 @@ class Site:
             case _:
                 raise AssertionError(f"no transport call does {op.name}")
 
+    def _over_leaves(
+        self, op: collective.Conversion, start: Start, group: Group, turn: int, supply: Supply,
+        where: str,
+    ) -> Call:  # fmt: skip
+        """The call that joins the forests of all devices."""
+        mesh = self.program.mesh
+        each, present = mesh.turns, self.present(supply)
+        at = [mesh.coordinates(rank).get(op.along, 0) for rank in group]
+        match op:
+            case collective.TreeReduce(op=how):
+                return transport.TreeReduce(group, how, each, present, where=where)
+            case collective.Reduce(op=how, place=k):
+                roots = tuple(r for r, index in zip(group, at, strict=True) if index == k)
+                return transport.TreeReduce(group, how, each, present, roots, where=where)
+            case collective.ReduceScatter(op=how, dim=d):
+                spans = self._spans(op.along, turn, supply, start.result, d)
+                room = self.program.buffers[start.result].shape[d]
+                parts = tuple(spans[index] for index in at)
+                return transport.TreeReduceScatter(
+                    group, how, each, present, d, parts, room, where=where
+                )
+            case _:
+                raise AssertionError(f"{op.name} does not run over leaves")
+
     def _lengths(
         self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
     ) -> tuple[int, ...]:
         """How many entries of a dim each member along an axis holds."""
+        return tuple(length for _, length in self._spans(axis, turn, supply, buffer, dim))
+
+    def _spans(
+        self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Which entries of a dim each member along an axis holds: (offset, length)."""
         r, at = self.program.buffers[buffer].ranges[dim], self.places[turn]
         size = self.program.mesh.axis(axis).size
-        return tuple(supply.cut(r, {**at, axis: i})[1] for i in range(size))
+        return tuple(supply.cut(r, {**at, axis: i}) for i in range(size))
 
 
 def _cuts_by_leaves(program: Program) -> list[tuple[str, int, int]]:

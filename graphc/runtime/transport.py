@@ -70,15 +70,43 @@ class TreeReduce(Call):
     Position i has leaves i * each to (i + 1) * each - 1, of which those from `present` on are
     absent; row k of its x is the k-th piece that they make, rows past the last one are not read.
     At least one leaf is present. The order is that of the tree over all leaves, whatever `each` is.
+    roots: the ranks that get the result (P -> H); all where it is empty.
     """
 
     op: ReduceOp
     each: int
     present: int
+    roots: Group = ()
 
     def result(self, shape: Shape) -> Shape:
         assert 0 < self.present <= self.each * len(self.group), f"{self} has no such leaves"
         return shape[1:]
+
+    def receives(self, rank: int) -> bool:
+        return not self.roots or rank in self.roots
+
+
+@dataclass(frozen=True, slots=True)
+class TreeReduceScatter(Call):
+    """P -> S(dim) over leaves: as TreeReduce, but position i gets its part of the sum only.
+
+    spans: (offset, length) of every position's part of dim `dim`, padded to `capacity`. Each sends
+    every other one its pieces of that one's part; parts may be alike.
+    """
+
+    op: ReduceOp
+    each: int
+    present: int
+    dim: int
+    spans: tuple[tuple[int, int], ...]
+    capacity: int
+
+    def result(self, shape: Shape) -> Shape:
+        assert 0 < self.present <= self.each * len(self.group), f"{self} has no such leaves"
+        total, n = shape[1 + self.dim], len(self.group)
+        ok = len(self.spans) == n and all(0 <= o <= o + k <= total for o, k in self.spans)
+        assert ok and max(k for _, k in self.spans) <= self.capacity, f"{self}: parts of {total}"
+        return _resized(shape[1:], self.dim, self.capacity)
 
 
 @dataclass(frozen=True, slots=True)

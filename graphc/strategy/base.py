@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from graphc.errors import GraphcError
 from graphc.op import snake
-from graphc.placement import Axis, Leaves, Mesh, State
+from graphc.placement import Axis, Leaves, Mesh, State, Tiles
 
 NO_MESH = Mesh()
 NO_CUT = "*.none"  # the glob of a cut in which the compiler chose to leave every variable whole
@@ -288,16 +288,24 @@ def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> M
         )
         help = f"write reproducible(slots={need}), or more; other slots give other bits"
         raise GraphcError("G0441", message, help=help)
+    tiles = _tiles(layout, grid)
     dropped = {a.name for a in cuts if a.over == "time"}
     orders = tuple((a, order) for a, order in layout.orders if a not in dropped)
     layout = replace(layout, orders=orders)
     axes = tuple(a for a in layout.mesh.axes if a.name not in dropped)
     space = tuple(a.name for a in cuts if a.over == "space")
     if grid.slots == 1:  # the whole batch is the leaf: there is nothing to add up
-        return replace(layout, mesh=Mesh(axes), batch=space)
+        return replace(layout, mesh=Mesh(axes, tiles=tiles), batch=space)
     turns = Axis(leaf, -(-grid.slots // devices), "time")
-    mesh = Mesh((*axes, turns), Leaves(grid.slots, (*space, leaf)))
+    mesh = Mesh((*axes, turns), Leaves(grid.slots, (*space, leaf)), tiles)
     return replace(layout, mesh=mesh, batch=(*space, leaf))
+
+
+def _tiles(layout: MeshLayout, grid: Grid) -> Tiles | None:
+    """The tiles, where axes cut variables into parts that they make up."""
+    names = layout.model_axes
+    places = prod(layout.mesh.axis(a).size for a in names)
+    return Tiles(grid.tiles, names) if names and grid.tiles % places == 0 else None
 
 
 def _only(strategy: Strategy, found: Iterable[Any]) -> Any:

@@ -52,8 +52,8 @@ class PlacedGraph:
 
     def convert(self, x: Value, op: Conversion) -> Value:
         """x in the placement that the conversion gives it."""
-        after = x.type.placement.with_states(self.mesh, op.axes, op.states[1])
-        return self.f.add(op, [x], type=x.type.placed(after))
+        after = dict(x.type.placement) | {a: op.target(a) for a in op.axes}
+        return self.f.add(op, [x], type=x.type.placed(self._placement(after)))
 
     def mask(self, x: Value, dim: int, fill: float) -> Value:
         return self.f.add(Mask(dim, fill), [x], type=x.type)

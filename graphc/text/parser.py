@@ -27,6 +27,7 @@ from graphc.placement import (
     R,
     Split,
     State,
+    Tiles,
     Varying,
 )
 from graphc.text.fields import Given, fill
@@ -113,12 +114,16 @@ class _ToGraph(Transformer[Token, Graph]):
         objectives = tuple(tables.pop("objectives").values())
         return Graph(name, mesh or NO_MESH, **tables, objectives=objectives)
 
-    def mesh(self, *parts: Axis | Leaves | None) -> Mesh:
+    def mesh(self, *parts: Axis | Leaves | Tiles | None) -> Mesh:
         leaves = next((x for x in parts if isinstance(x, Leaves)), None)
-        return Mesh(tuple(x for x in parts if isinstance(x, Axis)), leaves)
+        tiles = next((x for x in parts if isinstance(x, Tiles)), None)
+        return Mesh(tuple(x for x in parts if isinstance(x, Axis)), leaves, tiles)
 
     def leaves(self, slots: Token, *axes: str) -> Leaves:
         return Leaves(_int(slots), axes)
+
+    def tiles(self, count: Token, *axes: str) -> Tiles:
+        return Tiles(_int(count), axes)
 
     def axis(self, name: str, size: Token, over: Token | None) -> Axis:
         if over is not None and over not in ("time", "space"):
@@ -130,7 +135,7 @@ class _ToGraph(Transformer[Token, Graph]):
     def variable(
         self, kind: Token, name: str, type: TensorType, of: str | None, no_decay: bool | None,
         order: str | None, fill: _Fill | None, aggregate: str | None, on: str | None,
-        at: Span | None,
+        sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         if kind not in _KINDS:
             known = "param state slot outer output update minimize"
@@ -141,6 +146,7 @@ class _ToGraph(Transformer[Token, Graph]):
         made = Variable(
             name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at,
             order=order or "", aggregation=aggregate or "none", on=on or "write",
+            sparse=sparse or "",
         )  # fmt: skip
         return _Entry("variables", name, made, kind)
 
@@ -203,9 +209,11 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def objective(
         self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
-        reduction: str | None, at: Span | None,
+        reduction: str | None, sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
-        made = Objective(_value_name(loss), optimizer, over or (), order or "", at, reduction or "")
+        made = Objective(
+            _value_name(loss), optimizer, over or (), order or "", at, reduction or "", sparse or ""
+        )
         return _Entry("objectives", f"{loss.start_pos}", made, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:
@@ -215,6 +223,9 @@ class _ToGraph(Transformer[Token, Graph]):
         return name
 
     def reduction(self, name: str) -> str:
+        return name
+
+    def sparse(self, name: str) -> str:
         return name
 
     # -- types ----------------------------------------------------------------------------------

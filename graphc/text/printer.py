@@ -108,6 +108,7 @@ def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
     words += [] if fill == _NO_FILL else [f"fill {fill}"]
     words += [f"aggregate {v.aggregation}"] if v.aggregation != "none" else []
     words += [f"on {v.on}"] if v.on != "write" else []
+    words += [f"sparse {v.sparse}"] if v.sparse else []
     words += [f" {_origin_text(v.origin)}"] if locs and v.origin else []
     return f"{v.kind} {name_text(v.name)}", type_text(v.type), " ".join(words)
 
@@ -120,6 +121,8 @@ def _objective_text(o: Objective, locs: bool) -> str:
         text += f" order {name_text(o.order)}"
     if o.reduction:
         text += f" reduction {name_text(o.reduction)}"
+    if o.sparse:
+        text += f" sparse {o.sparse}"
     return f"{text}  {_origin_text(o.origin)}" if locs and o.origin else text
 
 
@@ -156,6 +159,8 @@ def mesh_text(mesh: Mesh) -> str:
     text = ", ".join(axes)
     if mesh.leaves is not None:
         text += f"; {mesh.leaves.slots} leaves over {', '.join(map(name_text, mesh.leaves.axes))}"
+    if mesh.tiles is not None:
+        text += f"; {mesh.tiles.count} tiles over {', '.join(map(name_text, mesh.tiles.axes))}"
     return f"mesh({text})"
 
 

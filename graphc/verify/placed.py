@@ -153,7 +153,7 @@ def _cut(t: TensorType, i: int, dim: Dim, mesh: Mesh) -> tuple[Fraction, ...]:
     unit = extent.unit if extent else 1
     count = t.shape[i] // unit
     minor = prod(factor_size(x) for x in dim.letters[1:])
-    sizes, widths = [mesh.axis(a).size for a in axes], mesh.widths(count, axes)
+    sizes, widths = [mesh.axis(a).size for a in axes], mesh.widths(count, axes, bool(extent))
     ends = range(1, len(axes) + 1)
     parts = (capacity(count, sizes[:k], widths[:k]) * unit for k in ends)
     return tuple(Fraction(n, minor) for n in parts)
@@ -194,17 +194,17 @@ def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
         if axis.over != op.over and not mesh.deals(name):
             return f"it runs over {op.over}, but '{name}' is an axis over {axis.over}"
     (before,), after = s.lies(node)
-    source, target = op.states
+    source, _ = op.states
     for name in op.axes:
         if before[name] != source:
             return f"{shown(node.operands[0])} is {before[name]} along {name}, not {source}"
-        if after[name] != target:
-            return f"the result is {after[name]} along {name}, not {target}"
+        if after[name] != op.target(name):
+            return f"the result is {after[name]} along {name}, not {op.target(name)}"
     if _without(before, op.axes) != _without(after, op.axes):
         return f"it changes {before} into {after}: more than {op.axis}"
     if isinstance(source, Partial) and any(map(mesh.deals, op.axes)):
         assert mesh.leaves is not None
-        if op.axes != mesh.leaves.axes or not op.across:
+        if op.axes != mesh.leaves.axes or op.how != "tree":
             return f"a sum over leaves is one tree over {'+'.join(mesh.leaves.axes)}"
     return None
 
@@ -219,9 +219,9 @@ def minor_axes_first(s: Subject) -> Iterator[Complaint]:
         if isinstance(node.op, Conversion):
             (before,), after = s.lies(node)
             for state, placement in zip(node.op.states, (before, after), strict=True):
-                if isinstance(state, Split) and placement.splits(state.dim)[-1] != node.op.axis:
+                if isinstance(state, Split) and placement.splits(state.dim)[-1] != node.op.along:
                     minor = placement.splits(state.dim)[-1]
-                    message = f"{shown(node.name)} = {node.op.name} along {node.op.axis}, but "
+                    message = f"{shown(node.name)} = {node.op.name} along {node.op.along}, but "
                     message += f"dim {state.dim} is split along {minor} too, which is more minor"
                     yield Complaint(node.name, message, f"join {minor} before, or cut it after")
 

@@ -12,11 +12,13 @@ import graphc.placement
 import graphc.program
 from graphc import strategy
 from graphc.graph import Graph, Node, subgraph_nodes
+from graphc.leaves import forests
 from graphc.ops import binary, shape, source, unary
 from graphc.ops.collective import AllReduce, Mask
-from graphc.passes import cleanup, costs, loops, partition
+from graphc.passes import cleanup, costs, loops, partition, place
 from graphc.placement import Placement
-from graphc.runtime import exchange
+from graphc.runtime import exchange, rendezvous
+from graphc.runtime.transport import ReduceScatter, TreeReduceScatter
 
 # -- conversions: which, how many, of what --------------------------------------------------------
 
@@ -68,10 +70,28 @@ def _summed_twice(patch: Patch) -> None:
 def _scattered_to_the_neighbour(patch: Patch) -> None:
     """reduce_scatter gives every device its neighbour's part."""
 
-    def change(old: Any, call: Any, xs: Any, out: Any, i: int, scratch: Any) -> None:
-        old(call, xs, out, (i + 1) % len(xs), scratch)
+    def change(old: Any, call: Any, xs: Any, outs: Any, *rest: Any) -> None:
+        scatters = isinstance(call, ReduceScatter | TreeReduceScatter)
+        old(call, xs, [*outs[1:], *outs[:1]] if scatters else outs, *rest)
 
-    around(patch, exchange, "_reduce_piece", change)
+    around(patch, rendezvous, "exchange", change)
+
+
+@fault("bits")
+def _forests_from_the_left(patch: Patch) -> None:
+    """Forests are joined from the first piece to the last."""
+
+    def change(old: Any, members: int, each: int, present: int) -> Any:
+        count = sum(map(len, forests(members, each, present)))
+        return tuple((0, j) for j in range(1, count))
+
+    around(patch, exchange, "joins", change)
+
+
+@fault("bits")
+def _cut_behind_the_leaves(patch: Patch) -> None:
+    """What follows behind the leaves' sums may be cut, and added up, in any way."""
+    around(patch, place, "ways_after_leaves", lambda old, graph, ways, *rest: ways)
 
 
 @fault("bytes")

@@ -10,6 +10,7 @@ import numpy as np
 from graphc_numpy import binding
 from laws.fault import Patch, around, fault
 
+import graphc.instructions
 import graphc.placement
 import graphc.program
 from graphc.ops import collective
@@ -140,7 +141,7 @@ def _offset_off_by_one(patch: Patch) -> None:
         offset, length = old(count, *parts)
         return (offset + 1, length - 1) if offset and length else (offset, length)
 
-    around(patch, graphc.program, "chop", change)
+    around(patch, graphc.instructions, "chop", change)
 
 
 @fault("run")

@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ops.collective import Accumulate, Keep, Stack, TreeReduce
+from graphc.ops.collective import Accumulate, Keep, Reduce, ReduceScatter, Stack, TreeReduce
 from graphc.program import Instruction, Kernel, Loop, Program, Role, Start, Wait, reads, writes
 
 
 class Misread(AssertionError):
     """A read of memory that holds something else."""
+
+
+GATHERS = (Accumulate, Keep, Stack, TreeReduce, Reduce, ReduceScatter)  # as kernels in a loop
 
 
 @dataclass
@@ -52,7 +55,7 @@ class Footprint:
                 operand, result = self.busy.pop(token)
                 yield from self._read(result, f"collective {token}")
                 return
-            case Kernel(op=Accumulate() | Keep() | Stack() | TreeReduce(), result=y) if turn:
+            case Kernel(op=op, result=y) if turn and isinstance(op, GATHERS):
                 yield from self._read(y, f"what {x.node} holds of the turn before")
         for buffer in reads(x):
             yield from self._read(buffer, _name(x))

@@ -24,6 +24,7 @@ OPTIMIZERS = (
     optim.sgd(0.1), optim.momentum(0.1), optim.adam(0.05), optim.rmsprop(0.05), optim.lamb(0.05),
     optim.adamw(optim.cosine_decay(0.1, steps=10)),
     optim.chain(optim.clip_by_global_norm(0.5), optim.adam(0.1), optim.ema(0.9)),
+    optim.adagrad(0.1, initial=0.1), optim.chain(optim.clip_by_global_norm(0.5), optim.sgd(0.2)),
 )  # fmt: skip
 TRIES = 3  # draws of the data of one model
 LARGEST = 1e4

@@ -57,7 +57,17 @@ class Case:
         if self.slots >= 4:
             found.append(f"accumulate(2) * mirrored(2) * {grid}")
             found.append(f"mirrored(2) * mirrored(2) * {grid}")
+        found += [f"{s} * {grid}" for s in self._kept() if self.slots >= 3]
+        if self.slots >= 6:
+            found.append(f"mirrored(2) * zero(3) * {grid}")
+            found.append(f"zero(3, stage=3) * central_storage(2) * {grid}")
         return found
+
+    def _kept(self) -> list[str]:
+        """Two strategies that keep variables, and their gradients, in parts or at home."""
+        kept = [f"zero({n}, stage={k})" for n in (2, 3) for k in (1, 2, 3)]
+        kept += ["central_storage(3)", "parameter_server(3, 2)"]
+        return random.Random(f"kept {self.recipe.seed}").sample(kept, 2)
 
     def graph(self, strategy: str) -> Graph:
         """The graph that every rank runs."""

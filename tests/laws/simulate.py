@@ -112,6 +112,13 @@ class Simulator:
         if (leaves := self._leaves(t, dim)) is not None:
             line = line[[self._owns(i // leaves.length, leaves.axes, place) for i in line]]
             return (line[:, None] * unit + np.arange(unit)).ravel()
+        if (parts := self._tiled(t, dim)) is not None and self.mesh.tiles is not None:
+            count, axes = self.mesh.tiles.count, self.mesh.axes
+            part = 0
+            for index, axis in enumerate(axes):
+                if axis.name in t.placement.splits(dim):
+                    part = part * axis.size + place[index]
+            return line[line // -(-len(line) // count) // (count // parts) == part]
         most = len(line)
         for index, axis in enumerate(self.mesh.axes):
             if _is_cut(t, dim, axis.name):
@@ -122,11 +129,18 @@ class Simulator:
     def _leaves(self, t: TensorType, dim: int) -> Cut | None:
         """How the mesh's leaves cut a dim; None where they don't."""
         leaves, extent = self.mesh.leaves, t.extent(dim)
-        axes = [a for a in leaves.axes if t.placement[a] == Split(dim)] if leaves else []
-        if not leaves or not axes:
+        axes = [a for a in leaves.axes if _is_cut(t, dim, a)] if leaves else []
+        if not leaves or not axes or (extent is None and leaves.axes[-1] not in axes):
             return None
         units = t.shape[dim] // (extent.unit if extent else 1)
         return Cut(axes, -(-units // leaves.slots))
+
+    def _tiled(self, t: TensorType, dim: int) -> int | None:
+        """Into how many parts a dim is cut between tiles; None where it is cut otherwise."""
+        axes = t.placement.splits(dim)
+        if not axes or t.extent(dim) or not self.mesh.is_tiled(axes):
+            return None
+        return prod(self.mesh.axis(a).size for a in axes)
 
     def _owner(self, leaf: int) -> dict[str, int]:
         """Where a leaf is: its index along every axis that deals leaves, the last one fastest."""
@@ -172,6 +186,10 @@ class Simulator:
                 rest = [a for a in self.mesh.leaves.axes if a not in leaves.axes]
                 units = leaves.length * prod(self.mesh.axis(a).size for a in rest)
                 shape[dim] = units * unit
+                continue
+            if (parts := self._tiled(t, dim)) is not None and self.mesh.tiles is not None:
+                count = self.mesh.tiles.count
+                shape[dim] = -(-length // count) * (count // parts)
                 continue
             for axis in self.mesh.axes:
                 if _is_cut(t, dim, axis.name):
@@ -310,8 +328,9 @@ class Simulator:
         old, new = self.graph[x].tensor, node.tensor
         source, target = op.states
         axes = op.attributes["axis"].split("+")
-        found = {(old.placement[a], new.placement[a]) for a in axes}
-        if found != {(source, target)}:
+        found = {a: (old.placement[a], new.placement[a]) for a in axes}
+        cut = axes if len(axes) == 1 else [op.attributes.get("on")]
+        if found != {a: (source, target if a in cut else Replicated()) for a in axes}:
             raise Disagreement(f"%{node.name} converts {found}, but its op says {op.states}")
         result: Value = {}
         done: dict[object, Array] = {}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from laws.recipe import BATCH, Maker, Picks, StepMaker, Symbol, batches, features, symbols
 
 from graphc.builder import Builder, Value
+from graphc.graph import Variable
 from graphc.op import op_named
-from graphc.types import I32, Extent
+from graphc.types import I32, Extent, TensorType
 
 STEPS: dict[str, StepMaker] = {}
 WEIGHTS: dict[str, float] = {}
@@ -52,6 +53,25 @@ def embedding(m: Maker, p: Picks) -> None:
     dim, width = p.number(2), p.of(SIZES)
     table = m.param(p, *((rows, width) if dim == 0 else (width, rows)))
     m.add(m.f.gather(table, ids, dim=dim))
+
+
+@step(1)
+def lookup(m: Maker, p: Picks) -> None:
+    """Rows of a table that is only looked up, once or twice: its gradient is rows."""
+    rows, width = 3 + p.number(5), p.of(SIZES)
+    name = f"t{len(m.params)}"
+    shape = (rows, width) if not p.chance(4) else (rows,)
+    v = Variable(name, TensorType(shape, m.dtype), sparse=p.of(("on", "on", "auto")))
+    table = m.f.declare(v)
+    m.params.append(table)
+    for _ in range(1 + p.number(2)):
+        dims: list[Symbol] = [*([p.of(SIZES)] if p.chance(2) else [])]
+        dims = [BATCH, *dims] if not p.chance(6) else [p.of(SIZES), *dims]
+        found = m.f.gather(table, ids_input(m, p, dims, rows), dim=0)
+        if batches(found):
+            m.add(found)
+        else:
+            m.terms.append(m.f.sum(m.f.sin(found)) * 0.1)
 
 
 def ids_input(m: Maker, p: Picks, dims: Sequence[int | Extent], limit: int) -> Value:

@@ -44,7 +44,8 @@ def in_parts(
     made: dict[str, Any] = {}
     for number in range(servers):
         server = run_passes(graph, server_part(servers, number))
-        assert not any(n.tensor.extents for n in server)
+        rows = any(n.op.completes for n in graph)  # of sparse gradients: by example
+        assert rows or not any(n.tensor.extents for n in server)
         own = {k: variables[k] for k in server.variables}
         made |= interpret(server, {k: results[k] for k in server.inputs}, own)[1]
     return results, made

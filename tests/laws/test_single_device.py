@@ -9,16 +9,19 @@ from graphc_numpy import BACKEND as NUMPY
 from laws.barriers import has_barrier
 from laws.configs import config, every_pair
 from laws.execute import runner
-from laws.law import case, holds
+from laws.law import case, check, holds
 from laws.simulate import simulate
 
+from graphc.passes.pipeline import distribution, partitioning, run_passes
 from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.strategy import parse_strategy
 from graphc.turns import assigned
 
 CASES = 520
 SLICE = 10  # cases of one test
-SLOW = 20_000
+SLOW = 50_000
 BARRIERS = 100  # cases that have barriers mostly
+BUCKETS = 100  # cases of which those with small collectives have them joined
 
 
 @pytest.mark.parametrize("start", range(0, CASES, SLICE))
@@ -57,3 +60,15 @@ def test_steps_with_many_barriers_give_what_one_device_gives() -> None:
         c = case(seed, ("barrier", "pairwise"))
         c = replace(c, config=replace(c.config, turns=max(2, c.config.turns)))
         holds(c, simulate, runner((REFERENCE, NUMPY)[seed % 2], c.config.short))
+
+
+def test_steps_whose_small_collectives_are_joined_give_what_one_device_gives() -> None:
+    joined = 0
+    for c in map(case, range(BUCKETS)):
+        strategy = parse_strategy(c.strategy)
+        passes = [*distribution(strategy), *partitioning(strategy, c.config.short, bucket=1 << 20)]
+        graph = run_passes(c.model.graph, passes)
+        if any(n.because and n.because.by == "bucket" for n in graph):
+            check(c, simulate, runner(NUMPY, c.config.short), graph=graph)
+            joined += 1
+    assert joined > BUCKETS // 10

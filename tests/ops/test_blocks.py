@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from graphc.ops.blocks import block_length, blocks_of, tree_sum
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceSum
+from graphc.placement import Axis, Mesh, Tiles, capacity, chop
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 RNG = np.random.default_rng(0)
@@ -21,16 +24,14 @@ def drawn(*shape: int, dtype: str = "f4") -> Array:
 
 @pytest.mark.parametrize(
     ("n", "tiles", "length"),
-    [(8, 4, 2), (7, 4, 2), (11, 4, 3), (10, 2, 5), (9, 2, 5), (5, 1, 5), (128, 8, 16)],
+    [(8, 4, 2), (7, 4, 2), (10, 4, 3), (11, 4, 3), (10, 2, 5), (9, 2, 5), (5, 1, 5), (128, 8, 16)],
 )
 def test_the_last_block_may_be_shorter(n: int, tiles: int, length: int) -> None:
     assert block_length(n, tiles) == length
 
 
-@pytest.mark.parametrize(("n", "tiles"), [(10, 4), (9, 4), (3, 4), (5, 4), (1, 2), (0, 2)])
-def test_a_cut_between_devices_would_cut_a_block_or_a_block_would_be_empty(
-    n: int, tiles: int
-) -> None:
+@pytest.mark.parametrize(("n", "tiles"), [(9, 4), (3, 4), (5, 4), (1, 2), (0, 2)])
+def test_no_block_is_empty(n: int, tiles: int) -> None:
     assert block_length(n, tiles) == 0
 
 
@@ -38,9 +39,21 @@ def test_a_cut_between_devices_would_cut_a_block_or_a_block_would_be_empty(
 def test_every_number_of_devices_that_divides_the_tiles_cuts_between_blocks(tiles: int) -> None:
     for n in range(1, 200):
         if length := block_length(n, tiles):
-            for devices in (k for k in (2, 4, 8) if tiles % k == 0):
-                assert -(-n // devices) == length * tiles // devices
             assert (tiles - 1) * length < n <= tiles * length
+            for axes in ((2,), (4,), (8,), (2, 2), (4, 2)):
+                if tiles % prod(axes) == 0:
+                    cut_between_blocks(n, tiles, length, axes)
+
+
+def cut_between_blocks(n: int, tiles: int, length: int, sizes: tuple[int, ...]) -> None:
+    """Every device has as many whole blocks; the last of all may be shorter."""
+    names = tuple(f"m{i}" for i in range(len(sizes)))
+    mesh = Mesh(tuple(map(Axis, names, sizes)), tiles=Tiles(tiles, names))
+    widths, each = mesh.widths(n, names, False), length * (tiles // prod(sizes))
+    devices = product(*map(range, sizes))
+    found = [chop(n, list(zip(sizes, at, strict=True)), widths) for at in devices]
+    assert [start for start, _ in found] == [i * each for i in range(prod(sizes))]
+    assert sum(n for _, n in found) == n and capacity(n, sizes, widths) == each
 
 
 def test_the_tree_adds_neighbours_first() -> None:

@@ -154,3 +154,13 @@ def test_a_variable_is_read_by_one_node() -> None:
     assert len(f.nodes) == 1
     copy = Builder.like(f.build(), keep_nodes=True)
     assert copy.read("w").name == first.name
+
+
+def test_a_name_that_became_free_is_not_varying() -> None:
+    f = Builder()
+    (x,) = inputs(f, [A])
+    own = f.per_replica(x)
+    z = f.rename(own - 1.0, "z")
+    total = f.replica_sum(f.sum(z))
+    again = total - 1.0
+    assert again.name == "sub" and f.is_varying(z) and not f.is_varying(again)

@@ -218,7 +218,11 @@ def test_index_out_of_the_whole_table_is_an_error_on_every_shard() -> None:
 def test_every_op_with_a_dims_rule_was_cut() -> None:
     cut = {c.op.name for c in CASES for way in ways(c) if way.letter or Partial() in way.operands}
     uncut = {n for n, c in all_ops().items() if c.samples()} - cut
-    without = {"const", "const_array", "dim_size"} | {"own_entry", "replica_count", "replica_index"}
+    without = {"const", "const_array", "dim_size", "row_ids"} | {
+        "own_entry",
+        "replica_count",
+        "replica_index",
+    }
     assert uncut == without
 
 

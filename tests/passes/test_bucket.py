@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from graphc.driver import compile_module
-from graphc.frontend.lower import load_module
+from graphc.frontend.lower import load_module, module_of_source
 from graphc.ops.binary import Add
-from graphc.ops.collective import AllReduce, Conversion, ToPartial
+from graphc.ops.collective import AllGather, AllReduce, Conversion, ReduceScatter, ToPartial
 from graphc.passes.bucket import Bucket
 from graphc.placement import Axis, Mesh, Partial
 from graphc.program import Program
@@ -88,21 +88,67 @@ def test_an_empty_bucket_joins_nothing() -> None:
     assert Bucket(0).run(graph) == graph
 
 
-def test_the_same_bits_come_out() -> None:
+@pytest.mark.parametrize(("stage", "found"), [(1, (3, 3)), (2, (3, 3)), (3, (3, 0))])
+def test_what_is_scattered_and_gathered_along_dim_0_is_joined(
+    stage: int, found: tuple[int, int]
+) -> None:
+    """Of two biases and w2; w1 is cut along dim 1. Gathers for each use stay by themselves."""
+    apart = collectives(train(f"zero(2, stage={stage})", 0))
+    joined = collectives(train(f"zero(2, stage={stage})", 1 << 20))
+    fewer = [apart[op] - joined[op] + 1 for op in ("reduce_scatter", "all_gather")]
+    assert tuple(n if n > 1 else 0 for n in fewer) == found
+    both = [train(f"zero(2, stage={stage})", n).sent_bytes for n in (0, 1 << 20)]
+    assert both[0] == both[1]
+
+
+def test_a_dim_that_the_places_do_not_divide_is_not_joined() -> None:
+    g = PlacedGraph(MESH)
+    for name in ("a", "b"):
+        x = g.variable(name, (3,), data=Partial())
+        g.output(
+            f"y{name}", g.convert(g.convert(x, ReduceScatter("data", 0)), AllGather("data", 0))
+        )
+    graph = g.build()
+    assert Bucket().run(graph) == graph
+
+
+@pytest.mark.parametrize(
+    "strategy", ["mirrored(4)", "zero(2)", "zero(4, stage=2)", "zero(2, stage=3)"]
+)
+def test_the_same_bits_come_out(strategy: str) -> None:
     rng = np.random.default_rng(0)
     found = []
     batch = {
         k: rng.normal(size=t.shape).astype(t.dtype.numpy) if t.dtype.kind == "f"
         else np.zeros(t.shape, t.dtype.numpy)
-        for k, t in train("mirrored(4)", 0).inputs.items()
+        for k, t in train(strategy, 0).inputs.items()
     }  # fmt: skip
     start = {
         k: rng.normal(size=t.shape).astype(t.dtype.numpy)
-        for k, t in train("mirrored(4)", 0).variable_types.items()
+        for k, t in train(strategy, 0).variable_types.items()
     }
     for bucket in (0, 1 << 20):
-        with Engine({"train": train("mirrored(4)", bucket)}, BACKEND) as engine:
+        with Engine({"train": train(strategy, bucket)}, BACKEND) as engine:
             engine.load_variables(start)
             engine.step(dict(batch))
             found.append(engine.variables())
     assert all(np.array_equal(found[0][k], found[1][k], equal_nan=True) for k in start)
+
+
+BARRIERS = """
+step s(x: f32[batch, 4], y: f32[batch]) {
+    param w: f32[4] = he_normal()
+    report spread = sum(square(x - mean(x, axis=0)), axis=0)
+    report weight = sum(exp(x - max(x, axis=0)), axis=0)
+    minimize mean(square(x @ w - y)) with sgd(0.1)
+}
+"""
+
+
+def test_what_a_loop_needs_is_not_joined_with_what_it_gives() -> None:
+    """The mean of x, and a sum that needs the largest x, and not the mean."""
+    module = module_of_source(BARRIERS, sizes={"batch": 12})
+    strategy = parse_strategy("mirrored(2) * accumulate(3)")
+    plans = [compile_module(module, strategy, bucket=n) for n in (0, 1 << 20)]
+    apart, joined = (collectives(plan.programs["train"]).total() for plan in plans)
+    assert (apart, joined) == (6, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -15,7 +16,8 @@ from graphc.passes.buffers import lifetimes
 from graphc.passes.cleanup import Cse
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.passes.regather import Regather
-from graphc.program import Kernel, Program, Start
+from graphc.passes.schedule import schedule
+from graphc.program import Kernel, Program, Start, Wait
 from graphc.strategy import parse_strategy
 
 WIDTH, LAYERS, BATCH = 64, 8, 32
@@ -106,10 +108,45 @@ def test_all_layers_are_whole_without_the_pass() -> None:
 
 
 def test_the_last_layer_is_still_there_when_the_backward_pass_begins() -> None:
-    """w7 is kept, w0 and the biases have no use there: six are gathered again."""
+    """w7 and w6 are kept, w0 and the biases have no use there: five are gathered again."""
     found = [x.node for x in gathers(train("zero(4, stage=3)"))]
-    assert len(found) == 2 * LAYERS + (LAYERS - 3) + 1
-    assert {x for x in found if x.endswith(".1")} == {f"w{i}.data.1" for i in range(1, 7)}
+    assert len(found) == 2 * LAYERS + (LAYERS - 3)
+    assert {x for x in found if x.endswith(".1")} == {f"w{i}.data.1" for i in range(1, 6)}
+
+
+def overlapped(program: Program) -> set[str]:
+    """The gathers that a product is computed beside, while they are under way."""
+    found, begun = set[str](), dict[int, str]()
+    for x in program.roles[0].instructions:
+        match x:
+            case Start(op=AllGather(), token=token, node=node):
+                begun[token] = node
+            case Wait(token=token):
+                begun.pop(token, None)
+            case Kernel(op=op) if op.name == "einsum":
+                found |= set(begun.values())
+    return found
+
+
+@pytest.mark.parametrize("turns", ["", " * accumulate(2)"])
+def test_a_layer_is_gathered_while_the_one_before_it_is_computed(turns: str) -> None:
+    """Forward from the second on; backward those that are gathered again."""
+    forward = {f"{x}{i}.data" for i in range(1, LAYERS) for x in "wb"}
+    again = {f"w{i}.data.1" for i in range(1, LAYERS - 2)}
+    found = overlapped(train(f"zero(4, stage=3){turns}"))
+    assert {f"w{i}.data" for i in range(1, LAYERS)} <= found
+    assert again <= found <= forward | again | {"b0.data"}
+
+
+def test_without_ahead_nothing_is_gathered_beside_a_product() -> None:
+    strategy = parse_strategy("zero(4, stage=3)")
+    passes = [
+        replace(p, ahead=False) if isinstance(p, Regather) else p for p in partitioning(strategy)
+    ]
+    graph = run_passes(deep().train, [*differentiation(), *distribution(strategy), *passes])
+    program = schedule(graph, exact=True)
+    assert not overlapped(program)
+    assert most_gathered(program) <= most_gathered(train("zero(4, stage=3)"))
 
 
 def test_what_is_gathered_again_says_why() -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from graphc.passes.route import LATENCY, LOCAL, route
-from graphc.placement import Axis, Mesh, Partial, Placement, R, Split, State, place
+from graphc.placement import (
+    Axis,
+    Home,
+    Leaves,
+    Mesh,
+    Partial,
+    Placement,
+    R,
+    Split,
+    State,
+    place,
+)  # fmt: skip
 from graphc.types import F32, TensorType
 
 DATA, MODEL, TURN = Axis("data", 2), Axis("model", 4), Axis("turn", 3, "time")
@@ -66,3 +77,25 @@ def test_a_conversion_in_the_loop_costs_once_per_turn(state: State, cost: float)
 
 def test_no_conversion_is_needed_where_a_value_lies_as_it_is_wanted() -> None:
     assert route(TensorType((4,), F32), Placement(), Mesh((DATA,))) == (0.0, ())
+
+
+def over_leaves(*space: Axis, **want: State) -> list[str] | None:
+    """The way of a sum over leaves."""
+    leaf = Axis("leaf", 3, "time")
+    names = (*(a.name for a in space), "leaf")
+    mesh = Mesh((*space, leaf), Leaves(9, names))
+    return steps(mesh, dict.fromkeys(names, Partial()), want)
+
+
+def test_a_sum_over_leaves_is_one_tree_wherever_it_is_wanted() -> None:
+    whole = "data+leaf"
+    assert over_leaves(DATA) == [f"tree_reduce:{whole}"]
+    assert over_leaves(DATA, data=Split(0)) == [f"reduce_scatter:{whole}"]
+    assert over_leaves(DATA, data=Home(1)) == [f"reduce:{whole}"]
+
+
+def test_a_sum_over_leaves_is_cut_along_one_axis_and_then_along_others() -> None:
+    whole = "data+model+leaf"
+    both = {"data": Split(0), "model": Split(0)}
+    assert over_leaves(DATA, MODEL, model=Split(1)) == [f"reduce_scatter:{whole}"]
+    assert over_leaves(DATA, MODEL, **both) == [f"reduce_scatter:{whole}", "tensor_split:model"]

@@ -10,9 +10,10 @@ from graphc.errors import GraphcError
 from graphc.graph import Graph, Node, Variable
 from graphc.op import op_named
 from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.tile import Tile
-from graphc.placement import Partial
-from graphc.strategy import parse_strategy
+from graphc.passes.tile import Tile, untiled
+from graphc.placement import Partial, chop, is_uneven, local_shape
+from graphc.program import ranges_of
+from graphc.strategy import layout_of, parse_strategy
 from graphc.types import F32, Extent, TensorType
 
 ALL = "reproducible(1, tiles=4)"
@@ -71,11 +72,24 @@ def test_the_batch_has_no_tiles() -> None:
     assert graph.outputs["y"] == sums[1].name
 
 
-def test_a_dim_that_blocks_do_not_fit_is_left_alone() -> None:
+@pytest.mark.parametrize(("n", "blocks"), [(10, 2), (9, 1)])
+def test_a_dim_that_blocks_do_not_fill_is_left_alone(n: int, blocks: int) -> None:
     f, x = with_batch(8)
-    f.outputs["y"] = f.matmul(x, param(f, "w", 8, 10)).name
-    (product,) = products(tiled(f.build(), ALL))
-    assert len(product.op.block_letters) == 1
+    f.outputs["y"] = f.matmul(x, param(f, "w", 8, n)).name
+    graph = f.build()
+    (product,) = products(tiled(graph, ALL))
+    assert len(product.op.block_letters) == blocks
+    left = untiled(graph, layout_of(parse_strategy(f"tensor_split(2) * {ALL}")))
+    assert left == ["w dim 1: 9 entries do not fill 4 blocks"][blocks - 1 :]
+
+
+def test_a_dim_that_does_not_divide_is_cut_between_blocks() -> None:
+    for n, parts in ((2, (6, 4)), (4, (3, 3, 3, 1))):
+        graph = placed(mlp((16, 32, 10)), f'tensor_split({n}, {{"w1": 1}}) * {ALL}')
+        assert local_shape(graph.variables["w1"].type, graph.mesh) == (32, parts[0])
+        assert is_uneven(graph.variables["w1"].type, graph.mesh, 1)
+        (r,) = ranges_of(graph.variables["w1"].type, graph.mesh)[1:]
+        assert tuple(chop(r.count, [(n, i)], r.widths)[1] for i in range(n)) == parts
 
 
 def test_a_group_is_tiled_where_blocks_are_whole_groups() -> None:
@@ -116,8 +130,8 @@ def test_the_graph_that_devices_run_has_the_blocks_of_one_device() -> None:
     [
         ('tensor_split(4, {"w0": 0}) * reproducible(8)', "G0451", "into 4 parts", "tiles=4"),
         ('tensor_split(3, {"w0": 0}) * ' + ALL, "G0451", "into 3 parts", "cut into 2 or 4"),
-        ('tensor_split(2, {"w1": 1}) * ' + ALL, "G0452", "10 entries are no 4", "tiles=2"),
-        ('tensor_split(2, {"w1": 1}) * ' + HIDDEN, "G0452", "10 entries are no 4", "tiles=2"),
+        ('tensor_split(2, {"w1": 1}) * ' + ALL, "G0452", "9 entries do not fill 4", "tiles=2"),
+        ('tensor_split(2, {"w1": 1}) * ' + HIDDEN, "G0452", "9 entries do not fill 4", "tiles=2"),
         ('tensor_split(2, {"w0": 0}) * ' + HIDDEN, "G0452", "leaves out", 'add "w0": 0'),
     ],
 )
@@ -125,7 +139,7 @@ def test_a_cut_that_the_grid_does_not_know_is_refused(
     strategy: str, code: str, message: str, help: str
 ) -> None:
     with pytest.raises(GraphcError, match=message) as found:
-        placed(mlp((16, 32, 10)), strategy)
+        placed(mlp((16, 32, 9)), strategy)
     assert found.value.code == code
     assert help in (found.value.help or "")
 
@@ -139,6 +153,6 @@ def test_what_hangs_together_with_the_grids_cut_may_be_cut_too() -> None:
 
 
 def test_where_the_compiler_chooses_it_cuts_between_blocks() -> None:
-    graph = placed(mlp((16, 32, 10)), f"tensor_split(4) * {ALL}")
+    graph = placed(mlp((16, 32, 9)), f"tensor_split(4) * {ALL}")
     cut = {v.name: v.type.placement.states for v in graph.variables.values()}
     assert cut["w0"] and str(cut["w1"]) != "(('model', Split(dim=1)),)"

@@ -177,10 +177,20 @@ def test_batch_statistics_of_replicas_and_of_the_batch() -> None:
     assert var != pytest.approx(X.var())
 
 
-def test_per_replica_code_is_not_reproducible() -> None:
-    with pytest.raises(GraphcError, match="reproducible knows leaves only") as caught:
-        trainer("mirrored(2) * reproducible(4)", 0.0, lambda n, x: np.sum(x), aggregation="sum")
-    assert caught.value.code == "G0537"
+@pytest.mark.parametrize("devices", [1, 2, 3, 4])
+def test_under_a_grid_the_replicas_are_the_leaves(devices: int) -> None:
+    strategy = f"mirrored({devices}) * reproducible(4)"
+    for how, want in (("sum", X.sum()), ("mean", X.sum() / 4), ("only_first_replica", X[:2].sum())):
+        with trainer(strategy, 0.0, lambda n, x: np.sum(x), aggregation=how) as t:
+            t.step(BATCH)
+            assert t.variables("state")["n"] == pytest.approx(want)
+
+
+def test_copies_of_leaves_can_not_be_kept() -> None:
+    with pytest.raises(GraphcError, match="microbatches") as caught:
+        trainer("mirrored(2) * reproducible(4)", 0.0, lambda n, x: n + np.sum(x), aggregation="sum",
+                when="read")  # fmt: skip
+    assert caught.value.code == "G0487" and "leave reproducible out" in str(caught.value.help)
 
 
 @pytest.mark.parametrize("strategy", ["mirrored(2)", "mirrored(4)"])

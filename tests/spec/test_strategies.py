@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,46 @@ def test_one_device_sends_nothing(strategy: str) -> None:
 def test_reproducible_sends_its_pieces_as_the_document_says(n: int, pieces: int) -> None:
     sent = program(f"mirrored({n}) * reproducible(32)").sent_bytes
     assert sent == round((pieces + 1) * (n - 1) / n * (M + SCALARS))
+
+
+PIECES = [(2, 1), (4, 1), (32, 1), (3, 4), (5, 3)]
+
+
+@pytest.mark.parametrize(("n", "pieces"), PIECES)
+def test_reproducible_sends_the_pieces_of_a_part_to_its_owner(n: int, pieces: int) -> None:
+    """A gradient is scattered: no device gets more than its part of it."""
+    sent = (n - 1) / n * (pieces * M + (pieces + 1) * SCALARS)
+    turns = -(-32 // n)
+    for stage, gathered in ((1, M), (2, M), (3, turns * M)):
+        found = program(f"zero({n}, stage={stage}) * reproducible(32)").sent_bytes
+        assert found == pytest.approx(sent + (n - 1) / n * gathered, rel=0.01)
+
+
+@pytest.mark.parametrize(("n", "pieces"), PIECES)
+def test_reproducible_sends_the_pieces_home(n: int, pieces: int) -> None:
+    sent = (n - 1) / n * (pieces * M + M + (pieces + 1) * SCALARS)
+    assert program(f"central_storage({n}) * reproducible(32)").sent_bytes == round(sent)
+
+
+def test_replicas_of_a_part_get_it_from_its_owner() -> None:
+    n, copies = 8, 2  # 2 x 4 devices, with 4 parts of the slots
+    sent = ((n - 1) + copies - 1) / n * M + 3 / 4 * M + 2 * (n - 1) / n * SCALARS
+    found = program("mirrored(2) * zero(4) * reproducible(32)").sent_bytes
+    assert found == pytest.approx(sent, rel=0.01)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+def test_a_grid_leaves_the_parts_of_variables_even(n: int) -> None:
+    one = program("one_device()").variable_bytes
+    assert program(f"zero({n}, stage=3) * reproducible(32)").variable_bytes <= one / n * 1.05
+
+
+def test_reproducible_inserts_one_sum_for_each_gradient_in_the_place_where_it_is_wanted() -> None:
+    found = inserted("zero(3) * reproducible(32)")
+    trees = {"reduce_scatter": 2 * 4, "tree_reduce": 2 * 2}  # in the loop, and after it
+    assert found == trees | {"all_gather": 4, "tensor_split": 4}
+    found = inserted("central_storage(3) * reproducible(32)")
+    assert found == {"reduce": 2 * 4, "tree_reduce": 2 * 2, "pull": 4}
 
 
 def test_turns_do_not_add_to_what_is_sent() -> None:
@@ -253,9 +294,16 @@ MEANS = SCALARS + 4  # the numerators, and the number of examples
 def test_replicas_that_step_alone_send_reports_and_at_meetings_the_params(
     name: str, n: int
 ) -> None:
-    programs = plan(f"{name}({n}, every=4)").programs
-    assert programs["train"].sent_bytes == round(2 * (n - 1) / n * MEANS)
-    assert programs["sync"].sent_bytes == round(2 * (n - 1) / n * M)
+    made = plan(f"{name}({n}, every=4)")
+    assert made.programs["train"].sent_bytes == round(2 * (n - 1) / n * MEANS)
+    assert made.programs["sync"].sent_bytes == round(2 * (n - 1) / n * M)
+    assert made.sent_bytes == pytest.approx(2 * (n - 1) / n * (MEANS + M / 4), abs=1)
+
+
+def test_the_seldomer_they_meet_the_less_they_send() -> None:
+    sent = [plan(f"local_sgd(4, every={k})").sent_bytes for k in (1, 2, 4, 8)]
+    at_meetings = [2 * (s - round(3 / 2 * MEANS)) for s in sent]
+    assert [a / b for a, b in pairwise(at_meetings)] == pytest.approx([2, 2, 2], rel=0.01)
 
 
 def test_diloco_needs_an_outer_copy_and_its_momentum() -> None:

@@ -120,8 +120,9 @@ FULL_VARIABLE = Variable(
     order="tree",
     aggregation="mean",
     on="read",
+    sparse="off",
 )
-FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2), "mean")
+FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2), "mean", "on")
 
 
 @pytest.mark.parametrize("full", [FULL_NODE, FULL_VARIABLE, FULL_OBJECTIVE])
@@ -137,10 +138,10 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
     )  # fmt: skip
     text = round_trip(graph)
     for piece in (
-        "slot w.m : f32[] of w no decay order tree fill 0.5 aggregate mean on read  @ a.gc:1:1\n",
+        "slot w.m : f32[] of w no decay order tree fill 0.5 aggregate mean on read sparse off  @ a.gc:1:1\n",
         '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  fused 0  '
         'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
-        "minimize %y with (1, 2.5) over w, v order tree reduction mean  @ a.gc:9:2\n",
+        "minimize %y with (1, 2.5) over w, v order tree reduction mean sparse on  @ a.gc:9:2\n",
     ):
         assert piece in text
 

@@ -1,0 +1,31 @@
+"""Ops that carry a value on as it is: only where its entries lie, or whose they are, changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graphc.dims import letters
+from graphc.op import Op
+from graphc.types import TensorType
+
+if TYPE_CHECKING:
+    from graphc.op import Array
+
+
+class Carried(Op):
+    """The same entries before and after."""
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = letters(types[0].rank)
+        return f"{rule} -> {rule}"
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return []

@@ -1,0 +1,254 @@
+"""Sparse gradients: some rows of a table, as two tensors, indices [b, t] and rows [b, t, rest..].
+
+They stand for the table that has row k added at indices[k], and zeros elsewhere. `row_sum` joins
+the rows of equal indices at the first of them, so that what is not linear may be done row by row;
+`row_add` adds them to a table in place; `scatter_add` makes the whole table of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.op import Op, Shard, register, require
+from graphc.ops.indexing import checked, local
+from graphc.ops.rules import check_integers, wide
+from graphc.types import F32, TensorType
+
+if TYPE_CHECKING:
+    from graphc.layout import MemoryLayout
+    from graphc.op import Array
+
+
+def _check(op: str, ids: TensorType, rows: TensorType, rest: tuple[int, ...]) -> None:
+    check_integers(op, ids.dtype, ids.dtype.kind)
+    fits = rows.shape == (*ids.shape, *rest) and ids.rank > 0
+    require(fits, f"{op}: indices {ids.shape} and rows {rows.shape}")
+
+
+def _letters(ids: TensorType, rows: TensorType) -> tuple[list[str], list[str]]:
+    return [f"n{i}*" for i in range(ids.rank)], [f"d{i}" for i in range(rows.rank - ids.rank)]
+
+
+@register
+class RowIds(Op):
+    """`y = x`, the indices of rows, all of them together: what follows is done once, on all rows"""
+
+    view = True
+    alias = True
+    indices = (0,)
+    completes = True
+    not_differentiable = "indices are no floats"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        (ids,) = types
+        check_integers("row_ids", ids.dtype, ids.dtype.kind)
+        return TensorType(ids.shape, ids.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        n = " ".join(f"n{i}*" for i in range(types[0].rank)) or "."
+        return f"{n} -> {n}"
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "i32[2,4]"), (cls(), "i32[0,1]")]
+
+
+@register
+class RowJoin(Op):
+    """`y` is the operands' rows one after the other, all of them: [1, rows, rest..]
+
+    operands [b, t, rest..] of one dtype, with different b. The rows of a short batch stay: they
+    are zeros, added at index 0.
+    """
+
+    jointly_linear = True
+    not_differentiable = "gradients are taken before they are joined"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(len(types) > 0, "row_join takes at least one operand")
+        first, rows = types[0], 0
+        for t in types:
+            fits = t.rank >= 2 and t.shape[2:] == first.shape[2:]
+            require(fits, f"row_join: shapes {first.shape} and {t.shape}")
+            require(t.dtype == first.dtype, f"row_join: {first.dtype} with {t.dtype}", code="G0202")
+            rows += t.shape[0] * t.shape[1]
+        return TensorType((1, rows, *first.shape[2:]), first.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rest = " ".join(f"d{i}" for i in range(types[0].rank - 2))
+        given = ", ".join(f"b{i}* t{i}* {rest}".strip() for i in range(len(types)))
+        return f"{given} -> k0! k1! {rest}".strip()
+
+    def run(self, *xs: Array) -> Array:
+        return np.concatenate([x.reshape(1, -1, *x.shape[2:]) for x in xs], axis=1)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "f32[2,3,4], f32[5,1,4]"), (cls(), "i32[2,3], i32[1,2]")]
+
+
+@register
+class RowSum(Op):
+    """`y[k]` is the sum of the rows whose index is ids[k], at the first k of these; 0 at the others
+
+    ids i32/i64 [n..] below `size`, rows [n.., d..] -> [n.., d..]. Rows are added in the order in
+    which they stand: as a running sum, or for 'tree' as a balanced tree.
+    """
+
+    size: int
+    order: str = ""
+    linear = ((1,),)
+    indices = (0,)
+    not_differentiable = "gradients are taken before they are joined"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        ids, rows = types
+        _check("row_sum", ids, rows, rows.shape[ids.rank :])
+        return TensorType(rows.shape, rows.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        n, d = _letters(*types)
+        rows = " ".join([*n, *d])
+        return f"{' '.join(n)}, {rows} -> {rows}"
+
+    def run(self, *xs: Array) -> Array:
+        ids, rows = xs
+        flat = checked(ids, self.size, "row_sum").reshape(-1)
+        y = np.zeros(rows.shape, rows.dtype)
+        if flat.size:
+            segments = Segments(flat)
+            join = segments.tree if self.order == "tree" else segments.running
+            sums = join(wide(rows).reshape(flat.size, -1))
+            y.reshape(flat.size, -1)[segments.first] = sums
+        return y
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [
+            (cls(3), "i32[2,4], f32[2,4,3]"), (cls(3, "tree"), "i32[9], f32[9,2]"),
+            (cls(2), "i32[4,1], f32[4,1]"), (cls(2), "i32[0,1], f32[0,1,2]"),
+        ]  # fmt: skip
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return (0, self.size) if slot == 0 else self.domain
+
+
+class Segments:
+    """The places of equal indices, by a stable sort. first: the first place of each index."""
+
+    def __init__(self, flat: Array) -> None:
+        self.order = np.argsort(flat, kind="stable")
+        found = flat[self.order]
+        self.new = np.ones(len(flat), bool)
+        self.new[1:] = found[1:] != found[:-1]
+        self.starts = np.flatnonzero(self.new)
+        self.number = np.cumsum(self.new) - 1  # of its segment, for every sorted place
+        self.first = self.order[self.starts]
+
+    def running(self, rows: Array) -> Array:
+        """Each segment's running sum, [segments, entries]."""
+        sums = rows[self.first]
+        rest = ~self.new
+        if rest.any():
+            np.add.at(sums, self.number[rest], rows[self.order[rest]])
+        return sums
+
+    def tree(self, rows: Array) -> Array:
+        """Each segment's sum by a balanced tree: neighbours first, the last of an odd number as
+        it is."""
+        rows, number = rows[self.order], self.number
+        rank = np.arange(len(rows)) - self.starts[number]
+        while len(rows) > len(self.starts):
+            right = np.flatnonzero(rank & 1)
+            rows[right - 1] += rows[right]
+            left = ~(rank & 1).astype(bool)
+            rows, rank = rows[left], rank[left] >> 1
+        return rows
+
+
+class RowUpdate(Op):
+    """Changes some rows of its first operand: a kernel does it in place by `write`."""
+
+    updates = True
+    in_place = True
+    positioned = 0
+    indices = (1,)
+    not_differentiable = "it is the end of an update"
+
+    @abstractmethod
+    def write(self, y: Array, ids: Array, rows: Array) -> None:
+        """Change the rows of y at the indices, which lie in it or, as len(y), in no place."""
+
+    def run(self, *xs: Array) -> Array:
+        table, ids, rows = xs
+        y = np.array(table)
+        self.write_shard(y, ids, rows, None)
+        return y
+
+    def run_shard(self, shard: Shard, *xs: Array) -> Array:
+        table, ids, rows = xs
+        y = np.array(table)
+        self.write_shard(y, ids, rows, shard)
+        return y
+
+    def write_shard(self, y: Array, ids: Array, rows: Array, shard: Shard | None) -> None:
+        """Change the rows of a part of the table; those of the other parts are left out."""
+        if shard is None:
+            at = checked(ids, len(y), self.name).reshape(-1)
+            self.write(y, at, rows.reshape(at.size, *y.shape[1:]))
+            return
+        at, inside = local(ids, shard, 0, self.name)
+        self.write(y, at[inside], rows.reshape(*ids.shape, *y.shape[1:])[inside])
+
+
+@register
+class RowAdd(RowUpdate):
+    """`y = table; y[ids[k]] += rows[k]` one after the other
+
+    table [v, d..], ids i32/i64 [n..], rows [n.., d..] (f32 for a table in half precision, which is
+    rounded once if no index is there twice) -> [v, d..].
+    """
+
+    def infer(self, *types: TensorType) -> TensorType:
+        table, ids, rows = types
+        _check("row_add", ids, rows, table.shape[1:])
+        made = F32 if table.dtype.bytes == 2 else table.dtype
+        require(rows.dtype == made, f"row_add: rows of {rows.dtype}, not {made}", code="G0202")
+        return TensorType(table.shape, table.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        n, d = _letters(*types[1:])
+        whole = " ".join(["v?", *d])
+        return f"{whole}, {' '.join(n)}, {' '.join([*n, *d])} -> {whole}"
+
+    def write(self, y: Array, ids: Array, rows: Array) -> None:
+        if not ids.size:
+            return
+        segments = Segments(ids)
+        flat = rows.reshape(len(ids), -1)
+        again = segments.order[~segments.new]
+        there = y[ids[segments.first]]
+        y[ids[segments.first]] = (wide(there) + rows[segments.first]).astype(y.dtype)
+        again = again[flat[again].any(axis=1)]  # joined rows are zero where they stand again
+        if again.size:
+            np.add.at(y, ids[again], rows[again].astype(y.dtype))
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [
+            (cls(), "f32[5,3], i32[2,4], f32[2,4,3]"), (cls(), "f32[5], i32[4,1], f32[4,1]"),
+            (cls(), "f32[3,2], i32[0,1], f32[0,1,2]"),
+        ]  # fmt: skip
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return (0, types[0].shape[0]) if slot == 1 else self.domain
