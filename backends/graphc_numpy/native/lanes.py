@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from graphc_numpy.native import halves
 
 WIDTH = 16  # lanes of a vector
 
@@ -193,7 +194,7 @@ class Printer:
             wide = self.b.zext(raw, vector(INT32, width))
             high = self.b.shl(wide, self.number(16, wide.type))
             return self.b.bitcast(high, vector(ir.FloatType(), width))
-        return self.b.fpext(raw, vector(ir.FloatType(), width)) if dtype == F16 else raw
+        return halves.widened(self, raw) if dtype == F16 else raw
 
     def _lain(self, x: ir.Value, dtype: DType) -> ir.Value:
         """From a register to memory; what half precision holds is exact already."""
@@ -203,14 +204,13 @@ class Printer:
         if dtype == BF16:
             bits = self.b.bitcast(x, vector(INT32, width))
             return self.b.trunc(self.b.lshr(bits, self.number(16, bits.type)), vector(I16, width))
-        return self.b.fptrunc(x, vector(ir.HalfType(), width)) if dtype == F16 else x
+        return halves.narrowed(self, x) if dtype == F16 else x
 
     def rounded(self, x: Lanes) -> Lanes:
         """The nearest value that half precision has (ties to even); others are as they are."""
         b = self.b
         if x.dtype == F16:
-            half = b.fptrunc(x.value, vector(ir.HalfType(), x.width))
-            return Lanes(b.fpext(half, x.type), F16, x.width)
+            return Lanes(halves.widened(self, halves.narrowed(self, x.value)), F16, x.width)
         if x.dtype != BF16:
             return x
         t = vector(INT32, x.width)
