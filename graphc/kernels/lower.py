@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from graphc.kernels.again import make_again, readers
 from graphc.kernels.build import Built, build
 from graphc.kernels.code import Call, Pointer
-from graphc.kernels.emit import Literals, Writer, spilled
+from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Map, Node, Value
 from graphc.kernels.reading import Reader, first_entry
+from graphc.kernels.spill import spilled
 from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
 from graphc.ops.indexing import Gather, ScatterAdd
