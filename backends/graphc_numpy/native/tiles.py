@@ -203,8 +203,8 @@ def cycles(t: Tiling, instructions: str) -> float:
     for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
         for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
             vectors = ceil(width / WIDTH)
-            near = t.panel * t.dtype.bytes <= FIRST // 2
-            step = _step(height, vectors, each, near) + _reading(t, height, vectors)
+            step = max(_step(height, vectors, each), _panel(t, vectors, each))
+            step += _reading(t, height, vectors)
             tile = inner * step + t.blocks.number * (10 + height * vectors * each)
             work += high * wide * tile
     work *= rows * cols
@@ -217,14 +217,18 @@ def cycles(t: Tiling, instructions: str) -> float:
     return batch * (work + rows * cols * _finishing(t)) * code
 
 
-def _step(height: int, vectors: int, each: int, near: bool) -> float:
-    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle.
-
-    near: the right operand's panel stays in the first-level cache
-    """
+def _step(height: int, vectors: int, each: int) -> float:
+    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle."""
     sums = height * vectors * each
-    reading = 0 if near else 2 * vectors * each
-    return max(sums / 2, (height + vectors * each) / 2, reading, 4) + 0.25
+    return max(sums / 2, (height + vectors * each) / 2) + 0.25
+
+
+def _panel(t: Tiling, vectors: int, each: int) -> float:
+    """Of one entry of inner, until the next entry of the right operand is there."""
+    if t.panel * t.dtype.bytes <= FIRST // 2:
+        return 5.0
+    far = not t.packs_right and t.blocks.inside[-1].right > t.width
+    return max(9.0 if far else 6.5, 2 * vectors * each)
 
 
 def _reading(t: Tiling, height: int, vectors: int) -> float:
