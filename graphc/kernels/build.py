@@ -170,7 +170,10 @@ def _lanes(nest: Nest) -> Lanes:
 
 
 def _suits(access: Access, axis: int) -> int:
+    """How well lanes along an axis read; what an indirect row does not go on along, it jumps."""
     stride = access.strides[axis]
+    if access.row is not None and stride == 0:
+        return -2
     return 0 if stride == 0 else 1 if stride == 1 else -2
 
 
