@@ -336,3 +336,21 @@ def test_a_missing_llvmlite_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -
     assert "llvmlite is not installed" in NATIVE.note and not PLAIN.note
     with compiled(NATIVE) as trainer:
         assert trainer.step(data(12))["loss"] > 0
+
+
+def test_instruction_sets_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes, ran = set(), []
+    for target in ("avx512", "avx2", "host"):
+        monkeypatch.setenv("GRAPHC_TARGET", target)
+        config.get.cache_clear()
+        try:
+            with compiled(NATIVE, n=50, width=33, hidden=20) as trainer:
+                for k in range(3):
+                    trainer.step(data(50, k, 33))
+                hashes.add(trainer.params_sha256())
+                ran.append(target)
+        except GraphcError as error:
+            assert error.code == "G0706", error
+    monkeypatch.undo()
+    config.get.cache_clear()
+    assert len(hashes) == 1 and "host" in ran
