@@ -202,6 +202,12 @@ def test_an_f64_is_within_its_bound(function: str) -> None:
     assert np.array_equal(call(function, xs, F64, lanes=1), y, equal_nan=True)
 
 
+def test_the_f64_closest_to_a_multiple_of_half_pi_keeps_its_digits() -> None:
+    x = np.full(16, np.ldexp(6381956970095103.0, 797))
+    assert call("cos", [x], F64)[0] == -4.687165924254628e-19
+    assert call("sin", [x], F64)[0] == 1.0
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_half_precision_is_rounded_once(dtype: DType) -> None:
     x = np.arange(2**16, dtype=np.uint16).view(dtype.numpy)
