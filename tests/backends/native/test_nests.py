@@ -377,6 +377,27 @@ def test_lanes_go_along_the_axis_that_lies_together_in_memory(
     assert arranged(replace(nest, serial=True)).rows == rows
 
 
+@pytest.mark.parametrize("stores", [False, True])
+@pytest.mark.parametrize("rows", [(48, 32), (20, 33), (100, 64), (3, 47, 80), (40, 5, 90)], ids=str)
+def test_transposes_go_in_tiles_where_they_can(rows: tuple[int, ...], stores: bool) -> None:
+    there, back = strides(rows), strides(rows[::-1])[::-1]
+    one, other = (there, back) if stores else (back, there)
+    nest = adding(F32, rows, one, other)
+    store = Store(Access(2, other), 2)
+    nest = replace(nest, phases=(Phase(False, (*nest.phases[0].code[:-1], store)),))
+    n = prod(rows)
+    check(nest, [numbers(F32, n), numbers(F32, n, 1), numbers(F32, n + 20)])
+
+
+def test_a_tile_divides_what_it_is_cut_from() -> None:
+    def cut(rows: int, columns: int) -> tuple[int, ...]:
+        return arranged(adding(F32, (rows, columns), (1, rows), (columns, 1))).rows
+
+    assert cut(512, 256) == (32, 16, 16, 16)
+    assert cut(100, 20) == (5, 1, 20, 20)
+    assert cut(509, 499) == (509, 499)
+
+
 # -- rows in order -----------------------------------------------------------------------------
 
 
