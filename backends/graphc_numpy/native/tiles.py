@@ -13,7 +13,7 @@ from math import ceil, prod
 
 from graphc.kernels.code import Load, Product, Store
 from graphc.types import BF16, F16, F32, DType
-from graphc_numpy.native.contractions import Blocks, blocks, simplified, turned
+from graphc_numpy.native.contractions import Blocks, blocks, ending_with, simplified, turned
 from graphc_numpy.native.lanes import WIDTH
 
 # bytes of a vector register and the number of registers, by instruction set
@@ -149,8 +149,26 @@ def tiling(product: Product, instructions: str) -> Tiling:
     plain = simplified(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
         return Tiling(plain, 1, 1, True, True, 1)
-    ways = [w for p in (plain, turned(plain)) for w in _ways(p, instructions)]
+    ways = [
+        way
+        for product in (plain, turned(plain))
+        for arranged in _arranged(product)
+        for way in _ways(arranged, instructions)
+    ]
     return min(ways, key=lambda w: cycles(w, instructions))
+
+
+def _arranged(product: Product) -> Iterator[Product]:
+    """With other last axes: the longest of rows, and those of cols that are near in code."""
+    sizes, first = product.rows, len(product.batch) + len(product.rows)
+    rows = {len(sizes) - 1, *([max(range(len(sizes)), key=lambda k: sizes[k])] if sizes else [])}
+    near = {
+        axis - first
+        for s in product.code if isinstance(s, Store)
+        for axis, stride in enumerate(s.access.strides) if axis >= first and stride == 1
+    }  # fmt: skip
+    cols = {len(product.cols) - 1, *near}
+    yield from (ending_with(product, row, col) for row in sorted(rows) for col in sorted(cols))
 
 
 def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
@@ -239,7 +257,9 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
     wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
     if not t.packs_left:
         wait += 0.0 if last.left == 1 else 0.2
-        if side.rows and side.rows[-1] * t.dtype.bytes % PAGE == 0:
+        step = side.rows[-1] * t.dtype.bytes if side.rows else 0
+        wait += 0.0 if abs(step) < PAGE else 0.3
+        if step and step % PAGE == 0:
             wait += 0.2 * max(0, height - 8)
     if not t.packs_right and last.right > t.width:
         wait += 0.1 * vectors

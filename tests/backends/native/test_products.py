@@ -218,6 +218,38 @@ def test_convolutions_without_copies_of_windows(sizes: tuple[int, int, int, int]
     check(weights(*sizes))
 
 
+def by_channel(images: int, size: int, channels: int, out: int) -> tuple[Product, Product]:
+    """Convolution of padded NCHW images by OIHW weights, and its gradient for the weights."""
+    wide = size + 2
+    image, weight = dense((images, channels, wide, wide)), dense((out, channels, 3, 3))
+    result = dense((images, out, size, size))
+    places = (image[0], wide, 1)
+    entries = (wide * wide, wide, 1)
+    stored = (result[0], size, 1, result[1])
+    params = (Param(F32), Param(F32), Param(F32, True))
+    forward = Product(
+        params, Side(0, (), places, entries, (0,)), Side(1, (), (0, 0, 0), weight[1:], weight[:1]),
+        (), (images, size, size), (channels, 3, 3), (out,), F32, (Store(Access(2, stored), 0),),
+    )  # fmt: skip
+    backward = Product(
+        params, Side(0, (), entries, places, (0,)), Side(1, (), (0, 0, 0), stored[:3], stored[3:]),
+        (), (channels, 3, 3), (images, size, size), (out,), F32,
+        (Store(Access(2, (*weight[1:], weight[0])), 0),),
+    )  # fmt: skip
+    return forward, backward
+
+
+@pytest.mark.parametrize("sizes", [(2, 8, 5, 9), (20, 7, 16, 40), (1, 17, 3, 3)], ids=str)
+def test_convolutions_of_images_by_channel(sizes: tuple[int, int, int, int]) -> None:
+    for product in by_channel(*sizes):
+        check(product)
+
+
+def test_the_longest_axis_of_rows_is_cut_into_tiles() -> None:
+    _, backward = by_channel(8, 16, 32, 32)
+    assert tiling(backward, "avx512").product.rows == (3, 3, 32)
+
+
 def test_strides_of_0_and_below_0() -> None:
     base = contraction(((), (20,), (30,), (40,)))
     check(replace(base, left=replace(base.left, rows=(0,))))
