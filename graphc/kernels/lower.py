@@ -271,6 +271,8 @@ class _Lowering:
         places = {b: Pointer(0, offset) for b, offset in found.items()}
         fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
         for b in self.buffers:
+            if 0 in b.shape and b.kind == "arena":
+                places[b.id] = Pointer(0)  # nothing lies there
             if b.id in fed or b.kind in ("constant", "variable"):
                 kind = "feed" if b.id in fed else b.kind
                 places[b.id] = Pointer(len(memories))

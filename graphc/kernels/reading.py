@@ -21,7 +21,7 @@ from graphc.ops.slicing import Concat, Pad
 from graphc.ops.source import Iota
 from graphc.ops.windows import FoldWindows, Windows
 from graphc.program import Buffer, Instruction, Kernel, Write
-from graphc.types import DType
+from graphc.types import BOOL, DType
 
 FEW = 4  # operands of a sum that are added at once
 PARTS = 64  # of a fold, at most
@@ -252,7 +252,7 @@ class Reader:
                     self.seen_as[x.result] = view
                     return []
                 return [self._map(x, "copy", (view,), self.wrote(x.result))]
-            case FoldWindows():
+            case FoldWindows() if self.buffers[x.result].dtype != BOOL:
                 return self._fold_windows(x, op, reads[0], whole)
             case Op(view=True):
                 return self._copied(x, op, reads[0])
