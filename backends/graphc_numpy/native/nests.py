@@ -109,11 +109,12 @@ def _grid(nest: Nest) -> Grid:
 def _side_by_side(nest: Nest) -> int:
     """Vectors in one turn of a fold: memory is read in long pieces; accumulators in registers."""
     code = [x for phase in nest.phases if phase.cells for x in phase.code]
-    long, sums = effort(code), sum(isinstance(x, Fold) for x in code)
+    # A vector of 8-byte entries takes twice the registers.
+    long, sums = effort(code), sum(x.dtype.bytes // 4 or 1 for x in code if isinstance(x, Fold))
     if not nest.columns or long > 24:
         return 1
     if long <= 2:
-        return 8 if nest.rows[-1] >= 512 else 4
+        return 8 // max(sums, 1) if nest.rows[-1] >= 512 else 4
     few = target().instructions != "avx512" and sums > 1
     return 2 if long > 12 or few else 4
 
