@@ -7,8 +7,8 @@ a bit of the result: that is fixed by `contractions.blocks`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, prod
 
 from graphc.kernels.code import Load, Product, Store
@@ -40,15 +40,12 @@ class Tiling:
     packs_left: bool
     packs_right: bool
     panels: int
+    blocks: Blocks
 
     @property
     def dtype(self) -> DType:
         """In which products are added up."""
         return F32 if self.product.dtype in HALVES else self.product.dtype
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        return blocks(self.product)
 
     # -- rows: the last axis is cut into tiles, the others are gone through one by one -----------
 
@@ -148,7 +145,7 @@ def tiling(product: Product, instructions: str) -> Tiling:
     """The cheapest way to cut a product on an instruction set."""
     plain = simplified(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
-        return Tiling(plain, 1, 1, True, True, 1)
+        return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
     ways = [
         way
         for product in (plain, turned(plain))
@@ -174,14 +171,13 @@ def _arranged(product: Product) -> Iterator[Product]:
 def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
     half = product.dtype in HALVES
     dtype = F32 if half else product.dtype
-    plain = Tiling(product, 1, 1, half, half, 1)
+    plain = Tiling(product, 1, 1, half, half, 1, blocks(product))
     unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
     for height, vectors in _shapes(dtype, instructions, plain):
         for packs_left in {True, half}:
             for packs_right in {True, half or not unit}:
-                tile = Tiling(product, height, vectors, packs_left, packs_right, 1)
-                panels = _panels(tile)
-                yield Tiling(product, height, vectors, packs_left, packs_right, panels)
+                tile = Tiling(product, height, vectors, packs_left, packs_right, 1, plain.blocks)
+                yield replace(tile, panels=_panels(tile))
 
 
 def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, int]]:
@@ -192,7 +188,9 @@ def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, i
         most = (count - 1) // each // vectors - 1
         highest = max(1, min(most, t.rows, 24))
         if most >= 1 or vectors == 1:
-            yield from ((h, vectors) for h in range(max(1, highest // 2), highest + 1))
+            fewest = ceil(t.rows / highest)
+            even = {ceil(t.rows / fewest), ceil(t.rows / (fewest + 1))}
+            yield from ((h, vectors) for h in sorted({highest, max(1, highest - 1), *even}))
 
 
 def _panels(t: Tiling) -> int:

@@ -136,8 +136,8 @@ def test_matrices_of_every_size_and_order(shape: tuple[int, int, int], lies: str
     check(contraction(((), (rows,), (inner,), (cols,)), left=left, right=right))
 
 
-@pytest.mark.parametrize("shape", [(5, 3, 7), (20, 530, 40), (3, 20, 100)], ids=str)
-@pytest.mark.parametrize("lies", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("shape", [(5, 3, 7), (20, 530, 40)], ids=str)
+@pytest.mark.parametrize("lies", ["nn", "tt"])
 @pytest.mark.parametrize("dtype", [F64, F16, BF16, I32, I64, U8], ids=str)
 def test_dtypes(dtype: DType, shape: tuple[int, int, int], lies: str) -> None:
     rows, inner, cols = shape
