@@ -188,7 +188,8 @@ class _Printing:
             self._side_by_side(place, index(whole), grid.length - whole)
 
         if grid.strips > 1:
-            self.p.when(b.icmp_signed("==", end, index(grid.strips)), rest)
+            at_end = b.icmp_signed("==", end, index(grid.strips))
+            self.p.when(b.and_(at_end, b.icmp_signed("<", begin, end)), rest)
         else:
             rest()
 

@@ -466,6 +466,16 @@ def test_the_bits_are_the_same_however_the_units_are_dealt_out(nest: Nest) -> No
     assert results(nest, [range(n // 3, n), range(n, n), range(n // 3)]) == whole
 
 
+@pytest.mark.parametrize("rows", [(50_003,), (3, 5003), (50, 7), ()], ids=str)
+def test_no_units_are_no_work(rows: tuple[int, ...]) -> None:
+    """An update in place, which would show if an entry were done twice."""
+    nest = adding(F32, rows, strides(rows), strides(rows))
+    x, one, n = numbers(F32, prod(rows)), np.ones(prod(rows), np.float32), units(nest)
+    expected = x + one
+    run_kernel(nest, [x, one, x], [range(n, n), range(n), range(n, n), range(0)])
+    np.testing.assert_array_equal(x, expected)
+
+
 @pytest.mark.skipif(target().instructions != "avx512", reason="other instructions are not there")
 @pytest.mark.parametrize("nest", CASES)
 def test_the_bits_are_the_same_for_other_instruction_sets(nest: Nest) -> None:
