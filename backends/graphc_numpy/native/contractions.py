@@ -38,7 +38,7 @@ def simplified(product: Product) -> Product:
 
     Axes of `inner` are not merged here: the order of additions goes by them.
     """
-    groups = [_merged(axes) for axes in _axes(product)]
+    groups = [_merged(axes) for axes in _dealt(*_axes(product))]
     left, right = (
         replace(
             side,
@@ -116,6 +116,15 @@ def _axes(product: Product) -> list[list[Axis]]:
             number += 1
         groups.append(axes)
     return groups
+
+
+def _dealt(batch: list[Axis], rows: list[Axis], cols: list[Axis]) -> list[list[Axis]]:
+    """Axes of batch along which one operand stays where it is count as the other's own."""
+    own: list[list[Axis]] = [[], [], []]
+    for axis in batch:
+        left, right = axis.strides[0] != 0, axis.strides[1] != 0
+        own[0 if left == right else 1 if left else 2].append(axis)
+    return [own[0], own[1] + rows, own[2] + cols]
 
 
 def _merged(axes: Sequence[Axis]) -> list[Axis]:

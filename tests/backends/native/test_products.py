@@ -386,6 +386,18 @@ def test_axes_that_all_accesses_see_as_one_are_merged() -> None:
     assert (split.batch, split.rows, split.cols) == ((2, 3), (4, 5), (72,))
 
 
+def test_a_batch_that_one_operand_does_not_have_becomes_rows_or_cols() -> None:
+    base = contraction(((3, 4), (5,), (6,), (20,)))
+    left = replace(base, right=replace(base.right, batch=(0, 0)))
+    assert (simplified(left).batch, simplified(left).rows) == ((), (60,))
+    both = replace(left, left=replace(base.left, batch=(120, 0)))
+    both = replace(both, right=replace(base.right, batch=(0, 120)))
+    made = simplified(both)
+    assert (made.batch, made.rows, made.cols) == ((), (3, 5), (4, 20))
+    check(left)
+    check(both)
+
+
 def test_turned_twice_is_the_same() -> None:
     product = contraction(((2,), (3, 4), (5,), (6,)), result=(0, 3, 1, 2))
     assert turned(turned(product)) == product
