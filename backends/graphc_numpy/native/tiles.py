@@ -22,6 +22,7 @@ PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: abo
 CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
 FIRST = 32 * 1024  # bytes of a first-level cache
 PAGE = 4096  # bytes of the lines of a first-level cache that share no place
+SHARED = 1 << 16  # work from which on threads are thought to share it
 FUNCTION = 0.004  # of the time of a product, that one more function has to save
 HALVES = (F16, BF16)
 
@@ -230,7 +231,18 @@ def cycles(t: Tiling, instructions: str) -> float:
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
     low, narrow = t.last_height != t.height, t.last_width != t.width
     code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
-    return batch * (work + rows * cols * _finishing(t)) * code
+    return batch * (work + rows * cols * _finishing(t)) * code * _uneven(t)
+
+
+def _uneven(t: Tiling) -> float:
+    """Between 1 (two threads have equal work) and 1.5 (one has it all); 1 if none is shared."""
+    if t.product.work < SHARED or prod(t.product.batch) * prod(t.product.cols[:-1]) > 1:
+        return 1.0
+    size, cut = t.panels * t.width, t.units // 2
+    widths = [min(size, t.cols - k * size) for k in range(t.groups)]
+    first = sum(w * max(0, min(t.tiles, cut - k * t.tiles)) for k, w in enumerate(widths))
+    share = first / (t.tiles * t.cols)
+    return 0.5 + max(share, 1 - share)
 
 
 def _step(height: int, vectors: int, each: int) -> float:

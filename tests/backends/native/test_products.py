@@ -419,6 +419,11 @@ def test_blocks_of_inner(inner: Sizes, number: int, length: int) -> None:
     assert (made.number, made.length) == (number, length)
 
 
+def test_two_threads_get_equal_columns() -> None:
+    made = tiling(contraction(((), (1024,), (1024,), (256,))), "avx512")
+    assert made.cols % (made.groups * made.width) == 0
+
+
 @pytest.mark.parametrize("instructions", ["avx512", "avx2", "neon", "baseline"])
 def test_scratch_memory_does_not_grow_with_the_result(instructions: str) -> None:
     product = contraction(((64,), (4096,), (4096,), (4096,)))
