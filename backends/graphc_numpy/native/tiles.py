@@ -24,6 +24,7 @@ FIRST = 32 * 1024  # bytes of a first-level cache
 PAGE = 4096  # bytes of the lines of a first-level cache that share no place
 SHARED = 1 << 16  # work from which on threads are thought to share it
 FUNCTION = 0.004  # of the time of a product, that one more function has to save
+SECOND = 64 * 1024  # so of a second-level cache, which has 16 lines for each place
 HALVES = (F16, BF16)
 
 
@@ -226,7 +227,7 @@ def cycles(t: Tiling, instructions: str) -> float:
             work += high * wide * tile
     work *= rows * cols
     right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
-    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, each)
+    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, 4 * each)
     chunks = ceil(t.tiles / t.chunk)
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
     low, narrow = t.last_height != t.height, t.last_width != t.width
@@ -266,7 +267,7 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
     """
     wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
     if not t.packs_left:
-        wait += 0.0 if last.left == 1 else 0.2
+        wait += _apart(abs(last.left) * t.dtype.bytes, last.count)
         step = side.rows[-1] * t.dtype.bytes if side.rows else 0
         wait += 0.0 if abs(step) < PAGE else 0.3
         if step and step % PAGE == 0:
@@ -275,6 +276,17 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
         wait += 0.1 * vectors
         wait += 0.15 * vectors * (last.right * t.dtype.bytes % PAGE == 0)
     return wait
+
+
+def _apart(step: int, count: int) -> float:
+    """Of one entry of the left operand, where neighbours along inner lie `step` bytes apart."""
+    if step < 64:
+        return 0.0
+    if step < PAGE:
+        return 0.2
+    if step % PAGE:
+        return 0.5
+    return 1.0 if count <= 16 * max(1, SECOND // step) else 4.0
 
 
 def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> float:
