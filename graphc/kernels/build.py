@@ -38,12 +38,12 @@ class Built:
     offsets: tuple[int, ...]
 
 
-def build(writer: Writer) -> Built:
-    """The kernel of a group."""
+def build(writer: Writer, exact: bool = False) -> Built:
+    """The kernel of a group. exact: a nest's axes are what its fold's shape says, and no more."""
     if writer.group.contract is not None:
         kernel: Kernel = _product(writer)
     else:
-        kernel = _nest(writer)
+        kernel = _nest(writer, exact)
     kernel, starts = _from_the_start(kernel)
     offsets = (n * p.dtype.bytes for n, p in zip(starts, kernel.params, strict=True))
     return Built(kernel, tuple(writer.parameters.slots), tuple(offsets))
@@ -93,13 +93,16 @@ def _moved(x: Statement, starts: Sequence[int]) -> Statement:
 # -- nests ---------------------------------------------------------------------------------------
 
 
-def _nest(writer: Writer) -> Nest:
+def _nest(writer: Writer, exact: bool) -> Nest:
     phases = writer.phases()
     rows = tuple(map(size, writer.rows))
     columns = tuple(map(size, writer.columns))
     nodes = [writer.nodes[i] for i in writer.group.nodes]
     serial = any(isinstance(n, Map) and n.function == "scatter" for n in nodes)
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
+    if exact and columns:
+        trailing = not writer.rows or writer.columns[-1][0] < writer.rows[-1][0]
+        return replace(nest, lanes="columns" if trailing else "rows")
     nest = _merged(nest)
     return replace(nest, lanes=_lanes(nest))
 
@@ -170,7 +173,10 @@ def _lanes(nest: Nest) -> Lanes:
 
 
 def _suits(access: Access, axis: int) -> int:
+    """How well lanes along an axis read; what an indirect row does not go on along, it jumps."""
     stride = access.strides[axis]
+    if access.row is not None and stride == 0:
+        return -2
     return 0 if stride == 0 else 1 if stride == 1 else -2
 
 

@@ -8,7 +8,7 @@ stored, made again if that is cheap, and else stored for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from graphc.kernels.code import (
@@ -19,7 +19,6 @@ from graphc.kernels.code import (
     Fold,
     Index,
     Load,
-    Param,
     Phase,
     Statement,
     Store,
@@ -36,48 +35,11 @@ from graphc.kernels.domains import (
 from graphc.kernels.fuse import Group
 from graphc.kernels.nodes import Fold as FoldNode
 from graphc.kernels.nodes import Map, Node, Read, Value
+from graphc.kernels.registers import Parameters, Registers
 from graphc.program import Instruction
 from graphc.types import BOOL, F32, I64, DType
 
-CHEAP = 6  # nodes that are rather made again than stored
-DEAR = frozenset(("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "pow", "arctan2"))
-
 Literals = Mapping[int, float | int | bool]
-
-
-@dataclass
-class Parameters:
-    """The buffers behind a kernel's parameters, in the order in which they were first used."""
-
-    slots: dict[int, int] = field(default_factory=dict)  # buffer -> slot
-    dtypes: list[DType] = field(default_factory=list)
-    written: set[int] = field(default_factory=set)
-
-    def slot(self, buffer: int, dtype: DType, write: bool = False) -> int:
-        """The number of the parameter for a buffer."""
-        if buffer not in self.slots:
-            self.slots[buffer] = len(self.slots)
-            self.dtypes.append(dtype)
-        if write:
-            self.written.add(self.slots[buffer])
-        return self.slots[buffer]
-
-    @property
-    def params(self) -> tuple[Param, ...]:
-        """As a kernel declares them."""
-        return tuple(Param(t, k in self.written) for k, t in enumerate(self.dtypes))
-
-
-class Registers:
-    """Numbers for registers, shared by all phases of a kernel."""
-
-    def __init__(self, first: int = 0) -> None:
-        self._next = first
-
-    def new(self) -> int:
-        """A register that nothing has used."""
-        self._next += 1
-        return self._next - 1
 
 
 @dataclass
@@ -417,35 +379,3 @@ class _Cells:
         code = w.row_code if of_row else self.code
         code.append(Check(target, source, node.limit, w.number(node.instruction)))
         return target
-
-
-def spilled(writer: Writer) -> set[Value]:
-    """Values that must be stored for a later phase of the same rows, as they are dear to make."""
-    found: set[Value] = set()
-    if not writer.group.columns:
-        return found
-    for i in writer.group.nodes:
-        node = writer.nodes[i]
-        for read in node.reads:
-            j = writer.group.made.get(read.value)
-            if j is None or j in writer.group.rows or isinstance(writer.nodes[j], FoldNode):
-                continue
-            if writer.depth[j] < writer.depth[i] and _dear(writer, j):
-                found.add(read.value)
-    return found
-
-
-def _dear(writer: Writer, i: int) -> bool:
-    """Whether a cell's value takes more to make than to store and load."""
-    waiting, seen = [i], set[int]()
-    while waiting:
-        j = waiting.pop()
-        if j in seen or j in writer.group.rows or isinstance(writer.nodes[j], FoldNode):
-            continue
-        seen.add(j)
-        node = writer.nodes[j]
-        if isinstance(node, Map) and (node.function in DEAR or node.function == "gather"):
-            return True
-        found = (writer.group.made.get(r.value) for r in node.reads)
-        waiting += [k for k in found if k is not None]
-    return len(seen) > CHEAP

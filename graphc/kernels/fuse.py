@@ -65,8 +65,9 @@ class _Fit:
 class Fusion:
     """Groups of the nodes of one stretch of a program."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: Sequence[Node], exact: bool = False) -> None:
+        """exact: a fold runs by itself: the order of its additions follows from it alone."""
+        self.nodes, self.exact = nodes, exact
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
         self._writers: dict[Value, list[int]] = {}
@@ -135,13 +136,18 @@ class Fusion:
         group = Group(len(self.group_of) + 1, chain, columns=columns)
         if isinstance(node, Contract):
             group.contract = len(self.group_of)
-        group.alone = isinstance(node, Map) and node.function == "scatter"
+        group.alone = self._alone(node)
         self.groups[group.number] = group
         return group
 
+    def _alone(self, node: Node) -> bool:
+        if isinstance(node, Fold):
+            return self.exact
+        return isinstance(node, Map) and node.function == "scatter"
+
     def _joined(self, i: int, node: Node, needs: dict[int, list[int]]) -> Group | None:
         """The group that a node joins, with others that it brings together."""
-        if isinstance(node, Contract) or (isinstance(node, Map) and node.function == "scatter"):
+        if isinstance(node, Contract) or self._alone(node):
             return None
         sources = {g for r in node.reads if (g := self._maker(r.value)) is not None}
         base: Group | None = None

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from graphc.kernels.again import make_again, readers
 from graphc.kernels.build import Built, build
 from graphc.kernels.code import Call, Pointer
-from graphc.kernels.emit import Literals, Writer, spilled
+from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Map, Node, Value
-from graphc.kernels.reading import Reader, first_entry
+from graphc.kernels.reading import nodes_of
+from graphc.kernels.spill import spilled
+from graphc.kernels.values import Values, first_entry
 from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
 from graphc.ops.indexing import Gather, ScatterAdd
@@ -61,18 +63,18 @@ class _Lowering:
     def __init__(self, program: Program, role: str) -> None:
         self.program, self.role = program, program.role(role)
         literals = _literals(self.role.setup, program.buffers)
-        self.reader = Reader(list(program.buffers), literals)
+        self.values = Values(list(program.buffers), literals, exact=program.mesh.leaves is not None)
         self.literals: Literals = literals
-        self.reader.whole = self._whole()
-        self.reader.boxes = self._boxes()
+        self.values.whole = self._whole()
+        self.values.boxes = self._boxes()
         self.checks: list[Kernel] = []
 
     def _whole(self) -> frozenset[int]:
         """Buffers that others than nodes read, or views that only hold of memory."""
-        reader = Reader(list(self.program.buffers), self.literals)
-        whole = {reader.buffers[b].root for b in self.program.outputs.values()}
+        values = Values(list(self.program.buffers), self.literals, self.values.exact)
+        whole = {values.buffers[b].root for b in self.program.outputs.values()}
         for x in self.role.instructions:
-            if self._stays(x) or reader.nodes(x) is None:
+            if self._stays(x) or nodes_of(values, x) is None:
                 whole |= self._of_host(x)
         for b in self.program.buffers:
             if b.kind == "view" and not _moves_dims(b, self.program.buffers[b.base]):
@@ -87,7 +89,7 @@ class _Lowering:
         found: dict[int, list[tuple[int, int]]] = {}
         for b in (every[i] for i in used if every[i].kind == "view"):
             base = every[b.base]
-            if base.id in used or base.id in self.reader.whole or not base.shape:
+            if base.id in used or base.id in self.values.whole or not base.shape:
                 continue
             box = _box(b, base)
             old = found.get(base.id, box)
@@ -102,7 +104,7 @@ class _Lowering:
 
     @property
     def buffers(self) -> list[Buffer]:
-        return self.reader.buffers
+        return self.values.buffers
 
     def lowered(self) -> Lowered:
         *parts, last, commit = self.role.parts
@@ -129,9 +131,9 @@ class _Lowering:
         if not kept:
             return list(self._variant(part, "any", begun or Stretch()))
         first = list(self._variant(part, "first", Stretch()))
-        self.reader.later = True
+        self.values.later = True
         later = list(self._variant(part, "later", Stretch()))
-        self.reader.later = False
+        self.values.later = False
         pairs = zip(first, later, strict=True)
         return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
 
@@ -144,7 +146,7 @@ class _Lowering:
         for x in part:
             if _starts_from_nothing(x):
                 continue
-            nodes = None if self._stays(x) else self.reader.nodes(x)
+            nodes = None if self._stays(x) else nodes_of(self.values, x)
             if nodes is not None:
                 now.nodes += nodes
                 continue
@@ -153,7 +155,7 @@ class _Lowering:
             now = Stretch(turn=turn)
             made = writes(x)
             if made is not None:
-                self.reader.wrote(self.buffers[made].root)
+                self.values.wrote(self.buffers[made].root)
             yield Host(x)
         if now.nodes:
             yield now
@@ -200,7 +202,7 @@ class _Lowering:
 
     def _build(self, stretch: Stretch, shared: set[int]) -> None:
         stretch.nodes = _alive(stretch.nodes, shared)
-        fusion = Fusion(stretch.nodes)
+        fusion = Fusion(stretch.nodes, self.values.exact)
         make_again(fusion, shared)
         stretch.groups = fusion.ordered()
         stored = {n.result for n in stretch.nodes if n.result.buffer in shared}
@@ -209,7 +211,7 @@ class _Lowering:
             writer = self._writer(stretch.nodes, group, stored)
             writer.stored |= spilled(writer)
             name = ", ".join(dict.fromkeys(_name(stretch.nodes[i]) for i in group.nodes))
-            stretch.built.append((build(writer), name))
+            stretch.built.append((build(writer, self.values.exact), name))
         pairs = zip(stretch.groups, stretch.built, strict=True)
         kept = [(g, b) for g, b in pairs if any(p.written for p in b[0].kernel.params)]
         stretch.groups, stretch.built = [g for g, _ in kept], [b for _, b in kept]
@@ -270,6 +272,8 @@ class _Lowering:
         places = {b: Pointer(0, offset) for b, offset in found.items()}
         fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
         for b in self.buffers:
+            if 0 in b.shape and b.kind == "arena":
+                places[b.id] = Pointer(0)  # nothing lies there
             if b.id in fed or b.kind in ("constant", "variable"):
                 kind = "feed" if b.id in fed else b.kind
                 places[b.id] = Pointer(len(memories))

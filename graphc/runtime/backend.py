@@ -143,11 +143,11 @@ class KernelBackend:
     name: str
     kernel: Kernel
     executor: str = "kernels"
-    kernels: str = ""
-    note: str = ""
     to_device: Callable[[Array], Any] = _host
     to_host: Callable[[Any], Array] = _host
     unavailable: Callable[[], str | None] = _runs_here
+    kernels: str = ""
+    note: str = ""
 
     def available(self) -> str | None:
         return self.unavailable()

@@ -15,7 +15,7 @@ from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, index
 
 ARRIVED, MEETING = 0, 8  # words, each on a cache line of its own
 WORDS = 16
-SPINS = 2000  # looks before the processor is given up
+SPINS = 300  # looks before the processor is given up: some ten microseconds
 X86, ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
 
 

@@ -38,7 +38,7 @@ def simplified(product: Product) -> Product:
 
     Axes of `inner` are not merged here: the order of additions goes by them.
     """
-    groups = [_merged(axes) for axes in _axes(product)]
+    groups = [_merged(axes) for axes in _dealt(*_axes(product))]
     left, right = (
         replace(
             side,
@@ -61,13 +61,42 @@ def turned(product: Product) -> Product:
     """The same product with rows as columns: the right operand's transpose times the left's."""
     n, m = len(product.batch), len(product.rows)
     order = [*range(n), *range(n + m, n + m + len(product.cols)), *range(n, n + m)]
-    axes = [Axis(0, (), number, False) for number in order]
-    code = tuple(_with_access(s, _permuted(s.access, order)) if isinstance(s, Load | Store) else s
-                 for s in _numbered(product.code, axes))  # fmt: skip
     return replace(
         product, left=_turned(product.right), right=_turned(product.left),
-        rows=product.cols, cols=product.rows, code=code,
+        rows=product.cols, cols=product.rows, code=_reordered(product.code, order),
     )  # fmt: skip
+
+
+def ending_with(product: Product, row: int, col: int) -> Product:
+    """The same product with those axes as the last of rows and of cols."""
+    n, m = len(product.batch), len(product.rows)
+    rows, cols = _last(m, row), _last(len(product.cols), col)
+    order = [*range(n), *(n + k for k in rows), *(n + m + k for k in cols)]
+    left, right = (
+        replace(x, rows=_picked(x.rows, rows), cols=_picked(x.cols, cols))
+        for x in (product.left, product.right)
+    )
+    return replace(
+        product, left=left, right=right, rows=_picked(product.rows, rows),
+        cols=_picked(product.cols, cols), code=_reordered(product.code, order),
+    )  # fmt: skip
+
+
+def _last(n: int, k: int) -> list[int]:
+    return [*(i for i in range(n) if i != k), *([k] if n else [])]
+
+
+def _picked(values: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(values[k] for k in order)
+
+
+def _reordered(code: Sequence[Statement], order: Sequence[int]) -> tuple[Statement, ...]:
+    """Code whose axes come in another order."""
+    axes = [Axis(0, (), number, False) for number in order]
+    return tuple(
+        _with_access(s, _permuted(s.access, order)) if isinstance(s, Load | Store) else s
+        for s in _numbered(code, axes)
+    )
 
 
 def _axes(product: Product) -> list[list[Axis]]:
@@ -87,6 +116,15 @@ def _axes(product: Product) -> list[list[Axis]]:
             number += 1
         groups.append(axes)
     return groups
+
+
+def _dealt(batch: list[Axis], rows: list[Axis], cols: list[Axis]) -> list[list[Axis]]:
+    """Axes of batch along which one operand stays where it is count as the other's own."""
+    own: list[list[Axis]] = [[], [], []]
+    for axis in batch:
+        left, right = axis.strides[0] != 0, axis.strides[1] != 0
+        own[0 if left == right else 1 if left else 2].append(axis)
+    return [own[0], own[1] + rows, own[2] + cols]
 
 
 def _merged(axes: Sequence[Axis]) -> list[Axis]:

@@ -113,13 +113,19 @@ def exp_of_sum(x: Term, rest: Term | None) -> Term:
 
 
 def expm1(x: Term) -> Term:
+    """2^n - 1 + 2^n r + 2^n (e^r - 1 - r): what rounding r has lost goes with the last one."""
     c = _of(x)
-    r, shifted = _reduced(x.at_most(c.over).at_least(c.minus_one))
+    x = x.at_most(c.over).at_least(c.minus_one)
+    _, shifted = _reduced(x)
+    turns = shifted - c.magic
+    high, low = turns.fma(-c.ln2[0], x), turns * c.ln2[1]
+    r = high - low
+    rest = horner(r, c.q).fma(r * r, (high - r) - low)
     n = _integer(shifted)
     top = n > x.bias  # 2^n is no float any more, but its half is
     one = top.choose(x.constant(0.5), 1.0)
     scale = top.choose(n - 1, n).power_of_two()
-    y = scale.fma(_small(r), scale - one)
+    y = scale.fma(rest, scale.fma(r, scale - one))
     return top.choose(y + y, y).called("copysign", x)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from graphc_numpy.native import halves
 
 WIDTH = 16  # lanes of a vector
 
@@ -193,7 +194,7 @@ class Printer:
             wide = self.b.zext(raw, vector(INT32, width))
             high = self.b.shl(wide, self.number(16, wide.type))
             return self.b.bitcast(high, vector(ir.FloatType(), width))
-        return self.b.fpext(raw, vector(ir.FloatType(), width)) if dtype == F16 else raw
+        return halves.widened(self, raw) if dtype == F16 else raw
 
     def _lain(self, x: ir.Value, dtype: DType) -> ir.Value:
         """From a register to memory; what half precision holds is exact already."""
@@ -203,14 +204,13 @@ class Printer:
         if dtype == BF16:
             bits = self.b.bitcast(x, vector(INT32, width))
             return self.b.trunc(self.b.lshr(bits, self.number(16, bits.type)), vector(I16, width))
-        return self.b.fptrunc(x, vector(ir.HalfType(), width)) if dtype == F16 else x
+        return halves.narrowed(self, x) if dtype == F16 else x
 
     def rounded(self, x: Lanes) -> Lanes:
         """The nearest value that half precision has (ties to even); others are as they are."""
         b = self.b
         if x.dtype == F16:
-            half = b.fptrunc(x.value, vector(ir.HalfType(), x.width))
-            return Lanes(b.fpext(half, x.type), F16, x.width)
+            return Lanes(halves.widened(self, halves.narrowed(self, x.value)), F16, x.width)
         if x.dtype != BF16:
             return x
         t = vector(INT32, x.width)
@@ -229,29 +229,37 @@ class Printer:
         body: Callable[..., Sequence[ir.Value] | None], carried: Sequence[ir.Value] = (),
     ) -> list[ir.Value]:  # fmt: skip
         """`for i in range(start, stop, step): carried = body(i, *carried)`; the last carried."""
-        b = self.b
+        b, known = self.b, isinstance(start, int) and isinstance(stop, int)
+        if known and start >= stop:
+            return list(carried)
         first, last = (index(x) if isinstance(x, int) else x for x in (start, stop))
         before = b.block
-        head = b.append_basic_block("head")
-        inside = b.append_basic_block("body")
-        after = b.append_basic_block("after")
-        b.branch(head)
-        b.position_at_end(head)
-        i = b.phi(INT64)
-        phis = [b.phi(x.type) for x in carried]
-        i.add_incoming(first, before)
-        for phi, x in zip(phis, carried, strict=True):
-            phi.add_incoming(x, before)
-        b.cbranch(b.icmp_signed("<", i, last), inside, after)
+        inside, after = b.append_basic_block("body"), b.append_basic_block("after")
+        # The test stands at the end: what does not change in the body can be moved out of it.
+        if known:
+            b.branch(inside)
+        else:
+            b.cbranch(b.icmp_signed("<", first, last), inside, after)
         b.position_at_end(inside)
+        i, *phis = (b.phi(x.type) for x in (first, *carried))
+        for phi, x in zip((i, *phis), (first, *carried), strict=True):
+            phi.add_incoming(x, before)
         made = list(body(i, *phis) or ())
-        following = b.add(i, index(step))
-        i.add_incoming(following, b.block)
-        for phi, x in zip(phis, made, strict=True):
-            phi.add_incoming(x, b.block)
-        b.branch(head)
+        following, end = b.add(i, index(step)), b.block
+        for phi, x in zip((i, *phis), (following, *made), strict=True):
+            phi.add_incoming(x, end)
+        b.cbranch(b.icmp_signed("<", following, last), inside, after)
         b.position_at_end(after)
-        return list(phis)
+        if known:
+            return made
+        return [self._either(x, before, y, end) for x, y in zip(carried, made, strict=True)]
+
+    def _either(self, x: ir.Value, there: ir.Block, y: ir.Value, here: ir.Block) -> ir.Value:
+        """x if this block was reached from `there`, y if from `here`."""
+        phi = self.b.phi(x.type)
+        phi.add_incoming(x, there)
+        phi.add_incoming(y, here)
+        return phi
 
     def when(self, condition: ir.Value, body: Callable[[], None]) -> None:
         """Print `body` to run only where the condition holds."""

@@ -1,43 +1,41 @@
-"""Loop nests as machine code: what is dealt out to threads, the loops, the folds.
+"""Loop nests as machine code: what is dealt out to threads, the loops over rows, the phases.
 
 The lanes of a vector are neighbours along the last row axis (`by_rows`: a fold goes through the
 columns one by one), or along the last column axis (a fold ends with one over the lanes).
-
-A sum has a fixed shape, which depends on nothing but the sizes: ACCUMULATORS (by columns) take
-turns, chains of additions are cut into blocks, whose sums are added, and the sum over an inner axis
-is made apart from that over the outer ones. So the error grows with the root of the length of a
-chain or less, as with NumPy's pairwise sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isqrt, prod
+from math import prod
 
 from llvmlite import ir
 
-from graphc.kernels.code import Fold, Load, Nest, Statement
-from graphc_numpy.native import folds, stages
-from graphc_numpy.native.cells import Cells, Registers
+from graphc.kernels.code import Fold, Load, Nest, Statement, registers
+from graphc_numpy.native import folds
+from graphc_numpy.native.arranging import arranged
+from graphc_numpy.native.cells import Cells
+from graphc_numpy.native.columns import Columns, Place
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
 from graphc_numpy.native.machine import target
-from graphc_numpy.native.stages import Schedule, Stage, schedule
+from graphc_numpy.native.stages import Schedule, Stage, effort, schedule
 
 GRAIN = 4096  # cells of a unit, about
-ACCUMULATORS = 4
-BLOCK = 128  # additions in a chain
+SHORT = 8  # statements that are rather printed again than looped over
 
 
 @dataclass(frozen=True)
 class Grid:
     """What a unit is: `rows` of the outer rows, whole; or `strip` entries along the lanes of one.
 
-    outer: how many outer rows there are; length: entries of the axis of lanes in each (1 where the
-    lanes do not go along the rows); many: vectors that are computed together
+    outer: sizes of the axes whose entries are outer rows; inner: of those inside of an outer row;
+    length: entries of the axis of lanes (1 where the lanes do not go along the rows)
+    many: vectors that are computed together
     """
 
-    outer: int
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
     length: int
     rows: int
     strip: int
@@ -51,12 +49,12 @@ class Grid:
     @property
     def units(self) -> int:
         """Parts that threads may share."""
-        return -(-self.outer // self.rows) * self.strips
+        return -(-prod(self.outer) // self.rows) * self.strips
 
 
 def units(nest: Nest) -> int:
     """How many parts a nest has; 1 if its rows must run in order."""
-    return _grid(nest).units
+    return _grid(arranged(nest)).units
 
 
 def scratch_bytes(nest: Nest) -> int:
@@ -71,6 +69,7 @@ def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
+    nest = arranged(nest)
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
     *pointers, begin, end, _, errors = function.args
     if prod(nest.rows):
@@ -92,52 +91,32 @@ def _is_chained(nest: Nest) -> bool:
 
 def _grid(nest: Nest) -> Grid:
     cells = max(prod(nest.columns), 1)
-    grain = prod(nest.rows) * cells if nest.serial else GRAIN
-    if not _by_rows(nest):
-        return Grid(prod(nest.rows), 1, max(grain // cells, 1), 1)
-    outer, length = prod(nest.rows[:-1]), nest.rows[-1]
-    many = max(min(_side_by_side(nest), -(-length // WIDTH)), 1)
-    step = many * WIDTH
+    grain = max(prod(nest.rows) * cells, 1) if nest.serial else GRAIN
+    by_rows = _by_rows(nest)
+    length = nest.rows[-1] if by_rows else 1
+    many = max(min(_side_by_side(nest), -(-length // WIDTH)), 1) if by_rows else 1
+    step = many * WIDTH if by_rows else 1
     strip = -(-max(grain // cells, 1) // step) * step
-    rows = max(grain // max(cells * length, 1), 1) if strip >= length else 1
-    return Grid(outer, length, rows, strip, many)
+    axes = nest.rows[:-1] if by_rows else nest.rows
+    whole, k = cells * length, len(axes)
+    while strip >= length and k and whole * axes[k - 1] <= grain:
+        k -= 1
+        whole *= axes[k]
+    rows = max(grain // max(whole, 1), 1) if strip >= length else 1
+    return Grid(axes[:k], axes[k:], length, rows, strip, many)
 
 
 def _side_by_side(nest: Nest) -> int:
     """Vectors in one turn of a fold: memory is read in long pieces; accumulators in registers."""
-    effort = sum(stages.effort(phase.code) for phase in nest.phases)
-    sums = sum(isinstance(x, Fold) for phase in nest.phases for x in phase.code)
-    if not nest.columns or effort > 24:
+    code = [x for phase in nest.phases if phase.cells for x in phase.code]
+    # A vector of 8-byte entries takes twice the registers.
+    long, sums = effort(code), sum(x.dtype.bytes // 4 or 1 for x in code if isinstance(x, Fold))
+    if not nest.columns or long > 24:
         return 1
-    if effort <= 3:
-        return 8 if nest.rows[-1] >= 512 else 4
+    if long <= 2:
+        return 8 // max(sums, 1) if nest.rows[-1] >= 512 else 4
     few = target().instructions != "avx512" and sums > 1
-    return 2 if effort > 12 or few else 4
-
-
-@dataclass(frozen=True)
-class Place:
-    """A point of the loops: its indices, what is known there, and how many lanes are in use."""
-
-    cells: Cells
-    registers: Registers
-    indices: tuple[ir.Value, ...]
-    active: int = WIDTH
-
-    def inside(self, at: dict[int, ir.Value], code: Sequence[Statement]) -> Place:
-        """A point in inner loops, where these axes have an index; code: what will run there."""
-        indices = tuple(at.get(a, i) for a, i in enumerate(self.indices))
-        cells = self.cells.placed(code, indices, at, self.registers)
-        return Place(cells, dict(self.registers), indices, self.active)
-
-    def run(self, code: Sequence[Statement], lanes: int | None) -> None:
-        """Print code here."""
-        self.cells.run(code, self.registers, self.indices, lanes, self.active)
-
-    def beside(self, vectors: int, active: int = WIDTH) -> Place:
-        """The point so many vectors further along the axis of lanes."""
-        cells = self.cells.shifted(vectors * WIDTH)
-        return Place(cells, dict(self.registers), self.indices, active)
+    return 2 if long > 12 or few else 4
 
 
 class _Printing:
@@ -148,6 +127,7 @@ class _Printing:
         self.by_rows = _by_rows(nest)
         self.first = len(nest.rows)  # the first column axis
         self.schedule: Schedule = schedule(nest, self.by_rows)
+        self._all = [*self.schedule.outer, *self.schedule.statements]
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -159,9 +139,9 @@ class _Printing:
         grid, b = self.grid, self.p.b
         if grid.strips == 1:
             start, stop = (b.mul(x, index(grid.rows)) for x in (begin, end))
-            stop = self._least(stop, grid.outer)
+            stop = self._least(stop, prod(grid.outer))
             self.p.loop(start, stop, 1, lambda r: self._outer_row(place, r, index(0), index(1)))
-        elif grid.outer == 1:
+        elif prod(grid.outer) == 1:
             self._outer_row(place, index(0), begin, end)
         else:
             self.p.loop(begin, end, 1, lambda u: self._strip(place, u))
@@ -172,12 +152,20 @@ class _Printing:
         self._outer_row(place, b.udiv(unit, strips), strip, b.add(strip, index(1)))
 
     def _outer_row(self, place: Place, row: ir.Value, begin: ir.Value, end: ir.Value) -> None:
-        """The strips from `begin` to `end` of one outer row (or, by columns, the row)."""
-        axes = range(self.first - 1 if self.by_rows else self.first)
-        at = self._split(row, axes)
-        outer, inner = self.schedule.outer, self.schedule.statements
-        place = place.inside(at, [*outer, *inner])
-        place.run(outer, None)
+        """The strips from `begin` to `end` of one outer row."""
+        at = self._split(row)
+        self._inner(place.inside(at, self._all), len(self.grid.outer), begin, end)
+
+    def _inner(self, place: Place, axis: int, begin: ir.Value, end: ir.Value) -> None:
+        """The rows from an inner axis on."""
+        if axis < len(self.grid.outer) + len(self.grid.inner):
+
+            def turn(i: ir.Value) -> None:
+                self._inner(place.inside({axis: i}, self._all), axis + 1, begin, end)
+
+            self.p.loop(0, self.nest.rows[axis], 1, turn)
+            return
+        place.run(self.schedule.outer, None)
         if self.by_rows:
             self._vectors_of_rows(place, begin, end)
         else:
@@ -200,7 +188,8 @@ class _Printing:
             self._side_by_side(place, index(whole), grid.length - whole)
 
         if grid.strips > 1:
-            self.p.when(b.icmp_signed("==", end, index(grid.strips)), rest)
+            at_end = b.icmp_signed("==", end, index(grid.strips))
+            self.p.when(b.and_(at_end, b.icmp_signed("<", begin, end)), rest)
         else:
             rest()
 
@@ -210,14 +199,14 @@ class _Printing:
         actives = [min(entries - k, WIDTH) for k in range(0, entries, WIDTH)]
         self._row([place.beside(k, active) for k, active in enumerate(actives)])
 
-    def _split(self, row: ir.Value, axes: range) -> dict[int, ir.Value]:
-        """The indices of these axes, from one that counts through all of them."""
+    def _split(self, row: ir.Value) -> dict[int, ir.Value]:
+        """The indices of the outer axes, from one that counts through all of them."""
         at: dict[int, ir.Value] = {}
-        for axis in reversed(axes):
+        for axis in reversed(range(len(self.grid.outer))):
             if axis == 0:
                 at[axis] = row
             else:
-                size = index(self.nest.rows[axis])
+                size = index(self.grid.outer[axis])
                 at[axis], row = self.p.b.urem(row, size), self.p.b.udiv(row, size)
         return at
 
@@ -240,154 +229,66 @@ class _Printing:
 
     def _row(self, places: Sequence[Place]) -> None:
         """All phases of a row, or of vectors of rows side by side."""
-        for stage in self.schedule.stages:
+        stages = list(self.schedule.stages)
+        last = max((k for k, stage in enumerate(stages) if stage.cells), default=-1)
+        for stage in stages[: last + 1]:
             if not stage.cells:
-                for place in places:
-                    place.run(stage.innermost, self.row_lanes)
+                self._each(places, stage.innermost)
             elif prod(self.nest.columns):
                 self._columns(stage, places)
             else:
                 for place in places:
                     for fold in stage.folds:
                         place.registers[fold.target] = self.p.constant(fold.first, fold.dtype)
+        end = [x for stage in stages[last + 1 :] for x in stage.innermost]
+        whole = [place for place in places if place.active == WIDTH]
+        if len(whole) < 2 or effort(end) <= SHORT:
+            self._each(places, end)
+        else:
+            self._looped(whole, end)
+            self._each(places[len(whole) :], end)
+
+    def _each(self, places: Sequence[Place], code: Sequence[Statement]) -> None:
+        for place in places:
+            place.run(code, self.row_lanes)
+
+    def _looped(self, places: Sequence[Place], code: Sequence[Statement]) -> None:
+        """Long code for vectors side by side, printed once: what it reads waits on the stack."""
+        p, first, axis = self.p, places[0], self.first - 1
+        kept = dict[int, tuple[Lanes, ir.Value]]()
+        for k in sorted({k for x in code for k in registers(x)} & set(first.registers)):
+            xs = [place.registers[k] for place in places]
+            if any(x.value is not xs[0].value for x in xs):
+                kept[k] = (xs[0], self._array(xs))
+
+        def turn(i: ir.Value) -> None:
+            row = p.b.add(first.indices[axis], p.b.mul(i, index(WIDTH)))
+            place = first.moved({axis: row})
+            for k, (x, array) in kept.items():
+                where = p.b.gep(array, [i], source_etype=x.type)
+                place.registers[k] = Lanes(p.b.load(where, typ=x.type), x.dtype, x.width)
+            place.run(code, axis)
+
+        p.loop(0, len(places), 1, turn)
+
+    def _array(self, xs: Sequence[Lanes]) -> ir.Value:
+        """The values, one after the other on the stack."""
+        b, t = self.p.b, xs[0].type
+        with b.goto_entry_block():
+            array = b.alloca(t, size=index(len(xs)))
+        for k, x in enumerate(xs):
+            b.store(x.value, b.gep(array, [index(k)], source_etype=t))
+        return array
 
     def _columns(self, stage: Stage, places: Sequence[Place]) -> None:
         """A cell phase: all columns."""
-        turn = _Columns(self.p, self.nest, stage, self.by_rows, self.lanes, self.row_lanes)
+        turn = Columns(self.p, self.nest, stage, self.by_rows, self.lanes, self.row_lanes)
         totals = turn.axis(0, places, turn.nothing(len(places)))
         for k, place in enumerate(places):
             for fold, total in zip(stage.folds, totals[k * len(stage.folds) :], strict=False):
                 if not self.by_rows and self.lanes is not None:
                     total = folds.across(self.p, fold, total)
                 place.registers[fold.target] = folds.result(self.p, fold, total)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Prints the loops over columns of one stage; totals: a value per place and fold."""
-
-    p: Printer
-    nest: Nest
-    stage: Stage
-    by_rows: bool
-    lanes: int | None
-    row_lanes: int | None
-
-    def nothing(self, places: int = 1) -> list[ir.Value]:
-        """What folds begin with."""
-        width = 1 if self.lanes is None else WIDTH
-        return [folds.identity(self.p, fold, width) for fold in self.stage.folds] * places
-
-    def combined(self, xs: Sequence[ir.Value], ys: Sequence[ir.Value]) -> list[ir.Value]:
-        """Totals of both."""
-        kinds = self.stage.folds * (len(xs) // max(len(self.stage.folds), 1))
-        return [folds.combined(self.p, f, x, y) for f, x, y in zip(kinds, xs, ys, strict=True)]
-
-    def axis(self, k: int, places: Sequence[Place], totals: Sequence[ir.Value]) -> list[ir.Value]:
-        """Column axis k and all inside of it: the totals, with what these cells add."""
-        if k == len(self.nest.columns):
-            return self.cell(places, totals)
-        for place in places:
-            place.run(self.stage.code[k], self.row_lanes)
-        n, last = self.nest.columns[k], k == len(self.nest.columns) - 1
-        if last and not self.by_rows:
-            return self.vectors(places[0], totals)
-
-        def turn(i: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            return self.axis(k + 1, self._inside(k, i, places), carried)
-
-        if k == 0 or not totals:
-            return self.blocks(n, 1, 1, turn, totals)
-        return self.combined(totals, self.blocks(n, 1, 1, turn, self.nothing(len(places))))
-
-    def _inside(self, k: int, i: ir.Value, places: Sequence[Place]) -> list[Place]:
-        code = [x for inner in self.stage.code[k + 1 :] for x in inner]
-        return [place.inside({len(self.nest.rows) + k: i}, code) for place in places]
-
-    def cell(self, places: Sequence[Place], totals: Sequence[ir.Value]) -> list[ir.Value]:
-        """One cell of each place."""
-        made: list[ir.Value] = []
-        for place in places:
-            place.run(self.stage.innermost, self.lanes)
-            made += [self._source(fold, place) for fold in self.stage.folds]
-        return self.combined(totals, made)
-
-    def _source(self, fold: Fold, place: Place) -> ir.Value:
-        x: Lanes = place.registers[fold.source]
-        if self.lanes is None:
-            return x.value
-        wide = self.p.widened(x, WIDTH)
-        return wide if self.by_rows else folds.masked(self.p, fold, wide, place.active)
-
-    def blocks(
-        self, n: int, step: int, chains: int, turn: Callable[..., Sequence[ir.Value]],
-        totals: Sequence[ir.Value],
-    ) -> list[ir.Value]:  # fmt: skip
-        """`for i in range(0, n, step)`; long chains of additions are cut into blocks.
-
-        chains: so many entries go on beside each other
-        """
-        length = n // chains
-        if not totals or length <= 2 * BLOCK:
-            return self.p.loop(0, n, step, turn, totals)
-        block = index(max(BLOCK, isqrt(length)) * chains)
-
-        def one(i: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            end = self.p.intrinsic("smin", self.p.b.add(i, block), index(n))
-            nothing = self.nothing(len(totals) // len(self.stage.folds))
-            return self.combined(carried, self.p.loop(i, end, step, turn, nothing))
-
-        return self.p.loop(0, n, block.constant, one, totals)
-
-    # -- lanes along the last column axis -------------------------------------------------------
-
-    def vectors(self, place: Place, totals: Sequence[ir.Value]) -> list[ir.Value]:
-        """The last column axis, a vector at a time; accumulators take turns."""
-        n = self.nest.columns[-1]
-        turns, many = n // WIDTH, ACCUMULATORS if n >= ACCUMULATORS * WIDTH else 1
-        unroll = self._unroll(turns)
-        main, found = turns // many * many, self.nothing(many)
-        if not found or turns // many <= 2 * BLOCK:
-            main = turns // unroll * unroll
-
-        def turn(count: int) -> Callable[..., list[ir.Value]]:
-            return lambda i, *carried: self._turns(place, i, count, carried)
-
-        if main:
-            chains = many * WIDTH
-            found = self.blocks(main * WIDTH, unroll * WIDTH, chains, turn(unroll), found)
-        if main < turns:
-            found = self.p.loop(main * WIDTH, turns * WIDTH, WIDTH, turn(1), found)
-        if n % WIDTH:
-            found = self._turns(place, index(turns * WIDTH), 1, found, n % WIDTH)
-        return self._together(found, -(-n // WIDTH), many, totals)
-
-    def _unroll(self, turns: int) -> int:
-        """Vectors in one turn of the loop; the order of additions is the same for any."""
-        effort = stages.effort(self.stage.innermost)
-        most = 4 if effort <= 2 else 2 if effort <= 10 else 1
-        return most if turns >= most else 1
-
-    def _turns(
-        self, place: Place, first: ir.Value, count: int, carried: Sequence[ir.Value],
-        active: int = WIDTH,
-    ) -> list[ir.Value]:  # fmt: skip
-        """Some vectors, one after the other; the first accumulator gets what the first one adds."""
-        place = self._inside(len(self.nest.columns) - 1, first, [place])[0]
-        found, n = list(carried), len(self.stage.folds)
-        for k in range(count):
-            found = found[n:] + self.cell([place.beside(k, active)], found[:n])
-        return found
-
-    def _together(
-        self, found: list[ir.Value], turns: int, many: int, totals: Sequence[ir.Value]
-    ) -> list[ir.Value]:
-        """All accumulators, in the order of the vectors that they began with, and the totals."""
-        n, made = len(self.stage.folds), list[ir.Value]()
-        for k, fold in enumerate(self.stage.folds):
-            order = [found[(j - turns) % many * n + k] for j in range(many)]
-            made.append(folds.together(self.p, fold, order))
-        return self.combined(totals, made)
 
 
 __all__ = ["print_nest", "scratch_bytes", "units"]

@@ -9,6 +9,7 @@ turn of a loop, and then the base of every memory block.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -61,22 +62,35 @@ def compile_stretches(
     """Machine code of every stretch, in one object, with each distinct kernel once."""
     printers = printers or _printers()
     lines = [shared(natives, grain) for natives in stretches]
-    scratch = [_scratch(natives, printers) for natives in stretches]
     names = tuple(f"stretch{i}" for i in range(len(stretches)))
 
     def make() -> ir.Module:
         step = _Step(printers)
+        scratch = [_scratch(natives, printers) for natives in stretches]
         for i, (natives, dealt, size) in enumerate(zip(stretches, lines, scratch, strict=True)):
             step.stretch(i, natives, dealt, size)
+        _print_sizes(step.module, scratch)
         return step.module
 
     description = _description(stretches, grain)
-    symbols = machine.load(description, make, names)
+    symbols = machine.load(description, make, (*names, "sizes"))
+    sizes = (ctypes.c_int64 * len(names))()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
     found = [
         Stretch(symbols[name], size, any(x.together for line in dealt for x in line))
-        for name, dealt, size in zip(names, lines, scratch, strict=True)
+        for name, dealt, size in zip(names, lines, sizes, strict=True)
     ]
     return Stretches(symbols, found, machine.key_of(description))
+
+
+def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
+    """`void sizes(ptr out)`: the scratch memory of each stretch, so that an object from the disk
+    says it itself."""
+    function = ir.Function(module, ir.FunctionType(VOID, [POINTER]), "sizes")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    for i, size in enumerate(sizes):
+        b.store(index(size), b.gep(function.args[0], [index(i)], source_etype=INT64), align=8)
+    b.ret_void()
 
 
 def _printers() -> Printers:
@@ -101,7 +115,8 @@ def _printers() -> Printers:
 
 
 def _scratch(natives: Sequence[Native], printers: Printers) -> int:
-    sizes = {printers.scratch_bytes(call.kernel) for n in natives for call in n.calls}
+    kernels = {call.kernel for n in natives for call in n.calls}
+    sizes = {printers.scratch_bytes(kernel) for kernel in kernels}
     return -(-max(sizes, default=0) // LINE) * LINE
 
 

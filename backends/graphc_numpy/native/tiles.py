@@ -7,13 +7,13 @@ a bit of the result: that is fixed by `contractions.blocks`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, prod
 
 from graphc.kernels.code import Load, Product, Store
 from graphc.types import BF16, F16, F32, DType
-from graphc_numpy.native.contractions import Blocks, blocks, simplified, turned
+from graphc_numpy.native.contractions import Blocks, blocks, ending_with, simplified, turned
 from graphc_numpy.native.lanes import WIDTH
 
 # bytes of a vector register and the number of registers, by instruction set
@@ -22,7 +22,9 @@ PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: abo
 CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
 FIRST = 32 * 1024  # bytes of a first-level cache
 PAGE = 4096  # bytes of the lines of a first-level cache that share no place
+SHARED = 1 << 16  # work from which on threads are thought to share it
 FUNCTION = 0.004  # of the time of a product, that one more function has to save
+SECOND = 64 * 1024  # so of a second-level cache, which has 16 lines for each place
 HALVES = (F16, BF16)
 
 
@@ -40,15 +42,12 @@ class Tiling:
     packs_left: bool
     packs_right: bool
     panels: int
+    blocks: Blocks
 
     @property
     def dtype(self) -> DType:
         """In which products are added up."""
         return F32 if self.product.dtype in HALVES else self.product.dtype
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        return blocks(self.product)
 
     # -- rows: the last axis is cut into tiles, the others are gone through one by one -----------
 
@@ -148,22 +147,39 @@ def tiling(product: Product, instructions: str) -> Tiling:
     """The cheapest way to cut a product on an instruction set."""
     plain = simplified(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
-        return Tiling(plain, 1, 1, True, True, 1)
-    ways = [w for p in (plain, turned(plain)) for w in _ways(p, instructions)]
+        return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
+    ways = [
+        way
+        for product in (plain, turned(plain))
+        for arranged in _arranged(product)
+        for way in _ways(arranged, instructions)
+    ]
     return min(ways, key=lambda w: cycles(w, instructions))
+
+
+def _arranged(product: Product) -> Iterator[Product]:
+    """With other last axes: the longest of rows, and those of cols that are near in code."""
+    sizes, first = product.rows, len(product.batch) + len(product.rows)
+    rows = {len(sizes) - 1, *([max(range(len(sizes)), key=lambda k: sizes[k])] if sizes else [])}
+    near = {
+        axis - first
+        for s in product.code if isinstance(s, Store)
+        for axis, stride in enumerate(s.access.strides) if axis >= first and stride == 1
+    }  # fmt: skip
+    cols = {len(product.cols) - 1, *near}
+    yield from (ending_with(product, row, col) for row in sorted(rows) for col in sorted(cols))
 
 
 def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
     half = product.dtype in HALVES
     dtype = F32 if half else product.dtype
-    plain = Tiling(product, 1, 1, half, half, 1)
+    plain = Tiling(product, 1, 1, half, half, 1, blocks(product))
     unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
     for height, vectors in _shapes(dtype, instructions, plain):
         for packs_left in {True, half}:
             for packs_right in {True, half or not unit}:
-                tile = Tiling(product, height, vectors, packs_left, packs_right, 1)
-                panels = _panels(tile)
-                yield Tiling(product, height, vectors, packs_left, packs_right, panels)
+                tile = Tiling(product, height, vectors, packs_left, packs_right, 1, plain.blocks)
+                yield replace(tile, panels=_panels(tile))
 
 
 def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, int]]:
@@ -174,7 +190,9 @@ def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, i
         most = (count - 1) // each // vectors - 1
         highest = max(1, min(most, t.rows, 24))
         if most >= 1 or vectors == 1:
-            yield from ((h, vectors) for h in range(max(1, highest // 2), highest + 1))
+            fewest = ceil(t.rows / highest)
+            even = {ceil(t.rows / fewest), ceil(t.rows / (fewest + 1))}
+            yield from ((h, vectors) for h in sorted({highest, max(1, highest - 1), *even}))
 
 
 def _panels(t: Tiling) -> int:
@@ -203,28 +221,43 @@ def cycles(t: Tiling, instructions: str) -> float:
     for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
         for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
             vectors = ceil(width / WIDTH)
-            near = t.panel * t.dtype.bytes <= FIRST // 2
-            step = _step(height, vectors, each, near) + _reading(t, height, vectors)
+            step = max(_step(height, vectors, each), _panel(t, vectors, each))
+            step += _reading(t, height, vectors)
             tile = inner * step + t.blocks.number * (10 + height * vectors * each)
             work += high * wide * tile
     work *= rows * cols
     right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
-    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, each)
+    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, 4 * each)
     chunks = ceil(t.tiles / t.chunk)
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
     low, narrow = t.last_height != t.height, t.last_width != t.width
     code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
-    return batch * (work + rows * cols * _finishing(t)) * code
+    return batch * (work + rows * cols * _finishing(t)) * code * _uneven(t)
 
 
-def _step(height: int, vectors: int, each: int, near: bool) -> float:
-    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle.
+def _uneven(t: Tiling) -> float:
+    """Between 1 (two threads have equal work) and 1.5 (one has it all); 1 if none is shared."""
+    if t.product.work < SHARED or prod(t.product.batch) * prod(t.product.cols[:-1]) > 1:
+        return 1.0
+    size, cut = t.panels * t.width, t.units // 2
+    widths = [min(size, t.cols - k * size) for k in range(t.groups)]
+    first = sum(w * max(0, min(t.tiles, cut - k * t.tiles)) for k, w in enumerate(widths))
+    share = first / (t.tiles * t.cols)
+    return 0.5 + max(share, 1 - share)
 
-    near: the right operand's panel stays in the first-level cache
-    """
+
+def _step(height: int, vectors: int, each: int) -> float:
+    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle."""
     sums = height * vectors * each
-    reading = 0 if near else 2 * vectors * each
-    return max(sums / 2, (height + vectors * each) / 2, reading, 4) + 0.25
+    return max(sums / 2, (height + vectors * each) / 2) + 0.25
+
+
+def _panel(t: Tiling, vectors: int, each: int) -> float:
+    """Of one entry of inner, until the next entry of the right operand is there."""
+    if t.panel * t.dtype.bytes <= FIRST // 2:
+        return 5.0
+    far = not t.packs_right and t.blocks.inside[-1].right > t.width
+    return max(9.0 if far else 6.5, 2 * vectors * each)
 
 
 def _reading(t: Tiling, height: int, vectors: int) -> float:
@@ -234,13 +267,26 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
     """
     wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
     if not t.packs_left:
-        wait += 0.0 if last.left == 1 else 0.2
-        if side.rows and side.rows[-1] * t.dtype.bytes % PAGE == 0:
+        wait += _apart(abs(last.left) * t.dtype.bytes, last.count)
+        step = side.rows[-1] * t.dtype.bytes if side.rows else 0
+        wait += 0.0 if abs(step) < PAGE else 0.3
+        if step and step % PAGE == 0:
             wait += 0.2 * max(0, height - 8)
     if not t.packs_right and last.right > t.width:
         wait += 0.1 * vectors
         wait += 0.15 * vectors * (last.right * t.dtype.bytes % PAGE == 0)
     return wait
+
+
+def _apart(step: int, count: int) -> float:
+    """Of one entry of the left operand, where neighbours along inner lie `step` bytes apart."""
+    if step < 64:
+        return 0.0
+    if step < PAGE:
+        return 0.2
+    if step % PAGE:
+        return 0.5
+    return 1.0 if count <= 16 * max(1, SECOND // step) else 4.0
 
 
 def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> float:

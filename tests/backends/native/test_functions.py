@@ -202,6 +202,12 @@ def test_an_f64_is_within_its_bound(function: str) -> None:
     assert np.array_equal(call(function, xs, F64, lanes=1), y, equal_nan=True)
 
 
+def test_the_f64_closest_to_a_multiple_of_half_pi_keeps_its_digits() -> None:
+    x = np.full(16, np.ldexp(6381956970095103.0, 797))
+    assert call("cos", [x], F64)[0] == -4.687165924254628e-19
+    assert call("sin", [x], F64)[0] == 1.0
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_half_precision_is_rounded_once(dtype: DType) -> None:
     x = np.arange(2**16, dtype=np.uint16).view(dtype.numpy)
@@ -211,24 +217,43 @@ def test_half_precision_is_rounded_once(dtype: DType) -> None:
     assert np.array_equal(y, once, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("function", ULPS)
-def test_avx2_code_gives_the_bits_of_avx512_code(
-    function: str, dtype: DType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    xs = single_operands(function) if dtype == F32 else double_operands(function)
-    found = []
-    for target in ("avx512", "avx2"):
-        monkeypatch.setenv("GRAPHC_TARGET", target)
+# -- instruction sets ------------------------------------------------------------------------------
+
+
+def call_on(target: str, *arguments: Any) -> Array:
+    """`call`, with code for a target; skips where this host has it not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHC_TARGET", target)
         config.get.cache_clear()
         try:
-            found.append(call(function, xs, dtype))
+            return call(*arguments)
         except GraphcError as error:
             pytest.skip(error.message)
         finally:
-            monkeypatch.undo()
+            patch.undo()
             config.get.cache_clear()
-    assert np.array_equal(found[0], found[1], equal_nan=True)
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2", "baseline"])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("function", ULPS)
+def test_every_instruction_set_gives_the_same_bits(
+    function: str, dtype: DType, target: str
+) -> None:
+    xs = single_operands(function) if dtype == F32 else double_operands(function)
+    xs = [filled(x[::16]) for x in xs]
+    y = call_on(target, function, xs, dtype)
+    assert np.array_equal(y, call(function, xs, dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("target", ["avx2", "baseline"])
+def test_f16_is_converted_alike_with_and_without_the_instruction(target: str) -> None:
+    half = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    assert np.array_equal(call_on(target, "cast", [half], F32), half, equal_nan=True)
+    single = filled(SINGLE).view(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        right = single.astype(np.float16)
+    assert np.array_equal(call_on(target, "cast", [single], F16), right, equal_nan=True)
 
 
 def test_the_page_shows_the_bounds(root: Path, update: bool) -> None:

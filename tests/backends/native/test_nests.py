@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import compile_kernel, run_kernel
 from backends.native.reference import run_nest
+from graphc_numpy.native.arranging import arranged
 from graphc_numpy.native.machine import target
 from graphc_numpy.native.nests import units
 
@@ -337,6 +339,65 @@ def test_a_result_may_overwrite_its_operand(lanes: Way) -> None:
     np.testing.assert_array_equal(together, apart[1])
 
 
+@pytest.mark.parametrize("n", [16, 40, 64, 100, 600, 1030])
+@pytest.mark.parametrize("dtype", [F32, F64, I32], ids=str)
+def test_long_code_after_a_fold_is_the_same_for_all_vectors_of_rows(n: int, dtype: DType) -> None:
+    """A sum over columns, and an update that reads it, a row's own values and one for all."""
+    cell = (Load(0, Access(0, (1, n))), Fold(1, "sum", 0, dtype, 0))
+    before = (Load(2, Access(1, (1, 0))), Load(3, Access(2, (0, 0))), Index(20, 0))
+    code: list[Statement] = [Apply(4, "mul", (2, 3), dtype), Apply(5, "add", (4, 1), dtype)]
+    code += [Apply(6 + k, "add", (5 + k, 2 + k % 2), dtype) for k in range(10)]
+    code += [Store(Access(1, (1, 0)), 15), Store(Access(3, (1, 0)), 20)]
+    params = (Param(dtype), Param(dtype, True), Param(dtype), Param(I64, True))
+    phases = (Phase(False, before), Phase(True, cell), Phase(False, tuple(code)))
+    nest = Nest(params, (n,), (70,), phases)
+    arrays = [numbers(dtype, 70 * n), numbers(dtype, n, 1), numbers(dtype, 1), numbers(I64, n)]
+    check(nest, arrays, 100)
+
+
+@pytest.mark.parametrize("rows", [(20, 5, 2), (3, 64, 2, 2), (40, 3), (2, 33, 4)], ids=str)
+@pytest.mark.parametrize("columns", [(), (3,), (2, 5)], ids=str)
+def test_lanes_go_along_the_axis_that_lies_together_in_memory(
+    rows: tuple[int, ...], columns: tuple[int, ...]
+) -> None:
+    """The longest row axis is the innermost one of memory, wherever it stands."""
+    shape, long = (*rows, *columns), rows.index(max(rows))
+    order = [a for a in range(len(shape)) if a != long] + [long]
+    inner = strides([shape[a] for a in order])
+    along = tuple(inner[order.index(a)] for a in range(len(shape)))
+    code = (Load(0, Access(0, along)), Index(1, long), Store(Access(1, along), 0))
+    more = (Store(Access(2, along), 1), Fold(2, "sum", 0, F32, 0))
+    end = Phase(False, (Store(Access(3, strides(rows) + (0,) * len(columns)), 2),))
+    params = (Param(F32), Param(F32, True), Param(I64, True), Param(F32, True))
+    nest = Nest(params, rows, columns, (Phase(True, (*code, *more)), end))
+    n = prod(shape)
+    arrays = [numbers(F32, n), numbers(F32, n, 1), numbers(I64, n), numbers(F32, n)]
+    check(nest, arrays, 10)
+    assert arranged(nest).rows[-1] == max(rows)
+    assert arranged(replace(nest, serial=True)).rows == rows
+
+
+@pytest.mark.parametrize("stores", [False, True])
+@pytest.mark.parametrize("rows", [(48, 32), (20, 33), (100, 64), (3, 47, 80), (40, 5, 90)], ids=str)
+def test_transposes_go_in_tiles_where_they_can(rows: tuple[int, ...], stores: bool) -> None:
+    there, back = strides(rows), strides(rows[::-1])[::-1]
+    one, other = (there, back) if stores else (back, there)
+    nest = adding(F32, rows, one, other)
+    store = Store(Access(2, other), 2)
+    nest = replace(nest, phases=(Phase(False, (*nest.phases[0].code[:-1], store)),))
+    n = prod(rows)
+    check(nest, [numbers(F32, n), numbers(F32, n, 1), numbers(F32, n + 20)])
+
+
+def test_a_tile_divides_what_it_is_cut_from() -> None:
+    def cut(rows: int, columns: int) -> tuple[int, ...]:
+        return arranged(adding(F32, (rows, columns), (1, rows), (columns, 1))).rows
+
+    assert cut(512, 256) == (32, 16, 16, 16)
+    assert cut(100, 20) == (5, 1, 20, 20)
+    assert cut(509, 499) == (509, 499)
+
+
 # -- rows in order -----------------------------------------------------------------------------
 
 
@@ -403,6 +464,16 @@ def test_the_bits_are_the_same_however_the_units_are_dealt_out(nest: Nest) -> No
     whole = results(nest)
     assert results(nest, [range(k, k + 1) for k in reversed(range(n))]) == whole
     assert results(nest, [range(n // 3, n), range(n, n), range(n // 3)]) == whole
+
+
+@pytest.mark.parametrize("rows", [(50_003,), (3, 5003), (50, 7), ()], ids=str)
+def test_no_units_are_no_work(rows: tuple[int, ...]) -> None:
+    """An update in place, which would show if an entry were done twice."""
+    nest = adding(F32, rows, strides(rows), strides(rows))
+    x, one, n = numbers(F32, prod(rows)), np.ones(prod(rows), np.float32), units(nest)
+    expected = x + one
+    run_kernel(nest, [x, one, x], [range(n, n), range(n), range(n, n), range(0)])
+    np.testing.assert_array_equal(x, expected)
 
 
 @pytest.mark.skipif(target().instructions != "avx512", reason="other instructions are not there")

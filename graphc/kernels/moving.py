@@ -1,0 +1,178 @@
+"""Ops that move entries, as nodes: most of them only say where an entry goes, or comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from graphc.kernels.nodes import Contract, Map, Node, Read
+from graphc.kernels.products import narrowed
+from graphc.kernels.values import Values
+from graphc.kernels.windows import Transposed, folded, transposed, window_read
+from graphc.layout import MemoryLayout
+from graphc.op import Op
+from graphc.ops.indexing import Gather, ScatterAdd
+from graphc.ops.shape import Reverse
+from graphc.ops.slicing import Concat, Pad
+from graphc.ops.source import Iota
+from graphc.ops.windows import FoldWindows, Windows
+from graphc.program import Kernel
+from graphc.types import BOOL
+
+
+def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
+    reads = [v.read(b) for b in x.operands]
+    shape = v.buffers[x.result].shape
+    whole = MemoryLayout.dense(shape)
+    match op:
+        case Gather() if 0 not in reads[0].layout.shape:
+            return _gather(v, x, op, reads)
+        case ScatterAdd() if v.buffers[x.result].dtype.bytes > 2:
+            return _scatter(v, x, op, reads)
+        case Iota(dim=dim):
+            return [v.map(x, "iota", (), v.wrote(x.result), number=dim)]
+        case Concat(dim=dim):
+            return _concat(v, x, dim, reads)
+        case Pad(dim=dim, low=low, high=high, inner=inner):
+            inside = whole.sliced(dim, low, shape[dim] - high, inner + 1)
+            return _over_zeros(v, x, [(reads[0], inside)], adds=False)
+        case Reverse(dim=dim):
+            return [v.map(x, "copy", (_reversed(reads[0], dim),), v.wrote(x.result))]
+        case Windows():
+            view = window_read(reads[0], op, shape)
+            if x.result not in v.whole:
+                v.seen_as[x.result] = view
+                return []
+            return [v.map(x, "copy", (view,), v.wrote(x.result))]
+        case FoldWindows() if v.buffers[x.result].dtype != BOOL:
+            return _fold_windows(v, x, op, reads[0], whole)
+        case Op(view=True):
+            return _copied(v, x, op, reads[0])
+        case _:
+            return None
+
+
+def _copied(v: Values, x: Kernel, op: Op, read: Read) -> list[Node] | None:
+    """A view that was made anew."""
+    layout = op.layout(read.layout)
+    if layout is not None:
+        seen = Read(read.value, layout, read.dtype)
+        return [v.map(x, "copy", (seen,), v.wrote(x.result))]
+    result = v.wrote(x.result)  # a reshape: the result takes the operand's shape
+    target = MemoryLayout.dense(read.layout.shape)
+    return [v.map(x, "copy", (read,), result, target)]
+
+
+def _concat(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
+    whole, at = MemoryLayout.dense(v.buffers[x.result].shape), 0
+    result, nodes = v.wrote(x.result), list[Node]()
+    for read in reads:
+        n = read.layout.shape[dim]
+        if 0 not in read.layout.shape:
+            target = whole.sliced(dim, at, at + n, 1)
+            nodes.append(v.map(x, "copy", (read,), result, target))
+        at += n
+    return nodes
+
+
+def _over_zeros(
+    v: Values, x: Kernel, parts: Sequence[tuple[Read, MemoryLayout]], adds: bool
+) -> list[Node]:
+    """Zeros, and over them (or added to them) the parts."""
+    result = v.wrote(x.result)
+    whole = MemoryLayout.dense(v.buffers[x.result].shape)
+    nodes: list[Node] = [v.map(x, "fill", (), result, whole)]
+    for read, target in parts:
+        if 0 not in read.layout.shape:
+            nodes.append(v.map(x, "copy", (read,), result, target, adds=adds))
+    return nodes
+
+
+def _fold_windows(
+    v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
+) -> list[Node] | None:
+    rank = len(whole.shape)
+    taps = read.layout.shape[rank:]
+    spans = list(zip(op.at, taps, op.strides, op.dilations, strict=True))
+    if all(k <= s and (r == 1 or k == 1) for _, k, s, r in spans):
+        return _apart(v, x, op, read, whole)
+    contract = v.made_by.get(read.value)
+    if contract is not None and all(s == 1 for s in op.strides):
+        found = transposed(contract, read, op, whole.shape)
+        if found is not None:
+            return _correlated(v, x, found)
+    if v.buffers[x.result].dtype.bytes == 2:
+        return None
+    return _over_zeros(v, x, folded(read, op, whole), adds=True)
+
+
+def _apart(v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout) -> list[Node]:
+    """Windows that do not overlap: every entry has its own place."""
+    strides, rank = list(whole.strides), len(whole.shape)
+    taps = tuple(strides[d] * r for d, r in zip(op.at, op.dilations, strict=True))
+    for d, s in zip(op.at, op.strides, strict=True):
+        strides[d] *= s
+    target = MemoryLayout(read.layout.shape, (*strides, *taps), 0)
+    covered = prod(read.layout.shape) == prod(whole.shape)
+    if not covered:
+        return _over_zeros(v, x, [(read, target)], adds=False)
+    assert len(strides) == rank
+    return [v.map(x, "copy", (read,), v.wrote(x.result), target)]
+
+
+def _correlated(v: Values, x: Kernel, found: Transposed) -> list[Node]:
+    """The fold of a product as a product with the windows of its padded operand."""
+    g = found.contract.reads[found.side]
+    b = v.temporary(found.padded, g.dtype, x.result)
+    room = MemoryLayout.dense(found.padded)
+    inside = room
+    for d, low in found.low:
+        inside = inside.sliced(d, low, low + g.layout.shape[d], 1)
+    result = v.wrote(b)
+    fill = Map(found.padded, "fill", (), result, g.dtype, x, room)
+    copy = Map(g.layout.shape, "copy", (g,), result, g.dtype, x, inside)
+    reads = list(found.contract.reads)
+    reads[found.side] = Read(result, found.windows(room), g.dtype)
+    shape = v.buffers[x.result].shape
+    made = Contract(shape, found.spec, tuple(reads), v.wrote(x.result), g.dtype, x)
+    return [fill, copy, narrowed(v, made)]
+
+
+def _gather(v: Values, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Node]:
+    table, ids = reads
+    shape, dim, rank = v.buffers[x.result].shape, op.dim, len(ids.layout.shape)
+    limit, step = table.layout.shape[dim], table.layout.strides[dim]
+    strides = table.layout.strides
+    rows = (*strides[:dim], *(0,) * rank, *strides[dim + 1 :])
+    rest = len(shape) - dim - rank
+    where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
+    seen = Read(table.value, MemoryLayout(shape, rows, table.layout.offset), table.dtype)
+    at = Read(ids.value, where, ids.dtype)
+    result = v.wrote(x.result)
+    return [v.map(x, "gather", (seen, at), result, limit=limit, step=step)]
+
+
+def _scatter(v: Values, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[Node]:
+    ids, updates = reads
+    result = v.wrote(x.result)
+    whole = MemoryLayout.dense(v.buffers[x.result].shape)
+    fill = v.map(x, "fill", (), result, whole)
+    shape, dim, rank = updates.layout.shape, op.dim, len(ids.layout.shape)
+    if 0 in shape:
+        return [fill]
+    whole = MemoryLayout.dense(v.buffers[x.result].shape)
+    rest = len(shape) - dim - rank
+    rows = (*whole.strides[:dim], *(0,) * rank, *whole.strides[dim + 1 :])
+    where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
+    at = Read(ids.value, where, ids.dtype)
+    target = MemoryLayout(shape, rows, 0)
+    step = whole.strides[dim]
+    added = v.map(x, "scatter", (updates, at), result, target, limit=op.size, step=step, adds=True)
+    return [fill, added]
+
+
+def _reversed(read: Read, dim: int) -> Read:
+    layout = read.layout
+    strides = tuple(-s if d == dim else s for d, s in enumerate(layout.strides))
+    offset = layout.offset + (layout.shape[dim] - 1) * layout.strides[dim]
+    return Read(read.value, MemoryLayout(layout.shape, strides, offset), read.dtype)

@@ -1,0 +1,82 @@
+"""The values that nodes read and write, while instructions are turned into nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphc.kernels.nodes import Contract, Map, Read, Value
+from graphc.layout import MemoryLayout
+from graphc.program import Buffer, Instruction
+from graphc.types import DType
+
+
+@dataclass
+class Values:
+    """Buffers, the number of the last write to each, and what is seen through others.
+
+    literals: scalar constants by buffer. whole: buffers that must be in memory as they are, since
+    somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
+    seen_as: buffers that are views of others here. later: what accumulates over turns is added to,
+    not set. exact: sums must not depend on what else a kernel does, or how many it makes
+    """
+
+    buffers: list[Buffer]
+    literals: Mapping[int, float | int | bool]
+    exact: bool = False
+    later: bool = False
+    whole: frozenset[int] = frozenset()
+    boxes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
+    seen_as: dict[int, Read] = field(default_factory=dict)
+    made_by: dict[Value, Contract] = field(default_factory=dict)
+
+    def read(self, buffer: int) -> Read:
+        """The present value of a buffer, through the layout of the view that it is."""
+        b = self.buffers[buffer]
+        if b.root in self.seen_as:
+            return self._through(b, self.seen_as[b.root])
+        value = Value(b.root, self.versions.get(b.root, 0))
+        layout = MemoryLayout.dense(b.shape)
+        if b.kind == "view":
+            layout = MemoryLayout(b.shape, b.strides, b.offset // b.dtype.bytes)
+        return Read(value, layout, b.dtype)
+
+    def _through(self, b: Buffer, seen: Read) -> Read:
+        """A view of what is itself seen as a view: the dims that it has, moved or cut."""
+        if b.kind != "view":
+            return seen
+        shape, dense = seen.layout.shape, MemoryLayout.dense(seen.layout.shape).strides
+        along = {s: t for s, t, n in zip(dense, seen.layout.strides, shape, strict=True) if n > 1}
+        strides = [along[s] if s and n > 1 else 0 for s, n in zip(b.strides, b.shape, strict=True)]
+        first = zip(first_entry(b, shape), seen.layout.strides, strict=True)
+        offset = seen.layout.offset + sum(i * s for i, s in first)
+        return Read(seen.value, MemoryLayout(b.shape, tuple(strides), offset), b.dtype)
+
+    def wrote(self, buffer: int) -> Value:
+        """The value after one more write."""
+        self.versions[buffer] = self.versions.get(buffer, 0) + 1
+        return Value(buffer, self.versions[buffer])
+
+    def temporary(self, shape: tuple[int, ...], dtype: DType, like: int) -> int:
+        """A new buffer of the arena."""
+        name = f"{self.buffers[like].name}.part"
+        self.buffers.append(Buffer(len(self.buffers), name, shape, dtype))
+        return len(self.buffers) - 1
+
+    def map(
+        self, x: Instruction, function: str, reads: tuple[Read, ...], result: Value,
+        target: MemoryLayout | None = None, **more: float,
+    ) -> Map:  # fmt: skip
+        b = self.buffers[result.buffer]
+        shape = target.shape if target else b.shape
+        return Map(shape, function, reads, result, b.dtype, x, target, **more)  # type: ignore[arg-type]
+
+
+def first_entry(view: Buffer, shape: Sequence[int]) -> list[int]:
+    """The index, in a dense tensor of that shape, of the first entry of a view of it."""
+    at, found = view.offset // view.dtype.bytes, []
+    for stride in MemoryLayout.dense(tuple(shape)).strides:
+        found.append(at // stride if stride else 0)
+        at -= found[-1] * stride
+    return found
