@@ -32,8 +32,6 @@ def apply(p: Printer, function: str, xs: Sequence[Lanes], dtype: DType) -> Lanes
     match function:
         case "cast":
             return cast(p, xs[0], dtype)
-        case "stop_gradient" | "gradient":
-            return xs[0]
         case "aggregate:tree":
             y = _tree(terms(p, xs))
         case _ if function.startswith("aggregate"):
@@ -189,7 +187,7 @@ _FUNCTIONS: dict[str, Function] = {
     "log": _smooth(log),
     "tanh": _smooth(tanh),
 }
-_BY_NAME = {"cast", "stop_gradient", "gradient", "aggregate"}
+_BY_NAME = {"cast", "aggregate"}
 
 # Half precision needs no rounding after these: their result is an operand, or a small integer.
 _EXACT = {"neg", "abs", "sign", "floor", "round", "maximum", "minimum", "select"}
