@@ -96,8 +96,8 @@ def test_a_difference_is_named_by_its_first_step_and_the_variables(
 
     monkeypatch.setattr("graphc.ops.contract.tree_sum", wrong)
     result = call("check", "line.gc", "--bits", "--slots", 1, "--strategy", "tensor_split({n})",
-                  "--devices", "2", "--steps", 5)  # fmt: skip
+                  "--backend", "reference", "--devices", "2", "--steps", 5)  # fmt: skip
     *_, line, where, last = result.out.splitlines()
     assert (result.status, line[:5]) == (1, "FAIL ")
     assert where.strip() == "differs after step 1: w"
-    assert last == "numpy: 2 runs of 5 steps, 1 differ from one device"
+    assert last == "reference: 2 runs of 5 steps, 1 differ from one device"

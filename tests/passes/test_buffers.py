@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from laws import law
 
+from graphc.arena import ALIGN, aligned
 from graphc.builder import Builder
 from graphc.graph import Graph
 from graphc.op import op_named
 from graphc.ops.collective import Accumulate, AllGather, AllReduce, Keep, Stack
-from graphc.passes.buffers import ALIGN, aligned, plan_arena
+from graphc.passes.buffers import plan_arena
 from graphc.passes.schedule import schedule
 from graphc.program import (
     Buffer,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import graphc
 import graphc.config as config
 from graphc.kernels.code import Pointer
 from graphc.kernels.lowered import Lowered, Memory
@@ -126,7 +125,7 @@ def key_of(program: Program, role: str) -> str:
 @lru_cache(maxsize=1)
 def _sources() -> str:
     """The sources that lowering depends on."""
-    base, digest = Path(graphc.__file__).parent, hashlib.sha256()
+    base, digest = Path(config.__file__).parent, hashlib.sha256()
     for name in SOURCES:
         path = base / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
