@@ -91,11 +91,12 @@ class Fusion:
     def _needs(self, node: Node) -> dict[int, list[int]]:
         """Groups that a node must not run before, with the nodes because of which."""
         result = node.result
-        earlier = list(self._writers.get(result, ()))
+        others = self._writers.get(result, ())
+        earlier = [j for j in others if not (_is_apart(node) and _is_apart(self.nodes[j]))]
         for read in node.reads:
             earlier += self._writers.get(read.value, ())
         old = Value(result.buffer, result.version - 1)
-        if not self._writers.get(result):
+        if not others or _is_apart(node):
             earlier += [*self._readers.get(old, ()), *self._writers.get(old, ())]
         found: dict[int, list[int]] = {}
         for j in earlier:
@@ -284,6 +285,11 @@ class Fusion:
 def _is_whole(node: Node) -> bool:
     """Whether a node makes all entries of its result, in their order."""
     return node.target is None
+
+
+def _is_apart(node: Node) -> bool:
+    """Whether a node writes where no other node does."""
+    return isinstance(node, Map) and node.apart
 
 
 def _is_of_row(read: Read, fit: _Fit) -> bool:

@@ -8,6 +8,7 @@ many examples have come, and ops that have no nest. Between two of these, everyt
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,11 +17,13 @@ from graphc.kernels.build import Built, build
 from graphc.kernels.code import Call, Pointer
 from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
+from graphc.kernels.joins import insides
 from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Map, Node, Value
 from graphc.kernels.reading import nodes_of
 from graphc.kernels.spill import spilled
+from graphc.kernels.turning import turned_once
 from graphc.kernels.values import Values, first_entry
 from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
@@ -67,6 +70,9 @@ class _Lowering:
         self.literals: Literals = literals
         self.values.whole = self._whole()
         self.values.boxes = self._boxes()
+        self.values.once = self._once()
+        every = tuple(self.role.instructions)
+        self.values.insides = insides(every, program.buffers, self.values.whole)
         self.checks: list[Kernel] = []
 
     def _whole(self) -> frozenset[int]:
@@ -97,6 +103,14 @@ class _Lowering:
                 (min(p[0], q[0]), max(p[1], q[1])) for p, q in zip(box, old, strict=True)
             ]
         return found
+
+    def _once(self) -> frozenset[int]:
+        """Buffers that one instruction reads, once, and that are no output."""
+        every, outputs = self.program.buffers, self.program.outputs.values()
+        readers = (x for x in self.role.instructions if not self._is_view(x))
+        count = Counter(every[b].root for x in readers for b in reads(x))
+        count.update(every[b].root for b in (*outputs, *outputs))
+        return frozenset(b for b, n in count.items() if n == 1)
 
     def _is_view(self, x: Instruction) -> bool:
         made = writes(x)
@@ -201,7 +215,7 @@ class _Lowering:
         return {self.buffers[b].root for b in every}
 
     def _build(self, stretch: Stretch, shared: set[int]) -> None:
-        stretch.nodes = _alive(stretch.nodes, shared)
+        stretch.nodes = turned_once(self.values, _alive(stretch.nodes, shared))
         fusion = Fusion(stretch.nodes, self.values.exact)
         make_again(fusion, shared)
         stretch.groups = fusion.ordered()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from graphc.kernels.joins import joined
 from graphc.kernels.nodes import Contract, Map, Node, Read
 from graphc.kernels.products import narrowed
 from graphc.kernels.values import Values
@@ -32,7 +33,7 @@ def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
         case Iota(dim=dim):
             return [v.map(x, "iota", (), v.wrote(x.result), number=dim)]
         case Concat(dim=dim):
-            return _concat(v, x, dim, reads)
+            return joined(v, x, dim, reads)
         case Pad(dim=dim, low=low, high=high, inner=inner):
             inside = whole.sliced(dim, low, shape[dim] - high, inner + 1)
             return _over_zeros(v, x, [(reads[0], inside)], adds=False)
@@ -61,18 +62,6 @@ def _copied(v: Values, x: Kernel, op: Op, read: Read) -> list[Node] | None:
     result = v.wrote(x.result)  # a reshape: the result takes the operand's shape
     target = MemoryLayout.dense(read.layout.shape)
     return [v.map(x, "copy", (read,), result, target)]
-
-
-def _concat(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
-    whole, at = MemoryLayout.dense(v.buffers[x.result].shape), 0
-    result, nodes = v.wrote(x.result), list[Node]()
-    for read in reads:
-        n = read.layout.shape[dim]
-        if 0 not in read.layout.shape:
-            target = whole.sliced(dim, at, at + n, 1)
-            nodes.append(v.map(x, "copy", (read,), result, target))
-        at += n
-    return nodes
 
 
 def _over_zeros(

@@ -41,7 +41,7 @@ class Map:
               index); 'scatter' (added to a row)
     target:   where in the result the entries go, if that is not all of it in row-major order
     limit:    of an index; step: elements from row to row
-    adds:     to what the result holds already
+    adds:     to what the result holds already; apart: no other node writes to the same target
     """
 
     shape: tuple[int, ...]
@@ -55,6 +55,7 @@ class Map:
     limit: int = 0
     step: int = 0
     adds: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from graphc.kernels.code import FoldKind
+from graphc.kernels.merging import merged
 from graphc.kernels.nodes import Fold, Map, Node, Read
 from graphc.kernels.values import Values
 from graphc.layout import MemoryLayout
@@ -98,6 +99,9 @@ def _in_two(v: Values, fold: Fold) -> list[Node]:
 
 def added(v: Values, x: Kernel, order: str) -> list[Node]:
     """One sum, or one after the other where many would have to wait for the last."""
+    product = merged(v, x) if order != "tree" and not v.exact else None
+    if product is not None:
+        return product
     reads = list(map(v.read, x.operands))
     dtype = v.buffers[x.result].dtype
     if order == "tree" or len(reads) <= FEW or dtype.bytes == 2:

@@ -11,14 +11,26 @@ from graphc.program import Buffer, Instruction
 from graphc.types import DType
 
 
+@dataclass(frozen=True)
+class Inside:
+    """A buffer is the entries from `start` on along dim `dim` of another, seen as of that shape."""
+
+    whole: int
+    dim: int
+    start: int
+    shape: tuple[int, ...]
+
+
 @dataclass
 class Values:
     """Buffers, the number of the last write to each, and what is seen through others.
 
     literals: scalar constants by buffer. whole: buffers that must be in memory as they are, since
     somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
-    seen_as: buffers that are views of others here. later: what accumulates over turns is added to,
-    not set. exact: sums must not depend on what else a kernel does, or how many it makes
+    seen_as: buffers that are views of others here; insides: such, of what is joined of them; begun:
+    values of which some parts are written. once: buffers with one reader. later: what accumulates
+    over turns is added to, not set. exact: sums must not depend on what else a kernel does, or how
+    many it makes
     """
 
     buffers: list[Buffer]
@@ -29,6 +41,9 @@ class Values:
     boxes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     seen_as: dict[int, Read] = field(default_factory=dict)
+    insides: Mapping[int, Inside] = field(default_factory=dict)
+    begun: dict[int, Value] = field(default_factory=dict)
+    once: frozenset[int] = frozenset()
     made_by: dict[Value, Contract] = field(default_factory=dict)
 
     def read(self, buffer: int) -> Read:

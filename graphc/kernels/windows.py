@@ -73,7 +73,7 @@ def transposed(
     contract: Contract, read: Read, op: FoldWindows, lengths: tuple[int, ...]
 ) -> Transposed | None:
     """The fold (with steps of 1) of a product's result; None where it cannot be written so."""
-    names = _names(contract, read)
+    names = names_of(contract, read)
     if names is None:
         return None
     rank = len(names) - len(op.at)
@@ -102,8 +102,8 @@ def transposed(
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _names(contract: Contract, read: Read) -> list[str] | None:
-    """The letter of each dim that is read; None unless they are the dims of the result."""
+def names_of(contract: Contract, read: Read) -> list[str] | None:
+    """The letter of each dim that is read of a product; None unless they are those of the result."""
     out = contract.spec.partition("->")[2]
     whole = MemoryLayout.dense(contract.shape)
     free = dict(zip(out, zip(contract.shape, whole.strides, strict=True), strict=True))
