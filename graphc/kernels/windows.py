@@ -103,7 +103,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def names_of(contract: Contract, read: Read) -> list[str] | None:
-    """The letter of each dim that is read of a product; None unless they are those of the result."""
+    """The letter of each dim that is read; None unless they are the dims of the result."""
     out = contract.spec.partition("->")[2]
     whole = MemoryLayout.dense(contract.shape)
     free = dict(zip(out, zip(contract.shape, whole.strides, strict=True), strict=True))
