@@ -46,6 +46,13 @@ def test_equal_axes_get_names_of_their_own() -> None:
 
 def test_an_explicit_list_of_devices_counts() -> None:
     assert parse_strategy("mirrored([0, 1, 2])") == Mirrored(3)
+    assert parse_strategy('mirrored(["cpu:0", "cpu:1"])') == Mirrored(2)
+
+
+def test_a_product_may_be_written_over_several_lines() -> None:
+    assert parse_strategy("mirrored(2)\n  * accumulate(3)") == Mirrored(2) * Accumulate(3)
+    with pytest.raises(GraphcError, match="expected the end, found `;`"):
+        parse_strategy("mirrored(2); mirrored(2)")
 
 
 def test_axes_may_be_called_as_the_user_likes() -> None:
@@ -65,6 +72,9 @@ def test_axes_may_be_called_as_the_user_likes() -> None:
         ("mirrored([0, 0])", "device 0 stands twice"),
         ("mirrored([0, -1])", "-1 is no device"),
         ("mirrored([])", "at least one device"),
+        ("accumulate([0, 1])", r"turns can't be \[0, 1\]"),
+        ("local_sgd(2, every=[1, 2])", r"every can't be \[1, 2\]"),
+        ("reproducible(8) * reproducible(4)", "a grid of 8 slots and a grid of 4 slots can't both"),
     ],
 )
 def test_wrong_axes_and_devices_are_refused(text: str, message: str) -> None:

@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from graphc.bits import BitsRow
+    from graphc.check import Row
     from graphc.module import Module
     from graphc.runtime.data import Dataset
     from graphc.strategy import Strategy
@@ -103,14 +104,21 @@ def _rounding(
         )
         for row in found:
             good = good and row.equal
-            mark = "ok  " if row.equal else "FAIL"
             click.echo(
-                json.dumps(asdict(row) | {"equal": row.equal})
-                if as_json
-                else f"{mark} {row.strategy:36} {row.devices:3} devices  loss {row.loss:.6f}  "
-                f"differs by {row.difference:.1e} (allowed {row.allowed:.1e})"
+                json.dumps(asdict(row) | {"equal": row.equal}) if as_json else _rounding_line(row)
             )
     return good
+
+
+def _rounding_line(row: Row) -> str:
+    from graphc.check import ONE
+
+    mark = "ok  " if row.equal else "FAIL"
+    other = f" from {row.against}" if row.against != ONE else ""
+    return (
+        f"{mark} {row.strategy:36} {row.devices:3} devices  loss {row.loss:.6f}  "
+        f"differs by {row.difference:.1e}{other} (allowed {row.allowed:.1e})"
+    )
 
 
 def _bits(

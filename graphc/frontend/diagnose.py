@@ -181,7 +181,8 @@ def _expected(accepted: Iterable[str], signs: Mapping[str, str]) -> str:
         spelled -= {"$END", "}"}
     words += sorted(_NAMED.get(sign) or f"`{sign.lower()}`" for sign in spelled)
     words += ["an operator"] if operator else []
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    *others, last = words or ["the end"]  # nothing but a line end goes on, and that is no word
+    return " or ".join(filter(None, (", ".join(others), last)))
 
 
 def _found(token: Token) -> str:

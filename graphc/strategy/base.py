@@ -68,6 +68,9 @@ class Grid:
     tiles: int = 1
     cut: tuple[tuple[str, int], ...] = ()
 
+    def __str__(self) -> str:
+        return f"a grid of {self.slots} slots"
+
 
 @dataclass(frozen=True)
 class Periodic:

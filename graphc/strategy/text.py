@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from graphc.frontend.syntax import StrategyExpr
 
 
+DEVICES = ("devices", "workers", "servers")  # what may be a list of devices instead of a number
+
+
 def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
     """The strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
     last = name.rsplit(".", 1)[-1]
@@ -38,7 +41,7 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
     default: Any = field.default
     if isinstance(value, Mapping):
         value = tuple(value.items())
-    if isinstance(default, int) and isinstance(value, list | tuple):
+    if name in DEVICES and isinstance(value, list | tuple):
         value = _count(cls, value)
     may_be_none = "None" in str(field.type)
     if type(value) is not type(default) and not (may_be_none and value is None):
@@ -64,6 +67,7 @@ def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
 
 def parse_strategy(text: str) -> Strategy:
     """The strategy that `text` says, such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
+    text = text.replace("\n", " ")  # a product may be written over several lines
     found = _of_counts(text)
     if found is not None:
         return found

@@ -86,6 +86,19 @@ def test_check_prints_a_row_per_strategy(folder: Path, call: Call) -> None:
     assert "mirrored(3) * accumulate(2)" in found[-1]
 
 
+@pytest.mark.parametrize(
+    "strategy", ["local_sgd(2, every=2)", "diloco(2, every=2) * accumulate(2)"]
+)
+def test_check_compares_replicas_that_step_alone_with_the_interpreter(
+    folder: Path, call: Call, strategy: str
+) -> None:
+    result = call("check", "line.gc", "--strategy", strategy, "--steps", 5)
+    assert result.status == 0
+    one, alone = result.out.splitlines()
+    assert "from" not in one and alone.startswith(f"ok   {strategy} ")
+    assert "from the reference interpreter" in alone
+
+
 def test_check_in_json(folder: Path, call: Call) -> None:
     args = ("--json", "--steps", "2", "--devices", "2", "--strategy", "tensor_split({n})")
     rows = [json.loads(line) for line in lines(call("check", "line.gc", *args))]
