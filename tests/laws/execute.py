@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from graphc_numpy import BACKEND as NUMPY
+from graphc_numpy import NumpyBackend
 from laws.footprint import check_memory
 from laws.simulate import Arrays, Results
 
@@ -12,8 +14,10 @@ from graphc.graph import Graph
 from graphc.passes.schedule import schedule
 from graphc.runtime.backend import Backend
 from graphc.runtime.engine import Engine
+from graphc.runtime.reference import BACKEND as REFERENCE
 
 Runner = Callable[[Graph, Mapping[str, int], Arrays, Arrays], Results]
+BACKENDS = (REFERENCE, NumpyBackend(native=False), NUMPY)  # interpreted, NumPy calls, the usual
 DEADLINE = 30.0  # seconds that a device waits for another: a hang is a failure
 
 

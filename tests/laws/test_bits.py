@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from graphc_numpy import BACKEND as NUMPY
 from laws.bits import bits_case, check_bits
-from laws.execute import runner
+from laws.execute import BACKENDS, runner
 from laws.simulate import simulate
-
-from graphc.runtime.reference import BACKEND as REFERENCE
 
 CASES = 120
 SLICE = 10  # cases of one test
@@ -32,4 +29,4 @@ def test_many_random_steps_have_the_same_bits_however_they_are_cut(start: int) -
 def _check(seed: int) -> None:
     c = bits_case(seed)
     check_bits(c, simulate)
-    check_bits(c, runner(REFERENCE if seed % 3 == 0 else NUMPY, short=False))
+    check_bits(c, runner(BACKENDS[seed % 3], short=False))

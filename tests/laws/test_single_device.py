@@ -8,12 +8,11 @@ import pytest
 from graphc_numpy import BACKEND as NUMPY
 from laws.barriers import has_barrier
 from laws.configs import config, every_pair
-from laws.execute import runner
+from laws.execute import BACKENDS, runner
 from laws.law import case, check, holds
 from laws.simulate import simulate
 
 from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.runtime.reference import BACKEND as REFERENCE
 from graphc.strategy import parse_strategy
 from graphc.turns import assigned
 
@@ -39,9 +38,9 @@ def test_many_random_steps_on_random_meshes_are_the_steps_on_one_device(start: i
 
 
 def _check(seed: int) -> None:
-    """By the simulator, and by one backend or the other."""
+    """By the simulator, and by one backend or another."""
     c = case(seed)
-    holds(c, simulate, runner(REFERENCE if seed % 3 == 0 else NUMPY, c.config.short))
+    holds(c, simulate, runner(BACKENDS[seed % 3], c.config.short))
 
 
 def test_the_cases_cover_every_pair_of_settings() -> None:
@@ -59,7 +58,7 @@ def test_steps_with_many_barriers_give_what_one_device_gives() -> None:
     for seed in range(BARRIERS):
         c = case(seed, ("barrier", "pairwise"))
         c = replace(c, config=replace(c.config, turns=max(2, c.config.turns)))
-        holds(c, simulate, runner((REFERENCE, NUMPY)[seed % 2], c.config.short))
+        holds(c, simulate, runner(BACKENDS[seed % 3], c.config.short))
 
 
 def test_steps_whose_small_collectives_are_joined_give_what_one_device_gives() -> None:
