@@ -346,7 +346,7 @@ def _in_words(report: dict[str, Any]) -> str:
     ]
     if loss is not None:
         lines.append(f"last loss {loss:.4f}")
-    if "staleness" in report:
+    if report.get("staleness"):
         ages = ", ".join(f"{k}: {n}" for k, n in report["staleness"].items())
         lines.append(f"staleness {ages} (versions: updates)")
         lines.append(", ".join(f"{name} {n}" for name, n in report["workers"].items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -230,6 +231,8 @@ class Trainer:
         notes = {k: str(n) for k, n in at.items()} | {"history": in_json(self.history)}
         copies = {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
         notes |= {"alone": str(self._alone)} if copies else {}
+        outer = [n for n, v in self.plan.variables.items() if v.kind == "outer"]
+        notes |= {"outer": json.dumps(outer)} if outer else {}
         values = self.variables() | {f"{name}{COPIES}": a for name, a in copies.items()}
         save_variables(path, values, notes)
 
@@ -247,7 +250,7 @@ class Trainer:
             raise GraphcError("G0509", text, help=help)
         before, now = of_json(notes.get("history", "")), self._part(at["steps"])
         copies = self._own_copies(path) if "alone" in notes else {}
-        self.engine.load_variables(values | copies)
+        self.engine.load_variables(_fitted(self.plan, values, notes.get("outer", "[]")) | copies)
         self._alone = int(notes["alone"]) if copies else 0
         self.engine.resume_at("train", at["steps"])
         self.position = Position(at["epoch"], at["example"])
@@ -309,6 +312,18 @@ def _with_outer(
     }
     fresh = {n: values[p] for n, p in outer.items() if p in values and n not in (given or {})}
     return values | fresh
+
+
+def _fitted(plan: Plan, values: dict[str, Array], outer: str) -> dict[str, Array]:
+    """The variables of a checkpoint, with this strategy's outer ones and no other's (JSON names).
+
+    Outer copies that were not there are those of the params, as if the replicas had met.
+    """
+    gone = set(json.loads(outer)) - plan.variables.keys()
+    kept = {name: a for name, a in values.items() if name not in gone}
+    new = {n for n, v in plan.variables.items() if v.kind == "outer"} - kept.keys()
+    fresh = {n: a for n, a in first_values(plan).items() if n in new} if new else {}
+    return _with_outer(plan, kept | fresh, kept)
 
 
 def _agreed(results: Metrics) -> Metrics:

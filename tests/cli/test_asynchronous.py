@@ -41,6 +41,14 @@ def test_a_run_in_words_has_progress_and_a_histogram(folder: Path, call: Any) ->
     assert "36/36" in result.err
 
 
+def test_a_run_that_is_resumed_at_its_end_has_no_histogram(folder: Path, call: Any) -> None:
+    args = ("run", "line.gc", "--strategy", STRATEGY, "--epochs", "4")
+    assert call(*args, "--save", "at.safetensors").status == 0
+    result = call(*args, "--resume", "at.safetensors")
+    assert result.status == 0
+    assert "staleness" not in result.out.split("\n", 1)[1]
+
+
 def test_few_updates_are_warned_of(folder: Path, call: Any) -> None:
     result = call("run", "line.gc", "--strategy", STRATEGY, "--quiet", "--steps", "5")
     assert "warning[G0477]: 5 updates for 3 workers" in result.err

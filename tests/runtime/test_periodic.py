@@ -171,6 +171,7 @@ def test_the_places_exchange_what_reports_need_and_the_params_when_they_meet() -
 
 # -- going on --------------------------------------------------------------------------------------
 
+CLIPPED = 'diloco(2, every=3, outer="adam(lr=0.1)")'
 LONG = ("local_sgd(2, every=3)", "diloco(2, every=3)", "local_sgd(2, every=3) * tensor_split(3)")
 
 
@@ -194,6 +195,25 @@ def test_a_run_that_goes_on_between_two_meetings_has_the_same_bits(
     assert set(found) == set(want)
     for name, value in want.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("after", ["mirrored(2)", LONG[0], "diloco(3)", CLIPPED])
+@pytest.mark.parametrize("before", ["one_device()", LONG[1]])
+def test_a_run_goes_on_with_and_without_an_outer_optimizer(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "w.safetensors"
+    with trainer(before) as t:
+        for _ in range(3):
+            t.step(BATCH)
+        mean = t.params["w"]
+        t.trainer.save(path)
+    with trainer(after) as other:
+        other.trainer.resume(path)
+        np.testing.assert_allclose(other.params["w"], mean, rtol=1e-12)
+        if before == "one_device()" and "w.outer" in other.variables():
+            np.testing.assert_array_equal(other.variables()["w.outer"], mean)
+        other.step(BATCH)
 
 
 def test_with_other_replicas_a_run_goes_on_from_the_mean(tmp_path: Path) -> None:
