@@ -1,0 +1,58 @@
+"""The order of sums is kept by fusion: contributions alive at once in a lowered program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil, log2
+
+import pytest
+from passes.test_orders import WIDTH, compiled, shared
+
+from graphc.kernels import lower, memory
+from graphc.program import Buffer, Program
+
+GRADIENT = 8 * WIDTH**2
+COUNTS = (2, 3, 5, 8, 16, 33)
+
+
+def most_alive(program: Program, patch: pytest.MonkeyPatch) -> int:
+    """The most buffers of a gradient's size that are alive at once; copies of the weight apart."""
+    most = 0
+
+    def watch(
+        timeline: memory.Timeline, buffers: Sequence[Buffer], outputs: Iterable[int]
+    ) -> tuple[dict[int, int], int]:
+        nonlocal most
+        lives = {
+            b: life
+            for b, life in memory._lives(timeline, outputs).items()
+            if buffers[b].kind == "arena" and not buffers[b].name.startswith("w.")
+        }
+        for at in range(len(timeline.touched)):
+            alive = [b for b, (first, last) in lives.items() if first <= at <= last]
+            most = max(most, sum(buffers[b].bytes // GRADIENT for b in alive))
+        return memory.offsets(timeline, buffers, outputs)
+
+    patch.setattr(lower, "offsets", watch)
+    lower.lower(program)
+    return most
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_a_fused_tree_keeps_as_little_as_any(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compiled(shared(n, "fanin=tree", batch=2))
+    assert most_alive(program, monkeypatch) <= ceil(log2(n)) + 2
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_a_fused_running_sum_keeps_two(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert most_alive(compiled(shared(n, "fanin=accumulate", batch=2)), monkeypatch) <= 2
+
+
+@pytest.mark.parametrize("turns", COUNTS)
+def test_sums_over_turns_keep_as_little(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = f"accumulate({turns})"
+    tree = compiled(shared(1, "turns=tree", batch=2 * turns), strategy)
+    assert most_alive(tree, monkeypatch) <= ceil(log2(turns)) + 2
+    running = compiled(shared(1, "turns=accumulate", batch=2 * turns), strategy)
+    assert most_alive(running, monkeypatch) <= 2
