@@ -61,7 +61,7 @@ class Device(Protocol):
         ...
 
     def set(self, name: str, value: Array) -> None:
-        """Overwrite this rank's shard of a variable."""
+        """Overwrite this rank's shard of a variable with a copy of the value."""
         ...
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:

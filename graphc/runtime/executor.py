@@ -62,7 +62,7 @@ class KernelDevice:
         return np.array(self._backend.to_host(self._variables[name]))
 
     def set(self, name: str, value: Array) -> None:
-        self._variables[name] = self._backend.to_device(np.array(value))
+        self._variables[name] = self._backend.to_device(np.array(value, order="C"))
 
     def quick(self, program: str, names: tuple[str, ...], turn: Lock) -> None:
         return None

@@ -31,7 +31,7 @@ from graphc.runtime.memory import check_memory
 from graphc.runtime.plan import SYNC, Plan
 from graphc.runtime.proportion import replicas, warn_of_proportion
 from graphc.runtime.sharding import Sharding
-from graphc.types import dtype_of
+from graphc.types import TensorType, dtype_of
 
 Array = NDArray[Any]
 Metrics = dict[str, Any]
@@ -298,9 +298,14 @@ def first_values(plan: Plan) -> dict[str, Array]:
     return {
         name: made[name]
         if name in made
-        else np.full(t.shape, plan.variables[name].fill, t.dtype.numpy)
+        else _filled(t, plan.variables[name].fill)
         for name, t in types.items()
     }
+
+
+def _filled(t: TensorType, fill: float) -> Array:
+    """A value with one number everywhere, of which there is only one in memory."""
+    return np.broadcast_to(np.asarray(fill).astype(t.dtype.numpy), t.shape)
 
 
 def _with_outer(
