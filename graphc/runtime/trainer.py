@@ -296,9 +296,7 @@ def first_values(plan: Plan) -> dict[str, Array]:
     made = run_once(init, plugins.backend("reference"))[0] if init and init.outputs else {}
     types = next(iter(plan.step_programs.values())).variable_types
     return {
-        name: made[name]
-        if name in made
-        else _filled(t, plan.variables[name].fill)
+        name: made[name] if name in made else _filled(t, plan.variables[name].fill)
         for name, t in types.items()
     }
 

@@ -4,7 +4,7 @@
 
 Every thread calls it, with a number of its own; all is done when all have returned. The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each stretch was run, the
-turn of a loop, and then the base of every memory block.
+turn of a loop, and then the base of every memory block. The calls are a table, too (`calls`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,25 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from graphc.kernels.code import Kernel, Nest, Product
-from graphc.kernels.lowered import Native
+from graphc.kernels.lowered import Native, Turn
 from graphc_numpy.native import machine
-from graphc_numpy.native.barrier import print_barrier
-from graphc_numpy.native.lanes import I8, INT64, POINTER, VOID, index
+from graphc_numpy.native.barrier import word
+from graphc_numpy.native.calls import (
+    BARRIER,
+    COUNTS,
+    ERRORS,
+    MEMORIES,
+    SCRATCH,
+    TURN,
+    TURNS,
+    dispatcher,
+    print_dispatcher,
+    table,
+)
+from graphc_numpy.native.lanes import INT64, POINTER, VOID, index
 from graphc_numpy.native.sharing import GRAIN, Shared, shared
 
-SCRATCH, ERRORS, BARRIER, COUNTS, TURN, MEMORIES = range(6)  # words of a frame
+__all__ = ["BARRIER", "COUNTS", "ERRORS", "MEMORIES", "SCRATCH", "TURN"]  # words of a frame
 LINE = 64  # bytes of a cache line
 
 
@@ -70,7 +82,7 @@ def compile_stretches(
         for i, (natives, dealt, size) in enumerate(zip(stretches, lines, scratch, strict=True)):
             step.stretch(i, natives, dealt, size)
         _print_sizes(step.module, scratch)
-        return step.module
+        return step.finish()
 
     description = _description(stretches, grain)
     symbols = machine.load(description, make, (*names, "sizes"))
@@ -140,117 +152,53 @@ def _description(stretches: Sequence[Sequence[Native]], grain: int) -> str:
 
 @dataclass
 class _Step:
-    """The module, and the kernels that stand in it."""
+    """The module, the kernels that stand in it, and what calls them."""
 
     printers: Printers
     module: ir.Module = field(default_factory=lambda: ir.Module("step"))
-    kernels: dict[Kernel, ir.Function] = field(default_factory=dict)
-
-    def kernel(self, kernel: Kernel) -> ir.Function:
-        """The function of a kernel, printed at its first call."""
-        found = self.kernels.get(kernel)
-        if found is None:
-            found = self.printers.print(self.module, kernel, f"k{len(self.kernels)}")
-            self.kernels[kernel] = found
-        return found
+    numbers: dict[Kernel, int] = field(default_factory=dict)
 
     def stretch(
         self, number: int, natives: Sequence[Native], lines: list[list[Shared]], scratch: int
     ) -> None:
-        """Print one stretch: once for a thread alone, once for several."""
+        """Print one stretch: a table of its calls, and a function that has them run."""
+        words: list[int] = []
+        for native, dealt in zip(natives, lines, strict=True):
+            for x in dealt:
+                words += self.entry(x, native.turn)
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
         function = ir.Function(self.module, kind, f"stretch{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        frame, _, threads = function.args
-        alone = b.icmp_signed("==", threads, index(1))
-        with b.if_else(alone) as (one, several):
-            with one:
-                _Calls(self, b, frame, scratch).run(natives, lines, number)
-            with several:
-                _Together(self, b, frame, scratch).run(natives, lines, number)
+        frame, thread, threads = function.args
+        calls = table(self.module, f"calls{number}", words)
+        stop = b.gep(calls, [index(len(words))], source_etype=INT64)
+        b.call(dispatcher(self.module), [frame, calls, stop, index(scratch), thread, threads])
+        _count(b, frame, thread, number)
         b.ret_void()
 
+    def entry(self, x: Shared, turn: Turn) -> list[int]:
+        """The words of a call; none for one without work."""
+        units = self.printers.units(x.call.kernel)
+        if not units:
+            return []
+        number = self.numbers.setdefault(x.call.kernel, len(self.numbers))
+        places = [word for p in x.call.arguments for word in (MEMORIES + p.memory, p.offset)]
+        head = [number, units, TURNS[turn], x.meet, x.together, len(x.call.arguments)]
+        return [*map(int, head), *places]
 
-class _Calls:
-    """Prints the calls of a stretch for one thread that does everything."""
-
-    def __init__(self, step: _Step, b: ir.IRBuilder, frame: ir.Value, scratch: int) -> None:
-        self.step, self.b, self.frame, self.size = step, b, frame, scratch
-        self.scratch, self.errors = self.word(SCRATCH), self.word(ERRORS)
-        self.turn = self.word(TURN, INT64)
-
-    def word(self, number: int, kind: ir.Type = POINTER) -> ir.Value:
-        """A word of the frame."""
-        address = self.b.gep(self.frame, [index(number)], source_etype=INT64)
-        return self.b.load(address, typ=kind, align=8)
-
-    def run(self, natives: Sequence[Native], lines: list[list[Shared]], number: int) -> None:
-        """All lines, each where its turn has come; the stretch of that number was run once more."""
-        for native, dealt in zip(natives, lines, strict=True):
-            match native.turn:
-                case "any":
-                    self.line(dealt)
-                case turn:
-                    sign = "==" if turn == "first" else "!="
-                    with self.b.if_then(self.b.icmp_signed(sign, self.turn, index(0))):
-                        self.line(dealt)
-        self.count(number)
-
-    def count(self, number: int) -> None:
-        """One more run of a stretch. It is counted here, where no signal of Python's comes in."""
-        place = self.b.gep(self.word(COUNTS), [index(number)], source_etype=INT64)
-        more = self.b.add(self.b.load(place, typ=INT64, align=8), index(1))
-        self.b.store(more, place, align=8)
-
-    def line(self, dealt: list[Shared]) -> None:
-        for x in dealt:
-            units = self.step.printers.units(x.call.kernel)
-            if units:
-                self.call(x, index(0), index(units))
-
-    def call(self, x: Shared, begin: ir.Value, end: ir.Value) -> None:
-        """The kernel on some of its units."""
-        pointers = []
-        for p in x.call.arguments:
-            base = self.word(MEMORIES + p.memory)
-            pointers.append(
-                self.b.gep(base, [index(p.offset)], source_etype=I8) if p.offset else base
-            )
-        function = self.step.kernel(x.call.kernel)
-        self.b.call(function, [*pointers, begin, end, self.scratch, self.errors])
+    def finish(self) -> ir.Module:
+        """The module, with the kernels and what calls them."""
+        kernels = [
+            (self.printers.print(self.module, kernel, f"k{number}"), len(kernel.params))
+            for kernel, number in self.numbers.items()
+        ]
+        print_dispatcher(self.module, kernels)
+        return self.module
 
 
-class _Together(_Calls):
-    """Prints the calls for one of several threads: its part of them, and where it waits."""
-
-    def __init__(self, step: _Step, b: ir.IRBuilder, frame: ir.Value, scratch: int) -> None:
-        super().__init__(step, b, frame, scratch)
-        _, self.thread, self.threads = b.function.args
-        self.first = b.icmp_signed("==", self.thread, index(0))
-        self.scratch = b.gep(self.scratch, [b.mul(self.thread, index(scratch))], source_etype=I8)
-        self.barrier = self.word(BARRIER)
-
-    def count(self, number: int) -> None:
-        with self.b.if_then(self.first):
-            super().count(number)
-
-    def meet(self) -> None:
-        self.b.call(print_barrier(self.b.module), [self.barrier, self.threads])
-
-    def line(self, dealt: list[Shared]) -> None:
-        for x in dealt:
-            units = self.step.printers.units(x.call.kernel)
-            if x.meet:
-                self.meet()
-            if units and x.together:
-                self.call(x, *self.part(units))
-            elif units:
-                with self.b.if_then(self.first):
-                    self.call(x, index(0), index(units))
-
-    def part(self, units: int) -> tuple[ir.Value, ir.Value]:
-        """Units [units * t / T, units * (t + 1) / T)."""
-        b, n = self.b, index(units)
-        bounds = (self.thread, b.add(self.thread, index(1)))
-        begin, end = (b.sdiv(b.mul(n, t), self.threads) for t in bounds)
-        return begin, end
+def _count(b: ir.IRBuilder, frame: ir.Value, thread: ir.Value, number: int) -> None:
+    """One more run of a stretch. It is counted here, where no signal of Python's comes in."""
+    with b.if_then(b.icmp_signed("==", thread, index(0))):
+        counts = b.load(word(b, frame, COUNTS), typ=POINTER, align=8)
+        place = word(b, counts, number)
+        b.store(b.add(b.load(place, typ=INT64, align=8), index(1)), place, align=8)
