@@ -22,7 +22,9 @@ def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
     """The padded shard of a global value that a rank holds; part of the value where it can be."""
     shape, spans = local_shape(t, mesh), _spans(t, mesh, rank)
     if value.dtype == t.dtype.numpy and tuple(n for _, n in spans) == shape:
-        return value[(*(slice(o, o + n) for o, n in spans), ...)]
+        place: tuple[Any, ...] = (*(slice(o, o + n) for o, n in spans), ...)
+        part: Array = value[place]
+        return part
     out = np.empty(shape, t.dtype.numpy)
     copy_padded(value, spans, out)
     return out
