@@ -13,15 +13,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from graphc.op import Op, op_named
 from graphc.types import DTYPES, DType
 
 T = TypeVar("T")
+Convert: TypeAlias = Callable[[Any], Any]
+SIMPLE = (bool, int, str, NoneType)  # classes that JSON has
 
 
 class Misfit(ValueError):
@@ -33,31 +46,44 @@ class Misfit(ValueError):
 
 def encode(value: Any) -> Any:
     """The JSON value of a record, or of a tuple, dict, number, string."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else {"float": str(value)}
-        case DType():
-            return value.name
-        case tuple() | list():
-            return [encode(x) for x in value]
-        case Op():
-            return {"@": value.name} | _fields(value)  # a field may be called `op`
-        case Mapping():
-            return {str(k): encode(x) for k, x in value.items()}
-        case _ if dataclasses.is_dataclass(value):
-            return {"is": type(value).__name__} | _fields(value)
-        case _:
-            raise TypeError(f"{type(value).__name__} has no JSON form")
+    kind: Any = type(value)
+    return _writer(kind)(value)
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    found = {}
-    for f in dataclasses.fields(record):
-        value = getattr(record, f.name)
-        if f.default is dataclasses.MISSING or (value is not f.default and value != f.default):
-            found[f.name] = encode(value)
+@lru_cache(maxsize=1024)
+def _writer(kind: type) -> Convert:
+    """How values of a class are written: asked once for each class, as there are many values."""
+    if issubclass(kind, NoneType | int | str):
+        return _same
+    if issubclass(kind, float):
+        return lambda x: x if math.isfinite(x) else {"float": str(x)}
+    if issubclass(kind, DType):
+        return lambda x: x.name
+    if issubclass(kind, tuple | list):
+        return lambda x: [encode(item) for item in x]
+    if issubclass(kind, Op):
+        return partial(_fields, _defaults(kind), "@", kind.name)  # a field may be called `op`
+    if issubclass(kind, Mapping):
+        return lambda x: {str(k): encode(item) for k, item in x.items()}
+    if dataclasses.is_dataclass(kind):
+        return partial(_fields, _defaults(kind), "is", kind.__name__)
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _defaults(kind: Any) -> list[tuple[str, Any]]:
+    return [(f.name, f.default) for f in dataclasses.fields(kind)]
+
+
+def _fields(defaults: list[tuple[str, Any]], key: str, kind: str, record: Any) -> dict[str, Any]:
+    found = {key: kind}
+    for name, default in defaults:
+        value = getattr(record, name)
+        if value is not default and (default is dataclasses.MISSING or value != default):
+            found[name] = encode(value)
     return found
 
 
@@ -66,35 +92,34 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def decode(kind: type[T], value: Any) -> T:
     """The record of type `kind` that a JSON value stands for. Raises Misfit."""
-    return cast(T, _decode(kind, value))
+    annotation: Any = kind
+    return cast(T, _reader(annotation)(value))
 
 
-def _decode(kind: Any, value: Any) -> Any:
+@lru_cache(maxsize=1024)
+def _reader(kind: Any) -> Convert:
+    """How values for an annotation are read: its parts are looked at once."""
     origin = get_origin(kind)
     if kind is Any:
-        return _plain(value)
-    if kind in (bool, int, str, NoneType):
-        return _exactly(kind, value)
+        return _plain
+    if kind in SIMPLE:
+        return partial(_exactly, kind)
     if kind is float:
-        return _float(value)
+        return _float
     if kind is DType:
-        if not isinstance(value, str) or value not in DTYPES:
-            raise Misfit(f"{_short(value)} is no dtype")
-        return DTYPES[value]
+        return _dtype
     if origin in (Union, UnionType):
-        return _one_of(get_args(kind), value)
+        return _one_of(get_args(kind))
     if origin is Literal:
-        if value not in get_args(kind):
-            raise Misfit(f"{_short(value)} is none of {get_args(kind)}")
-        return value
+        return partial(_literal, get_args(kind))
     if origin is tuple:
-        return _tuple(get_args(kind), value)
+        return _tuple(get_args(kind))
     if origin in (dict, Mapping):
-        item = get_args(kind)[1]
-        return {k: _decode(item, x) for k, x in _exactly(dict, value).items()}
+        item = _reader(get_args(kind)[1])
+        return lambda value: {k: item(x) for k, x in _exactly(dict, value).items()}
     if isinstance(kind, type) and issubclass(kind, Op):
-        return _op(value)
-    return _record(kind, value)
+        return _op
+    return _Record(kind)
 
 
 def _exactly(kind: type, value: Any) -> Any:
@@ -115,73 +140,104 @@ def _float(value: Any) -> float:
             raise Misfit(f"{_short(value)} is no float")
 
 
-def _tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    items = _exactly(list, value)
+def _dtype(value: Any) -> DType:
+    if not isinstance(value, str) or value not in DTYPES:
+        raise Misfit(f"{_short(value)} is no dtype")
+    return DTYPES[value]
+
+
+def _literal(words: tuple[Any, ...], value: Any) -> Any:
+    if value not in words:
+        raise Misfit(f"{_short(value)} is none of {words}")
+    return value
+
+
+def _tuple(kinds: tuple[Any, ...]) -> Convert:
     if len(kinds) == 2 and kinds[1] is Ellipsis:
-        return tuple(_decode(kinds[0], x) for x in items)
-    if len(items) != len(kinds):
-        raise Misfit(f"{_short(value)} has not {len(kinds)} parts")
-    return tuple(_decode(k, x) for k, x in zip(kinds, items, strict=True))
+        item = _reader(kinds[0])
+        return lambda value: tuple([item(x) for x in _exactly(list, value)])
+    readers = [_reader(k) for k in kinds]
+
+    def read(value: Any) -> tuple[Any, ...]:
+        items = _exactly(list, value)
+        if len(items) != len(readers):
+            raise Misfit(f"{_short(value)} has not {len(readers)} parts")
+        return tuple([item(x) for item, x in zip(readers, items, strict=True)])
+
+    return read
 
 
-def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
-    if isinstance(value, dict) and "is" in value:
-        for kind in kinds:
-            if isinstance(kind, type) and kind.__name__ == value["is"]:
-                return _record(kind, value)
-        raise Misfit(f"{_short(value['is'])} is none of the classes that may stand here")
-    for kind in kinds:
-        if kind in (bool, int, str, NoneType) and type(value) is kind:
+def _one_of(kinds: tuple[Any, ...]) -> Convert:
+    named = {k.__name__: _reader(k) for k in kinds if isinstance(k, type) and k not in SIMPLE}
+    others = [_reader(k) for k in kinds if k not in SIMPLE]
+    simple = tuple(k for k in kinds if k in SIMPLE)
+
+    def read(value: Any) -> Any:
+        if type(value) in simple:
             return value
-    for kind in kinds:
-        if kind not in (bool, int, str, NoneType):
-            try:
-                return _decode(kind, value)
-            except Misfit:
-                continue
-    raise Misfit(f"{_short(value)} does not fit")
+        if isinstance(value, dict) and "is" in value:
+            name = value["is"]
+            if not isinstance(name, str) or name not in named:
+                raise Misfit(f"{_short(name)} is none of the classes that may stand here")
+            return named[name](value)
+        for other in others:
+            with suppress(Misfit):
+                return other(value)
+        raise Misfit(f"{_short(value)} does not fit")
+
+    return read
 
 
 def _op(value: Any) -> Op:
     given = dict(_exactly(dict, value))
     cls = op_named(_exactly(str, given.pop("@", None)))
-    return cast(Op, _made(cls, given))
+    return cast(Op, _shape(cls).made(given))
 
 
-def _record(kind: Any, value: Any) -> Any:
-    given = dict(_exactly(dict, value))
-    name = given.pop("is", None)
-    if not dataclasses.is_dataclass(kind) or name != cast(type, kind).__name__:
-        raise Misfit(f"{_short(name)} where {getattr(kind, '__name__', kind)} must stand")
-    return _made(kind, given)
+class _Record:
+    """Reads the records of one class, whose fields are looked at when the first one comes."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __call__(self, value: Any) -> Any:
+        given = dict(_exactly(dict, value))
+        name, kind = given.pop("is", None), self.kind
+        if not dataclasses.is_dataclass(kind) or name != cast(type, kind).__name__:
+            raise Misfit(f"{_short(name)} where {getattr(kind, '__name__', kind)} must stand")
+        return _shape(cast(type, kind)).made(given)
 
 
-def _made(cls: Any, given: dict[str, Any]) -> Any:
-    hints = _hints(cls)
-    unknown = set(given) - set(hints)
-    if unknown:
-        raise Misfit(f"{cls.__name__} has no field {_short(min(unknown))}")
-    values = {}
-    for name, x in given.items():
-        try:
-            values[name] = _decode(hints[name], x)
-        except Misfit as misfit:
-            raise Misfit(f"{cls.__name__}.{name}: {misfit}") from None
-    missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
-    if missing:
-        raise Misfit(f"{cls.__name__} lacks field {missing[0]}")
-    return cls(**values)
+@dataclasses.dataclass(frozen=True)
+class _Shape:
+    """What the fields of a class are: how each is read, and which must be there."""
 
+    cls: type
+    readers: Mapping[str, Convert]
+    required: tuple[str, ...]
 
-def _required(field: dataclasses.Field[Any]) -> bool:
-    none = dataclasses.MISSING
-    return field.default is none and field.default_factory is none
+    def made(self, given: dict[str, Any]) -> Any:
+        cls, values = self.cls.__name__, {}
+        for name, x in given.items():
+            reader = self.readers.get(name)
+            if reader is None:
+                unknown = min(n for n in given if n not in self.readers)
+                raise Misfit(f"{cls} has no field {_short(unknown)}")
+            try:
+                values[name] = reader(x)
+            except Misfit as misfit:
+                raise Misfit(f"{cls}.{name}: {misfit}") from None
+        for name in self.required:
+            if name not in values:
+                raise Misfit(f"{cls} lacks field {name}")
+        return self.cls(**values)
 
 
 @lru_cache(maxsize=1024)
-def _hints(cls: type) -> dict[str, Any]:
-    hints = get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+def _shape(cls: Any) -> _Shape:
+    hints, fields, none = get_type_hints(cls), dataclasses.fields(cls), dataclasses.MISSING
+    required = (f.name for f in fields if f.default is none and f.default_factory is none)
+    return _Shape(cls, {f.name: _reader(hints[f.name]) for f in fields}, tuple(required))
 
 
 def _plain(value: Any) -> Any:
