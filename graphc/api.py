@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
+from graphc.collector import collector_paused
 from graphc.errors import GraphcError
 from graphc.frontend.trace import Recording, record
 from graphc.graph import Graph
@@ -60,12 +61,13 @@ def compile(
     check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
     Raises GraphcError with the line of the user's code.
     """
-    module, recording = traced_module(
-        loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole, seed=seed,
-        order=order, reduction=reduction, sparse=sparse,
-    )  # fmt: skip
-    chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
+    with collector_paused():
+        module, recording = traced_module(
+            loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole,
+            seed=seed, order=order, reduction=reduction, sparse=sparse,
+        )  # fmt: skip
+        chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+        plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
     trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
     return StepTrainer(module, recording, trainer)
 

@@ -7,15 +7,14 @@ Every arrow is a list of passes in graphc.passes.pipeline; `observe` sees the gr
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 
+from graphc.collector import collector_paused
 from graphc.dims import lost_extents, parse_rule
 from graphc.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.graph import Graph, Node
@@ -76,7 +75,7 @@ def compile_module(
     check_losses(module.train)
     check_orders(module.train, strategy)
     _check_names(module.train, strategy)
-    with _collector_paused():
+    with collector_paused():
         programs, train, strategy, exact = _compile(
             module, strategy, bucket, observe, check_replicas
         )
@@ -191,7 +190,7 @@ def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Progr
     """The program for batches that are not full."""
 
     def made() -> Program:
-        with _collector_paused():
+        with collector_paused():
             return schedule(run_passes(placed, partitioning(strategy, True, bucket)))
 
     return made
@@ -204,7 +203,7 @@ def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str
 
     @cache
     def lowered() -> Programs:
-        with _collector_paused():
+        with collector_paused():
             return _lowered(name, graph, strategy, 0, None)[0]
 
     waiting = {x: partial(lambda x: lowered()[x], x) for x in names}
@@ -259,19 +258,6 @@ def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
 def _warn(code: str, message: str, help: str) -> None:
     text = GraphcError(code, message, help=help).render().replace("error", "warning", 1)
     warnings.warn(GraphcWarning(text), stacklevel=3)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No cycle collection inside: a compiler makes many small objects, and nearly all of them live
-    to its end, so that walking them again and again finds nothing and makes time superlinear."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:

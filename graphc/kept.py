@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc import config
+from graphc.collector import collector_paused
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.later import Later, made
 from graphc.module import Module
@@ -89,6 +90,7 @@ def _read(key: str, anew: Callable[[], Plan]) -> Plan | None:
     return replace(kept.plan, programs=Later({}, waiting))
 
 
+@collector_paused()
 def _program(name: str, text: str, anew: Callable[[], Plan]) -> Program:
     return decode(Program, json.loads(text)) if text else anew().programs[name]
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.collector import collector_paused
 from graphc.config import cache_folder
 from graphc.kernels.lowered import Host, Lowered, Native
 from graphc.program import Feed, Instruction, Program, reads, writes
@@ -53,6 +54,7 @@ class Compiled:
     limits: dict[int, int]  # of each check
 
 
+@collector_paused()
 def compiled(program: Program, role: str) -> Compiled:
     """Lower a program and make machine code of it, or find that on disk."""
     if cache_folder() is None:
