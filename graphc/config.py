@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphc.graph import Graph
     from graphc.passes.base import Pass
+
+
+IMPORTED = time.time_ns()  # files that are younger are not the code that runs
 
 
 @dataclass(frozen=True)

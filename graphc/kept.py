@@ -1,8 +1,11 @@
 """Plans kept on disk: a step that was compiled before, by this graphc, is not compiled again.
 
-A plan is found by a hash of the traced graphs with all their lines, the strategy, what else it was
-asked with, and every source of graphc. The file is JSON, as a plan file is; a program in it is read
-when it is wanted, and one that was not made when the file was written is compiled when it is.
+A plan is found by a hash of the module (the traced graphs with all their lines, what it says of
+data and duration), the strategy, what else it was asked with, every source of graphc, and the
+versions of Python and NumPy. Nothing is kept where there are ops of others: what they do may change
+where none of this does. The file is JSON, as a plan file is; a program in it is read
+when it is wanted, and one that was not made when the file was written is compiled when it is. A
+file that does not read as it should counts as none.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from graphc import config
 from graphc.collector import collector_paused
@@ -22,13 +29,14 @@ from graphc.errors import GraphcError, GraphcWarning
 from graphc.later import Later, made
 from graphc.module import Module
 from graphc.program import Program
-from graphc.runtime.codec import Misfit, decode, encode
-from graphc.runtime.objects import Objects
+from graphc.runtime.codec import decode, encode
+from graphc.runtime.objects import Objects, changed
 from graphc.runtime.plan import Plan, graphc_version
 from graphc.strategy import Strategy
 from graphc.text import print_ir
 
-FORMAT = 1
+FORMAT = 2
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ def compiled(module: Module, strategy: Strategy, **options: Any) -> Plan:
 
     if config.cache_folder() is None or config.get().watched:
         return anew()
+    if not _is_ours(module):
+        return anew()
     try:
         key = _key(module, strategy, options)
     except GraphcError:  # something in the graph has no text
@@ -67,9 +77,10 @@ def compiled(module: Module, strategy: Strategy, **options: Any) -> Plan:
 
 def _write(key: str, plan: Plan) -> None:
     ready = made(plan.programs)
-    texts = ((n, _text(encode(ready[n])) if n in ready else "") for n in plan.programs)
-    kept = Kept(key, replace(plan, programs={}), tuple(texts))
-    Objects.at(config.cache_folder()).write(key, _text(encode(kept)).encode())
+    with suppress(TypeError, RecursionError):  # what has no JSON form is not kept
+        texts = ((n, _text(encode(ready[n])) if n in ready else "") for n in plan.programs)
+        kept = Kept(key, replace(plan, programs={}), tuple(texts))
+        Objects.at(config.cache_folder()).write(key, _text(encode(kept)).encode())
 
 
 def _text(value: Any) -> str:
@@ -80,11 +91,8 @@ def _read(key: str, anew: Callable[[], Plan]) -> Plan | None:
     raw = Objects.at(config.cache_folder()).read(key)
     if raw is None:
         return None
-    try:
-        kept = decode(Kept, json.loads(raw))
-    except (Misfit, GraphcError, ValueError, TypeError, RecursionError):
-        return None
-    if kept.key != key:
+    kept = _decoded(Kept, raw)
+    if kept is None or kept.key != key:
         return None
     waiting = {name: partial(_program, name, text, anew) for name, text in kept.programs}
     return replace(kept.plan, programs=Later({}, waiting))
@@ -92,14 +100,32 @@ def _read(key: str, anew: Callable[[], Plan]) -> Plan | None:
 
 @collector_paused()
 def _program(name: str, text: str, anew: Callable[[], Plan]) -> Program:
-    return decode(Program, json.loads(text)) if text else anew().programs[name]
+    found = _decoded(Program, text) if text else None
+    return found if found is not None else anew().programs[name]
+
+
+def _decoded(kind: type[T], text: str | bytes) -> T | None:
+    """The record in a text; None where there is none, whatever may be there instead."""
+    try:
+        return decode(kind, json.loads(text))
+    except Exception:
+        return None
+
+
+def _is_ours(module: Module) -> bool:
+    """Whether all ops are of graphc, and so counted among its sources."""
+    graphs = {id(g): g for g in (module.train, module.evaluate, module.init)}.values()
+    ops = {type(node.op) for graph in graphs for node in graph}
+    return all(op.__module__.split(".")[0] == __name__.split(".")[0] for op in ops)
 
 
 def _key(module: Module, strategy: Strategy, options: Mapping[str, Any]) -> str:
     """A hash of all that a plan depends on. Raises G0907 for a graph without text."""
     graphs = dict.fromkeys((module.train, module.evaluate, module.init))
-    digest = hashlib.sha256(f"plan {FORMAT}, graphc {graphc_version()}, {_sources()}\n".encode())
-    digest.update(f"{module.name!r} {strategy!r} {sorted(options.items())!r}\n".encode())
+    made_by = f"graphc {graphc_version()} {_sources()} {sys.version} {np.__version__}"
+    digest = hashlib.sha256(f"plan {FORMAT} {made_by} verify {config.get().verify}\n".encode())
+    around = (module.name, module.data, module.duration, strategy, sorted(options.items()))
+    digest.update(f"{around!r}\n".encode())
     for graph in graphs:
         digest.update(print_ir(graph, locs=True).encode())
     return digest.hexdigest()
@@ -121,4 +147,4 @@ def _files(folder: Path) -> Iterator[str]:
                     waiting.append(entry.path)
                 elif entry.name.endswith((".py", ".lark")):
                     found = entry.stat()
-                    yield f"{entry.path} {found.st_size} {found.st_mtime_ns}"
+                    yield f"{entry.path} {found.st_size} {found.st_mtime_ns} {changed(found)}"

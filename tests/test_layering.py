@@ -95,7 +95,7 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
                 assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 
 
-SEEN_BY_BACKENDS = "program kernels layout runtime types op ops errors placement config"
+SEEN_BY_BACKENDS = "program kernels layout runtime types op ops errors placement config collector"
 ALLOWED_IN_BACKENDS = [*(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()), "graphc_numpy"]
 
 

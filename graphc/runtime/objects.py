@@ -10,9 +10,12 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from graphc.config import IMPORTED
 
 LIMIT = 1 << 30  # bytes of all files; the ones that were not used for longest are dropped
 DIGEST = 32  # bytes of the checksum in front of an object
@@ -43,7 +46,10 @@ class Objects:
             return None
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                if not _belongs_to_me(os.fstat(file.fileno())):
+                    return None
+                data = file.read()
         except OSError:
             return None
         code = data[DIGEST:]
@@ -95,7 +101,17 @@ class Objects:
 
 def _is_mine(folder: Path) -> bool:
     """Whether nobody else can put code there: what is read is run."""
+    return _belongs_to_me(folder.stat())
+
+
+def _belongs_to_me(found: os.stat_result) -> bool:
+    """Whether nobody else can write there."""
     if os.name != "posix":
         return True
-    found = folder.stat()
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def changed(source: os.stat_result) -> str:
+    """'' for a file of source that is as old as the code that this process runs; else a text that
+    nobody else has: what is made now is of neither file for sure, and must not be found again."""
+    return f"{os.getpid()} {time.time_ns()}" if source.st_mtime_ns > IMPORTED else ""

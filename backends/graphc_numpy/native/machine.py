@@ -22,7 +22,7 @@ from llvmlite import ir
 
 import graphc.config as config
 from graphc.errors import GraphcError, did_you_mean
-from graphc.runtime.objects import Objects
+from graphc.runtime.objects import Objects, changed
 
 LEVEL = (
     2  # of code generation; passes over the IR are not run: kernels are printed as they should be
@@ -171,6 +171,6 @@ def generator() -> str:
     """What the code depends on besides the description: sources of the generator, and LLVM."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+        digest.update(path.read_bytes() + changed(path.stat()).encode())
     version = ".".join(map(str, llvm.llvm_version_info))
     return f"{digest.hexdigest()[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"

@@ -18,7 +18,7 @@ from graphc.kernels.code import Pointer
 from graphc.kernels.lowered import Lowered, Memory
 from graphc.program import Instruction, Kernel, Program
 from graphc.runtime.codec import Misfit, decode, encode
-from graphc.runtime.objects import Objects
+from graphc.runtime.objects import Objects, changed
 from graphc_numpy.native import machine
 from graphc_numpy.native.step import Stretch, Stretches
 
@@ -129,5 +129,5 @@ def _sources() -> str:
     for name in SOURCES:
         path = base / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes())
+            digest.update(file.read_bytes() + changed(file.stat()).encode())
     return digest.hexdigest()
