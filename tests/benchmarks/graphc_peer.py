@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import graphc
+import graphc.api
 from graphc import nn
 
 
@@ -100,7 +101,13 @@ def trainer(workload: Any, options: Mapping[str, Any]) -> graphc.StepTrainer:
 def build(
     workload: Any, threads: int, options: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], float]:
-    """`step(batch) -> loss`."""
+    """`step(batch) -> loss`, which is traced and compiled by its first call, as those of peers are."""
     os.environ.setdefault("GRAPHC_THREADS", str(threads))
-    made = trainer(workload, options)
-    return lambda batch: float(made.step(batch)["loss"])
+    made: list[graphc.StepTrainer] = []
+
+    def step(batch: Mapping[str, Any]) -> float:
+        if not made:
+            made.append(trainer(workload, options))
+        return float(made[0].step(batch)["loss"])
+
+    return step
