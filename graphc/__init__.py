@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from graphc.collector import collector_paused
+
 if TYPE_CHECKING:
     from graphc import init, nn, optim
     from graphc.api import StepTrainer, compile
@@ -113,7 +115,8 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'graphc' has no attribute '{name}'")
     module, attribute = _WHERE[name]
-    found = import_module(module)
+    with collector_paused():
+        found = import_module(module)
     value = getattr(found, attribute) if attribute else found
     globals()[name] = value
     return value

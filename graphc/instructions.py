@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import TypeAlias
@@ -231,14 +231,15 @@ def ranges_of(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
 
 def exact_ranges(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
     """The same for a program that runs on full batches only: every count is the static one."""
-    return tuple(replace(r, extent="") for r in ranges_of(t, mesh))
+    return tuple(_range(t, mesh, dim, exact=True) for dim in range(t.rank))
 
 
-def _range(t: TensorType, mesh: Mesh, dim: int) -> Range:
+def _range(t: TensorType, mesh: Mesh, dim: int, exact: bool = False) -> Range:
     extent = t.extent(dim)
     unit = extent.unit if extent else 1
     names = t.placement.cuts(dim, extent is not None)
     axes = tuple((a, mesh.axis(a).size) for a in names)
     count = t.shape[dim] // unit if unit else 0
     widths = mesh.widths(count, names, counted=bool(extent))
-    return Range(count, unit, extent.name if extent else "", axes, widths)
+    name = extent.name if extent and not exact else ""
+    return Range(count, unit, name, axes, widths)

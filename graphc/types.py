@@ -167,7 +167,7 @@ class TensorType:
         return self.extents[dim] if self.extents else None
 
     def placed(self, placement: Placement) -> TensorType:
-        return replace(self, placement=placement)
+        return self if placement == self.placement else replace(self, placement=placement)
 
     def bare(self) -> TensorType:
         """The type without its placement."""

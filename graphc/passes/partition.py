@@ -88,7 +88,10 @@ class _Work:
         ]
         if operands and not isinstance(node.op, Structural) and not node.op.count:
             operands = self._mask(node, operands)
-        self.nodes[node.name] = replace(node, operands=tuple(operands), needs=())
+        given = tuple(operands)
+        if given != node.operands or node.needs:
+            node = replace(node, operands=given, needs=())
+        self.nodes[node.name] = node
         if isinstance(node.type, TensorType):
             self.made[node.name, node.type.placement] = node.name
 

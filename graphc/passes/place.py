@@ -255,6 +255,7 @@ def _placed_node(node: Node, graph: Graph, placed: Placed) -> Node:
         return node
     needs = tuple(placed.operand(node.name, i) for i in range(len(node.operands)))
     as_is = all(n == placed.placement(x) for n, x in zip(needs, node.operands, strict=True))
-    return replace(
-        node, type=node.type.placed(placed.placement(node.name)), needs=() if as_is else needs
-    )
+    t, needs = node.type.placed(placed.placement(node.name)), () if as_is else needs
+    if t is node.type and needs == node.needs:
+        return node
+    return replace(node, type=t, needs=needs)

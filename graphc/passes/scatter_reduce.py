@@ -31,6 +31,8 @@ class ScatterReduce(Pass):
         nodes: dict[str, Node] = {}
         to: dict[str, str] = {}
         joined = {n.name: made for n in graph if (made := _joined(graph, n, ends)) is not None}
+        if not joined:
+            return graph
         instead = {x: name for name in joined for x in graph.users[name]}
         for node in graph:
             made = joined.get(node.name)
