@@ -9,7 +9,7 @@ from graphc.kernels.joins import joined
 from graphc.kernels.nodes import Contract, Map, Node, Read
 from graphc.kernels.products import narrowed
 from graphc.kernels.values import Values
-from graphc.kernels.windows import Transposed, folded, transposed, window_read
+from graphc.kernels.windows import Transposed, backwards, folded, transposed, window_read
 from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.indexing import Gather, ScatterAdd
@@ -38,7 +38,7 @@ def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
             inside = whole.sliced(dim, low, shape[dim] - high, inner + 1)
             return _over_zeros(v, x, [(reads[0], inside)], adds=False)
         case Reverse(dim=dim):
-            return [v.map(x, "copy", (_reversed(reads[0], dim),), v.wrote(x.result))]
+            return [v.map(x, "copy", (backwards(reads[0], dim),), v.wrote(x.result))]
         case Windows():
             view = window_read(reads[0], op, shape)
             if x.result not in v.whole:
@@ -122,6 +122,7 @@ def _correlated(v: Values, x: Kernel, found: Transposed) -> list[Node]:
     copy = Map(g.layout.shape, "copy", (g,), result, g.dtype, x, inside)
     reads = list(found.contract.reads)
     reads[found.side] = Read(result, found.windows(room), g.dtype)
+    reads[1 - found.side] = found.other(reads[1 - found.side])
     shape = v.buffers[x.result].shape
     made = Contract(shape, found.spec, tuple(reads), v.wrote(x.result), g.dtype, x)
     return [fill, copy, narrowed(v, made)]
@@ -158,10 +159,3 @@ def _scatter(v: Values, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> lis
     step = whole.strides[dim]
     added = v.map(x, "scatter", (updates, at), result, target, limit=op.size, step=step, adds=True)
     return [fill, added]
-
-
-def _reversed(read: Read, dim: int) -> Read:
-    layout = read.layout
-    strides = tuple(-s if d == dim else s for d, s in enumerate(layout.strides))
-    offset = layout.offset + (layout.shape[dim] - 1) * layout.strides[dim]
-    return Read(read.value, MemoryLayout(layout.shape, strides, offset), read.dtype)

@@ -1,7 +1,9 @@
 """An operand that many products read across its rows is copied once, with its dims turned.
 
 A product wants neighbouring columns of its right operand together in memory, and packs what lies
-otherwise. A weight that every turn of a recurrence multiplies by would be packed in each of them.
+otherwise. A weight that every turn of a recurrence multiplies by would be packed in each of them;
+and what has to be packed entry by entry, as the weights of a convolution's gradient, may be packed
+several times in one.
 """
 
 from __future__ import annotations
@@ -16,17 +18,22 @@ from graphc.layout import MemoryLayout
 from graphc.ops.contract import grouped_letters, parse_spec
 
 OFTEN = 3  # products that must read it so
-FEW = 256  # rows of the other operand: for more, packing costs next to nothing
+FEW = 256  # rows of the other operand: for more, packing squares costs next to nothing
+MANY = 64  # for fewer, a copy of what is scattered takes about as long as the product
 LEAST = 8  # columns
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """What of a product is read across: which operand, and its dims in the order to copy them."""
+    """What of a product is read across: which operand, and its dims in the order to copy them.
+
+    scattered: neither neighbours along columns nor along what is summed lie together
+    """
 
     side: int
     order: tuple[int, ...]
     read: Read
+    scattered: bool
 
     @property
     def key(self) -> tuple[Value, MemoryLayout, tuple[int, ...]]:
@@ -43,7 +50,7 @@ def turned_once(v: Values, nodes: Sequence[Node]) -> list[Node]:
     copies: dict[object, Read] = {}
     made: list[Node] = []
     for i, node in enumerate(nodes):
-        if i in found and count[found[i].key] >= OFTEN:
+        if i in found and (found[i].scattered or count[found[i].key] >= OFTEN):
             assert isinstance(node, Contract)
             x = found[i]
             if x.key not in copies:
@@ -70,9 +77,11 @@ def _across(node: Node) -> _Operand | None:
     along = dict(zip(right, read.layout.strides, strict=True))
     sizes = dict(zip(right, read.layout.shape, strict=True))
     high = prod(n for x, n in zip(left, other.layout.shape, strict=True) if x in rows)
-    if sizes[cols[-1]] < LEAST or along[cols[-1]] == 1 or along[inner[-1]] != 1 or high > FEW:
+    scattered = along[inner[-1]] != 1
+    pays = high >= MANY if scattered else high <= FEW
+    if sizes[cols[-1]] < LEAST or along[cols[-1]] == 1 or not pays:
         return None
-    return _Operand(side, tuple(right.index(x) for x in (*inner, *cols)), read)
+    return _Operand(side, tuple(right.index(x) for x in (*inner, *cols)), read, scattered)
 
 
 def _copied(v: Values, node: Contract, x: _Operand) -> tuple[Map, Read]:

@@ -11,6 +11,14 @@ from graphc.ops.contract import parse_spec
 from graphc.ops.windows import FoldWindows, Windows
 
 
+def backwards(read: Read, dim: int) -> Read:
+    """What is read, from the last entry along a dim to the first."""
+    layout = read.layout
+    strides = tuple(-s if d == dim else s for d, s in enumerate(layout.strides))
+    offset = layout.offset + (layout.shape[dim] - 1) * layout.strides[dim]
+    return Read(read.value, MemoryLayout(layout.shape, strides, offset), read.dtype)
+
+
 def window_read(read: Read, op: Windows, shape: tuple[int, ...]) -> Read:
     """The windows of a tensor, as a view of it whose entries overlap."""
     strides = list(read.layout.strides)
@@ -47,8 +55,10 @@ class Transposed:
     """A fold of windows of a product, written as a product with windows of one of its operands.
 
     The gradient of a convolution to its input: `dx[y] = sum over k of dy[y - k] w[k]`, with dy
-    padded (Dumoulin, Visin 2016, section 4). side: the operand that is padded, to the shape
-    `padded`, with `low` entries in front of some of its dims; taps: (its dim, entries, dilation)
+    padded (Dumoulin, Visin 2016, section 4). The taps are gone through from the last to the first,
+    so that dy is read forwards. side: the operand that is padded, to the shape `padded`, with `low`
+    entries in front of some of its dims; taps: (its dim, entries, dilation); backwards: the dims of
+    the other operand that are the taps
     """
 
     contract: Contract
@@ -57,16 +67,22 @@ class Transposed:
     padded: tuple[int, ...]
     low: tuple[tuple[int, int], ...]
     taps: tuple[tuple[int, int, int], ...]
+    backwards: tuple[int, ...]
 
     def windows(self, room: MemoryLayout) -> MemoryLayout:
-        """The windows of the padded operand: its dims, and one for each tap, running backwards."""
-        shape, strides, offset = list(room.shape), list(room.strides), room.offset
+        """The windows of the padded operand: its dims, and one for each tap."""
+        shape, strides = list(room.shape), list(room.strides)
         for d, count, dilation in self.taps:
             shape[d] -= (count - 1) * dilation
-            offset += (count - 1) * dilation * room.strides[d]
             shape.append(count)
-            strides.append(-dilation * room.strides[d])
-        return MemoryLayout(tuple(shape), tuple(strides), offset)
+            strides.append(dilation * room.strides[d])
+        return MemoryLayout(tuple(shape), tuple(strides), room.offset)
+
+    def other(self, read: Read) -> Read:
+        """The other operand, with its taps from the last to the first."""
+        for d in self.backwards:
+            read = backwards(read, d)
+        return read
 
 
 def transposed(
@@ -96,7 +112,8 @@ def transposed(
     sides[side] = "".join(fresh.get(x, x) for x in sides[side]) + "".join(taps)
     out = "".join(fresh.get(x, x) for x in names[:rank])
     spec = f"{sides[0]},{sides[1]}->{out}"
-    return Transposed(contract, spec, side, tuple(padded), tuple(low), tuple(windows))
+    other = tuple(sides[1 - side].index(x) for x in taps)
+    return Transposed(contract, spec, side, tuple(padded), tuple(low), tuple(windows), other)
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
-from kernels.lowered import Stepper
+from kernels.compiled import check, kernels_of, program_of
 
-import graphc
 from graphc import nn
 from graphc.kernels.code import Nest, Product
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Native
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from graphc.program import Program
 
 
 def gated(x: Any, wx: Any, wh: Any) -> Any:
@@ -49,26 +44,30 @@ def turned(x: Any, wx: Any, wh: Any) -> Any:
 KINDS = {"gated": (gated, 3), "plain": (plain, 1), "turned": (turned, 1)}
 
 
-def compiled(kind: str, turns: int, batch: int, width: int, dtype: Any) -> tuple[Any, Any, Any]:
+def compiled(
+    kind: str, turns: int, batch: int, width: int, dtype: Any
+) -> tuple[Program, dict[str, Any], dict[str, Any]]:
     made, gates = KINDS[kind]
     r = np.random.default_rng(turns * 100 + batch)
     params = {
         "wx": r.normal(size=(5, gates * width)).astype(dtype),
         "wh": (r.normal(size=(width, gates * width)) * 0.3).astype(dtype),
     }
-    batch_ = {"x": r.normal(size=(batch, turns, 5)).astype(dtype)}
+    data = {"x": r.normal(size=(batch, turns, 5)).astype(dtype)}
 
     def loss(p: Any, b: Any) -> Any:
         return np.mean(made(b["x"], p["wx"], p["wh"]) ** 2)
 
-    trainer = graphc.compile(loss, params, batch_, optimizer=graphc.optim.sgd(0.5))
-    return trainer.trainer.plan.programs["train"], params, batch_
+    return program_of(loss, params, data), params, data
 
 
-def shapes(program: Any) -> list[tuple[tuple[int, ...], ...]]:
-    parts = (line for part in lower(program).parts for line in part if isinstance(line, Native))
-    kernels = [c.kernel for line in parts for c in line.calls]
-    return [(k.rows, k.inner, k.cols) for k in kernels if isinstance(k, Product)]
+def products(program: Program) -> list[Product]:
+    return [k for k in kernels_of(program) if isinstance(k, Product)]
+
+
+def summed(program: Program) -> list[int]:
+    """How many entries each product sums."""
+    return [prod(k.inner) for k in products(program)]
 
 
 CASES = [
@@ -79,44 +78,28 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recurrence_is_what_its_ops_give(kind: str, case: Any) -> None:
-    program, params, data = compiled(kind, *case)
-    dtype = case[-1]
-    stepper = Stepper(program, params)
-    outputs = stepper.step(data)
-    with Engine({"train": program}, BACKEND) as engine:
-        engine.load_variables(params | {"step": np.zeros((), np.int64)})
-        expected = engine.step(data)
-        wanted = engine.variables()
-    tolerance = 2e-5 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(outputs["loss"], expected["loss"], rtol=tolerance)
-    for name in params:
-        found = stepper.variables[name]
-        np.testing.assert_allclose(found, wanted[name], rtol=tolerance, atol=tolerance)
+    check(*compiled(kind, *case))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_of_a_weight_of_every_turn_is_one_product(kind: str) -> None:
     program, _, _ = compiled(kind, 9, 4, 16, np.float32)
-    summed = [np.prod(inner) for _, inner, _ in shapes(program)]
-    assert 8 * 4 in summed or 9 * 4 in summed, summed
+    assert {8 * 4, 9 * 4} & {*summed(program)}, summed(program)
 
 
 def test_few_products_are_summed_as_they_are() -> None:
     program, _, _ = compiled("plain", 4, 4, 16, np.float32)
-    assert 3 * 4 not in [np.prod(inner) for _, inner, _ in shapes(program)]
+    assert 3 * 4 not in summed(program)
 
 
 def test_parts_of_a_joined_part_are_written_where_the_whole_lies() -> None:
     program, _, _ = compiled("gated", 9, 4, 16, np.float32)
-    parts = (line for part in lower(program).parts for line in part if isinstance(line, Native))
-    nests = [c.kernel for line in parts for c in line.calls if isinstance(c.kernel, Nest)]
+    nests = [k for k in kernels_of(program) if isinstance(k, Nest)]
     copies = [k for k in nests if not k.columns and len(k.phases[0].code) == 2]
     assert len(copies) <= 2, copies  # of a state, and of a weight
 
 
 def test_a_weight_that_every_turn_reads_across_is_turned_once() -> None:
     program, _, _ = compiled("gated", 9, 4, 16, np.float32)
-    parts = (line for part in lower(program).parts for line in part if isinstance(line, Native))
-    products = [c.kernel for x in parts for c in x.calls if isinstance(c.kernel, Product)]
-    backward = [k for k in products if k.rows == (4,) and k.inner == (48,)]
+    backward = [k for k in products(program) if k.rows == (4,) and k.inner == (48,)]
     assert len(backward) >= 7 and all(k.right.cols == (1,) for k in backward)
