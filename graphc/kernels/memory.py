@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from graphc.arena import Arena, aligned
 from graphc.program import Buffer
 
 FOREVER = 1 << 62
+MOST = 1000  # buffers that are placed by size: it takes the square of their number
+
+Lives: TypeAlias = Mapping[int, tuple[int, int]]  # first and last position, by buffer
+Places: TypeAlias = tuple[dict[int, int], int]  # offset by buffer, and bytes in all
 
 
 @dataclass
@@ -29,16 +35,24 @@ class Timeline:
 def offsets(
     timeline: Timeline, buffers: Sequence[Buffer], outputs: Iterable[int]
 ) -> tuple[dict[int, int], int]:
-    """(offset in the arena by buffer, bytes of the arena)."""
+    """(offset in the arena by buffer, bytes of the arena): by the way that takes least."""
     lives = _lives(timeline, outputs)
     lives = {b: life for b, life in lives.items() if buffers[b].kind == "arena"}
+    ways = [_in_order(lives, buffers, len(timeline.touched))]
+    if len(lives) <= MOST:
+        ways.append(_largest_first(lives, buffers))
+    return min(ways, key=lambda way: way[1])
+
+
+def _in_order(lives: Lives, buffers: Sequence[Buffer], positions: int) -> Places:
+    """Each buffer where one is free when it is first touched."""
     born: dict[int, list[int]] = defaultdict(list)
     dies: dict[int, list[int]] = defaultdict(list)
     for b, (first, last) in lives.items():
         born[first].append(b)
         dies[last].append(b)
     arena, found = Arena(), dict[int, int]()
-    for at in range(len(timeline.touched)):
+    for at in range(positions):
         for b in sorted(born[at], key=lambda b: -buffers[b].bytes):
             found[b] = arena.take(aligned(buffers[b].bytes))
         for b in dies[at]:
@@ -46,7 +60,26 @@ def offsets(
     return found, arena.size
 
 
-def _lives(timeline: Timeline, outputs: Iterable[int]) -> Mapping[int, tuple[int, int]]:
+def _largest_first(lives: Lives, buffers: Sequence[Buffer]) -> Places:
+    """Each buffer as low as those before it leave room, for as long as it lives.
+
+    (Pisarchyk, Lee 2020, "greedy by size")
+    """
+    found, end = dict[int, int](), 0
+    taken: list[tuple[int, int, int, int]] = []  # start, stop, first, last; by start
+    for b, (first, last) in sorted(lives.items(), key=lambda x: (-buffers[x[0]].bytes, x[1])):
+        size, at = aligned(buffers[b].bytes), 0
+        for start, stop, since, until in taken:
+            if since <= last and first <= until:
+                if start - at >= size:
+                    break
+                at = max(at, stop)
+        found[b], end = at, max(end, at + size)
+        insort(taken, (at, at + size, first, last))
+    return found, end
+
+
+def _lives(timeline: Timeline, outputs: Iterable[int]) -> Lives:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for at, roots in enumerate(timeline.touched):
