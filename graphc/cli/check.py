@@ -167,7 +167,7 @@ def _summary(rows: Iterable[BitsRow], steps: int) -> str:
 
 def _numbers(text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",") if part.strip()]
+        return [int(part) for part in text.split(",")]
     except ValueError:
         raise click.BadParameter(f"'{text}' is no list of numbers, such as 1,2,4") from None
 
@@ -180,5 +180,5 @@ def _strategies(templates: tuple[str, ...], devices: list[int], turns: list[int]
         for n in devices:
             for k in turns:
                 strategy = parse_strategy(template.replace("{n}", str(n)))
-                found.append(strategy * Accumulate(k) if k > 1 else strategy)
+                found.append(strategy * Accumulate(k) if k != 1 else strategy)
     return list(dict.fromkeys(found))
