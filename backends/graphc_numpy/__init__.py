@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from graphc.config import get
 from graphc.runtime.backend import Loaded, Programs
 
-NATIVE = False  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
+NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,211 @@
+"""The systems of a comparison: `make(workload, threads) -> step`, where step(batch) -> loss.
+
+A system that is not installed is left out. graphc's own words are those of graphc_peer.py; those of
+the others are each system's own idiom for the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import numpy as np
+from workloads import Workload
+
+Step: TypeAlias = Callable[[Any], float]
+
+
+@dataclass(frozen=True)
+class System:
+    """module: what has to be installed, and is imported before the clock runs."""
+
+    module: str
+    make: Callable[[Workload, int], Step]
+
+
+# -- graphc -----------------------------------------------------------------------------------------
+
+
+def graphc_step(w: Workload, threads: int, strategy: str = "one_device()") -> Step:
+    from graphc_peer import Operations as base
+
+    import graphc
+
+    f = SimpleNamespace(
+        linear=base.linear, relu=base.relu, gelu=base.gelu, mean=base.mean, reshape=base.reshape,
+        mean_square=lambda x: np.mean(x**2), cross_entropy=base.xent, concat=base.concat,
+        binary_cross_entropy=base.bce, bag=base.embed_bag, rows=base.take, image=base.image,
+        layer_norm=base.layer_norm, attention=base.causal_attn, convolution=base.conv,
+        max_pool=base.maxpool2, flat=base.flatten, lstm=base.lstm_last,
+    )  # fmt: skip
+    kind, rate, *rest = w.optimizer
+    o = graphc.optim.adam(rate) if kind == "adam" else graphc.optim.sgd(rate, momentum=rest[0])
+    made = graphc.compile(
+        lambda p, b: w.loss(f, p, b), w.weights, w.batches[0], optimizer=o,
+        strategy=strategy, whole=("*",) if w.whole else (),
+    )  # fmt: skip
+    return lambda batch: float(made.step(batch)["loss"])
+
+
+# -- JAX --------------------------------------------------------------------------------------------
+
+
+def jax_words() -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    def log_of(z: Any, y: Any) -> Any:
+        return jnp.take_along_axis(jax.nn.log_softmax(z), y[:, None], axis=1)
+
+    def norm(x: Any, g: Any, b: Any) -> Any:
+        return jax.nn.standardize(x, epsilon=1e-5) * g + b
+
+    def attention(x: Any, heads: int) -> Any:
+        q, k, v = (a.reshape(*a.shape[:2], heads, -1) for a in jnp.split(x, 3, -1))
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(*x.shape[:2], -1)
+
+    def convolution(x: Any, k: Any, b: Any) -> Any:
+        dims = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=dims) + b
+
+    def max_pool(x: Any) -> Any:
+        window = (1, 2, 2, 1)
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, window, "VALID")
+
+    def lstm(x: Any, wx: Any, wh: Any, b: Any) -> Any:
+        def turn(state: Any, given: Any) -> Any:
+            h, c = state
+            i, f, g, o = jnp.split(given + h @ wh, 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+        zero = jnp.zeros((x.shape[0], wh.shape[0]), x.dtype)
+        return jax.lax.scan(turn, (zero, zero), (x @ wx + b).swapaxes(0, 1))[0][0]
+
+    return SimpleNamespace(
+        linear=lambda x, w, b: x @ w + b, relu=jax.nn.relu, gelu=jax.nn.gelu, mean=jnp.mean,
+        mean_square=lambda x: jnp.mean(x**2), cross_entropy=lambda z, y: -jnp.mean(log_of(z, y)),
+        binary_cross_entropy=lambda z, y: jnp.mean(jax.nn.softplus(z) - z * y),
+        bag=lambda t, i: jnp.mean(t[i], axis=1), rows=lambda t, i: t[i], image=lambda x: x,
+        concat=lambda xs: jnp.concatenate(xs, 1), layer_norm=norm, attention=attention,
+        convolution=convolution, max_pool=max_pool, flat=lambda x: x.reshape(x.shape[0], -1),
+        lstm=lstm, reshape=jnp.reshape,
+    )  # fmt: skip
+
+
+def jax_step(w: Workload, threads: int) -> Step:
+    import jax
+    import jax.numpy as jnp
+
+    f, (kind, rate, *rest) = jax_words(), w.optimizer
+    zeros = partial(jax.tree.map, jnp.zeros_like)
+
+    def changed(p: Any, s: Any, g: Any) -> Any:
+        if kind == "sgd":
+            momentum = jax.tree.map(lambda m, g: rest[0] * m + g, s, g) if rest[0] else g
+            return jax.tree.map(lambda p, m: p - rate * m, p, momentum), momentum if rest[0] else s
+        m, v, n = s
+        n = n + 1
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
+        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)
+        scale = jnp.sqrt(1 - 0.999**n) / (1 - 0.9**n), 1e-8 * jnp.sqrt(1 - 0.999**n)
+        new = jax.tree.map(
+            lambda p, m, v: p - rate * scale[0] * m / (jnp.sqrt(v) + scale[1]), p, m, v
+        )
+        return new, (m, v, n)
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def step(p: Any, s: Any, batch: Any) -> Any:
+        loss, g = jax.value_and_grad(lambda p: w.loss(f, p, batch))(p)
+        return *changed(p, s, g), loss
+
+    p = jax.tree.map(jnp.array, w.weights)
+    state = [p, (zeros(p), zeros(p), jnp.float32(0)) if kind == "adam" else zeros(p)]
+
+    def run(batch: Any) -> float:
+        *state[:], loss = step(*state, batch)
+        return float(loss)
+
+    return run
+
+
+# -- PyTorch ----------------------------------------------------------------------------------------
+
+
+def torch_words(sparse: bool) -> Any:
+    import torch
+    import torch.nn.functional as F
+
+    def attention(x: Any, heads: int) -> Any:
+        parts = (a.view(*a.shape[:2], heads, -1).transpose(1, 2) for a in x.chunk(3, -1))
+        y = F.scaled_dot_product_attention(*parts, is_causal=True)
+        return y.transpose(1, 2).reshape(*x.shape[:2], -1)
+
+    def lstm(x: Any, wx: Any, wh: Any, b: Any) -> Any:
+        zero, weights = x.new_zeros(1, x.shape[0], wh.shape[0]), [wx.t(), wh.t(), b, b * 0]
+        return torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, True)[1][0]
+
+    return SimpleNamespace(
+        linear=lambda x, w, b: F.linear(x, w.t(), b), relu=F.relu, mean=torch.mean,
+        gelu=lambda x: F.gelu(x, approximate="tanh"), mean_square=lambda x: (x * x).mean(),
+        cross_entropy=lambda z, y: F.cross_entropy(z, y.long()), concat=lambda xs: torch.cat(xs, 1),
+        binary_cross_entropy=F.binary_cross_entropy_with_logits,
+        bag=lambda t, i: F.embedding_bag(i, t, mode="mean", sparse=sparse),
+        rows=lambda t, i: F.embedding(i, t), image=lambda x: x.permute(0, 3, 1, 2),
+        layer_norm=lambda x, g, b: F.layer_norm(x, g.shape, g, b), attention=attention,
+        convolution=lambda x, k, b: F.conv2d(x, k, b, padding=1),
+        max_pool=lambda x: F.max_pool2d(x, 2), lstm=lstm, reshape=torch.reshape,
+        flat=lambda x: x.permute(0, 2, 3, 1).reshape(x.shape[0], -1),
+    )  # fmt: skip
+
+
+def torch_step(w: Workload, threads: int, compiled: bool = False) -> Step:
+    import torch
+
+    torch.set_num_threads(threads)
+    f, (kind, rate, *rest) = torch_words(bool(w.rows) and not compiled), w.optimizer
+    p = {}
+    for name, value in w.weights.items():
+        t = torch.from_numpy(value.copy())
+        if t.dim() == 4:
+            t = t.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+        p[name] = torch.nn.Parameter(t)
+    fused = not w.rows or compiled
+    if kind == "adam":
+        o: Any = torch.optim.Adam(p.values(), lr=rate, fused=fused)
+    else:
+        o = torch.optim.SGD(p.values(), lr=rate, momentum=rest[0], fused=fused)
+
+    def loss(batch: Any) -> Any:
+        return w.loss(f, p, batch)
+
+    if compiled:
+        loss = torch.compile(loss)
+
+    def step(batch: Any) -> float:
+        o.zero_grad(set_to_none=True)
+        y = loss({name: torch.from_numpy(x) for name, x in batch.items()})
+        y.backward()
+        o.step()
+        return float(y)
+
+    return step
+
+
+SYSTEMS = {
+    "graphc": System("graphc", graphc_step),
+    "graphc mirrored(2)": System("graphc", partial(graphc_step, strategy="mirrored(2)")),
+    "graphc accumulate(4)": System("graphc", partial(graphc_step, strategy="accumulate(4)")),
+    "jax": System("jax", jax_step),
+    "torch": System("torch", torch_step),
+    "torch compiled": System("torch", partial(torch_step, compiled=True)),
+}
+
+
+def installed(name: str) -> bool:
+    """Whether a system can run here; nothing is imported."""
+    return find_spec(SYSTEMS[name].module) is not None

@@ -1,0 +1,190 @@
+"""Training steps that a comparison runs: weights, batches, an optimizer, and a loss.
+
+A loss is written once, over a table of operations `f` that every system fills with its own best
+words; so all of them train the same weights on the same numbers. Weights are [in, out], images
+[batch, height, width, channels], convolutions [height, width, in, out], gates in the order i, f,
+g, o. All floats are f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+BATCHES = 4  # fed in turn
+
+
+@dataclass(frozen=True)
+class Workload:
+    """optimizer: ('sgd', rate, momentum) or ('adam', rate). rows: tables that are only looked up."""
+
+    weights: dict[str, Any]
+    batches: Sequence[dict[str, Any]]
+    optimizer: tuple[Any, ...]
+    loss: Callable[[Any, Any, Any], Any]
+    rows: tuple[str, ...] = ()
+    whole: bool = False
+
+
+class Draw:
+    """Weights and batches from one seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def normal(self, *shape: int) -> Any:
+        return self.rng.standard_normal(shape, np.float32)
+
+    def weight(self, *shape: int) -> Any:
+        return self.normal(*shape) / np.float32(np.sqrt(np.prod(shape[:-1])))
+
+    def dense(self, name: str, *widths: int) -> dict[str, Any]:
+        """w0, b0, w1, b1, ... of a stack of dense layers."""
+        found = {}
+        for i, (a, b) in enumerate(pairwise(widths)):
+            found |= {f"{name}w{i}": self.weight(a, b), f"{name}b{i}": np.zeros(b, np.float32)}
+        return found
+
+    def integers(self, below: int, *shape: int) -> Any:
+        return self.rng.integers(0, below, shape, np.int32)
+
+    def batches(self, **parts: Callable[[], Any]) -> list[dict[str, Any]]:
+        return [{name: draw() for name, draw in parts.items()} for _ in range(BATCHES)]
+
+
+def _stack(f: Any, p: Any, x: Any, layers: int, between: Any, name: str = "") -> Any:
+    for i in range(layers):
+        x = f.linear(x, p[f"{name}w{i}"], p[f"{name}b{i}"])
+        x = between(x) if i < layers - 1 else x
+    return x
+
+
+def tiny() -> Workload:
+    """A linear model: what a call costs."""
+    draw = Draw()
+    batches = draw.batches(x=lambda: draw.normal(32, 10), y=lambda: draw.normal(32, 1))
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        return f.mean_square(f.linear(b["x"], p["w0"], p["b0"]) - b["y"])
+
+    return Workload(draw.dense("", 10, 1), batches, ("sgd", 0.05, 0.0), loss)
+
+
+def mlp() -> Workload:
+    """Two hidden layers and Adam."""
+    draw = Draw()
+    x, y = lambda: draw.normal(128, 784), lambda: draw.integers(10, 128)
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        return f.cross_entropy(_stack(f, p, b["x"], 3, f.relu), b["y"])
+
+    return Workload(draw.dense("", 784, 512, 512, 10), draw.batches(x=x, y=y), ("adam", 1e-3), loss)
+
+
+def wide() -> Workload:
+    """Products and little else."""
+    draw = Draw()
+    x = lambda: draw.normal(512, 1024)  # noqa: E731
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        return f.mean_square(_stack(f, p, b["x"], 3, f.gelu) - b["y"])
+
+    weights = draw.dense("", 1024, 4096, 4096, 1024)
+    return Workload(weights, draw.batches(x=x, y=x), ("sgd", 0.1, 0.9), loss)
+
+
+def elementwise() -> Workload:
+    """Four million entries: what memory gives."""
+    draw = Draw()
+    batches = draw.batches(s=lambda: draw.rng.random(1, np.float32) + np.float32(0.5))
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        return f.mean(f.gelu(p["w"] * b["s"])) * 1024.0
+
+    weights = {"w": draw.normal(1 << 22)}
+    return Workload(weights, batches, ("adam", 1e-2), loss, whole=True)
+
+
+def embedding() -> Workload:
+    """Two tables of 100,000 rows, of which a step changes some thousands."""
+    draw, size, width = Draw(), 100_000, 64
+    ids = lambda: draw.integers(size, 1024, 8)  # noqa: E731
+    y = lambda: draw.integers(2, 1024, 1).astype(np.float32)  # noqa: E731
+    tables = {n: draw.normal(size, width) * np.float32(0.1) for n in ("left", "right")}
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        bags = [f.bag(p["left"], b["l"]), f.bag(p["right"], b["r"])]
+        return f.binary_cross_entropy(_stack(f, p, f.concat(bags), 2, f.relu), b["y"])
+
+    weights = tables | draw.dense("", 2 * width, 64, 1)
+    batches = draw.batches(l=ids, r=ids, y=y)
+    return Workload(weights, batches, ("sgd", 0.5, 0.0), loss, rows=("left", "right"))
+
+
+def lstm() -> Workload:
+    """64 turns of small products."""
+    draw, width = Draw(), 256
+    x, y = lambda: draw.normal(32, 64, 64), lambda: draw.integers(10, 32)
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        h = f.lstm(b["x"], p["wx"], p["wh"], p["b"])
+        return f.cross_entropy(f.linear(h, p["w0"], p["b0"]), b["y"])
+
+    cell = {"wx": draw.weight(64, 4 * width), "wh": draw.weight(width, 4 * width)}
+    weights = cell | {"b": np.zeros(4 * width, np.float32)} | draw.dense("", width, 10)
+    return Workload(weights, draw.batches(x=x, y=y), ("adam", 1e-3), loss)
+
+
+def cnn() -> Workload:
+    """Four convolutions with two poolings."""
+    draw, channels = Draw(), (3, 32, 32, 64, 64)
+    x, y = lambda: draw.normal(64, 32, 32, 3), lambda: draw.integers(10, 64)
+    weights = draw.dense("", 8 * 8 * 64, 128, 10)
+    for i, (a, b) in enumerate(pairwise(channels)):
+        weights |= {f"k{i}": draw.weight(3, 3, a, b), f"c{i}": np.zeros(b, np.float32)}
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        x = f.image(b["x"])
+        for i in range(4):
+            x = f.relu(f.convolution(x, p[f"k{i}"], p[f"c{i}"]))
+            x = f.max_pool(x) if i % 2 else x
+        return f.cross_entropy(_stack(f, p, f.flat(x), 2, f.relu), b["y"])
+
+    return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.01, 0.9), loss)
+
+
+def transformer() -> Workload:
+    """Four blocks of causal attention, width 256, 8 texts of 128 letters."""
+    draw, width, letters, length = Draw(), 256, 256, 128
+    ids = lambda: draw.integers(letters, 8, length)  # noqa: E731
+    norm = lambda n: {f"{n}g": np.ones(width, np.float32), f"{n}b": np.zeros(width, np.float32)}  # noqa: E731
+    weights = {"letters": draw.weight(letters, width), "places": draw.weight(length, width)}
+    for i in range(4):
+        weights |= norm(f"{i}n") | norm(f"{i}m") | draw.dense(f"{i}a", width, 3 * width)
+        weights |= draw.dense(f"{i}o", width, width) | draw.dense(f"{i}f", width, 4 * width, width)
+    weights |= norm("n") | draw.dense("", width, letters)
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        x = f.rows(p["letters"], b["x"]) + p["places"]
+        for i in range(4):
+            h = f.layer_norm(x, p[f"{i}ng"], p[f"{i}nb"])
+            x = x + _stack(
+                f, p, f.attention(_stack(f, p, h, 1, None, f"{i}a"), 4), 1, None, f"{i}o"
+            )
+            h = f.layer_norm(x, p[f"{i}mg"], p[f"{i}mb"])
+            x = x + _stack(f, p, h, 2, f.gelu, f"{i}f")
+        h = f.layer_norm(x, p["ng"], p["nb"])
+        logits = f.reshape(f.linear(h, p["w0"], p["b0"]), (-1, letters))
+        return f.cross_entropy(logits, f.reshape(b["y"], (-1,)))
+
+    return Workload(weights, draw.batches(x=ids, y=ids), ("adam", 1e-3), loss)
+
+
+WORKLOADS = {
+    w.__name__: w
+    for w in (tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide)
+}  # fmt: skip
