@@ -21,7 +21,7 @@ from graphc.kernels.code import (
 )
 from graphc.kernels.domains import Interval, axes, size
 from graphc.kernels.emit import Writer
-from graphc.kernels.nodes import Contract, Map, Read
+from graphc.kernels.nodes import Contract, Fold, Map, Read
 from graphc.layout import MemoryLayout
 from graphc.ops.contract import grouped_letters, parse_spec
 
@@ -101,10 +101,36 @@ def _nest(writer: Writer, exact: bool) -> Nest:
     serial = any(isinstance(n, Map) and n.function == "scatter" for n in nodes)
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
     if exact and columns:
-        trailing = not writer.rows or writer.columns[-1][0] < writer.rows[-1][0]
-        return replace(nest, lanes="columns" if trailing else "rows")
+        return _fixed(nest, next(n for n in nodes if isinstance(n, Fold)))
     nest = _merged(nest)
     return replace(nest, lanes=_lanes(nest))
+
+
+def _fixed(nest: Nest, fold: Fold) -> Nest:
+    """The nest of a fold whose order must not depend on how many entries it makes.
+
+    So which way the lanes go is told by which dims are folded, and dims of one entry count.
+    """
+    kept = [d for d in range(len(fold.shape)) if d not in fold.over]
+    if not kept or kept[-1] < fold.over[-1]:
+        return replace(nest, lanes="columns")
+    return nest if nest.rows else _with_a_row(nest)
+
+
+def _with_a_row(nest: Nest) -> Nest:
+    """The nest with a row axis of one entry."""
+
+    def seen(x: Statement) -> Statement:
+        match x:
+            case Load() | Store():
+                return replace(x, access=replace(x.access, strides=(0, *x.access.strides)))
+            case Index():
+                return replace(x, axis=x.axis + 1)
+            case _:
+                return x
+
+    phases = tuple(Phase(p.cells, tuple(map(seen, p.code))) for p in nest.phases)
+    return replace(nest, rows=(1,), phases=phases)
 
 
 def _merged(nest: Nest) -> Nest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphc.kernels.again import make_again, readers
 from graphc.kernels.build import Built, build
@@ -18,7 +18,7 @@ from graphc.kernels.code import Call, Pointer
 from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
-from graphc.kernels.lowered import Host, Line, Lowered, Memory, Native, Turn
+from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Map, Node, Value
 from graphc.kernels.reading import nodes_of
@@ -46,10 +46,11 @@ INDEXED = ("gather", "scatter")  # functions that check an index
 
 @dataclass
 class Stretch:
-    """Nodes between two instructions of the host."""
+    """Nodes between two instructions of the host, which the same places run."""
 
     nodes: list[Node] = field(default_factory=list)
     turn: Turn = "any"
+    home: Home = ()
     groups: list[Group] = field(default_factory=list)
     built: list[tuple[Built, str]] = field(default_factory=list)
 
@@ -124,7 +125,7 @@ class _Lowering:
         *parts, last, commit = self.role.parts
         found = [self._items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
         before, tail = self._items(last), Stretch()
-        if before and isinstance(before[-1], Stretch):
+        if before and isinstance(before[-1], Stretch) and not before[-1].home:
             tail = before.pop()  # type: ignore[assignment]
         joined = self._items(commit, begun=tail)
         found += [before, joined]
@@ -160,8 +161,12 @@ class _Lowering:
         for x in part:
             if _starts_from_nothing(x):
                 continue
-            nodes = None if self._stays(x) else nodes_of(self.values, x)
+            nodes, home = None if self._stays(x) else nodes_of(self.values, x), self._home(x)
             if nodes is not None:
+                if home != now.home and now.nodes:
+                    yield now
+                    now = Stretch(turn=turn)
+                now.home = home
                 now.nodes += nodes
                 continue
             if now.nodes:
@@ -176,9 +181,6 @@ class _Lowering:
 
     def _stays(self, x: Instruction) -> bool:
         """Whether an instruction depends on the place that runs it."""
-        touched = [*reads(x), *(b for b in (writes(x),) if b is not None)]
-        if any(self.buffers[b].home for b in touched):
-            return True
         if not isinstance(x, Kernel) or x.op.positioned is None:
             return False
         slot = x.op.positioned
@@ -186,6 +188,12 @@ class _Lowering:
         if isinstance(x.op, Iota | Gather | ScatterAdd):  # only the place along one dim counts
             ranges = ranges[x.op.dim : x.op.dim + 1]
         return any(r.axes or r.extent for r in ranges)
+
+    def _home(self, x: Instruction) -> Home:
+        """The places that run an instruction: those where its result lies."""
+        made = writes(x)
+        found = {h for b in (reads(x) if made is None else (made,)) for h in self.buffers[b].home}
+        return tuple(sorted(found))
 
     # -- kernels ----------------------------------------------------------------------------------
 
@@ -258,7 +266,7 @@ class _Lowering:
             return [], part
         late = [(g, b) for g, b in pairs if not needed >> g.number & 1]
         first, second = (
-            Stretch(stretch.nodes, stretch.turn, [g for g, _ in x], [b for _, b in x])
+            replace(stretch, groups=[g for g, _ in x], built=[b for _, b in x])
             for x in (early, late)
         )
         return [first], [second, *part[1:]]
@@ -312,7 +320,7 @@ class _Lowering:
         calls = tuple(
             Call(built.kernel, _pointers(built, places), name) for built, name in item.built
         )
-        return Native(calls, item.turn)
+        return Native(calls, item.turn, item.home)
 
 
 def _alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:

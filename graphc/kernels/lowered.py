@@ -14,6 +14,7 @@ from graphc.program import Instruction, Kernel
 
 MemoryKind: TypeAlias = Literal["arena", "constant", "variable", "feed", "host"]
 Turn: TypeAlias = Literal["any", "first", "later"]
+Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,12 @@ class Native:
     """Calls that run one after the other in one stretch of machine code.
 
     turn: in a loop, the calls run in every turn, in the first only, or in all but the first
+    home: the only places that run them, as (axis, index); () where all do
     """
 
     calls: tuple[Call, ...]
     turn: Turn = "any"
+    home: Home = ()
 
 
 @dataclass(frozen=True, slots=True)

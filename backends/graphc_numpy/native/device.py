@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphc.collector import collector_paused
 from graphc.config import cache_folder
-from graphc.kernels.lowered import Host, Lowered, Native
+from graphc.kernels.lowered import Home, Host, Lowered, Native
 from graphc.program import Feed, Instruction, Program, reads, writes
 from graphc.runtime.backend import Programs
 from graphc.runtime.site import Site
@@ -49,6 +49,7 @@ class Compiled:
     program: Program
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
+    homes: tuple[Home, ...]  # of each stretch
     stretches: Stretches
     checked: frozenset[int]  # the stretches that may note an error
     limits: dict[int, int]  # of each check
@@ -75,7 +76,8 @@ def _lowered(program: Program, role: str) -> records.Found:
     parts = [_joined(part, stretches) for part in lowered.parts]
     checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
     code, limits = compile_stretches(stretches), limits_of(lowered)
-    return records.Found(lowered, tuple(parts), code, checked, limits)
+    homes = tuple(natives[0].home for natives in stretches)
+    return records.Found(lowered, tuple(parts), homes, code, checked, limits)
 
 
 def _has_checks(native: Native) -> bool:
@@ -89,12 +91,17 @@ def _joined(part: Iterable[Native | Host], stretches: list[list[Native]]) -> tup
         match line:
             case Host(instruction=x):
                 items.append(x)
-            case Native() if items and isinstance(items[-1], int):
+            case Native() if _goes_on(line, items, stretches):
                 stretches[-1].append(line)
             case Native():
                 items.append(len(stretches))
                 stretches.append([line])
     return tuple(items)
+
+
+def _goes_on(line: Native, items: list[Any], stretches: list[list[Native]]) -> bool:
+    """Whether the same places run a line as the stretch before it."""
+    return bool(items) and isinstance(items[-1], int) and stretches[-1][-1].home == line.home
 
 
 class NativeLoaded:
@@ -278,6 +285,8 @@ class Step:
         calls: list[Call] = []
         for x in part:
             match x:
+                case int() if not self._is_here(x):
+                    pass
                 case int():
                     calls += self.stretch(x, self.frame)
                 case Feed(result=b) if b in self.pointed:
@@ -287,6 +296,10 @@ class Step:
                 case _:
                     calls += self.bound.calls([x])
         return calls
+
+    def _is_here(self, stretch: int) -> bool:
+        here = self.bound.site.places[0]
+        return all(here[axis] == k for axis, k in self.made.homes[stretch])
 
     def stretch(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
         """A stretch, called with a frame, and a look at what its checks have noted."""

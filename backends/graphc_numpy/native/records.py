@@ -15,7 +15,7 @@ from pathlib import Path
 
 import graphc.config as config
 from graphc.kernels.code import Pointer
-from graphc.kernels.lowered import Lowered, Memory
+from graphc.kernels.lowered import Home, Lowered, Memory
 from graphc.program import Instruction, Kernel, Program
 from graphc.runtime.codec import Misfit, decode, encode
 from graphc.runtime.objects import Objects, changed
@@ -45,6 +45,7 @@ class Record:
     arena: int
     parts: tuple[tuple[tuple[bool, int], ...], ...]
     stretches: tuple[tuple[int, bool], ...]
+    homes: tuple[Home, ...]
     checks: tuple[int, ...]
     limits: tuple[tuple[int, int], ...]
     checked: tuple[int, ...]
@@ -56,6 +57,7 @@ class Found:
 
     lowered: Lowered
     parts: tuple[Part, ...]
+    homes: tuple[Home, ...]
     stretches: Stretches
     checked: frozenset[int]
     limits: dict[int, int]
@@ -77,6 +79,7 @@ def write(key: str, program: Program, role: str, made: Found) -> None:
             for part in made.parts
         ),
         tuple((x.scratch, x.shared) for x in made.stretches.found),
+        made.homes,
         tuple(number[id(x)] for x in lowered.checks),
         tuple(made.limits.items()),
         tuple(sorted(made.checked)),
@@ -110,6 +113,7 @@ def _found(record: Record, program: Program, role: str) -> Found | None:
     return Found(
         Lowered(record.memories, places, of_role.setup, (), record.arena, checks),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
+        record.homes,
         Stretches(symbols, [Stretch(symbols[n], *s) for n, s in pairs], record.code),
         frozenset(record.checked),
         dict(record.limits),
