@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from graphc_numpy import BACKEND as NUMPY
 from graphc_numpy import NumpyBackend
 from laws.footprint import check_memory
 from laws.simulate import Arrays, Results
@@ -17,7 +16,7 @@ from graphc.runtime.engine import Engine
 from graphc.runtime.reference import BACKEND as REFERENCE
 
 Runner = Callable[[Graph, Mapping[str, int], Arrays, Arrays], Results]
-BACKENDS = (REFERENCE, NumpyBackend(native=False), NUMPY)  # interpreted, NumPy calls, the usual
+PLAIN, NATIVE = NumpyBackend(native=False), NumpyBackend(native=True)
 DEADLINE = 30.0  # seconds that a device waits for another: a hang is a failure
 
 
@@ -36,6 +35,11 @@ def execute(
             engine.load_variables(variables)
             outputs = engine.step(dict(inputs), poison=True)
         return Results(outputs, engine.variables())
+
+
+def backend_of(seed: int) -> Backend:
+    """The backend that a case runs on: the interpreter, NumPy calls and machine code in turn."""
+    return (REFERENCE, PLAIN, NATIVE)[seed % 3]
 
 
 def runner(backend: Backend, short: bool) -> Runner:

@@ -6,8 +6,7 @@ import random
 from dataclasses import dataclass
 
 import numpy as np
-from graphc_numpy import BACKEND as NUMPY
-from laws.execute import execute
+from laws.execute import backend_of, execute
 from laws.generator import Data, data_for, make, recipe
 from laws.recipe import Model, Recipe
 from laws.simulate import Results
@@ -15,7 +14,6 @@ from laws.simulate import Results
 from graphc.graph import Graph
 from graphc.passes.pipeline import distribution, partitioning, run_passes
 from graphc.runtime.backend import Backend
-from graphc.runtime.reference import BACKEND as REFERENCE
 from graphc.strategy import parse_strategy
 from graphc.types import DTYPES, F64
 
@@ -45,7 +43,7 @@ class Case:
 
     @property
     def backend(self) -> Backend:
-        return REFERENCE if self.recipe.seed % 3 == 0 else NUMPY
+        return backend_of(self.recipe.seed)
 
     def strategies(self) -> list[str]:
         """One device first, then those that have room for their parts in the grid."""

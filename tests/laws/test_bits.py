@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from laws.bits import bits_case, check_bits
-from laws.execute import BACKENDS, runner
+from laws.execute import backend_of, runner
 from laws.simulate import simulate
 
 CASES = 120
@@ -29,4 +29,4 @@ def test_many_random_steps_have_the_same_bits_however_they_are_cut(start: int) -
 def _check(seed: int) -> None:
     c = bits_case(seed)
     check_bits(c, simulate)
-    check_bits(c, runner(BACKENDS[seed % 3], short=False))
+    check_bits(c, runner(backend_of(seed), short=False))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from graphc_numpy import BACKEND as NUMPY
-from laws.execute import runner
+from laws.execute import PLAIN, runner
 from laws.law import Broken, case, check, describe
 from laws.simulate import simulate
 
@@ -41,7 +40,7 @@ def holds_with_passes(seed: int, kinds: tuple[str, ...] = ()) -> None:
     try:
         placing = [*distribution(strategy), partition, *after, Loops()]
         graph = run_passes(c.model.graph, [*before, *placing])
-        check(c, simulate, runner(NUMPY, c.config.short), graph=graph)
+        check(c, simulate, runner(PLAIN, c.config.short), graph=graph)
     except (AssertionError, GraphcError) as error:
         names = [[str(p) for p in part] for part in (before, after)]
         raise Broken(f"passes {names}: {error}\n\n{describe(c)}") from None

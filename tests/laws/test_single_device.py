@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from graphc_numpy import BACKEND as NUMPY
 from laws.barriers import has_barrier
 from laws.configs import config, every_pair
-from laws.execute import BACKENDS, runner
+from laws.execute import PLAIN, backend_of, runner
 from laws.law import case, check, holds
 from laws.simulate import simulate
 
@@ -38,9 +37,9 @@ def test_many_random_steps_on_random_meshes_are_the_steps_on_one_device(start: i
 
 
 def _check(seed: int) -> None:
-    """By the simulator, and by one backend or another."""
+    """By the simulator, and by one of the backends."""
     c = case(seed)
-    holds(c, simulate, runner(BACKENDS[seed % 3], c.config.short))
+    holds(c, simulate, runner(backend_of(seed), c.config.short))
 
 
 def test_the_cases_cover_every_pair_of_settings() -> None:
@@ -58,7 +57,7 @@ def test_steps_with_many_barriers_give_what_one_device_gives() -> None:
     for seed in range(BARRIERS):
         c = case(seed, ("barrier", "pairwise"))
         c = replace(c, config=replace(c.config, turns=max(2, c.config.turns)))
-        holds(c, simulate, runner(BACKENDS[seed % 3], c.config.short))
+        holds(c, simulate, runner(backend_of(seed), c.config.short))
 
 
 def test_steps_whose_small_collectives_are_joined_give_what_one_device_gives() -> None:
@@ -68,6 +67,6 @@ def test_steps_whose_small_collectives_are_joined_give_what_one_device_gives() -
         passes = [*distribution(strategy), *partitioning(strategy, c.config.short, bucket=1 << 20)]
         graph = run_passes(c.model.graph, passes)
         if any(n.because and n.because.by == "bucket" for n in graph):
-            check(c, simulate, runner(NUMPY, c.config.short), graph=graph)
+            check(c, simulate, runner(PLAIN, c.config.short), graph=graph)
             joined += 1
     assert joined > BUCKETS // 10
