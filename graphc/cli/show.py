@@ -14,6 +14,8 @@ from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy
 
 if TYPE_CHECKING:
     from graphc.graph import Graph
+    from graphc.program import Program
+    from graphc.runtime.plan import Plan
 
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to a file."
@@ -35,15 +37,18 @@ output_option = click.option(
     "--program", default="train", show_default=True,
     help="train or evaluate; of an asynchronous strategy also worker, server.0, server.1, ...",
 )  # fmt: skip
+@click.option("--kernels", is_flag=True, help="Print the loops that a compiled step runs.")
 @click.option("--diff", is_flag=True, help="Show what the pass changed, as a diff of IR text.")
 @output_option
 def show_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
-    program: str, diff: bool, output: Path | None,
+    program: str, kernels: bool, diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a pass.
 
-    Of a graph in text form (.gir) it is the graph itself; of a .plan, the instructions.
+    Of a graph in text form (.gir) it is the graph itself; of a .plan, the instructions. With
+    --kernels it is what the instructions of a .gc file or a .plan become on the CPU: loops, each with
+    the nodes that were fused into it, and what stays with the host.
     """
     from graphc.inspect import FORMATS
     from graphc.text import parse_ir
@@ -51,6 +56,12 @@ def show_command(
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
     match file.suffix:
+        case ".gir" if kernels:
+            raise click.UsageError(
+                "a graph in text form has no kernels; give a .gc file or a .plan"
+            )
+        case _ if kernels:
+            text = _kernels(file, strategy, order, sparse, program)
         case ".plan":
             text = _instructions(file, program)
         case ".gir":
@@ -65,12 +76,33 @@ def _instructions(file: Path, program: str) -> str:
     from graphc.runtime.listing import print_program
     from graphc.runtime.plan import load
 
-    plan = load(file)
+    return print_program(_chosen(load(file), program))
+
+
+def _kernels(
+    file: Path, strategy: str | None, order: str | None, sparse: str | None, program: str
+) -> str:
+    from graphc.driver import compile_module
+    from graphc.frontend.lower import load_module
+    from graphc.runtime.kernel_listing import print_kernels
+    from graphc.runtime.plan import load
+    from graphc.strategy import parse_strategy
+
+    if file.suffix == ".plan":
+        return print_kernels(_chosen(load(file), program))
+    with shown_warnings():
+        module = load_module(file).ordered(order or "").with_sparse(sparse or "")
+        plan = compile_module(module, parse_strategy(strategy) if strategy else None)
+    return print_kernels(_chosen(plan, program))
+
+
+def _chosen(plan: Plan, program: str) -> Program:
+    """The program of that name."""
     programs = {"train": plan.training} | dict(plan.programs)
     if program not in programs:
         known = ", ".join(programs)
         raise click.UsageError(f"there is no program '{program}' in the plan; known: {known}")
-    return print_program(programs[program])
+    return programs[program]
 
 
 def _stages(

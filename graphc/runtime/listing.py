@@ -51,11 +51,11 @@ def _role(program: Program, role: Role) -> Iterator[str]:
     yield from _part(program, "setup", role.setup)
     *body, commit = role.parts
     for i, part in enumerate(body):
-        yield from _part(program, _title(role, i), part)
+        yield from _part(program, title(role, i), part)
     yield from _part(program, "commit", commit)
 
 
-def _title(role: Role, part: int) -> str:
+def title(role: Role, part: int) -> str:
     """What a part of the body is called."""
     if part % 2:
         return f"loop {role.loops[part // 2].turns} times"
@@ -64,13 +64,14 @@ def _title(role: Role, part: int) -> str:
 
 
 def _part(program: Program, title: str, part: Iterable[Instruction]) -> Iterator[str]:
-    lines = [f"      {_instruction(program, x)}" for x in part]
+    lines = [f"      {print_instruction(program, x)}" for x in part]
     if lines:
         yield f"    {title}"
         yield from lines
 
 
-def _instruction(program: Program, x: Instruction) -> str:
+def print_instruction(program: Program, x: Instruction) -> str:
+    """One instruction, with the buffers that it reads and makes."""
     name = partial(_name, program)
     match x:
         case Feed(source=source, result=y):

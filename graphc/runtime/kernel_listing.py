@@ -1,0 +1,68 @@
+"""A program's kernels as text: which loops a step is, what was fused into each, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from graphc.kernels.code import Call, Kernel, Nest, Product
+from graphc.kernels.lower import lower
+from graphc.kernels.lowered import Host, Line, Lowered, Native
+from graphc.program import Program, Role
+from graphc.runtime.listing import print_instruction, title
+
+
+def print_kernels(program: Program) -> str:
+    """Every role's stretches: a line for each kernel, and for what stays with the host."""
+    lines = [f"program {program.name} on {program.mesh}"]
+    for role in program.roles:
+        lines += _role(program, role, lower(program, role.name))
+    return "\n".join(lines) + "\n"
+
+
+def _role(program: Program, role: Role, lowered: Lowered) -> Iterator[str]:
+    calls = [c for part in lowered.parts for x in part if isinstance(x, Native) for c in x.calls]
+    distinct = len({c.kernel for c in calls})
+    yield f"  role {role.name}: {len(calls)} calls of {distinct} kernels, arena {lowered.arena} bytes"
+    *body, commit = lowered.parts
+    for i, part in enumerate(body):
+        yield from _part(program, title(role, i), part)
+    yield from _part(program, "commit", commit)
+
+
+def _part(program: Program, name: str, part: Sequence[Line]) -> Iterator[str]:
+    if part:
+        yield f"    {name}"
+    for line in part:
+        match line:
+            case Host(instruction=x):
+                yield f"      host    {print_instruction(program, x)}"
+            case Native(calls=calls):
+                where = _where(line)
+                yield from (f"      {_call(call)}{where}" for call in calls)
+
+
+def _where(line: Native) -> str:
+    """In which turns, and at which places, a line runs."""
+    turn = {"any": "", "first": "  in the first turn", "later": "  in later turns"}[line.turn]
+    return turn + "".join(f"  on {axis}={k}" for axis, k in line.home)
+
+
+def _call(call: Call) -> str:
+    return f"{_loops(call.kernel):32}  {call.node}"
+
+
+def _loops(kernel: Kernel) -> str:
+    """The sizes of a kernel's loops: rows and columns, or those of a product."""
+    match kernel:
+        case Nest(rows=rows, columns=()):
+            return f"map     {_sizes(rows)}"
+        case Nest(rows=rows, columns=columns):
+            return f"fold    {_sizes(rows)} of {_sizes(columns)}"
+        case Product(batch=batch, rows=rows, inner=inner, cols=cols):
+            times = f"{prod(batch)} times " if prod(batch) > 1 else ""
+            return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
+
+
+def _sizes(found: Sequence[int]) -> str:
+    return "x".join(map(str, found)) or "1"
