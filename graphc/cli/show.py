@@ -46,9 +46,9 @@ def show_command(
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a pass.
 
-    Of a graph in text form (.gir) it is the graph itself; of a .plan, the instructions. With
-    --kernels it is what the instructions of a .gc file or a .plan become on the CPU: loops, each with
-    the nodes that were fused into it, and what stays with the host.
+    Of a graph in text form (.gir) it is the graph itself; of a .plan, the instructions. --kernels
+    prints what they become on the CPU: loops, each with the nodes that were fused into it, and what
+    stays with the host.
     """
     from graphc.inspect import FORMATS
     from graphc.text import parse_ir

@@ -21,9 +21,10 @@ def print_kernels(program: Program) -> str:
 
 
 def _role(program: Program, role: Role, lowered: Lowered) -> Iterator[str]:
-    calls = [c for part in lowered.parts for x in part if isinstance(x, Native) for c in x.calls]
-    distinct = len({c.kernel for c in calls})
-    yield f"  role {role.name}: {len(calls)} calls of {distinct} kernels, arena {lowered.arena} bytes"
+    lines = (x for part in lowered.parts for x in part)
+    calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
+    counts = f"{len(calls)} calls of {len(set(calls))} kernels"
+    yield f"  role {role.name}: {counts}, arena {lowered.arena} bytes"
     *body, commit = lowered.parts
     for i, part in enumerate(body):
         yield from _part(program, title(role, i), part)

@@ -67,6 +67,16 @@ def test_show_as_a_diff_of_what_the_pass_changed(folder: Path, call: Call) -> No
     assert any("all_reduce" in line for line in added)
 
 
+def test_show_the_kernels_of_a_program_and_of_a_plan(folder: Path, call: Call) -> None:
+    text = call("show", "line.gc", "--kernels", "--strategy", "mirrored(2)").out
+    assert "all_reduce" in text and "einsum" in text and "arena" in text
+    call("compile", "line.gc", "--strategy", "mirrored(2)", "-o", "line.plan")
+    assert call("show", "line.plan", "--kernels").out == text
+    call("show", "line.gc", "-o", "line.gir")
+    refused = call("show", "line.gir", "--kernels")
+    assert refused.status and "has no kernels" in refused.err
+
+
 def test_show_writes_to_a_file(folder: Path, call: Call) -> None:
     result = call("show", "line.gc", "--format", "svg", "-o", "line.svg")
     assert (result.status, result.out, result.err) == (0, "", "wrote line.svg\n")
