@@ -5,11 +5,13 @@ from __future__ import annotations
 from graphc.kernels.moving import moved
 from graphc.kernels.nodes import Node
 from graphc.kernels.products import contracted
+from graphc.kernels.searches import found
 from graphc.kernels.sums import added, over_turns, reduced
 from graphc.kernels.values import Values
 from graphc.ops.collective import Accumulate
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise
+from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import Reduction
 from graphc.program import Instruction, Kernel, Write
 
@@ -42,6 +44,8 @@ def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
             return over_turns(v, x)
         case Aggregate(order=order):
             return added(v, x, order)
+        case Argmax() | Argmin() if 0 not in v.buffers[x.operands[0]].shape:
+            return found(v, x, op)
         case _ if op.conversion:
             return None
         case Elementwise():
