@@ -16,7 +16,7 @@ from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.nodes import Contract, Fold, Map, Node, Read, Value
 
 MOST = 40  # nodes that are made again for one kernel
-DEAR = ("gather", "scatter")  # that are not made again
+DEAR = ("gather", "scatter", "chain", "chain:tree")  # that are not made again
 
 
 @dataclass
@@ -84,7 +84,7 @@ def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> se
 
 
 def _is_table(node: Node, read: Read) -> bool:
-    return isinstance(node, Map) and node.function == "gather" and read is node.reads[0]
+    return isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]
 
 
 def _is_map(node: Node) -> bool:

@@ -10,18 +10,20 @@ from graphc.kernels.code import (
     Access,
     Index,
     Kernel,
-    Load,
+    Links,
     Nest,
+    Param,
     Phase,
     Product,
     Side,
     Statement,
-    Store,
     accesses,
+    reached,
+    with_accesses,
 )
 from graphc.kernels.domains import Interval, axes, size
 from graphc.kernels.emit import Writer
-from graphc.kernels.nodes import Contract, Fold, Map, Read
+from graphc.kernels.nodes import Chained, Contract, Fold, Map, Read
 from graphc.layout import MemoryLayout
 from graphc.ops.contract import grouped_letters, parse_spec
 
@@ -40,8 +42,11 @@ class Built:
 
 def build(writer: Writer, exact: bool = False) -> Built:
     """The kernel of a group. exact: a nest's axes are what its fold's shape says, and no more."""
+    first = writer.nodes[writer.group.nodes[0]]
+    if isinstance(first, Chained):
+        return _links(writer, first)
     if writer.group.contract is not None:
-        kernel: Kernel = _product(writer)
+        kernel: Nest | Product = _product(writer)
     else:
         kernel = _nest(writer, exact)
     kernel, starts = _from_the_start(kernel)
@@ -49,7 +54,15 @@ def build(writer: Writer, exact: bool = False) -> Built:
     return Built(kernel, tuple(writer.parameters.slots), tuple(offsets))
 
 
-def _from_the_start(kernel: Kernel) -> tuple[Kernel, list[int]]:
+def _links(writer: Writer, node: Chained) -> Built:
+    (ids,) = node.reads
+    params = Param(ids.dtype), Param(node.dtype, written=True)
+    kernel = Links(params, node.shape[0], node.limit, writer.number(node.instruction))
+    buffers = ids.value.buffer, node.result.buffer
+    return Built(kernel, buffers, (ids.layout.offset * ids.dtype.bytes, 0))
+
+
+def _from_the_start(kernel: Nest | Product) -> tuple[Nest | Product, list[int]]:
     """The kernel with its pointers moved to the first element that it reaches.
 
     Kernels that differ only in where they begin are then one.
@@ -85,9 +98,7 @@ def _lowest(offset: int, strides: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def _moved(x: Statement, starts: Sequence[int]) -> Statement:
-    if not isinstance(x, Load | Store) or not starts[x.access.slot]:
-        return x
-    return replace(x, access=replace(x.access, offset=x.access.offset - starts[x.access.slot]))
+    return with_accesses(x, lambda a: replace(a, offset=a.offset - starts[a.slot]))
 
 
 # -- nests ---------------------------------------------------------------------------------------
@@ -98,7 +109,7 @@ def _nest(writer: Writer, exact: bool) -> Nest:
     rows = tuple(map(size, writer.rows))
     columns = tuple(map(size, writer.columns))
     nodes = [writer.nodes[i] for i in writer.group.nodes]
-    serial = any(isinstance(n, Map) and n.function == "scatter" for n in nodes)
+    serial = any(isinstance(n, Map) and n.serial for n in nodes)
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
     if exact and columns:
         return _fixed(nest, next(n for n in nodes if isinstance(n, Fold)))
@@ -160,7 +171,7 @@ def _merged(nest: Nest) -> Nest:
     return replace(nest, rows=tuple(rows), columns=tuple(columns), phases=phases)
 
 
-def _counted(kernel: Kernel) -> set[int]:
+def _counted(kernel: Nest | Product) -> set[int]:
     """The axes whose index is used."""
     codes = [kernel.code] if isinstance(kernel, Product) else [p.code for p in kernel.phases]
     return {x.axis for code in codes for x in code if isinstance(x, Index)}
@@ -172,12 +183,9 @@ def _restrided(
     """The code with new strides for its accesses, in their order, and axes counted anew."""
     found: list[Statement] = []
     for x in code:
-        if isinstance(x, Load | Store):
-            access = replace(x.access, strides=tuple(next(moved)))
-            x = replace(x, access=access)
-        elif isinstance(x, Index):
+        if isinstance(x, Index):
             x = replace(x, axis=x.axis - sum(k < x.axis for k in gone))
-        found.append(x)
+        found.append(with_accesses(x, lambda a: replace(a, strides=tuple(next(moved)))))
     return tuple(found)
 
 
@@ -188,9 +196,7 @@ def _lanes(nest: Nest) -> Lanes:
     if not nest.rows or nest.rows[-1] < 2:
         return "columns"
     row, column = len(nest.rows) - 1, len(nest.rows) + len(nest.columns) - 1
-    cells = [
-        x.access for p in nest.phases if p.cells for x in p.code if isinstance(x, Load | Store)
-    ]
+    cells = [a for p in nest.phases if p.cells for x in p.code for a in reached(x)]
     by_row = sum(_suits(a, row) for a in cells)
     by_column = sum(_suits(a, column) for a in cells)
     if by_row == by_column:

@@ -5,17 +5,18 @@ A kernel is one of
     Nest      loops over rows, and inside over the columns of a row: maps, reductions along the
               columns, and whatever of them was fused
     Product   a contraction, and what is done with each entry of its result before it is stored
+    Links     the places at which a list of indices holds the same index, as chains
 
-Both do their work in *code*: a line of statements over numbered registers, in which every register
-is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine function of
-the axes' indices. All sizes and strides are static; only pointers, and what is loaded through
-them, are known at run time.
+The first two do their work in *code*: a line of statements over numbered registers, in which every
+register is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine
+function of the axes' indices. All sizes and strides are static; only pointers, and what is loaded
+through them, are known at run time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -112,12 +113,41 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """`target` = the sum of the elements at the places of a chain of equal indices.
+
+    access: the element at the place itself, where the chain begins, if `link`, a register with the
+            place's entry of the links (see `Links`), is not negative. Else the sum is 0.
+    links:  all `count` links from element 0 of that parameter on: they tell the later places
+    cells:  what of `access` doesn't depend on the place. The element at place j lies further by the
+            sum of `j // low % size * stride` over (low, size, stride) in `places`.
+    tree:   the elements are added as a balanced tree, neighbours first and the last of an odd
+            number as it is; else one after the other.
+    A sum of f16 or bf16 is made in f32 and rounded once, to the dtype of the elements.
+    """
+
+    target: int
+    access: Access
+    cells: Access
+    places: tuple[tuple[int, int, int], ...]
+    link: int
+    links: int
+    count: int
+    tree: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
-    """`memory[access] = source`; with `add`, `memory[access] += source`."""
+    """`memory[access] = source`; with `add`, `memory[access] += source`.
+
+    where: a register; nothing is stored where it is false
+    What is added to f16 or bf16 may be f32: then the sum is made in f32, and rounded.
+    """
 
     access: Access
     source: int
     add: bool = False
+    where: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +163,7 @@ class Check:
     number: int
 
 
-Statement: TypeAlias = Load | Constant | Index | Apply | Fold | Store | Check
+Statement: TypeAlias = Load | Constant | Index | Apply | Fold | Chain | Store | Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +247,27 @@ class Product:
         return entries * (prod(self.inner) // 8 + len(self.code))
 
 
-Kernel: TypeAlias = Nest | Product
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Parameter 1: for every place of `count` indices (parameter 0), the next one of its index.
+
+    links[k], i32, is the next place that holds the index of place k, or `count` where there is
+    none; where a place before k holds that index too, it is ~ of that (-1 - x), and so negative.
+    Check `number` fails for an index that is not in [0, limit).
+    """
+
+    params: tuple[Param, ...]
+    count: int
+    limit: int
+    number: int
+
+    @property
+    def work(self) -> int:
+        """Places, times about what finding the place before takes."""
+        return 16 * self.count
+
+
+Kernel: TypeAlias = Nest | Product | Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,20 +292,54 @@ def registers(statement: Statement) -> tuple[int, ...]:
     match statement:
         case Apply(arguments=xs):
             return xs
-        case Fold(source=x) | Check(source=x):
+        case Fold(source=x) | Check(source=x) | Chain(link=x):
             return (x,)
-        case Store(access=a, source=x):
-            return (x,) if a.row is None else (x, a.row)
+        case Store(access=a, source=x, where=w):
+            return tuple(k for k in (x, a.row, w) if k is not None)
         case Load(access=Access(row=int() as row)):
             return (row,)
         case _:
             return ()
 
 
+def reached(statement: Statement) -> tuple[Access, ...]:
+    """What a statement reaches in memory by the axes' indices."""
+    match statement:
+        case Load(access=access) | Store(access=access):
+            return (access,)
+        case Chain(access=access, cells=cells):
+            return (access, cells)
+        case _:
+            return ()
+
+
+def slots(statement: Statement) -> frozenset[int]:
+    """The parameters behind which a statement reaches."""
+    links = (statement.links,) if isinstance(statement, Chain) else ()
+    return frozenset((*links, *(a.slot for a in reached(statement))))
+
+
+def with_accesses(statement: Statement, change: Callable[[Access], Access]) -> Statement:
+    """The statement with each of `reached` changed, in their order."""
+    match statement:
+        case Load(access=access) | Store(access=access):
+            return replace(statement, access=change(access))
+        case Chain(access=access, cells=cells):
+            return replace(statement, access=change(access), cells=change(cells))
+        case _:
+            return statement
+
+
+def statements(kernel: Kernel) -> Iterator[Statement]:
+    """All code of a kernel."""
+    match kernel:
+        case Nest(phases=phases):
+            yield from (x for p in phases for x in p.code)
+        case Product(code=code):
+            yield from code
+
+
 def accesses(kernel: Kernel) -> Iterator[Access]:
     """Every access of a kernel's code."""
-    code = kernel.code if isinstance(kernel, Product) else ()
-    phases = kernel.phases if isinstance(kernel, Nest) else ()
-    for statement in (*code, *(x for p in phases for x in p.code)):
-        if isinstance(statement, Load | Store):
-            yield statement.access
+    for statement in statements(kernel):
+        yield from reached(statement)

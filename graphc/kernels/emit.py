@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from graphc.kernels import indirect
 from graphc.kernels.code import (
     Access,
     Apply,
-    Check,
     Constant,
     Fold,
     Index,
@@ -91,7 +91,7 @@ class Writer:
         for d in range(last + 1):
             self.row_code = []
             self._row_nodes(d)
-            cells = _Cells(self, d).run(last)
+            cells = Cells(self, d).run(last)
             found += [Phase(False, tuple(self.row_code)), Phase(True, tuple(cells))]
         self.row_code = []
         self._row_nodes(last + 1, at_end=True)
@@ -100,7 +100,7 @@ class Writer:
 
     def entry_code(self, registers: Mapping[int, int]) -> list[Statement]:
         """The code of a group without folds; registers: of nodes that are made already."""
-        cells = _Cells(self, 0)
+        cells = Cells(self, 0)
         cells.made |= dict(registers.items())
         return self.row_code + cells.run(0)
 
@@ -205,7 +205,7 @@ class Writer:
         node = self.nodes[i]
         assert isinstance(node, Map)
         match node.function:
-            case "copy" | "scatter":
+            case "copy" | "scatter" | "first_rows" | "every_row":
                 return of(node.reads[0])
             case "fill":
                 target = self.registers.new()
@@ -258,6 +258,12 @@ class Writer:
         code.append(Apply(target, name, tuple(arguments), dtype))
         return target
 
+    def constant(self, value: float, dtype: DType, code: list[Statement]) -> int:
+        """A register with a number."""
+        target = self.registers.new()
+        code.append(Constant(target, value, dtype))
+        return target
+
     def _added(self, xs: list[int], node: Map, code: list[Statement]) -> int:
         """The sum of many; half precision is added in f32 and rounded once."""
         narrow = node.dtype.bytes == 2 and node.dtype != BOOL
@@ -273,7 +279,7 @@ class Writer:
         return self.operation("cast", xs, node.dtype, code) if narrow else xs[0]
 
 
-class _Cells:
+class Cells:
     """The code of one cell phase (or of all entries, where there are no columns)."""
 
     def __init__(self, writer: Writer, phase: int) -> None:
@@ -305,10 +311,8 @@ class _Cells:
 
     def _store(self, node: Node, register: int, late: list[tuple[Access, int]] | None) -> None:
         access = self.w.cell_access(node)
-        if isinstance(node, Map) and node.function == "scatter":
-            row = self._index(node)
-            access = Access(access.slot, access.strides, access.offset, row, node.step)
-            self.code.append(Store(access, register, add=True))
+        if isinstance(node, Map) and node.by_row:
+            indirect.store(self, node, access, register)
         elif isinstance(node, Map) and node.adds:
             self.code.append(Store(access, register, add=True))
         elif late is not None:
@@ -339,8 +343,8 @@ class _Cells:
             target = w.registers.new()
             self.code.append(Load(target, access))
             return target
-        if isinstance(node, Map) and node.function == "gather":
-            return self._gather(node)
+        if isinstance(node, Map) and node.reads_anywhere:
+            return indirect.load(self, node)
         return w.apply(i, self.code, self.read)
 
     def read(self, read: Read) -> int:
@@ -352,30 +356,12 @@ class _Cells:
                 return w.row_values[maker]
             return self.value(maker)
         along = w.cell_strides(read)
-        if self._once_a_row(along):
+        if self.once_a_row(along):
             return w.hoisted(read, along)
         key = (read.value, along, read.layout.offset)
         if key not in self.made:
             self.made[key] = w.load(read, along, self.code)
         return self.made[key]
 
-    def _once_a_row(self, along: Sequence[int]) -> bool:
+    def once_a_row(self, along: Sequence[int]) -> bool:
         return bool(self.w.columns) and not any(along[len(self.w.rows) :])
-
-    def _gather(self, node: Map) -> int:
-        table, w = node.reads[0], self.w
-        row = self._index(node)
-        slot = w.parameters.slot(table.value.buffer, table.dtype)
-        target = w.registers.new()
-        access = Access(slot, w.cell_strides(table), table.layout.offset, row, node.step)
-        self.code.append(Load(target, access))
-        return target
-
-    def _index(self, node: Map) -> int:
-        """The register of an index that was checked, in the row's code where that suffices."""
-        w, ids = self.w, node.reads[1]
-        source, target = self.read(ids), w.registers.new()
-        of_row = w.group.made.get(ids.value) is None and self._once_a_row(w.cell_strides(ids))
-        code = w.row_code if of_row else self.code
-        code.append(Check(target, source, node.limit, w.number(node.instruction)))
-        return target

@@ -27,7 +27,7 @@ from graphc.kernels.domains import (
     strides,
     with_rows,
 )
-from graphc.kernels.nodes import Contract, Fold, Map, Node, Read, Value
+from graphc.kernels.nodes import Chained, Contract, Fold, Map, Node, Read, Value
 
 LARGEST = 96  # nodes of a group: what compiles in a moment
 
@@ -144,7 +144,7 @@ class Fusion:
     def _alone(self, node: Node) -> bool:
         if isinstance(node, Fold):
             return self.exact
-        return isinstance(node, Map) and node.function == "scatter"
+        return isinstance(node, Chained) or (isinstance(node, Map) and node.serial)
 
     def _joined(self, i: int, node: Node, needs: dict[int, list[int]]) -> Group | None:
         """The group that a node joins, with others that it brings together."""
@@ -207,7 +207,7 @@ class Fusion:
         maker = group.made.get(read.value)
         if maker is None:
             return not any(j in group.nodes for j in self._writers.get(read.value, ()))
-        if isinstance(node, Map) and node.function == "gather" and read is node.reads[0]:
+        if isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]:
             return False
         made_in_row = maker in group.rows or isinstance(self.nodes[maker], Fold)
         if made_in_row == fit.row:
@@ -221,7 +221,9 @@ class Fusion:
         """
         old = Value(node.result.buffer, node.result.version - 1)
         if not _is_whole(node):
-            return not because or all(self.nodes[j].result != node.result for j in because)
+            others = [self.nodes[j] for j in because]
+            seen = {r.value for other in others for r in other.reads}
+            return old not in seen and all(other.result != node.result for other in others)
         for j in because:
             other = self.nodes[j]
             for read in other.reads:

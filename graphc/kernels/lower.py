@@ -20,7 +20,7 @@ from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
 from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
-from graphc.kernels.nodes import Map, Node, Value
+from graphc.kernels.nodes import Chained, Map, Node, Value
 from graphc.kernels.reading import nodes_of
 from graphc.kernels.spill import spilled
 from graphc.kernels.turning import turned_once
@@ -28,6 +28,7 @@ from graphc.kernels.values import Values, first_entry
 from graphc.layout import MemoryLayout
 from graphc.ops.collective import Accumulate
 from graphc.ops.indexing import Gather, ScatterAdd
+from graphc.ops.rows import RowUpdate
 from graphc.ops.source import Const, DimSize, Iota
 from graphc.program import (
     Buffer,
@@ -144,10 +145,15 @@ class _Lowering:
         """The stretches and host instructions of a part."""
         kept = loop and any(map(self._accumulates, part))
         if not kept:
-            return list(self._variant(part, "any", begun or Stretch()))
+            found = list(self._variant(part, "any", begun or Stretch()))
+            if loop:
+                self.values.forget_links()
+            return found
         first = list(self._variant(part, "first", Stretch()))
+        self.values.forget_links()
         self.values.later = True
         later = list(self._variant(part, "later", Stretch()))
+        self.values.forget_links()
         self.values.later = False
         pairs = zip(first, later, strict=True)
         return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
@@ -187,6 +193,8 @@ class _Lowering:
         ranges = self.buffers[x.result if slot < 0 else x.operands[slot]].ranges
         if isinstance(x.op, Iota | Gather | ScatterAdd):  # only the place along one dim counts
             ranges = ranges[x.op.dim : x.op.dim + 1]
+        elif isinstance(x.op, RowUpdate):
+            ranges = ranges[:1]
         return any(r.axes or r.extent for r in ranges)
 
     def _home(self, x: Instruction) -> Home:
@@ -366,7 +374,7 @@ def _name(node: Node) -> str:
 
 
 def _is_checked(node: Node) -> bool:
-    return isinstance(node, Map) and node.function in INDEXED
+    return isinstance(node, Chained) or (isinstance(node, Map) and node.function in INDEXED)
 
 
 def _literals(setup: Sequence[Instruction], buffers: Sequence[Buffer]) -> Literals:

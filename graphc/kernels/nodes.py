@@ -38,9 +38,11 @@ class Map:
 
     function: an elementwise op; 'copy'; 'sum' and 'tree' (of many, in their order); 'fill' with
               `number`; 'iota', the index along dim `number`; 'gather' (a table's row, at an
-              index); 'scatter' (added to a row)
+              index); 'scatter' (added to a row); 'chain' and 'chain:tree' (the sum over a chain of
+              places, by its links); 'first_rows' and 'every_row' (added to a row at an index, which
+              links have checked: where chains begin, or everywhere, one after the other)
     target:   where in the result the entries go, if that is not all of it in row-major order
-    limit:    of an index; step: elements from row to row
+    limit:    of an index, or how many links there are; step: elements from row to row
     adds:     to what the result holds already; apart: no other node writes to the same target
     """
 
@@ -56,6 +58,37 @@ class Map:
     step: int = 0
     adds: bool = False
     apart: bool = False
+
+    @property
+    def serial(self) -> bool:
+        """Whether entries must be done in order, by one thread: two may go to one place."""
+        return self.function in ("scatter", "every_row")
+
+    @property
+    def by_row(self) -> bool:
+        """Whether entries are added to rows at an index, the second read."""
+        return self.function in ("scatter", "first_rows", "every_row")
+
+    @property
+    def reads_anywhere(self) -> bool:
+        """Whether the first read is of other entries than those that the layout says."""
+        return self.function in ("gather", "chain", "chain:tree")
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """`result[k]` = the next place that holds the index at place k; see graphc.kernels.code.Links.
+
+    reads: the indices, in row-major order. Noted as an error is an index not in [0, limit).
+    """
+
+    shape: tuple[int, ...]
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    limit: int
+    target: None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +119,4 @@ class Contract:
     target: None = None
 
 
-Node: TypeAlias = Map | Fold | Contract
+Node: TypeAlias = Map | Chained | Fold | Contract

@@ -5,14 +5,17 @@ from __future__ import annotations
 from graphc.kernels.moving import moved
 from graphc.kernels.nodes import Node
 from graphc.kernels.products import contracted
+from graphc.kernels.rows import keep_zeros, of_rows
 from graphc.kernels.searches import found
 from graphc.kernels.sums import added, over_turns, reduced
 from graphc.kernels.values import Values
+from graphc.op import Op
 from graphc.ops.collective import Accumulate
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import Reduction
+from graphc.ops.rows import RowJoin, RowSum, RowUpdate
 from graphc.program import Instruction, Kernel, Write
 
 
@@ -49,7 +52,15 @@ def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
         case _ if op.conversion:
             return None
         case Elementwise():
-            reads = tuple(map(v.read, x.operands))
-            return [v.map(x, "copy" if op.view else op.name, reads, v.wrote(x.result))]
+            return [_elementwise(v, x, op)]
+        case RowSum() | RowJoin() | RowUpdate():
+            return of_rows(v, x, op)
         case _:
             return moved(v, x, op)
+
+
+def _elementwise(v: Values, x: Kernel, op: Op) -> Node:
+    reads = tuple(map(v.read, x.operands))
+    result = v.wrote(x.result)
+    keep_zeros(v, op, reads, result)
+    return v.map(x, "copy" if op.view else op.name, reads, result)

@@ -34,7 +34,7 @@ def _dear(writer: Writer, i: int) -> bool:
             continue
         seen.add(j)
         node = writer.nodes[j]
-        if isinstance(node, Map) and (node.function in DEAR or node.function == "gather"):
+        if isinstance(node, Map) and (node.function in DEAR or node.reads_anywhere):
             return True
         found = (writer.group.made.get(r.value) for r in node.reads)
         waiting += [k for k in found if k is not None]

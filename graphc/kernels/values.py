@@ -29,8 +29,9 @@ class Values:
     somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
     seen_as: buffers that are views of others here; insides: such, of what is joined of them; begun:
     values of which some parts are written. once: buffers with one reader. later: what accumulates
-    over turns is added to, not set. exact: sums must not depend on what else a kernel does, or how
-    many it makes
+    over turns is added to, not set. links: of indices, the chains of equal ones. chained: values
+    that are zero but where such chains begin. exact: sums must not depend on what else a kernel
+    does, or how many it makes
     """
 
     buffers: list[Buffer]
@@ -45,6 +46,8 @@ class Values:
     begun: dict[int, Value] = field(default_factory=dict)
     once: frozenset[int] = frozenset()
     made_by: dict[Value, Contract] = field(default_factory=dict)
+    links: dict[Value, Value] = field(default_factory=dict)
+    chained: dict[Value, Value] = field(default_factory=dict)
 
     def read(self, buffer: int) -> Read:
         """The present value of a buffer, through the layout of the view that it is."""
@@ -72,6 +75,11 @@ class Values:
         """The value after one more write."""
         self.versions[buffer] = self.versions.get(buffer, 0) + 1
         return Value(buffer, self.versions[buffer])
+
+    def forget_links(self) -> None:
+        """What was made in one turn of a loop is not there in another, or after it."""
+        self.links.clear()
+        self.chained.clear()
 
     def temporary(self, shape: tuple[int, ...], dtype: DType, like: int) -> int:
         """A new buffer of the arena."""

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from graphc.kernels.code import (
     Access,
     Apply,
+    Chain,
     Check,
     Constant,
     Fold,
     Index,
     Kernel,
+    Links,
     Load,
     Nest,
     Product,
@@ -42,6 +44,20 @@ def run(kernel: Kernel, arrays: Sequence[Array]) -> list[tuple[int, int]]:
             return _Code(arrays, (*kernel.rows, *kernel.columns)).nest(kernel)
         case Product():
             return _Code(arrays, (*kernel.batch, *kernel.rows, *kernel.cols)).product(kernel)
+        case Links():
+            return links(kernel, *arrays)
+
+
+def links(kernel: Links, ids: Array, found: Array) -> list[tuple[int, int]]:
+    """For every place the next one of its index."""
+    last: dict[int, int] = {}
+    for k, i in enumerate(ids[: kernel.count].tolist()):
+        found[k] = ~kernel.count if i in last else kernel.count
+        if i in last:
+            found[last[i]] = k if found[last[i]] >= 0 else ~k
+        last[i] = k
+    bad = [i for i in last if not 0 <= i < kernel.limit]
+    return [(kernel.number, i) for i in bad[:1]]
 
 
 class _Code:
@@ -91,8 +107,9 @@ class _Code:
         self.shape = tuple(sizes)
         for x in code:
             match x:
-                case Store(access=access, source=source, add=add):
-                    self._store(access, self.values[source], add)
+                case Store(access=access, source=source, add=add, where=where):
+                    kept = self.values[where] if where is not None else np.True_
+                    self._store(access, self.values[source], add, kept)
                 case _:
                     self.values[x.target] = self._value(x)
 
@@ -113,6 +130,8 @@ class _Code:
                 return np.clip(given, 0, limit - 1)
             case Fold():
                 return self._fold(x)
+            case Chain():
+                return self._chain(x)
             case _:
                 raise AssertionError(x)
 
@@ -123,6 +142,24 @@ class _Code:
         made = FOLDS[x.kind].reduce(full, self.columns, keepdims=True, initial=x.first)
         return np.asarray(made).astype(x.dtype.numpy)
 
+    def _chain(self, x: Chain) -> Array:
+        links = self.arrays[x.links][: x.count].astype(np.int64)
+        link = self.values[x.link].astype(np.int64)
+        array, cells = self.arrays[x.access.slot], self._where(x.cells)
+        where = np.broadcast_to(self._where(x.access), self.shape)
+        link, cells = np.broadcast_to(link, self.shape), np.broadcast_to(cells, self.shape)
+        made = np.zeros(self.shape, array.dtype)
+        for at in np.ndindex(self.shape):
+            if link[at] < 0:
+                continue
+            found, place = [array[where[at]]], link[at]
+            while place < x.count:
+                far = sum(place // low % n * stride for low, n, stride in x.places)
+                found.append(array[cells[at] + far])
+                place = ~links[place]
+            made[at] = summed(found, x.tree)
+        return made
+
     def _where(self, access: Access) -> Array:
         where = np.full((1,) * len(self.sizes), access.offset, np.int64)
         for index, stride in zip(self.indices, access.strides, strict=True):
@@ -131,13 +168,27 @@ class _Code:
             where = where + self.values[access.row].astype(np.int64) * access.step
         return where
 
-    def _store(self, access: Access, x: Array, add: bool) -> None:
+    def _store(self, access: Access, x: Array, add: bool, kept: Array) -> None:
         where = np.broadcast_to(self._where(access), self.shape)
         target, x = self.arrays[access.slot], np.broadcast_to(x, self.shape)
-        if add:
-            np.add.at(target, where, x.astype(target.dtype))
+        kept = np.broadcast_to(kept, self.shape)
+        where, x = where[kept], x[kept]
+        if add and x.dtype != target.dtype:
+            target[where] = target[where].astype(x.dtype) + x
+        elif add:
+            np.add.at(target, where, x)
         else:
             target[where] = x
+
+
+def summed(xs: Sequence[Any], tree: bool) -> Any:
+    """One after the other, or neighbours first; of half precision in f32."""
+    narrow = xs[0].dtype.itemsize == 2
+    xs = [np.float32(x) for x in xs] if narrow else list(xs)
+    while len(xs) > 1:
+        pairs = [a + b for a, b in zip(xs[::2], xs[1::2], strict=False)][: None if tree else 1]
+        xs = pairs + xs[2 * len(pairs) :]
+    return xs[0]
 
 
 def _apply(name: str, xs: Sequence[Array], dtype: DType) -> Array:

@@ -9,7 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from graphc.kernels.code import Index, Load, Nest, Phase, Statement, Store
+from graphc.kernels.code import (
+    Access,
+    Chain,
+    Index,
+    Load,
+    Nest,
+    Phase,
+    Statement,
+    Store,
+    reached,
+    with_accesses,
+)
 from graphc_numpy.native.lanes import WIDTH
 from graphc_numpy.native.stages import effort
 
@@ -39,7 +50,7 @@ def _cost(nest: Nest, axis: int) -> float:
 def _jumps(statement: Statement, axis: int) -> int:
     """What it costs if lanes along an axis do not lie together."""
     match statement:
-        case Load(access=access) if access.strides[axis] not in (0, 1):
+        case Load(access=access) | Chain(access=access) if access.strides[axis] not in (0, 1):
             return 2 * WIDTH
         case Store(access=access) if access.strides[axis] not in (0, 1):
             return 3 * WIDTH
@@ -53,7 +64,7 @@ def _tiled(nest: Nest) -> Nest:
     Else each of the cache's lines is fetched again for every entry in it.
     """
     last, every = len(nest.rows) - 1, [x for p in nest.phases for x in p.code]
-    jumping = [x.access for x in every if isinstance(x, Load | Store) and _jumps(x, last)]
+    jumping = [a for x in every if _jumps(x, last) for a in reached(x)]
     across = [a for a in range(last) if any(x.strides[a] == 1 for x in jumping)]
     if nest.columns or not across:
         return nest
@@ -76,12 +87,13 @@ def _part(size: int, unit: int) -> int:
 
 def _split(statement: Statement, parts: Mapping[int, int]) -> Statement:
     """A statement for axes that go on in steps of a part, and new ones at the end for the rest."""
-    if not isinstance(statement, Load | Store):
-        return statement
-    found = statement.access.strides
-    steps = [s * parts.get(a, 1) for a, s in enumerate(found)]
-    access = replace(statement.access, strides=(*steps, *(found[a] for a in parts)))
-    return replace(statement, access=access)
+
+    def split(access: Access) -> Access:
+        found = access.strides
+        steps = [s * parts.get(a, 1) for a, s in enumerate(found)]
+        return replace(access, strides=(*steps, *(found[a] for a in parts)))
+
+    return with_accesses(statement, split)
 
 
 def _ordered(nest: Nest, order: Sequence[int]) -> Nest:
@@ -93,11 +105,8 @@ def _ordered(nest: Nest, order: Sequence[int]) -> Nest:
 
 def _moved(statement: Statement, order: Sequence[int]) -> Statement:
     """A statement for axes in another order: new axis k is the old order[k]."""
-    match statement:
-        case Load(access=access) | Store(access=access):
-            strides = tuple(access.strides[a] for a in order)
-            return replace(statement, access=replace(access, strides=strides))
-        case Index(axis=axis):
-            return replace(statement, axis=order.index(axis))
-        case _:
-            return statement
+    if isinstance(statement, Index):
+        return replace(statement, axis=order.index(statement.axis))
+    return with_accesses(
+        statement, lambda x: replace(x, strides=tuple(x.strides[a] for a in order))
+    )

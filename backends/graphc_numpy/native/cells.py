@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from llvmlite import ir
 
 from graphc.kernels.code import (
     Access,
     Apply,
+    Chain,
     Check,
     Constant,
     Fold,
@@ -23,9 +25,10 @@ from graphc.kernels.code import (
     Param,
     Statement,
     Store,
+    reached,
 )
-from graphc.types import I64, DType
-from graphc_numpy.native import functions
+from graphc.types import F32, I64, DType
+from graphc_numpy.native import chains, functions
 from graphc_numpy.native.lanes import INT64, WIDTH, Lanes, Printer, index
 
 Registers = dict[int, Lanes]
@@ -62,7 +65,7 @@ class Cells:
     ) -> Cells:  # fmt: skip
         """These cells, with what `axes` (and a row that is known by now) add to addresses done."""
         bases, known = dict(self.bases), registers or {}
-        for access in (x.access for x in code if isinstance(x, Load | Store)):
+        for access in (access for x in code for access in reached(x)):
             bases[access] = self._base(access, indices, frozenset(axes), known)
         return replace(self, bases=bases)
 
@@ -91,10 +94,13 @@ class Cells:
                 case Apply(target, function, arguments, dtype):
                     xs = [registers[k] for k in arguments]
                     registers[target] = functions.apply(self.p, function, xs, dtype)
+                case Chain(target):
+                    registers[target] = self._chain(statement, registers, indices, lanes, active)
                 case Store():
                     self._store(statement, registers, indices, lanes, active)
                 case Check(target):
-                    registers[target] = self._check(statement, registers, active)
+                    x = registers[statement.source]
+                    registers[target] = self.checked(x, statement.limit, statement.number, active)
                 case Fold():
                     pass
 
@@ -182,13 +188,21 @@ class Cells:
     ) -> None:  # fmt: skip
         access, x = store.access, registers[store.source]
         dtype = self.params[access.slot].dtype
-        assert x.dtype == dtype, f"a {x.dtype} is stored as {dtype}"
+        assert x.dtype == dtype or (store.add and x.dtype == F32), f"{x.dtype} stored as {dtype}"
+        where = registers[store.where] if store.where is not None else None
+        if where is not None and where.width == 1:
+            plain = replace(store, where=None)
+            body = partial(self._store, plain, registers, indices, lanes, active)
+            self.p.when(where.value, body)
+            return
         first, places = self._addresses(access, registers, indices, lanes, active)
         stride = _stride(access, lanes)
+        if where is not None and places is None:
+            places = [self._moved(first, k * stride, dtype) for k in range(active)]
         if lanes is not None and stride == 0 and places is None and (store.add or x.width > 1):
             places = [first] * active
         if places is not None:
-            self._store_by_lane(x, places, store.add)
+            self._store_by_lane(x, places, store.add, where, dtype)
         elif lanes is None or stride == 0:
             self.p.store(self._added(self.p.load(first, dtype), x) if store.add else x, first)
         else:
@@ -196,23 +210,45 @@ class Cells:
                 x = self._added(self.p.load_lanes(first, dtype, stride, active), x)
             self.p.store_lanes(x, first, stride, active)
 
-    def _store_by_lane(self, x: Lanes, places: Sequence[ir.Value], add: bool) -> None:
+    def _store_by_lane(
+        self, x: Lanes, places: Sequence[ir.Value], add: bool, where: Lanes | None, dtype: DType
+    ) -> None:
         """Lane after lane: two of them may lie at one place."""
-        if not add:
+        if not add and where is None:
             self.p.scatter(x, places)
             return
         for k, place in enumerate(places):
             value = x.value if x.width == 1 else self.p.b.extract_element(x.value, index(k))
-            self.p.store(self._added(self.p.load(place, x.dtype), Lanes(value, x.dtype)), place)
+            write = partial(self._store_lane, Lanes(value, x.dtype), place, add, dtype)
+            if where is None:
+                write()
+            else:
+                self.p.when(self.p.b.extract_element(where.value, index(k)), write)
+
+    def _store_lane(self, x: Lanes, place: ir.Value, add: bool, dtype: DType) -> None:
+        self.p.store(self._added(self.p.load(place, dtype), x) if add else x, place)
 
     def _added(self, x: Lanes, y: Lanes) -> Lanes:
-        total: Lanes = functions.apply(self.p, "add", [x, y], x.dtype)
-        return total
+        """x + y, of the dtype of x: half precision is rounded once."""
+        xs = [Lanes(x.value, y.dtype, x.width), y]
+        total: Lanes = functions.apply(self.p, "add", xs, y.dtype)
+        return self.p.rounded(Lanes(total.value, x.dtype, total.width))
 
-    def _check(self, check: Check, registers: Registers, active: int) -> Lanes:
+    def _chain(
+        self, chain: Chain, registers: Registers, indices: Sequence[ir.Value],
+        lanes: int | None, active: int,
+    ) -> Lanes:  # fmt: skip
+        here = self._load(chain.access, registers, indices, lanes, active)
+        cells, _ = self._addresses(chain.cells, registers, indices, lanes, active)
+        stride, links = _stride(chain.cells, lanes), self.pointers[chain.links]
+        dtype = self.params[chain.access.slot].dtype
+        printed = chains.Printed(self.p, chain, dtype, stride, active)
+        return printed.sum(here, registers[chain.link], cells, links)
+
+    def checked(self, x: Lanes, limit: int, number: int, active: int = WIDTH) -> Lanes:
         """Clamped; a value outside (the first, if several lanes have one) is noted."""
-        b, x = self.p.b, registers[check.source]
-        high = min(check.limit, _above(x.dtype)) - 1  # -1: there is no valid value
+        b = self.p.b
+        high = min(limit, _above(x.dtype)) - 1  # -1: there is no valid value
         bad = b.icmp_unsigned(">", x.value, self.p.number(max(high, 0), x.type))
         if high < 0:
             bad = b.or_(bad, b.icmp_unsigned("==", x.value, self.p.number(0, x.type)))
@@ -221,7 +257,7 @@ class Cells:
             here = ir.Constant(bad.type, [int(k < active) for k in range(WIDTH)])
             bad = b.and_(bad, here) if active < WIDTH else bad
             some = self.p.intrinsic("vector.reduce.or", bad, result=ir.IntType(1))
-        self.p.when(some, lambda: self._note(check.number, x, bad))
+        self.p.when(some, lambda: self._note(number, x, bad))
         value, largest = x.value, self.p.number(max(high, 0), x.type)
         if x.dtype.kind == "i":
             value = self.p.intrinsic("smax", value, self.p.number(0, x.type))

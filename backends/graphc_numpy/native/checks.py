@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from graphc.errors import GraphcError
-from graphc.kernels.code import Call, Check, Kernel, Nest
+from graphc.kernels.code import Call, Check, Kernel, Links, statements
 from graphc.kernels.lowered import Lowered, Native
 from graphc.ops.indexing import checked
 from graphc_numpy.native.threads import new_words
@@ -13,9 +13,9 @@ from graphc_numpy.native.threads import new_words
 
 def checks_of(kernel: Kernel) -> Iterator[Check]:
     """The checks in a kernel's code."""
-    phases = kernel.phases if isinstance(kernel, Nest) else ()
-    code = kernel.code if not isinstance(kernel, Nest) else ()
-    for statement in (*code, *(x for phase in phases for x in phase.code)):
+    if isinstance(kernel, Links):
+        yield Check(0, 0, kernel.limit, kernel.number)
+    for statement in statements(kernel):
         if isinstance(statement, Check):
             yield statement
 

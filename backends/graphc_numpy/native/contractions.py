@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from math import prod
 
 from graphc.kernels.code import (
     Access,
     Constant,
     Index,
-    Load,
     Product,
     Side,
     Statement,
-    Store,
+    accesses,
+    with_accesses,
 )
 from graphc.types import I64
 
@@ -93,15 +94,12 @@ def _picked(values: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
 def _reordered(code: Sequence[Statement], order: Sequence[int]) -> tuple[Statement, ...]:
     """Code whose axes come in another order."""
     axes = [Axis(0, (), number, False) for number in order]
-    return tuple(
-        _with_access(s, _permuted(s.access, order)) if isinstance(s, Load | Store) else s
-        for s in _numbered(code, axes)
-    )
+    return tuple(with_accesses(s, lambda a: _permuted(a, order)) for s in _numbered(code, axes))
 
 
 def _axes(product: Product) -> list[list[Axis]]:
     """Of batch, rows and cols; those of size 1 are left out."""
-    found = [s.access for s in product.code if isinstance(s, Load | Store)]
+    found = list(accesses(product))
     asked = {s.axis for s in product.code if isinstance(s, Index)}
     groups, number = [], 0
     for name in ("batch", "rows", "cols"):
@@ -157,16 +155,13 @@ def _taken(values: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _renamed(code: Sequence[Statement], axes: Sequence[Axis]) -> tuple[Statement, ...]:
     """Code with accesses of the new axes."""
-    made: list[Statement] = []
-    count = 0
-    for s in _numbered(code, axes):
-        if isinstance(s, Load | Store):
-            strides = tuple(a.strides[2 + count] for a in axes)
-            made.append(_with_access(s, replace(s.access, strides=strides)))
-            count += 1
-        else:
-            made.append(s)
-    return tuple(made)
+    number = count(2)
+
+    def renamed(access: Access) -> Access:
+        k = next(number)
+        return replace(access, strides=tuple(a.strides[k] for a in axes))
+
+    return tuple(with_accesses(s, renamed) for s in _numbered(code, axes))
 
 
 def _numbered(code: Sequence[Statement], axes: Sequence[Axis]) -> list[Statement]:
@@ -182,10 +177,6 @@ def _numbered(code: Sequence[Statement], axes: Sequence[Axis]) -> list[Statement
             case _:
                 made.append(s)
     return made
-
-
-def _with_access(s: Load | Store, access: Access) -> Load | Store:
-    return replace(s, access=access)
 
 
 def _permuted(access: Access, order: Sequence[int]) -> Access:

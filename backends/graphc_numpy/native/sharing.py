@@ -10,7 +10,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from graphc.kernels.code import Access, Call, Kernel, Nest, Product, Side, accesses
+from graphc.kernels.code import (
+    Access,
+    Call,
+    Chain,
+    Kernel,
+    Links,
+    Nest,
+    Product,
+    Side,
+    reached,
+    statements,
+)
 from graphc.kernels.lowered import Native
 from graphc_numpy.native.checks import checks_of
 
@@ -93,12 +104,27 @@ Reach = tuple[int, tuple[int, ...], tuple[int, ...], int, tuple[float, float] | 
 
 def _reached(kernel: Kernel, limits: dict[int, int]) -> Iterator[Reach]:
     """(slot, strides, sizes, offset, extremes of what an indirect row adds) of every access."""
-    for access in accesses(kernel):
-        yield access.slot, access.strides, _axes(kernel), access.offset, _rows(access, limits)
+    for statement in statements(kernel):
+        for access in reached(statement):
+            rows = _rows(access, limits)
+            yield access.slot, access.strides, _axes(kernel), access.offset, rows
+        if isinstance(statement, Chain):
+            yield from _chained(statement, _axes(kernel))
+    if isinstance(kernel, Links):
+        for slot in range(2):
+            yield slot, (1,), (kernel.count,), 0, None
     if isinstance(kernel, Product):
         sizes = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)
         for side in (kernel.left, kernel.right):
             yield side.slot, _strides(side), sizes, side.offset, None
+
+
+def _chained(chain: Chain, axes: tuple[int, ...]) -> Iterator[Reach]:
+    """Of all places, and of all links."""
+    ends = [(n - 1) * stride for _, n, stride in chain.places]
+    rows = sum(min(x, 0) for x in ends), sum(max(x, 0) for x in ends)
+    yield chain.cells.slot, chain.cells.strides, axes, chain.cells.offset, rows
+    yield chain.links, (1,), (chain.count,), 0, None
 
 
 def _axes(kernel: Kernel) -> tuple[int, ...]:
@@ -107,6 +133,8 @@ def _axes(kernel: Kernel) -> tuple[int, ...]:
             return (*rows, *columns)
         case Product(batch=batch, rows=rows, cols=cols):
             return (*batch, *rows, *cols)
+        case Links(count=count):
+            return (count,)
 
 
 def _strides(side: Side) -> tuple[int, ...]:

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from graphc.kernels.code import Apply, Fold, Index, Load, Nest, Statement, Store, registers
+from graphc.kernels.code import (
+    Apply,
+    Chain,
+    Fold,
+    Index,
+    Load,
+    Nest,
+    Statement,
+    Store,
+    registers,
+    slots,
+)
 
 ENTRY, OUTER, ROW = 0, 1, 2  # depths: in no loop, in a row of rows, in a row; then per column axis
 
@@ -73,7 +84,11 @@ def schedule(nest: Nest, by_rows: bool) -> Schedule:
 
 def effort(code: Iterable[Statement]) -> int:
     """About how many instructions code is; what is long enough gains nothing from unrolling."""
-    return sum(LONG if isinstance(x, Apply) and x.function in DEAR else 1 for x in code)
+    return sum(LONG if _is_long(x) else 1 for x in code)
+
+
+def _is_long(x: Statement) -> bool:
+    return isinstance(x, Chain) or (isinstance(x, Apply) and x.function in DEAR)
 
 
 def _depth(
@@ -83,9 +98,9 @@ def _depth(
     match statement:
         case Store() | Fold():
             return last
-        case Load(access=access) if nest.params[access.slot].written:
+        case Load() | Chain() if any(nest.params[k].written for k in slots(statement)):
             return last
-        case Load(access=access):
+        case Load(access=access) | Chain(access=access):
             axes = [a for a, stride in enumerate(access.strides) if stride]
         case Index(axis=axis):
             axes = [axis]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from graphc.kernels.code import Kernel, Nest, Product
+from graphc.kernels.code import Kernel, Links, Nest, Product
 from graphc.kernels.lowered import Native, Turn
 from graphc_numpy.native import machine
 from graphc_numpy.native.barrier import word
@@ -106,7 +106,7 @@ def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
 
 
 def _printers() -> Printers:
-    from graphc_numpy.native import nests, products
+    from graphc_numpy.native import links, nests, products
 
     def print_kernel(module: ir.Module, kernel: Kernel, name: str) -> ir.Function:
         match kernel:
@@ -114,14 +114,26 @@ def _printers() -> Printers:
                 return nests.print_nest(module, kernel, name)
             case Product():
                 return products.print_product(module, kernel, name)
+            case Links():
+                return links.print_links(module, kernel, name)
 
     def units(kernel: Kernel) -> int:
-        return nests.units(kernel) if isinstance(kernel, Nest) else products.units(kernel)
+        match kernel:
+            case Nest():
+                return nests.units(kernel)
+            case Product():
+                return products.units(kernel)
+            case Links():
+                return links.units(kernel)
 
     def scratch_bytes(kernel: Kernel) -> int:
-        if isinstance(kernel, Nest):
-            return nests.scratch_bytes(kernel)
-        return products.scratch_bytes(kernel)
+        match kernel:
+            case Nest():
+                return nests.scratch_bytes(kernel)
+            case Product():
+                return products.scratch_bytes(kernel)
+            case Links():
+                return links.scratch_bytes(kernel)
 
     return Printers(print_kernel, units, scratch_bytes)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
 
-from graphc.kernels.code import Load, Product, Store
+from graphc.kernels.code import Product, Store, reached
 from graphc.types import BF16, F16, F32, DType
 from graphc_numpy.native.contractions import Blocks, blocks, ending_with, simplified, turned
 from graphc_numpy.native.lanes import WIDTH
@@ -300,8 +300,8 @@ def _finishing(t: Tiling) -> float:
     """Of the code, for all tiles that differ by the last axes alone."""
     work = 0.0
     for s in t.product.code:
-        if isinstance(s, Load | Store):
-            near = not t.product.cols or s.access.strides[-1] in (0, 1)
+        if found := reached(s):
+            near = not t.product.cols or found[0].strides[-1] in (0, 1)
             work += 1.5 if near else 24.0
         else:
             work += 2.0

@@ -14,7 +14,7 @@ from graphc_numpy.native.machine import Target, target
 from llvmlite import binding, ir
 
 from graphc import config
-from graphc.kernels.code import Kernel, Nest
+from graphc.kernels.code import Kernel, Links, Nest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ERRORS = 8
@@ -92,6 +92,11 @@ def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
 
         made = nests.print_nest(module, kernel, "kernel")
         return made, nests.units(kernel), nests.scratch_bytes(kernel)
+    if isinstance(kernel, Links):
+        from graphc_numpy.native import links
+
+        made = links.print_links(module, kernel, "kernel")
+        return made, links.units(kernel), links.scratch_bytes(kernel)
     from graphc_numpy.native import products
 
     made = products.print_product(module, kernel, "kernel")
