@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from graphc.kernels.nodes import Chained, Map, Node, Read, Value
+from graphc.kernels.nodes import Chained, Node, Read, Value
 from graphc.kernels.values import Values
 from graphc.layout import MemoryLayout
 from graphc.op import Op
@@ -102,28 +102,27 @@ def _sum(v: Values, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Node]:
 
 def _add(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node] | None:
     table, ids, rows = reads
-    buffer, shape, nodes = v.buffers[x.result], rows.layout.shape, list[Node]()
-    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == ids.value
-    if not joined and buffer.dtype != rows.dtype:
-        return None  # rounded at every addition, in an order of its own
+    buffer, shape = v.buffers[x.result], rows.layout.shape
     whole = MemoryLayout.dense(buffer.shape)
-    in_place = table.value.buffer == buffer.id and _is_dense(table)
-    if 0 not in shape:
-        made, links = _linked(v, x, ids, buffer.shape[0])
-        nodes += made
-    if not in_place:
-        nodes.append(v.map(x, "copy", (table,), result := v.wrote(x.result), whole))
+    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == ids.value
+    if 0 not in shape and not joined and buffer.dtype != rows.dtype:
+        return None  # rounded at every addition, in an order of its own
+    nodes = list[Node]()
+    if table.value.buffer != buffer.id or not _is_dense(table):
+        result = v.wrote(x.result)
+        nodes.append(v.map(x, "copy", (table,), result, whole))
     elif 0 not in shape:
         result = v.wrote(x.result)
     if 0 in shape:
         return nodes
+    made, links = _linked(v, x, ids, buffer.shape[0])
     target = MemoryLayout(shape, (*(0,) * len(ids.layout.shape), *whole.strides[1:]), 0)
     at = Read(ids.value, _along(ids, ids, shape), ids.dtype)
     seen = Read(links, _along(links, ids, shape), I32)
     name = "first_rows" if joined else "every_row"
     more = {"limit": buffer.shape[0], "step": whole.strides[0]}
-    nodes.append(v.map(x, name, (rows, at, seen), result, target, adds=True, **more))
-    return nodes
+    added = v.map(x, name, (rows, at, seen), result, target, adds=True, **more)
+    return [*nodes, *made, added]
 
 
-__all__ = ["Map", "keep_zeros", "of_rows"]
+__all__ = ["keep_zeros", "of_rows"]
