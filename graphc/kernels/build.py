@@ -132,13 +132,9 @@ def _with_a_row(nest: Nest) -> Nest:
     """The nest with a row axis of one entry."""
 
     def seen(x: Statement) -> Statement:
-        match x:
-            case Load() | Store():
-                return replace(x, access=replace(x.access, strides=(0, *x.access.strides)))
-            case Index():
-                return replace(x, axis=x.axis + 1)
-            case _:
-                return x
+        if isinstance(x, Index):
+            return replace(x, axis=x.axis + 1)
+        return with_accesses(x, lambda a: replace(a, strides=(0, *a.strides)))
 
     phases = tuple(Phase(p.cells, tuple(map(seen, p.code))) for p in nest.phases)
     return replace(nest, rows=(1,), phases=phases)

@@ -167,7 +167,8 @@ class _Lowering:
         for x in part:
             if _starts_from_nothing(x):
                 continue
-            nodes, home = None if self._stays(x) else nodes_of(self.values, x), self._home(x)
+            home = self.values.home = self._home(x)
+            nodes = None if self._stays(x) else nodes_of(self.values, x)
             if nodes is not None:
                 if home != now.home and now.nodes:
                     yield now

@@ -65,9 +65,9 @@ def _join(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node]:
 
 def _linked(v: Values, x: Kernel, ids: Read, limit: int) -> tuple[list[Node], Value]:
     """The links of indices, and what makes them where nobody has yet."""
-    found = v.links.get(ids.value) if _is_dense(ids) else None
-    if found is not None:
-        return [], found
+    for home in (v.home, ()):
+        if _is_dense(ids) and (home, ids.value) in v.links:
+            return [], v.links[home, ids.value]
     count, nodes, given = prod(ids.layout.shape), list[Node](), ids
     if not ids.layout.is_dense:
         b = v.temporary(ids.layout.shape, ids.dtype, x.result)
@@ -76,7 +76,7 @@ def _linked(v: Values, x: Kernel, ids: Read, limit: int) -> tuple[list[Node], Va
     result = v.wrote(v.temporary((count,), I32, x.result))
     nodes.append(Chained((count,), (given,), result, I32, x, limit))
     if _is_dense(ids):
-        v.links[ids.value] = result
+        v.links[v.home, ids.value] = result
     return nodes, result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from graphc.kernels.lowered import Home
 from graphc.kernels.nodes import Contract, Map, Read, Value
 from graphc.layout import MemoryLayout
 from graphc.program import Buffer, Instruction
@@ -29,7 +30,8 @@ class Values:
     somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
     seen_as: buffers that are views of others here; insides: such, of what is joined of them; begun:
     values of which some parts are written. once: buffers with one reader. later: what accumulates
-    over turns is added to, not set. links: of indices, the chains of equal ones. chained: values
+    over turns is added to, not set. home: where the instruction runs. links: of indices, the chains
+    of equal ones, and where they are. chained: values
     that are zero but where such chains begin. exact: sums must not depend on what else a kernel
     does, or how many it makes
     """
@@ -46,7 +48,8 @@ class Values:
     begun: dict[int, Value] = field(default_factory=dict)
     once: frozenset[int] = frozenset()
     made_by: dict[Value, Contract] = field(default_factory=dict)
-    links: dict[Value, Value] = field(default_factory=dict)
+    home: Home = ()
+    links: dict[tuple[Home, Value], Value] = field(default_factory=dict)
     chained: dict[Value, Value] = field(default_factory=dict)
 
     def read(self, buffer: int) -> Read:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from graphc.kernels.code import Call, Kernel, Nest, Product
+from graphc.kernels.code import Call, Kernel, Links, Nest, Product
 from graphc.kernels.lower import lower
 from graphc.kernels.lowered import Host, Line, Lowered, Native
 from graphc.program import Program, Role
@@ -63,6 +63,8 @@ def _loops(kernel: Kernel) -> str:
         case Product(batch=batch, rows=rows, inner=inner, cols=cols):
             times = f"{prod(batch)} times " if prod(batch) > 1 else ""
             return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
+        case Links(count=count):
+            return f"links   {count}"
 
 
 def _sizes(found: Sequence[int]) -> str:
