@@ -27,6 +27,10 @@ def test_the_backend_of_the_document_is_one(tmp_path: Path) -> None:
     assert made.kernel(Sub(), [ones, ones]) is NotImplemented
 
 
+def test_the_kernels_in_the_document_are_those_of_the_example(update: bool) -> None:
+    assert transcripts.check(SPEC / "native.md", update) == 1
+
+
 def test_the_document_lists_the_whole_public_surface() -> None:
     text = (SPEC / "backends.md").read_text(encoding="utf-8").partition("## The public surface")[2]
     rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
