@@ -19,14 +19,9 @@ Array: TypeAlias = NDArray[Any]
 
 
 def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
-    """The padded shard of a global value that a rank holds; part of the value where it can be."""
-    shape, spans = local_shape(t, mesh), _spans(t, mesh, rank)
-    if value.dtype == t.dtype.numpy and tuple(n for _, n in spans) == shape:
-        place: tuple[Any, ...] = (*(slice(o, o + n) for o, n in spans), ...)
-        part: Array = value[place]
-        return part
-    out = np.empty(shape, t.dtype.numpy)
-    copy_padded(value, spans, out)
+    """The padded shard of a global value that a rank holds."""
+    out = np.empty(local_shape(t, mesh), t.dtype.numpy)
+    copy_padded(value, _spans(t, mesh, rank), out)
     return out
 
 
