@@ -23,6 +23,7 @@ from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Chained, Map, Node, Value
 from graphc.kernels.reading import nodes_of
 from graphc.kernels.spill import spilled
+from graphc.kernels.together import Peers, size_of_sum
 from graphc.kernels.turning import turned_once
 from graphc.kernels.values import Values, first_entry
 from graphc.layout import MemoryLayout
@@ -59,14 +60,34 @@ class Stretch:
 Item = Stretch | Host
 
 
-def lower(program: Program, role: str = "replica") -> Lowered:
-    """The native form of a role of a program."""
-    return _Lowering(program, role).lowered()
+def lower(
+    program: Program, role: str = "replica", together: frozenset[str] | None = None
+) -> Lowered:
+    """The native form of a role of a program.
+
+    together: of devices that reach each other's memory, the variables that they have once; None of
+    devices that do not
+    """
+    return _Lowering(program, role, together).lowered()
+
+
+def held_by_host(program: Program, role: str = "replica") -> frozenset[str]:
+    """The variables that the host writes."""
+    lowering = _Lowering(program, role, None)
+    names = {b: name for name, b in program.variables.items()}
+    found = set()
+    for x in lowering.role.instructions:
+        made = writes(x)
+        name = names.get(program.buffers[made].root) if made is not None else None
+        if name and (lowering._stays(x) or nodes_of(lowering.values, x) is None):
+            found.add(name)
+    return frozenset(found)
 
 
 class _Lowering:
-    def __init__(self, program: Program, role: str) -> None:
+    def __init__(self, program: Program, role: str, together: frozenset[str] | None) -> None:
         self.program, self.role = program, program.role(role)
+        self.together = {program.variables[name] for name in together or ()}
         literals = _literals(self.role.setup, program.buffers)
         self.values = Values(list(program.buffers), literals, exact=program.mesh.leaves is not None)
         self.literals: Literals = literals
@@ -76,6 +97,10 @@ class _Lowering:
         every = tuple(self.role.instructions)
         self.values.insides = insides(every, program.buffers, self.values.whole)
         self.checks: list[Kernel] = []
+        self.peers = Peers()
+        for x in self.role.instructions if together is not None else ():
+            if isinstance(x, Start) and (size := size_of_sum(program, x)):
+                self.peers.add(self.values, x, size)
 
     def _whole(self) -> frozenset[int]:
         """Buffers that others than nodes read, or views that only hold of memory."""
@@ -165,10 +190,14 @@ class _Lowering:
         now.turn = turn
         yield from (Host(x) for x in part if _starts_from_nothing(x))
         for x in part:
-            if _starts_from_nothing(x):
+            if _starts_from_nothing(x) or self._is_begun(x):
                 continue
+            sum = self.peers.sums.get(x.token) if isinstance(x, Wait) else None
+            if sum is not None and self._makes(now, sum):
+                yield now
+                now = Stretch(turn=turn)
             home = self.values.home = self._home(x)
-            nodes = None if self._stays(x) else nodes_of(self.values, x)
+            nodes = None if self._stays(x) else nodes_of(self.values, sum or x)
             if nodes is not None:
                 if home != now.home and now.nodes:
                     yield now
@@ -185,6 +214,15 @@ class _Lowering:
             yield Host(x)
         if now.nodes:
             yield now
+
+    def _is_begun(self, x: Instruction) -> bool:
+        """Whether an instruction begins a sum that is made where it is waited for."""
+        return isinstance(x, Start) and x.token in self.peers.sums
+
+    def _makes(self, stretch: Stretch, sum: Kernel) -> bool:
+        """Whether a stretch makes what others will read of this device."""
+        read = {self.peers.home(self.buffers[b].root) for b in sum.operands}
+        return any(n.result.buffer in read for n in stretch.nodes)
 
     def _stays(self, x: Instruction) -> bool:
         """Whether an instruction depends on the place that runs it."""
@@ -223,7 +261,7 @@ class _Lowering:
     def _touched(self, item: Item) -> set[int]:
         if isinstance(item, Host):
             return self._of_host(item.instruction)
-        read = {r.value.buffer for n in item.nodes for r in n.reads}
+        read = {self.peers.home(r.value.buffer) for n in item.nodes for r in n.reads}
         return read | {n.result.buffer for n in item.nodes}
 
     def _of_host(self, x: Instruction) -> set[int]:
@@ -238,14 +276,28 @@ class _Lowering:
         stretch.groups = fusion.ordered()
         stored = {n.result for n in stretch.nodes if n.result.buffer in shared}
         stored |= set(readers(stretch.nodes, stretch.groups))
+        pairs: list[tuple[Group, tuple[Built, str]]] = []
         for group in stretch.groups:
-            writer = self._writer(stretch.nodes, group, stored)
-            writer.stored |= spilled(writer)
             name = ", ".join(dict.fromkeys(_name(stretch.nodes[i]) for i in group.nodes))
-            stretch.built.append((build(writer, self.values.exact), name))
-        pairs = zip(stretch.groups, stretch.built, strict=True)
+            for part in self._apart(stretch.nodes, group, stored):
+                writer = self._writer(stretch.nodes, group, part)
+                writer.stored |= spilled(writer)
+                pairs.append((group, (build(writer, self.values.exact), name)))
         kept = [(g, b) for g, b in pairs if any(p.written for p in b[0].kernel.params)]
         stretch.groups, stretch.built = [g for g, _ in kept], [b for _, b in kept]
+
+    def _apart(
+        self, nodes: Sequence[Node], group: Group, stored: set[Value]
+    ) -> list[set[Value]]:
+        """What one kernel of a group stores: of a device's own memory, or of what all share.
+
+        What is shared is made by one device, so that the others would not have the rest.
+        """
+        made = {nodes[i].result for i in group.nodes} & stored
+        together = {v for v in made if v.buffer in self.together}
+        if not together or together == made:
+            return [set(stored)]
+        return [stored - together, stored - (made - together)]
 
     def _writer(self, nodes: Sequence[Node], group: Group, stored: set[Value]) -> Writer:
         read = {r.value for i in group.nodes for r in nodes[i].reads}
@@ -294,7 +346,7 @@ class _Lowering:
                     self._host_position(item.instruction, timeline, begun)
                 else:
                     for built, _ in item.built:
-                        timeline.add(built.buffers)
+                        timeline.add(map(self.peers.home, built.buffers))
             if number % 2 and number < len(parts) - 1:
                 timeline.loops.append(range(start, len(timeline.touched)))
         outputs = {self.buffers[b].root for b in self.program.outputs.values()}
@@ -307,10 +359,22 @@ class _Lowering:
                 places[b.id] = Pointer(0)  # nothing lies there
             if b.id in fed or b.kind in ("constant", "variable"):
                 kind = "feed" if b.id in fed else b.kind
+                kind = "shared" if b.id in self.together else kind
                 places[b.id] = Pointer(len(memories))
                 memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
+        self._place_peers(places, memories)
         lines = tuple(tuple(self._line(x, places) for x in part) for part in parts)
         return Lowered(tuple(memories), places, self.role.setup, lines, size, tuple(self.checks))
+
+    def _place_peers(self, places: dict[int, Pointer], memories: list[Memory]) -> None:
+        """Other devices' arenas are laid out as this one's."""
+        known: dict[tuple[tuple[str, ...], int], int] = {}
+        for b, peer in self.peers.found.items():
+            at = known.setdefault((peer.axes, peer.position), len(memories))
+            if at == len(memories):
+                memories.append(Memory("peer", axes=peer.axes, position=peer.position))
+            if peer.root in places:
+                places[b] = Pointer(at, places[peer.root].offset)
 
     def _host_position(
         self, x: Instruction, timeline: Timeline, begun: dict[int, tuple[int, Start]]

@@ -12,7 +12,9 @@ from typing import Literal, TypeAlias
 from graphc.kernels.code import Call, Pointer
 from graphc.program import Instruction, Kernel
 
-MemoryKind: TypeAlias = Literal["arena", "constant", "variable", "feed", "host"]
+MemoryKind: TypeAlias = Literal[
+    "arena", "constant", "variable", "shared", "feed", "host", "peer"
+]  # fmt: skip
 Turn: TypeAlias = Literal["any", "first", "later"]
 Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
 
@@ -23,14 +25,18 @@ class Memory:
 
     constant: of `buffer`, written once, by `setup`
     variable: of `buffer`, outlives the step; two programs of one engine share it by its name
+    shared:   a variable that all devices of this process have in one block
     feed:     of `buffer`: the batch's own array where its entries lie as the buffer's would, else a
               copy of the part that is fed; it may differ from turn to turn, and is only read
     host:     of `buffer`: a block of its own
+    peer:     the arena of the device at `position` along `axes`, in the same program
     """
 
     kind: MemoryKind
     buffer: int = -1
     bytes: int = 0
+    axes: tuple[str, ...] = ()
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,15 @@ from graphc.runtime.transport import Call, Communicator, Group, Handle, Shape
 T = TypeVar("T")
 MAX_DEVICES = 1024
 NOTHING = np.empty(0, np.uint8)
+WORDS, LINE = 32, 8  # that all ranks reach; of a cache line
 INTERRUPTED = -1  # takes the place of a rank for what reaches the thread that called `run`
 
 
 class LocalCommunicator(Communicator):
     """One virtual device's view of its session."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, rank: int, size: int, common: Array | None) -> None:
+        self.rank, self.size, self.common = rank, size, common
         self._scratch = Scratch()
         self.enter(Room(size, None))
 
@@ -205,7 +206,8 @@ class LocalSession:
     def __init__(self, size: int, deadline: float | None = None) -> None:
         assert size > 0, f"a session of {size} devices"
         self.size, self._deadline = size, deadline
-        self._comms = [LocalCommunicator(rank, size) for rank in range(size)]
+        self._common = _words() if deadline is None else None
+        self._comms = [LocalCommunicator(rank, size, self._common) for rank in range(size)]
         self._inline = size == 1 or deadline is None  # a worker can be given up, the caller not
         self._workers = [_Worker(comm) for comm in self._comms[self._inline :]]
         self._stop = weakref.finalize(self, _stop, self._workers)
@@ -224,7 +226,9 @@ class LocalSession:
             self._turn.release()
 
     def _run(self, fn: Callable[[Communicator], T]) -> list[T]:
-        run = _Run(fn, Room(self.size, self._deadline), len(self._workers))
+        if self._common is not None:
+            self._common[:] = 0
+        run = _Run(fn, Room(self.size, self._deadline, self._common), len(self._workers))
         self._state = "missing a device that did not come back"  # until it is known that all did
         for comm in self._comms:
             comm.enter(run.room)
@@ -255,6 +259,13 @@ class LocalSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _words() -> Array:
+    """Words for all ranks, on cache lines of their own."""
+    words = np.zeros(WORDS + LINE, np.int64)
+    start = -(words.ctypes.data // words.itemsize) % LINE
+    return words[start : start + WORDS]
 
 
 def _stop(workers: Sequence[_Worker]) -> None:

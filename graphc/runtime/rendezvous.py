@@ -56,7 +56,8 @@ class Meeting:
 class Room:
     """What the ranks of one run share. `waiting[r]` is what rank r sleeps on, or END."""
 
-    def __init__(self, size: int, deadline: float | None) -> None:
+    def __init__(self, size: int, deadline: float | None, common: Array | None = None) -> None:
+        self.common = common  # see `Communicator`
         self.mutex = threading.Lock()
         self.gates = [shut_gate() for _ in range(size)]  # opened once per sleep, under the mutex
         self.waiting: list[Meeting | Channel | str | None] = [None] * size
@@ -95,6 +96,8 @@ class Room:
 
     def _wake_failed(self) -> None:
         self.failed = True
+        if self.common is not None:
+            self.common[0] = 1
         for rank, on in enumerate(self.waiting):
             if on not in (None, END):
                 self._wake(rank)

@@ -214,10 +214,16 @@ class Handle(Protocol):
 
 
 class Communicator(Protocol):
-    """The exchange as one rank sees it. `out` arrays are C-contiguous for speed, else copied."""
+    """The exchange as one rank sees it. `out` arrays are C-contiguous for speed, else copied.
+
+    common: where all ranks are threads of this process that wait for each other without end, i64
+            words that they all reach, by a cache line's beginning. They are 0 when a run begins,
+            and the first of them is not when a rank has failed. None elsewhere.
+    """
 
     rank: int
     size: int
+    common: Any = None
 
     def start(self, call: Call, x: Array = None, out: Array = None) -> Handle:
         """Begin a collective. Ranks may have several under way, if all start them in one order."""

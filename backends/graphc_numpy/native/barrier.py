@@ -15,6 +15,7 @@ from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, index
 
 ARRIVED, MEETING = 0, 8  # words, each on a cache line of its own
 WORDS = 16
+COMMON = 8  # where, in the words that all devices share, theirs begin: after the word FAILED
 SPINS = 300  # looks before the processor is given up: some ten microseconds
 X86, ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
 
@@ -40,6 +41,33 @@ def print_barrier(module: ir.Module) -> ir.Function:
         with wait:
             spin(b, lambda: changed(b, meeting, now))
     b.ret_void()
+    return function
+
+
+def print_meeting(module: ir.Module) -> ir.Function:
+    """`i1 meeting(ptr words, i64 threads, ptr failed)`: a barrier that ends when something fails.
+
+    True: not all came, since the word `failed` is not 0.
+    """
+    found = module.globals.get("meeting")
+    if isinstance(found, ir.Function):
+        return found
+    kind = ir.FunctionType(ir.IntType(1), [POINTER, INT64, POINTER])
+    function = ir.Function(module, kind, "meeting")
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    words, threads, failed = function.args
+    arrived, meeting = word(b, words, ARRIVED), word(b, words, MEETING)
+    now = b.load_atomic(meeting, "monotonic", 8, typ=INT64)
+    before = b.atomic_rmw("add", arrived, index(1), "acq_rel")
+    last = b.icmp_signed("==", b.add(before, index(1)), threads)
+    with b.if_then(last):
+        put(b, arrived, index(0))
+        put(b, meeting, b.add(now, index(1)))
+        b.ret(ir.Constant(ir.IntType(1), 0))
+    spin(b, lambda: b.or_(changed(b, meeting, now), changed(b, failed, index(0))))
+    b.ret(b.not_(changed(b, meeting, now)))
     return function
 
 

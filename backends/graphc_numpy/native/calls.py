@@ -1,6 +1,6 @@
 """The calls of a stretch as a table of words, and the one function that goes through it.
 
-    kernel, units, turns, meet, together, n, then n times (word of the frame, bytes from there)
+    kernel, units, turns, meet, dealt, n, then n times (word of the frame, bytes from there)
 
 A step that is unrolled calls few kernels very often: as a table its calls are data, which costs
 LLVM no time, where they would be most of the code.
@@ -13,12 +13,16 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from graphc_numpy.native.barrier import print_barrier, word
+from graphc_numpy.native import barrier
+from graphc_numpy.native.barrier import print_barrier, print_meeting, word
 from graphc_numpy.native.lanes import I8, INT64, POINTER, VOID, Printer, index
 
-SCRATCH, ERRORS, BARRIER, COUNTS, TURN, MEMORIES = range(6)  # words of a frame
-KERNEL, UNITS, WHEN, MEET, TOGETHER, COUNT, PLACES = range(7)  # words of a call
+SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, MEMORIES = range(9)  # of a frame
+KERNEL, UNITS, WHEN, MEET, DEALT, COUNT, PLACES = range(7)  # words of a call
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
+OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
+TOGETHER, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
+LAST_MEETING = [0, 0, TURNS["any"], ALL, 0, 0]  # a call of nothing
 NAME = "run_calls"
 
 Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
@@ -80,8 +84,11 @@ class _Dispatcher:
         self.scratch = b.gep(base, [b.mul(self.thread, size)], source_etype=I8)
         later = b.icmp_signed("!=", self.read(self.frame, TURN), index(0))
         self.bit = b.select(later, index(TURNS["later"]), index(TURNS["first"]))
-        self.first = b.icmp_signed("==", self.thread, index(0))
         self.several = b.icmp_signed(">", self.threads, index(1))
+        device, devices = self.read(self.frame, DEVICE), self.read(self.frame, DEVICES)
+        self.worker = b.add(b.mul(device, self.threads), self.thread)
+        self.workers = b.mul(devices, self.threads)
+        self.common = self.read(self.frame, COMMON, POINTER)
         self.pointers = b.alloca(INT64, size=index(max(most, 1)))
         self.pointers.type = POINTER
 
@@ -98,22 +105,42 @@ class _Dispatcher:
         b = self.b
         now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
         with b.if_then(now):
-            meets = b.icmp_signed("!=", self.read(at, MEET), index(0))
-            with b.if_then(b.and_(meets, self.several)):
-                b.call(print_barrier(b.module), [self.barrier, self.threads])
+            self.meet(self.read(at, MEET))
             begin, end = self.part(at)
             with b.if_then(b.icmp_signed("<", begin, end)):
                 self.point(at)
                 self.run(self.read(at, KERNEL), begin, end, kernels)
 
+    def meet(self, who: ir.Value) -> None:
+        """Wait for the threads of this device, or of all: the call is left if one has failed."""
+        b = self.b
+        own = b.and_(b.icmp_signed("==", who, index(OWN)), self.several)
+        alone = b.icmp_unsigned("==", b.ptrtoint(self.common, INT64), index(0))
+        with b.if_then(b.and_(own, alone)):
+            b.call(print_barrier(b.module), [self.barrier, self.threads])
+        with b.if_then(b.and_(own, b.not_(alone))):
+            self._meet(self.barrier, self.threads)
+        with b.if_then(b.icmp_signed("==", who, index(ALL))):
+            self._meet(word(b, self.common, barrier.COMMON), self.workers)
+
+    def _meet(self, words: ir.Value, threads: ir.Value) -> None:
+        b = self.b
+        gone = b.call(print_meeting(b.module), [words, threads, self.common])
+        with b.if_then(gone):
+            b.ret_void()
+
     def part(self, at: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Units [units * t / T, units * (t + 1) / T), or all of them on the first thread."""
-        b, units = self.b, self.read(at, UNITS)
-        together = b.icmp_signed("!=", self.read(at, TOGETHER), index(0))
-        whole, before = b.select(self.first, units, index(0)), b.block
-        with b.if_then(b.and_(together, self.several)):
-            bounds = (self.thread, b.add(self.thread, index(1)))
-            begin, end = (b.sdiv(b.mul(units, t), self.threads) for t in bounds)
+        b, units, how = self.b, self.read(at, UNITS), self.read(at, DEALT)
+        across = b.icmp_signed("!=", b.and_(how, index(ACROSS)), index(0))
+        thread = b.select(across, self.worker, self.thread)
+        threads = b.select(across, self.workers, self.threads)
+        together = b.icmp_signed("!=", b.and_(how, index(TOGETHER)), index(0))
+        first = b.icmp_signed("==", thread, index(0))
+        whole, before = b.select(first, units, index(0)), b.block
+        with b.if_then(b.and_(together, b.icmp_signed(">", threads, index(1)))):
+            bounds = (thread, b.add(thread, index(1)))
+            begin, end = (b.sdiv(b.mul(units, t), threads) for t in bounds)
             dealt = b.block
         results = []
         for alone, shared in ((index(0), begin), (whole, end)):

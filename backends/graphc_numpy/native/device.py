@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -23,11 +23,15 @@ from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding, Call
 from graphc_numpy.memory import Scratch, array_on, block
 from graphc_numpy.native import barrier, records
+from graphc_numpy.native.across import Across
 from graphc_numpy.native.checks import Noted, checks_of, limits_of
 from graphc_numpy.native.quick import Quick, quick
 from graphc_numpy.native.step import (
     BARRIER,
+    COMMON,
     COUNTS,
+    DEVICE,
+    DEVICES,
     ERRORS,
     MEMORIES,
     SCRATCH,
@@ -56,26 +60,26 @@ class Compiled:
 
 
 @collector_paused()
-def compiled(program: Program, role: str) -> Compiled:
+def compiled(program: Program, role: str, together: frozenset[str] | None) -> Compiled:
     """Lower a program and make machine code of it, or find that on disk."""
     if cache_folder() is None:
-        return Compiled(program, **vars(_lowered(program, role)))
-    key = records.key_of(program, role)
+        return Compiled(program, **vars(_lowered(program, role, together)))
+    key = records.key_of(program, role, together)
     found = records.read(key, program, role)
     if found is None:
-        found = _lowered(program, role)
+        found = _lowered(program, role, together)
         records.write(key, program, role, found)
     return Compiled(program, **vars(found))
 
 
-def _lowered(program: Program, role: str) -> records.Found:
+def _lowered(program: Program, role: str, together: frozenset[str] | None) -> records.Found:
     from graphc.kernels.lower import lower  # where it is not on disk
 
-    lowered = lower(program, role)
+    lowered = lower(program, role, together)
     stretches: list[list[Native]] = []
     parts = [_joined(part, stretches) for part in lowered.parts]
     checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
-    code, limits = compile_stretches(stretches), limits_of(lowered)
+    code, limits = compile_stretches(stretches, memories=lowered.memories), limits_of(lowered)
     homes = tuple(natives[0].home for natives in stretches)
     return records.Found(lowered, tuple(parts), homes, code, checked, limits)
 
@@ -111,28 +115,49 @@ class NativeLoaded:
         self.programs, self.role = programs, role
         self._found: dict[str, Compiled] = {}
         self._lock = threading.Lock()
+        self._blocks: dict[str, Bytes] | None = None
 
     def device(self, rank: int, comm: Communicator) -> NativeDevice:
-        return NativeDevice(self, rank, comm)
+        with self._lock:
+            if self._blocks is None and comm.common is not None and comm.size > 1:
+                self._blocks = self._shared_blocks()
+        return NativeDevice(self, rank, comm, self._blocks or {})
+
+    def _shared_blocks(self) -> dict[str, Bytes]:
+        """The variables that are alike on all devices, and that no device's host writes alone."""
+        from graphc.kernels.lower import held_by_host
+        from graphc.kernels.together import alike
+
+        names = alike(self.programs)
+        for program in self.programs.values():
+            names -= held_by_host(program, self.role) if names else names
+        program = next(iter(self.programs.values()))
+        return {n: block(program.buffers[program.variables[n]].bytes) for n in sorted(names)}
 
     def compiled(self, name: str) -> Compiled:
         """The machine code of a program."""
         with self._lock:
             if name not in self._found:
-                self._found[name] = compiled(self.programs[name], self.role)
+                together = None if self._blocks is None else frozenset(self._blocks)
+                self._found[name] = compiled(self.programs[name], self.role, together)
             return self._found[name]
 
 
 class NativeDevice:
     """One rank: its variables, an arena for all its programs, its threads."""
 
-    def __init__(self, loaded: NativeLoaded, rank: int, comm: Communicator) -> None:
+    def __init__(
+        self, loaded: NativeLoaded, rank: int, comm: Communicator, shared: Mapping[str, Bytes]
+    ) -> None:
         self._loaded, self._comm = loaded, comm
         self.rank = rank
         site = Site(next(iter(loaded.programs.values())), rank)
         program = site.program
         held = {name: b for name, b in program.variables.items() if site.holds(b)}
-        self.blocks = {name: block(program.buffers[b].bytes) for name, b in held.items()}
+        self.blocks = {
+            n: shared[n] if n in shared else block(program.buffers[b].bytes)
+            for n, b in held.items()
+        }
         self._variables = {
             name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
         }
@@ -158,6 +183,7 @@ class NativeDevice:
 
     def _run(self, step: Step, supply: Supply) -> dict[str, Array]:
         step.before_commit(supply)
+        step.across.agree()
         self.committing = True
         return step.commit()
 
@@ -204,6 +230,8 @@ class Step:
         most = max((s.scratch for s in made.stretches.found), default=0)
         self.scratch = block(most * device.threads)
         self.counts = new_words(len(made.stretches.found) + 1)
+        self.across = Across(comm, any(s.across for s in made.stretches.found))
+        self.peers = self.across.peers(site, lowered.memories, self.blocks[0])
         self.frame = self.new_frame(self.counts)
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
@@ -222,6 +250,7 @@ class Step:
     def before_commit(self, supply: Supply) -> None:
         """Everything up to the first write of a variable."""
         self.bound.begin(supply)
+        self.barrier[:] = 0  # where a run that failed has left some waiting
         for i, part in enumerate(self.body):
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
@@ -239,7 +268,7 @@ class Step:
         match memory.kind:
             case "arena":
                 return self.device.arena(self.made.lowered.arena)
-            case "variable":
+            case "variable" | "shared":
                 names = {b: name for name, b in self.program.variables.items()}
                 return self.device.blocks.get(names[b], block(0))
             case "feed" if b in self.pointed:
@@ -277,6 +306,9 @@ class Step:
         frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.noted.words.ctypes.data
         frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
+        frame[[COMMON, DEVICE, DEVICES]] = self.across.words
+        for i, address in self.peers.items():
+            frame[MEMORIES + i] = address
         return frame
 
     # -- calls ------------------------------------------------------------------------------------
@@ -305,6 +337,7 @@ class Step:
         """A stretch, called with a frame, and a look at what its checks have noted."""
         found, at = self.made.stretches.found[number], frame.ctypes.data
         checks = [self.noted.check] if number in self.made.checked else []
+        checks += [self.across.look] if found.across else []
         if found.shared and self.device.threads > 1:
             return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
         return [*self._turn(), partial(KIND(found.address), at, 0, 1), *checks]

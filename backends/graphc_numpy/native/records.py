@@ -22,7 +22,7 @@ from graphc.runtime.objects import Objects, changed
 from graphc_numpy.native import machine
 from graphc_numpy.native.step import Stretch, Stretches
 
-FORMAT = 1
+FORMAT = 2
 SOURCES = ("kernels", "ops", "op.py", "program.py", "types.py", "layout.py")  # what lowering is of
 
 Part = tuple[Instruction | int, ...]
@@ -33,7 +33,7 @@ class Record:
     """A lowered program; instructions are numbers in the order of the role's instructions.
 
     key:       its own
-    code:      of the object with the stretches; stretches: (scratch, shared) of each
+    code:      of the object with the stretches; stretches: (scratch, shared, across) of each
     places:    (buffer, memory, offset)
     parts:     (whether it is a stretch, number) of each item
     """
@@ -44,7 +44,7 @@ class Record:
     places: tuple[tuple[int, int, int], ...]
     arena: int
     parts: tuple[tuple[tuple[bool, int], ...], ...]
-    stretches: tuple[tuple[int, bool], ...]
+    stretches: tuple[tuple[int, bool, bool], ...]
     homes: tuple[Home, ...]
     checks: tuple[int, ...]
     limits: tuple[tuple[int, int], ...]
@@ -78,7 +78,7 @@ def write(key: str, program: Program, role: str, made: Found) -> None:
             tuple((True, x) if isinstance(x, int) else (False, number[id(x)]) for x in part)
             for part in made.parts
         ),
-        tuple((x.scratch, x.shared) for x in made.stretches.found),
+        tuple((x.scratch, x.shared, x.across) for x in made.stretches.found),
         made.homes,
         tuple(number[id(x)] for x in lowered.checks),
         tuple(made.limits.items()),
@@ -120,10 +120,11 @@ def _found(record: Record, program: Program, role: str) -> Found | None:
     )
 
 
-def key_of(program: Program, role: str) -> str:
+def key_of(program: Program, role: str, together: frozenset[str] | None = None) -> str:
     """A hash of all that a record depends on."""
+    names = together if together is None else sorted(together)
     made_by = f"record {FORMAT}, {machine.target()}, {machine.generator()}, {_sources()}"
-    return hashlib.sha256(f"{made_by}\n{role}\n{program!r}".encode()).hexdigest()
+    return hashlib.sha256(f"{made_by}\n{role}\n{names}\n{program!r}".encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)

@@ -2,12 +2,14 @@
 
 A barrier stands only before a call that touches bytes that another thread may have written (or
 reads, and the call writes them) since the last barrier. What one thread does is in order anyway.
+Devices of one process read each other's arenas, and write a part each of the variables that they
+have once; before such calls, and after them, the threads of all devices meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from graphc.kernels.code import (
@@ -22,7 +24,7 @@ from graphc.kernels.code import (
     reached,
     statements,
 )
-from graphc.kernels.lowered import Native
+from graphc.kernels.lowered import Memory, Native
 from graphc_numpy.native.checks import checks_of
 
 GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another thread
@@ -30,12 +32,17 @@ GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another th
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bytes [start, stop) of a memory block that a call reads, or also writes."""
+    """Bytes [start, stop) of a memory block that a call reads, or also writes.
+
+    shared: all devices have the block; peer: each has one, and this is another's
+    """
 
     memory: int
     start: float
     stop: float
     written: bool
+    shared: bool = False
+    peer: bool = False
 
     def clashes(self, other: Extent) -> bool:
         """Whether the order of the two matters."""
@@ -49,37 +56,100 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A call: whether all threads do a part of it, and whether they meet before it."""
+    """A call: whether all threads do a part of it, and whether they meet before it.
+
+    dealt: among the threads of all devices, since it writes what all have; across: it touches what
+    other devices do too; meet_all: the threads of all devices meet before it
+    """
 
     call: Call
     together: bool
     meet: bool
+    dealt: bool = False
+    across: bool = False
+    meet_all: bool = False
 
 
-def shared(natives: Iterable[Native], grain: int = GRAIN) -> list[list[Shared]]:
+def shared(
+    natives: Iterable[Native], grain: int = GRAIN, memories: Sequence[Memory] = ()
+) -> list[list[Shared]]:
     """How the calls of each line are dealt out; see `Native.turn`."""
-    since: list[tuple[Extent, bool]] = []  # what was touched since the last barrier, and by all?
+    now = _Since(grain, memories)
     lines = []
     for native in natives:
-        before = list(since)
-        lines.append([_next(call, since, grain) for call in native.calls])
-        if native.turn != "any":  # nothing that stands in it is sure to have run, no barrier either
-            touched = [(x, s.together) for s in lines[-1] for x in extents(s.call)]
-            since = before + touched
+        before = now.copy()
+        lines.append([now.next(call) for call in native.calls])
+        if native.turn != "any":  # nothing that stands in it is sure to have run, no meeting either
+            before.touch(lines[-1])
+            now = before
     return lines
 
 
-def _next(call: Call, since: list[tuple[Extent, bool]], grain: int) -> Shared:
-    """One more call; `since` is brought up to date."""
-    together = call.kernel.work >= grain
-    mine = list(extents(call))
-    meet = any(
-        x.clashes(y) for y, by_all in since if together or by_all for x in mine
-    )  # fmt: skip
-    if meet:
-        since.clear()
-    since += [(x, together) for x in mine]
-    return Shared(call, together, meet)
+@dataclass
+class _Since:
+    """What was touched since threads have met.
+
+    own: since those of this device have, and whether all of them did it; all: since those of all
+    devices have; unknown: whether others may have done something else before
+    """
+
+    grain: int
+    memories: Sequence[Memory]
+    own: list[tuple[Extent, bool]] = field(default_factory=list)
+    all: list[tuple[Extent, bool]] = field(default_factory=list)
+    unknown: bool = True
+
+    def copy(self) -> _Since:
+        return replace(self, own=list(self.own), all=list(self.all))
+
+    def touch(self, line: Iterable[Shared]) -> None:
+        for x in line:
+            for extent in self._extents(x.call):
+                self._add(extent, x)
+
+    def _add(self, extent: Extent, x: Shared) -> None:
+        self.own.append((extent, x.together))
+        self.all.append((extent, x.dealt))
+
+    def next(self, call: Call) -> Shared:
+        """One more call."""
+        mine = self._extents(call)
+        dealt = any(x.shared and x.written for x in mine)
+        across = dealt or any(x.peer for x in mine)
+        made = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
+        if (across and self.unknown) or self._meet_all(mine, made):
+            made = replace(made, meet_all=True)
+            self.own, self.all, self.unknown = [], [], False
+        elif any(x.clashes(y) for y, by_all in self.own if made.together or by_all for x in mine):
+            made = replace(made, meet=True)
+            self.own = []
+        for x in mine:
+            self._add(x, made)
+        return made
+
+    def _meet_all(self, mine: Iterable[Extent], made: Shared) -> bool:
+        """Whether another device may touch the same: its own memory, or what all have."""
+        return any(
+            (x.shared and (made.dealt or dealt)) or x.peer != y.peer
+            for x in mine
+            for y, dealt in self.all
+            if x.clashes(y)
+        )
+
+    def _extents(self, call: Call) -> list[Extent]:
+        return [self._known(x) for x in extents(call)]
+
+    def _known(self, x: Extent) -> Extent:
+        """An extent in another device's arena is told as one in the arena."""
+        if not self.memories:
+            return x
+        match self.memories[x.memory].kind:
+            case "peer":
+                return replace(x, memory=0, peer=True)
+            case "shared":
+                return replace(x, shared=True)
+            case _:
+                return x
 
 
 def extents(call: Call) -> Iterator[Extent]:

@@ -4,7 +4,8 @@
 
 Every thread calls it, with a number of its own; all is done when all have returned. The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each stretch was run, the
-turn of a loop, and then the base of every memory block. The calls are a table, too (`calls`).
+turn of a loop, what all devices share, the device's number, how many there are, and then the base
+of every memory block. The calls are a table, too (`calls`).
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from llvmlite import ir
 
 from graphc.kernels.code import Kernel, Links, Nest, Product
-from graphc.kernels.lowered import Native, Turn
+from graphc.kernels.lowered import Memory, Native, Turn
 from graphc_numpy.native import machine
 from graphc_numpy.native.barrier import word
 from graphc_numpy.native.calls import (
+    ACROSS,
+    ALL,
     BARRIER,
+    COMMON,
     COUNTS,
+    DEVICE,
+    DEVICES,
     ERRORS,
+    LAST_MEETING,
     MEMORIES,
     SCRATCH,
     TURN,
@@ -34,7 +42,9 @@ from graphc_numpy.native.calls import (
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, index
 from graphc_numpy.native.sharing import GRAIN, Shared, shared
 
-__all__ = ["BARRIER", "COUNTS", "ERRORS", "MEMORIES", "SCRATCH", "TURN"]  # words of a frame
+__all__ = [
+    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "MEMORIES", "SCRATCH", "TURN",
+]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
 
 
@@ -49,11 +59,15 @@ class Printers:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A compiled stretch. scratch: bytes per thread; shared: more than one thread has work."""
+    """A compiled stretch. scratch: bytes per thread; shared: more than one thread has work.
+
+    across: devices meet in it; they do so at its end, too
+    """
 
     address: int
     scratch: int
     shared: bool
+    across: bool = False
 
 
 @dataclass
@@ -69,11 +83,12 @@ class Stretches:
 
 
 def compile_stretches(
-    stretches: Sequence[Sequence[Native]], printers: Printers | None = None, grain: int = GRAIN
-) -> Stretches:
+    stretches: Sequence[Sequence[Native]], printers: Printers | None = None, grain: int = GRAIN,
+    memories: Sequence[Memory] = (),
+) -> Stretches:  # fmt: skip
     """Machine code of every stretch, in one object, with each distinct kernel once."""
     printers = printers or _printers()
-    lines = [shared(natives, grain) for natives in stretches]
+    lines = [shared(natives, grain, memories) for natives in stretches]
     names = tuple(f"stretch{i}" for i in range(len(stretches)))
 
     def make() -> ir.Module:
@@ -84,15 +99,22 @@ def compile_stretches(
         _print_sizes(step.module, scratch)
         return step.finish()
 
-    description = _description(stretches, grain)
+    description = _description(stretches, grain, memories)
     symbols = machine.load(description, make, (*names, "sizes"))
     sizes = (ctypes.c_int64 * len(names))()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
     found = [
-        Stretch(symbols[name], size, any(x.together for line in dealt for x in line))
+        Stretch(symbols[name], size, *(_any(dealt, of) for of in (_TOGETHER, _ACROSS)))
         for name, dealt, size in zip(names, lines, sizes, strict=True)
     ]
     return Stretches(symbols, found, machine.key_of(description))
+
+
+_TOGETHER, _ACROSS = attrgetter("together"), attrgetter("across")
+
+
+def _any(lines: list[list[Shared]], of: Callable[[Shared], bool]) -> bool:
+    return any(of(x) for line in lines for x in line)
 
 
 def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
@@ -144,10 +166,13 @@ def _scratch(natives: Sequence[Native], printers: Printers) -> int:
     return -(-max(sizes, default=0) // LINE) * LINE
 
 
-def _description(stretches: Sequence[Sequence[Native]], grain: int) -> str:
+def _description(
+    stretches: Sequence[Sequence[Native]], grain: int, memories: Sequence[Memory]
+) -> str:
     """All that the code depends on: kernels once each, and calls by the numbers of kernels."""
     numbers: dict[Kernel, int] = {}
-    lines = [f"grain {grain}"]
+    kinds = {i: m.kind for i, m in enumerate(memories) if m.kind in ("shared", "peer")}
+    lines = [f"grain {grain} {kinds}"]
     for natives in stretches:
         lines.append("stretch")
         for native in natives:
@@ -178,6 +203,7 @@ class _Step:
         for native, dealt in zip(natives, lines, strict=True):
             for x in dealt:
                 words += self.entry(x, native.turn)
+        words += LAST_MEETING if _any(lines, _ACROSS) else []
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
         function = ir.Function(self.module, kind, f"stretch{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -195,8 +221,9 @@ class _Step:
             return []
         number = self.numbers.setdefault(x.call.kernel, len(self.numbers))
         places = [word for p in x.call.arguments for word in (MEMORIES + p.memory, p.offset)]
-        head = [number, units, TURNS[turn], x.meet, x.together, len(x.call.arguments)]
-        return [*map(int, head), *places]
+        meet = ALL if x.meet_all else int(x.meet)
+        dealt = x.together + ACROSS * x.dealt
+        return [number, units, TURNS[turn], meet, dealt, len(x.call.arguments), *places]
 
     def finish(self) -> ir.Module:
         """The module, with the kernels and what calls them."""
