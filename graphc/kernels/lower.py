@@ -25,12 +25,12 @@ from graphc.kernels.reading import nodes_of
 from graphc.kernels.spill import spilled
 from graphc.kernels.together import Peers, size_of_sum
 from graphc.kernels.turning import turned_once
-from graphc.kernels.values import Values, first_entry
-from graphc.layout import MemoryLayout
+from graphc.kernels.values import Values, literals_of
+from graphc.kernels.views import box, moves_dims
 from graphc.ops.collective import Accumulate
 from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.rows import RowUpdate
-from graphc.ops.source import Const, DimSize, Iota
+from graphc.ops.source import DimSize, Iota
 from graphc.program import (
     Buffer,
     Feed,
@@ -88,7 +88,7 @@ class _Lowering:
     def __init__(self, program: Program, role: str, together: frozenset[str] | None) -> None:
         self.program, self.role = program, program.role(role)
         self.together = {program.variables[name] for name in together or ()}
-        literals = _literals(self.role.setup, program.buffers)
+        literals = literals_of(self.role.setup, program.buffers)
         self.values = Values(list(program.buffers), literals, exact=program.mesh.leaves is not None)
         self.literals: Literals = literals
         self.values.whole = self._whole()
@@ -110,7 +110,7 @@ class _Lowering:
             if self._stays(x) or nodes_of(values, x) is None:
                 whole |= self._of_host(x)
         for b in self.program.buffers:
-            if b.kind == "view" and not _moves_dims(b, self.program.buffers[b.base]):
+            if b.kind == "view" and not moves_dims(b, self.program.buffers[b.base]):
                 whole.add(b.base)
         return frozenset(whole)
 
@@ -124,10 +124,10 @@ class _Lowering:
             base = every[b.base]
             if base.id in used or base.id in self.values.whole or not base.shape:
                 continue
-            box = _box(b, base)
-            old = found.get(base.id, box)
+            mine = box(b, base)
+            old = found.get(base.id, mine)
             found[base.id] = [
-                (min(p[0], q[0]), max(p[1], q[1])) for p, q in zip(box, old, strict=True)
+                (min(p[0], q[0]), max(p[1], q[1])) for p, q in zip(mine, old, strict=True)
             ]
         return found
 
@@ -286,9 +286,7 @@ class _Lowering:
         kept = [(g, b) for g, b in pairs if any(p.written for p in b[0].kernel.params)]
         stretch.groups, stretch.built = [g for g, _ in kept], [b for _, b in kept]
 
-    def _apart(
-        self, nodes: Sequence[Node], group: Group, stored: set[Value]
-    ) -> list[set[Value]]:
+    def _apart(self, nodes: Sequence[Node], group: Group, stored: set[Value]) -> list[set[Value]]:
         """What one kernel of a group stores: of a device's own memory, or of what all share.
 
         What is shared is made by one device, so that the others would not have the rest.
@@ -412,22 +410,6 @@ def _starts_from_nothing(x: Instruction) -> bool:
     return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
 
 
-def _moves_dims(view: Buffer, base: Buffer) -> bool:
-    """Whether a view only moves, repeats and drops dims of its base."""
-    whole = MemoryLayout.dense(base.shape)
-    dims = {s: n for s, n in zip(whole.strides, base.shape, strict=True) if n > 1}
-    pairs = zip(view.strides, view.shape, strict=True)
-    return all(not s or n == 1 or dims.get(s, 0) >= n for s, n in pairs)
-
-
-def _box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
-    """What of each dim of its base a view reads."""
-    sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
-    strides = MemoryLayout.dense(base.shape).strides
-    first = first_entry(view, base.shape)
-    return [(i, i + sizes.get(s, 1)) for i, s in zip(first, strides, strict=True)]
-
-
 def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:
     pairs = zip(built.buffers, built.offsets, strict=True)
     return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
@@ -442,13 +424,4 @@ def _is_checked(node: Node) -> bool:
     return isinstance(node, Chained) or (isinstance(node, Map) and node.function in INDEXED)
 
 
-def _literals(setup: Sequence[Instruction], buffers: Sequence[Buffer]) -> Literals:
-    """Constants of one entry."""
-    found = {}
-    for x in setup:
-        if isinstance(x, Kernel) and isinstance(x.op, Const):
-            found[x.result] = x.op.run().item()
-    return found
-
-
-__all__ = ["lower"]
+__all__ = ["held_by_host", "lower"]

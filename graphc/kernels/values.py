@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from graphc.kernels.lowered import Home
 from graphc.kernels.nodes import Contract, Map, Read, Value
 from graphc.layout import MemoryLayout
-from graphc.program import Buffer, Instruction
+from graphc.ops.source import Const
+from graphc.program import Buffer, Instruction, Kernel
 from graphc.types import DType
 
 
@@ -105,4 +106,15 @@ def first_entry(view: Buffer, shape: Sequence[int]) -> list[int]:
     for stride in MemoryLayout.dense(tuple(shape)).strides:
         found.append(at // stride if stride else 0)
         at -= found[-1] * stride
+    return found
+
+
+def literals_of(
+    setup: Sequence[Instruction], buffers: Sequence[Buffer]
+) -> dict[int, float | int | bool]:
+    """Constants of one entry."""
+    found = {}
+    for x in setup:
+        if isinstance(x, Kernel) and isinstance(x.op, Const):
+            found[x.result] = x.op.run().item()
     return found

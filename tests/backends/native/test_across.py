@@ -1,0 +1,315 @@
+"""Devices of one process: sums in each other's memory, variables that all have once, failures."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc_numpy import NumpyBackend
+from graphc_numpy.native import barrier
+from graphc_numpy.native.across import Across, _meet
+from graphc_numpy.native.device import NativeDevice
+from graphc_numpy.native.sharing import shared
+from native_stubs import call
+
+import graphc
+from graphc import config, nn
+from graphc.errors import GraphcError
+from graphc.kernels.code import Call, Pointer
+from graphc.kernels.lower import lower
+from graphc.kernels.lowered import Memory, Native
+from graphc.kernels.together import alike
+from graphc.program import Feed, Start
+from graphc.runtime.engine import Engine
+
+NATIVE, PLAIN = NumpyBackend(native=True), NumpyBackend(native=False)
+ADAM = graphc.optim.adamw(0.01, 0.9, 0.999, 1e-8, 0.1)
+SGD = graphc.optim.sgd(0.1, momentum=0.9)
+
+
+def data(n: int, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 80)).astype(np.float32)
+    return {"x": x, "y": rng.integers(0, 3, n).astype(np.int32)}
+
+
+def params() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {
+        "w": rng.standard_normal((80, 70)).astype(np.float32),
+        "b": np.zeros(70, np.float32),
+        "v": rng.standard_normal((70, 3)).astype(np.float32),
+    }
+
+
+def loss(p: Any, batch: Any) -> Any:
+    h = np.tanh(batch["x"] @ p["w"] + p["b"])
+    return np.mean(nn.cross_entropy(h @ p["v"], batch["y"]))
+
+
+def compiled(
+    strategy: str, backend: NumpyBackend = NATIVE, optimizer: Any = ADAM
+) -> graphc.StepTrainer:
+    return graphc.compile(
+        loss, params(), data(24), optimizer=optimizer, strategy=strategy, backend=backend
+    )
+
+
+def engine_of(trainer: graphc.StepTrainer) -> Engine:
+    engine = trainer.trainer.engine
+    assert isinstance(engine, Engine)
+    return engine
+
+
+def devices(trainer: graphc.StepTrainer) -> list[NativeDevice]:
+    found = sorted(engine_of(trainer)._devices.items(), key=lambda item: item[0])
+    return [d for _, d in found if isinstance(d, NativeDevice)]
+
+
+def hosted(device: NativeDevice) -> list[type]:
+    """What of a step is left to the host, besides feeding it."""
+    parts = device._steps["train"].made.parts
+    return [type(x) for part in parts for x in part if not isinstance(x, int | Feed)]
+
+
+# -- sums ---------------------------------------------------------------------------------------
+
+IN_PLACE = ["mirrored(2)", "mirrored(3) * accumulate(2)", "mirrored(2) * tensor_split(2)"]
+
+
+@pytest.mark.parametrize("optimizer", [ADAM, SGD], ids=["adamw", "sgd"])
+@pytest.mark.parametrize("strategy", IN_PLACE)
+def test_no_collective_of_a_full_batch_is_left_to_the_host(strategy: str, optimizer: Any) -> None:
+    with (
+        compiled(strategy, NATIVE, optimizer) as native,
+        compiled(strategy, PLAIN, optimizer) as plain,
+    ):
+        for k, n in enumerate((24, 24, 7, 24, 1, 24)):
+            batch = data(n, k)
+            assert native.step(batch)["loss"] == pytest.approx(plain.step(batch)["loss"], rel=1e-5)
+        found, wanted = native.variables(), plain.variables()
+        for name in wanted:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=2e-4, atol=2e-5)
+        assert not hosted(devices(native)[0])
+
+
+def test_devices_and_their_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = set()
+    for threads in ("1", "2", "4", "6"):
+        monkeypatch.setenv("GRAPHC_THREADS", threads)
+        config.get.cache_clear()
+        with compiled("mirrored(2)") as trainer:
+            for k in range(4):
+                trainer.step(data(24, k))
+            hashes.add(trainer.params_sha256())
+            assert [d.threads for d in devices(trainer)] == [max(1, int(threads) // 2)] * 2
+    config.get.cache_clear()
+    assert len(hashes) == 1
+
+
+def test_sums_over_many_places_and_over_leaves_stay_with_the_transport() -> None:
+    for strategy in ("mirrored(20)", "mirrored(2) * reproducible(4)"):
+        with compiled(strategy, optimizer=SGD) as trainer:
+            trainer.step(data(24))
+            assert Start in hosted(devices(trainer)[0])
+
+
+def test_devices_that_wait_with_a_deadline_meet_at_the_transport() -> None:
+    with compiled("mirrored(2)") as trainer:
+        programs = engine_of(trainer).programs
+        with Engine(programs, NATIVE, deadline=60.0) as engine:
+            engine.load_variables(trainer.variables())
+            found = engine.step(data(24), "train")["loss"]
+            first, second = (d for d in engine._devices.values() if isinstance(d, NativeDevice))
+            assert Start in hosted(first)
+            assert not np.shares_memory(first.blocks["w"], second.blocks["w"])
+        assert found == pytest.approx(trainer.step(data(24))["loss"], rel=1e-6)
+
+
+# -- variables ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "strategy, once",
+    [
+        ("mirrored(2)", True),
+        ("mirrored(2) * reproducible(4)", True),
+        ("zero(2, 3)", False),
+        ("central_storage(2)", False),
+        ("tensor_split(2)", False),
+        ("local_sgd(2, 3)", False),
+    ],
+)
+def test_what_is_alike_on_all_devices_is_in_memory_once(strategy: str, once: bool) -> None:
+    with compiled(strategy) as trainer:
+        trainer.step(data(24))
+        blocks = [d.blocks["w"] for d in devices(trainer) if "w" in d.blocks]
+        same = len({b.ctypes.data for b in blocks}) == 1 and len(blocks) > 1
+        assert same == once
+
+
+@pytest.mark.parametrize("optimizer", [ADAM, SGD], ids=["adamw", "sgd"])
+@pytest.mark.parametrize("strategy", ["mirrored(2)", "mirrored(2) * accumulate(2)"])
+def test_a_kernel_that_writes_what_all_share_writes_nothing_else(
+    strategy: str, optimizer: Any
+) -> None:
+    with compiled(strategy, optimizer=optimizer) as trainer:
+        programs = engine_of(trainer).programs
+    lowered = lower(programs["train"], "replica", alike(programs))
+    written = set()
+    for native in (x for part in lowered.parts for x in part if isinstance(x, Native)):
+        for made in native.calls:
+            pairs = zip(made.kernel.params, made.arguments, strict=True)
+            kinds = {lowered.memories[a.memory].kind == "shared" for p, a in pairs if p.written}
+            assert len(kinds) == 1
+            written |= kinds
+    assert written == {True, False}
+
+
+# -- failures -----------------------------------------------------------------------------------
+
+
+def looked_up(p: Any, batch: Any) -> Any:
+    return np.mean((p["t"][batch["i"]] @ p["w"]) ** 2)
+
+
+def ids(wrong: int | None = None) -> dict[str, Any]:
+    found = np.arange(24, dtype=np.int32) % 9
+    if wrong is not None:
+        found[wrong] = 77
+    return {"i": found}
+
+
+@pytest.mark.parametrize("wrong", [0, 23])
+def test_an_error_of_one_replica_leaves_the_variables_of_all(wrong: int) -> None:
+    rng = np.random.default_rng(0)
+    start = {"t": rng.standard_normal((9, 70)), "w": rng.standard_normal((70, 70))}
+    start = {k: x.astype(np.float32) for k, x in start.items()}
+
+    def made() -> graphc.StepTrainer:
+        return graphc.compile(
+            looked_up, start, ids(), optimizer=SGD, strategy="mirrored(2)", backend=NATIVE
+        )
+
+    with made() as trainer, made() as other:
+        trainer.step(ids())
+        before = trainer.params_sha256()
+        for _ in range(3):
+            with pytest.raises(GraphcError, match="77"):
+                trainer.step(ids(wrong))
+            assert trainer.params_sha256() == before
+        for each in (trainer, other, other):
+            each.step(ids())
+        assert other.params_sha256() == trainer.params_sha256()
+
+
+def failing(times: int) -> Callable[..., None]:
+    def fail(*_: Any) -> None:
+        nonlocal times
+        times -= 1
+        if times >= 0:
+            raise RuntimeError("no more")
+
+    return fail
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_a_device_that_fails_ends_the_others_where_they_wait(rank: int) -> None:
+    with compiled("mirrored(3)") as trainer:
+        trainer.step(data(24))
+        before = trainer.params_sha256()
+        step = devices(trainer)[rank]._steps["train"]
+        step.body[0].insert(0, failing(1))  # before it comes to the first sum
+        with pytest.raises(RuntimeError, match="no more") as caught:
+            trainer.step(data(24))
+        assert caught.value.__notes__ == [f"on device {rank}"]
+        assert trainer.params_sha256() == before
+        trainer.step(data(24))
+        assert trainer.params_sha256() != before
+
+
+def test_a_device_that_fails_last_keeps_the_others_from_writing() -> None:
+    with compiled("mirrored(2)") as trainer:
+        trainer.step(data(24))
+        before = trainer.params_sha256()
+        devices(trainer)[1]._steps["train"].body[-1].append(failing(1))
+        with pytest.raises(RuntimeError, match="no more"):
+            trainer.step(data(24))
+        assert trainer.params_sha256() == before
+
+
+def test_a_meeting_ends_when_all_have_come_or_one_has_failed() -> None:
+    common = np.zeros(64, np.int64)
+    common = common[-(common.ctypes.data // 8) % 8 :][:32]
+    found: list[int] = []
+    meet = _meet()
+
+    def come() -> None:
+        found.append(meet(common.ctypes.data, 2))
+
+    for fail in (False, True):
+        thread = threading.Thread(target=come)
+        thread.start()
+        if fail:
+            common[0] = 1
+        else:
+            come()
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    assert found == [0, 0, 1]
+    assert len(common) >= barrier.COMMON + barrier.WORDS
+
+
+def test_one_device_needs_no_other() -> None:
+    with compiled("one_device()") as trainer:
+        trainer.step(data(7))
+        (device,) = devices(trainer)
+        across = device._steps["train.short"].across
+        assert isinstance(across, Across) and across.words[0] == 0
+        across.agree()
+
+
+# -- where devices meet ---------------------------------------------------------------------------
+
+MEMORIES = (Memory("arena"), Memory("shared"), Memory("peer"), Memory("peer", position=1))
+
+
+def at(memory: int, offset: int = 0) -> Pointer:
+    return Pointer(memory, offset)
+
+
+def meets(*calls: Call) -> list[bool]:
+    (line,) = shared([Native(calls)], 0, MEMORIES)
+    return [x.meet_all for x in line]
+
+
+def test_devices_meet_before_they_read_each_others_memory() -> None:
+    own, peer = call(8, at(0), at(0, 64)), call(8, at(3, 64), at(0, 128))
+    assert meets(own, own, peer, peer) == [False, False, True, False]
+    assert meets(peer, own, peer) == [True, True, True]
+
+
+def test_devices_meet_before_one_overwrites_what_another_reads() -> None:
+    peer = call(8, at(3, 64), at(0, 128))
+    assert meets(peer, call(8, at(0, 256), at(0, 64))) == [True, True]
+    assert meets(peer, call(8, at(0, 256), at(0, 512))) == [True, False]
+
+
+def test_what_all_share_is_dealt_and_waited_for() -> None:
+    write, read = call(8, at(0), at(1)), call(8, at(1), at(0, 64))
+    assert meets(read, write, read) == [False, True, True]
+    (line,) = shared([Native((read, write))], 0, MEMORIES)
+    assert [(x.dealt, x.across) for x in line] == [(False, False), (True, True)]
+
+
+def test_devices_meet_again_after_what_may_not_have_run() -> None:
+    maybe = Native((call(8, at(3, 64), at(0, 128)),), "later")
+    after = Native((call(8, at(3, 256), at(0, 512)),))
+    lines = shared([maybe, after], 0, MEMORIES)
+    assert [[x.meet_all for x in line] for line in lines] == [[True], [True]]
