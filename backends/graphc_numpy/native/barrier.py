@@ -1,4 +1,4 @@
-"""Waiting in native code: threads spin a little, then let others run.
+"""Waiting in native code: threads spin a little, then let others run, then sleep in small doses.
 
 A barrier is a block of words: how many have come, and which meeting it is.
 """
@@ -16,6 +16,8 @@ from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, index
 ARRIVED, MEETING = 0, 8  # words, each on a cache line of its own
 WORDS = 16
 COMMON = 8  # where, in the words that all devices share, theirs begin: after the word FAILED
+PATIENCE = 2000  # looks before one sleeps: there may be more devices than processors
+DOSE = 50  # microseconds
 SPINS = 300  # looks before the processor is given up: some ten microseconds
 X86, ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
 
@@ -66,7 +68,13 @@ def print_meeting(module: ir.Module) -> ir.Function:
         put(b, arrived, index(0))
         put(b, meeting, b.add(now, index(1)))
         b.ret(ir.Constant(ir.IntType(1), 0))
-    spin(b, lambda: b.or_(changed(b, meeting, now), changed(b, failed, index(0))))
+
+    def over() -> ir.Value:
+        return b.or_(changed(b, meeting, now), changed(b, failed, index(0)))
+
+    come = spin(b, over, PATIENCE)
+    with b.if_then(b.not_(come)):
+        _sleep_until(b, over)
     b.ret(b.not_(changed(b, meeting, now)))
     return function
 
@@ -115,6 +123,20 @@ def spin(b: ir.IRBuilder, done: Callable[[], ir.Value], looks: int | None = None
     b.branch(look)
     b.position_at_end(after)
     return is_done
+
+
+def _sleep_until(b: ir.IRBuilder, done: Callable[[], ir.Value]) -> None:
+    look, sleep, after = (b.append_basic_block(name) for name in ("look", "sleep", "after"))
+    b.branch(look)
+    b.position_at_end(look)
+    b.cbranch(done(), after, sleep)
+    b.position_at_end(sleep)
+    if sys.platform == "win32":
+        _call(b, "Sleep", VOID, ir.Constant(INT32, 1))  # milliseconds
+    else:
+        _call(b, "usleep", INT32, ir.Constant(INT32, DOSE))
+    b.branch(look)
+    b.position_at_end(after)
 
 
 def pause(b: ir.IRBuilder) -> None:
