@@ -20,7 +20,7 @@ from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
 from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
-from graphc.kernels.nodes import Chained, Map, Node, Value
+from graphc.kernels.nodes import Chained, Map, Node, Value, alive
 from graphc.kernels.reading import nodes_of
 from graphc.kernels.spill import spilled
 from graphc.kernels.together import Peers, size_of_sum
@@ -270,7 +270,7 @@ class _Lowering:
         return {self.buffers[b].root for b in every}
 
     def _build(self, stretch: Stretch, shared: set[int]) -> None:
-        stretch.nodes = turned_once(self.values, _alive(stretch.nodes, shared))
+        stretch.nodes = turned_once(self.values, alive(stretch.nodes, shared))
         fusion = Fusion(stretch.nodes, self.values.exact)
         make_again(fusion, shared)
         stretch.groups = fusion.ordered()
@@ -392,17 +392,6 @@ class _Lowering:
             Call(built.kernel, _pointers(built, places), name) for built, name in item.built
         )
         return Native(calls, item.turn, item.home)
-
-
-def _alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
-    """The nodes whose results somebody reads."""
-    read: set[Value] = set()
-    kept = []
-    for node in reversed(nodes):
-        if node.result.buffer in shared or node.result in read:
-            read |= {r.value for r in node.reads}
-            kept.append(node)
-    return kept[::-1]
 
 
 def _starts_from_nothing(x: Instruction) -> bool:

@@ -7,6 +7,7 @@ to which entry of the node's domain. So views cost nothing, and need no node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -120,3 +121,14 @@ class Contract:
 
 
 Node: TypeAlias = Map | Chained | Fold | Contract
+
+
+def alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+    """The nodes whose results somebody reads."""
+    read: set[Value] = set()
+    kept = []
+    for node in reversed(nodes):
+        if node.result.buffer in shared or node.result in read:
+            read |= {r.value for r in node.reads}
+            kept.append(node)
+    return kept[::-1]
