@@ -20,7 +20,7 @@ from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
 from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
-from graphc.kernels.nodes import Chained, Map, Node, Value, alive
+from graphc.kernels.nodes import Node, Value, alive, is_checked, name_of
 from graphc.kernels.reading import nodes_of
 from graphc.kernels.spill import spilled
 from graphc.kernels.together import Peers, size_of_sum
@@ -42,8 +42,6 @@ from graphc.program import (
     reads,
     writes,
 )
-
-INDEXED = ("gather", "scatter")  # functions that check an index
 
 
 @dataclass
@@ -278,7 +276,7 @@ class _Lowering:
         stored |= set(readers(stretch.nodes, stretch.groups))
         pairs: list[tuple[Group, tuple[Built, str]]] = []
         for group in stretch.groups:
-            name = ", ".join(dict.fromkeys(_name(stretch.nodes[i]) for i in group.nodes))
+            name = ", ".join(dict.fromkeys(name_of(stretch.nodes[i]) for i in group.nodes))
             for part in self._apart(stretch.nodes, group, stored):
                 writer = self._writer(stretch.nodes, group, part)
                 writer.stored |= spilled(writer)
@@ -315,7 +313,7 @@ class _Lowering:
         stretch = part[0]
         needed = 0
         for group in stretch.groups:
-            if any(_is_checked(stretch.nodes[i]) for i in group.nodes):
+            if any(is_checked(stretch.nodes[i]) for i in group.nodes):
                 needed |= group.before | 1 << group.number
         if not needed:
             return [], part
@@ -402,15 +400,6 @@ def _starts_from_nothing(x: Instruction) -> bool:
 def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:
     pairs = zip(built.buffers, built.offsets, strict=True)
     return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
-
-
-def _name(node: Node) -> str:
-    x = node.instruction
-    return x.node if isinstance(x, Kernel) else "write"
-
-
-def _is_checked(node: Node) -> bool:
-    return isinstance(node, Chained) or (isinstance(node, Map) and node.function in INDEXED)
 
 
 __all__ = ["held_by_host", "lower"]

@@ -13,8 +13,10 @@ from typing import NamedTuple, TypeAlias
 
 from graphc.kernels.code import FoldKind
 from graphc.layout import MemoryLayout
-from graphc.program import Instruction
+from graphc.program import Instruction, Kernel
 from graphc.types import DType
+
+INDEXED = ("gather", "scatter")  # functions that check an index
 
 
 class Value(NamedTuple):
@@ -132,3 +134,12 @@ def alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
             read |= {r.value for r in node.reads}
             kept.append(node)
     return kept[::-1]
+
+
+def name_of(node: Node) -> str:
+    x = node.instruction
+    return x.node if isinstance(x, Kernel) else "write"
+
+
+def is_checked(node: Node) -> bool:
+    return isinstance(node, Chained) or (isinstance(node, Map) and node.function in INDEXED)
