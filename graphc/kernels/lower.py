@@ -21,7 +21,7 @@ from graphc.kernels.joins import insides
 from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
 from graphc.kernels.memory import Timeline, offsets
 from graphc.kernels.nodes import Node, Value, alive, is_checked, name_of
-from graphc.kernels.reading import nodes_of
+from graphc.kernels.reading import nodes_of, starts_from_nothing
 from graphc.kernels.spill import spilled
 from graphc.kernels.together import Peers, size_of_sum
 from graphc.kernels.turning import turned_once
@@ -30,7 +30,7 @@ from graphc.kernels.views import box, moves_dims
 from graphc.ops.collective import Accumulate
 from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.rows import RowUpdate
-from graphc.ops.source import DimSize, Iota
+from graphc.ops.source import Iota
 from graphc.program import (
     Buffer,
     Feed,
@@ -186,9 +186,9 @@ class _Lowering:
 
     def _variant(self, part: Sequence[Instruction], turn: Turn, now: Stretch) -> Iterator[Item]:
         now.turn = turn
-        yield from (Host(x) for x in part if _starts_from_nothing(x))
+        yield from (Host(x) for x in part if starts_from_nothing(x))
         for x in part:
-            if _starts_from_nothing(x) or self._is_begun(x):
+            if starts_from_nothing(x) or self._is_begun(x):
                 continue
             sum = self.peers.sums.get(x.token) if isinstance(x, Wait) else None
             if sum is not None and self._makes(now, sum):
@@ -390,11 +390,6 @@ class _Lowering:
             Call(built.kernel, _pointers(built, places), name) for built, name in item.built
         )
         return Native(calls, item.turn, item.home)
-
-
-def _starts_from_nothing(x: Instruction) -> bool:
-    """Whether an instruction reads nothing that the step makes, and can come first."""
-    return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
 
 
 def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:

@@ -16,7 +16,8 @@ from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import Reduction
 from graphc.ops.rows import RowJoin, RowSum, RowUpdate
-from graphc.program import Instruction, Kernel, Write
+from graphc.ops.source import DimSize
+from graphc.program import Feed, Instruction, Kernel, Write
 
 
 def nodes_of(v: Values, x: Instruction) -> list[Node] | None:
@@ -64,3 +65,8 @@ def _elementwise(v: Values, x: Kernel, op: Op) -> Node:
     result = v.wrote(x.result)
     keep_zeros(v, op, reads, result)
     return v.map(x, "copy" if op.view else op.name, reads, result)
+
+
+def starts_from_nothing(x: Instruction) -> bool:
+    """Whether an instruction reads nothing that the step makes, and can come first."""
+    return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
