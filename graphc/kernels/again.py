@@ -13,7 +13,7 @@ from math import prod
 
 from graphc.kernels.domains import Chain, chain_of, cut_at, joined
 from graphc.kernels.fuse import Fusion, Group
-from graphc.kernels.nodes import Contract, Fold, Map, Node, Read, Value
+from graphc.kernels.nodes import Chained, Contract, Fold, Map, Node, Read, Value
 
 MOST = 40  # nodes that are made again for one kernel
 DEAR = ("gather", "scatter", "chain", "chain:tree")  # that are not made again
@@ -68,7 +68,7 @@ def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> se
             j = source.made.get(read.value)
             if j is None or read.value in group.made:
                 continue
-            by_entry = not isinstance(node, Contract) and not _is_table(node, read)
+            by_entry = not isinstance(node, Contract | Chained) and not _is_table(node, read)
             made_again = (
                 by_entry
                 and _is_map(fusion.nodes[j])

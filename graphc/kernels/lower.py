@@ -69,15 +69,16 @@ def lower(
     return _Lowering(program, role, together).lowered()
 
 
-def held_by_host(program: Program, role: str = "replica") -> frozenset[str]:
-    """The variables that the host writes."""
+def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
+    """The variables that no device can write a part of: the host writes them, or rows are added."""
     lowering = _Lowering(program, role, None)
     names = {b: name for name, b in program.variables.items()}
     found = set()
     for x in lowering.role.instructions:
         made = writes(x)
         name = names.get(program.buffers[made].root) if made is not None else None
-        if name and (lowering._stays(x) or nodes_of(lowering.values, x) is None):
+        by_rows = isinstance(x, Kernel) and isinstance(x.op, RowUpdate)
+        if name and (by_rows or lowering._stays(x) or nodes_of(lowering.values, x) is None):
             found.add(name)
     return frozenset(found)
 
@@ -395,6 +396,3 @@ class _Lowering:
 def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:
     pairs = zip(built.buffers, built.offsets, strict=True)
     return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
-
-
-__all__ = ["held_by_host", "lower"]

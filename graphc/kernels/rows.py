@@ -17,13 +17,15 @@ from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.rows import RowAdd, RowJoin, RowSum
 from graphc.program import Kernel
-from graphc.types import I32
+from graphc.types import BOOL, I32
 
 
 def of_rows(v: Values, x: Kernel, op: Op) -> list[Node] | None:
     """The nodes of an op on rows; None where it stays with the host."""
     reads = [v.read(b) for b in x.operands]
     match op:
+        case RowSum() | RowAdd() if v.buffers[x.result].dtype == BOOL:
+            return None  # a sum of bools is no number
         case RowSum():
             return _sum(v, x, op, reads)
         case RowJoin():

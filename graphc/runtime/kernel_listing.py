@@ -6,17 +6,22 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from graphc.kernels.code import Call, Kernel, Links, Nest, Product
-from graphc.kernels.lower import lower
+from graphc.kernels.lower import lower, written_apart
 from graphc.kernels.lowered import Host, Line, Lowered, Native
+from graphc.kernels.together import alike
 from graphc.program import Program, Role
 from graphc.runtime.listing import print_instruction, title
 
 
 def print_kernels(program: Program) -> str:
-    """Every role's stretches: a line for each kernel, and for what stays with the host."""
+    """Every role's stretches, as the devices of one process run them: a line for each kernel, and
+    for what stays with the host."""
     lines = [f"program {program.name} on {program.mesh}"]
     for role in program.roles:
-        lines += _role(program, role, lower(program, role.name))
+        shared = None
+        if program.mesh.devices > 1:
+            shared = alike({program.name: program}) - written_apart(program, role.name)
+        lines += _role(program, role, lower(program, role.name, shared))
     return "\n".join(lines) + "\n"
 
 

@@ -30,7 +30,9 @@ def execute(
     """
     program = schedule(graph, exact=not short)
     check_memory(program)
-    with Engine({"train": program}, backend, deadline=DEADLINE) as engine:
+    # Devices that wait without a deadline add in each other's memory; they must hold the law too.
+    deadline = None if backend is NATIVE else DEADLINE
+    with Engine({"train": program}, backend, deadline=deadline) as engine:
         for _ in range(2):
             engine.load_variables(variables)
             outputs = engine.step(dict(inputs), poison=True)

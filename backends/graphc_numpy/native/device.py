@@ -124,13 +124,13 @@ class NativeLoaded:
         return NativeDevice(self, rank, comm, self._blocks or {})
 
     def _shared_blocks(self) -> dict[str, Bytes]:
-        """The variables that are alike on all devices, and that no device's host writes alone."""
-        from graphc.kernels.lower import held_by_host
+        """The variables that are alike on all devices, of which each device can write a part."""
+        from graphc.kernels.lower import written_apart
         from graphc.kernels.together import alike
 
         names = alike(self.programs)
         for program in self.programs.values():
-            names -= held_by_host(program, self.role) if names else names
+            names -= written_apart(program, self.role) if names else names
         program = next(iter(self.programs.values()))
         return {n: block(program.buffers[program.variables[n]].bytes) for n in sorted(names)}
 
