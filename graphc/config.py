@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphc.errors import GraphcError
+
 if TYPE_CHECKING:
     from graphc.graph import Graph
     from graphc.passes.base import Pass
@@ -47,12 +49,12 @@ class Config:
 
 @lru_cache(maxsize=1)
 def get() -> Config:
-    """The configuration, read once."""
+    """The configuration, read once. Raises G0707 for a value that means nothing."""
     return Config(
         debug=_number("GRAPHC_DEBUG", 0),
         dump=os.environ.get("GRAPHC_DUMP", ""),
         verify=_number("GRAPHC_VERIFY", 1),
-        native={"0": False, "1": True}.get(os.environ.get("GRAPHC_NATIVE", "")),
+        native=_switch("GRAPHC_NATIVE"),
         target=os.environ.get("GRAPHC_TARGET", "") or "host",
         threads=_number("GRAPHC_THREADS", 0),
         cache=os.environ.get("GRAPHC_CACHE", ""),
@@ -79,10 +81,17 @@ def cache_folder() -> Path | None:
 
 
 def _number(name: str, default: int) -> int:
-    try:
-        return int(os.environ.get(name, default))
-    except ValueError:
-        return default
+    text = os.environ.get(name, "").strip()
+    if text and not text.isdecimal():
+        raise GraphcError("G0707", f"{name} is '{text}'", help="it is a number: 0, 1, 2, ...")
+    return int(text or default)
+
+
+def _switch(name: str) -> bool | None:
+    text = os.environ.get(name, "").strip()
+    if text not in ("", "0", "1"):
+        raise GraphcError("G0707", f"{name} is '{text}'", help="it is 0 or 1")
+    return text == "1" if text else None
 
 
 def trace_pass(number: int, step: Pass, graph: Graph, seconds: float) -> None:

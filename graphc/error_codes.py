@@ -621,6 +621,11 @@ CODES: dict[str, Entry] = {
         "GRAPHC_TARGET names what the NumPy backend compiles for: `host` (all that this processor\n"
         "has), or a level of x86-64: `avx512`, `avx2`, `baseline`, which it must have.",
     ),
+    "G0707": Entry(
+        "a wrong value in the environment",
+        "An environment variable that graphc reads has a value that means nothing: GRAPHC_NATIVE is 0 or\n"
+        "1; GRAPHC_THREADS, GRAPHC_DEBUG and GRAPHC_VERIFY are numbers. Leave it out for the default.",
+    ),
     # -- G08 tracing ------------------------------------------------------------------------
     "G0801": Entry(
         "a Python decision on a traced value",

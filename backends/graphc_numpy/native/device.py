@@ -237,7 +237,6 @@ class Step:
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
         *body, writes_ = made.parts
-        self.feeds: list[_Feed] = []
         self.body, self.writes = [self._calls(part) for part in body], self._calls(writes_)
         parts = self.program.role(device._loaded.role).parts
         self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]

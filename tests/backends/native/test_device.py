@@ -310,15 +310,15 @@ def test_no_memory_grows_over_many_steps() -> None:
 
 
 def test_devices_and_threads_end_with_the_trainer() -> None:
-    def threads() -> set[str]:
-        return {t.name for t in threading.enumerate() if t.name.startswith("graphc")}
+    def threads() -> set[threading.Thread]:
+        return {t for t in threading.enumerate() if t.name.startswith("graphc")}
 
     before = threads()
     with compiled(NATIVE, "mirrored(2)", n=2000, width=100, hidden=100) as trainer:
         trainer.step(data(2000, width=100))
     del trainer
     gc.collect()
-    assert threads() == before
+    assert threads() <= before  # those of other trainers may end too
 
 
 def test_the_run_says_that_it_was_native() -> None:
