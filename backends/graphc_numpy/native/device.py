@@ -5,16 +5,12 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.collector import collector_paused
-from graphc.config import cache_folder
-from graphc.kernels.lowered import Home, Host, Lowered, Native
 from graphc.program import Feed, Instruction, Program, reads, writes
 from graphc.runtime.backend import Programs
 from graphc.runtime.site import Site
@@ -22,9 +18,10 @@ from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding, Call
 from graphc_numpy.memory import Scratch, array_on, block
-from graphc_numpy.native import barrier, records
+from graphc_numpy.native import barrier
 from graphc_numpy.native.across import Across
-from graphc_numpy.native.checks import Noted, checks_of, limits_of
+from graphc_numpy.native.checks import Noted
+from graphc_numpy.native.compiled import Compiled, compiled
 from graphc_numpy.native.quick import Quick, quick
 from graphc_numpy.native.step import (
     BARRIER,
@@ -36,76 +33,12 @@ from graphc_numpy.native.step import (
     MEMORIES,
     SCRATCH,
     TURN,
-    Stretches,
-    compile_stretches,
 )
 from graphc_numpy.native.threads import Pool, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A role of a program: its parts as instructions of the host and numbers of stretches."""
-
-    program: Program
-    lowered: Lowered
-    parts: tuple[tuple[Instruction | int, ...], ...]
-    homes: tuple[Home, ...]  # of each stretch
-    stretches: Stretches
-    checked: frozenset[int]  # the stretches that may note an error
-    limits: dict[int, int]  # of each check
-
-
-@collector_paused()
-def compiled(program: Program, role: str, together: frozenset[str] | None) -> Compiled:
-    """Lower a program and make machine code of it, or find that on disk."""
-    if cache_folder() is None:
-        return Compiled(program, **vars(_lowered(program, role, together)))
-    key = records.key_of(program, role, together)
-    found = records.read(key, program, role)
-    if found is None:
-        found = _lowered(program, role, together)
-        records.write(key, program, role, found)
-    return Compiled(program, **vars(found))
-
-
-def _lowered(program: Program, role: str, together: frozenset[str] | None) -> records.Found:
-    from graphc.kernels.lower import lower  # where it is not on disk
-
-    lowered = lower(program, role, together)
-    stretches: list[list[Native]] = []
-    parts = [_joined(part, stretches) for part in lowered.parts]
-    checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
-    code, limits = compile_stretches(stretches, memories=lowered.memories), limits_of(lowered)
-    homes = tuple(natives[0].home for natives in stretches)
-    return records.Found(lowered, tuple(parts), homes, code, checked, limits)
-
-
-def _has_checks(native: Native) -> bool:
-    return any(True for call in native.calls for _ in checks_of(call.kernel))
-
-
-def _joined(part: Iterable[Native | Host], stretches: list[list[Native]]) -> tuple[Any, ...]:
-    """The part with every run of native lines as the number of one stretch."""
-    items: list[Instruction | int] = []
-    for line in part:
-        match line:
-            case Host(instruction=x):
-                items.append(x)
-            case Native() if _goes_on(line, items, stretches):
-                stretches[-1].append(line)
-            case Native():
-                items.append(len(stretches))
-                stretches.append([line])
-    return tuple(items)
-
-
-def _goes_on(line: Native, items: list[Any], stretches: list[list[Native]]) -> bool:
-    """Whether the same places run a line as the stretch before it."""
-    return bool(items) and isinstance(items[-1], int) and stretches[-1][-1].home == line.home
 
 
 class NativeLoaded:

@@ -53,7 +53,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Found:
-    """What a record and the program make together; see graphc_numpy.native.device.Compiled."""
+    """What a record and the program make together; see graphc_numpy.native.compiled.Compiled."""
 
     lowered: Lowered
     parts: tuple[Part, ...]

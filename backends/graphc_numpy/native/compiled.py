@@ -1,0 +1,77 @@
+"""The machine code of a role of a program: lowered and printed, or found on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from graphc.collector import collector_paused
+from graphc.config import cache_folder
+from graphc.kernels.lowered import Home, Host, Lowered, Native
+from graphc.program import Instruction, Program
+from graphc_numpy.native import records
+from graphc_numpy.native.checks import checks_of, limits_of
+from graphc_numpy.native.step import Stretches, compile_stretches
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A role of a program: its parts as instructions of the host and numbers of stretches."""
+
+    program: Program
+    lowered: Lowered
+    parts: tuple[tuple[Instruction | int, ...], ...]
+    homes: tuple[Home, ...]  # of each stretch
+    stretches: Stretches
+    checked: frozenset[int]  # the stretches that may note an error
+    limits: dict[int, int]  # of each check
+
+
+@collector_paused()
+def compiled(program: Program, role: str, together: frozenset[str] | None) -> Compiled:
+    """Lower a program and make machine code of it, or find that on disk."""
+    if cache_folder() is None:
+        return Compiled(program, **vars(_lowered(program, role, together)))
+    key = records.key_of(program, role, together)
+    found = records.read(key, program, role)
+    if found is None:
+        found = _lowered(program, role, together)
+        records.write(key, program, role, found)
+    return Compiled(program, **vars(found))
+
+
+def _lowered(program: Program, role: str, together: frozenset[str] | None) -> records.Found:
+    from graphc.kernels.lower import lower  # where it is not on disk
+
+    lowered = lower(program, role, together)
+    stretches: list[list[Native]] = []
+    parts = [_joined(part, stretches) for part in lowered.parts]
+    checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
+    code, limits = compile_stretches(stretches, memories=lowered.memories), limits_of(lowered)
+    homes = tuple(natives[0].home for natives in stretches)
+    return records.Found(lowered, tuple(parts), homes, code, checked, limits)
+
+
+def _has_checks(native: Native) -> bool:
+    return any(True for call in native.calls for _ in checks_of(call.kernel))
+
+
+def _joined(part: Iterable[Native | Host], stretches: list[list[Native]]) -> tuple[Any, ...]:
+    """The part with every run of native lines as the number of one stretch."""
+    items: list[Instruction | int] = []
+    for line in part:
+        match line:
+            case Host(instruction=x):
+                items.append(x)
+            case Native() if _goes_on(line, items, stretches):
+                stretches[-1].append(line)
+            case Native():
+                items.append(len(stretches))
+                stretches.append([line])
+    return tuple(items)
+
+
+def _goes_on(line: Native, items: list[Any], stretches: list[list[Native]]) -> bool:
+    """Whether the same places run a line as the stretch before it."""
+    return bool(items) and isinstance(items[-1], int) and stretches[-1][-1].home == line.home
