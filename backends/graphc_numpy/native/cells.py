@@ -29,7 +29,8 @@ from graphc.kernels.code import (
 )
 from graphc.types import F32, I64, DType
 from graphc_numpy.native import chains, functions
-from graphc_numpy.native.lanes import INT64, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.ahead import LINE, Ahead
+from graphc_numpy.native.lanes import I8, INT64, WIDTH, Lanes, Printer, index
 
 Registers = dict[int, Lanes]
 
@@ -49,7 +50,7 @@ class Cells:
 
     pointers: one per param; errors: an i64 array, two entries a check; bases: what `placed` made;
     shift: how many entries these cells are behind the index of the axis of lanes (a constant, which
-    costs nothing in an address)
+    costs nothing in an address); aheads: what to ask the memory for where a register is set
     """
 
     p: Printer
@@ -58,6 +59,7 @@ class Cells:
     errors: ir.Value
     bases: Mapping[Access, Base] = field(default_factory=dict)
     shift: int = 0
+    aheads: Mapping[int, Ahead] = field(default_factory=dict)
 
     def placed(
         self, code: Iterable[Statement], indices: Sequence[ir.Value], axes: Iterable[int],
@@ -103,6 +105,9 @@ class Cells:
                     registers[target] = self.checked(x, statement.limit, statement.number, active)
                 case Fold():
                     pass
+            match statement:
+                case Load(target=k) | Apply(target=k) | Check(target=k) if k in self.aheads:
+                    self._ask(self.aheads[k], registers, indices)
 
     # -- addresses ------------------------------------------------------------------------------
 
@@ -244,6 +249,16 @@ class Cells:
         dtype = self.params[chain.access.slot].dtype
         printed = chains.Printed(self.p, chain, dtype, stride, active)
         return printed.sum(here, registers[chain.link], cells, links)
+
+    def _ask(self, x: Ahead, registers: Registers, indices: Sequence[ir.Value]) -> None:
+        """Have lines come that a later turn will need."""
+        b, cells, made = self.p.b, replace(self, bases={}, aheads={}), dict(registers)
+        later = self.p.intrinsic("smin", b.add(indices[x.axis], index(x.by)), index(x.size - 1))
+        there = [later if a == x.axis else i for a, i in enumerate(indices)]
+        cells.run(x.code, made, there, None)
+        first, _ = cells._addresses(x.access, made, there, None, 1)
+        for k in range(x.lines):
+            self.p.prefetch(b.gep(first, [index(k * LINE)], source_etype=I8), x.written)
 
     def checked(self, x: Lanes, limit: int, number: int, active: int = WIDTH) -> Lanes:
         """Clamped; a value outside (the first, if several lanes have one) is noted."""

@@ -14,7 +14,17 @@ from math import isqrt
 
 from llvmlite import ir
 
-from graphc.kernels.code import Fold, Nest, Statement
+from graphc.kernels.code import (
+    Apply,
+    Check,
+    Constant,
+    Fold,
+    Index,
+    Load,
+    Nest,
+    Statement,
+    registers,
+)
 from graphc_numpy.native import folds
 from graphc_numpy.native.cells import Cells, Registers
 from graphc_numpy.native.lanes import WIDTH, Lanes, Printer, index
@@ -55,6 +65,43 @@ class Place:
         return Place(cells, dict(self.registers), self.indices, active)
 
 
+def run_each(places: Sequence[Place], code: Sequence[Statement], lanes: int | None) -> None:
+    """Print code at places side by side along the axis of lanes; once what is alike in all."""
+    if len(places) < 2 or lanes is None:
+        for place in places:
+            place.run(code, lanes)
+        return
+    first, *others = places
+    alike = {k for k, x in first.registers.items() if _everywhere(k, x, others)}
+    once, rest = list[Statement](), list[Statement]()
+    for x in code:
+        if _is_alike(x, lanes, first.cells) and alike.issuperset(registers(x)):
+            alike.add(x.target)  # type: ignore[union-attr]
+            once.append(x)
+        else:
+            rest.append(x)
+    first.run(once, lanes)
+    for place in others:
+        place.registers.update({k: first.registers[k] for k in alike})
+    for place in places:
+        place.run(rest, lanes)
+
+
+def _everywhere(k: int, x: Lanes, places: Sequence[Place]) -> bool:
+    return all(k in p.registers and p.registers[k].value is x.value for p in places)
+
+
+def _is_alike(x: Statement, lanes: int, cells: Cells) -> bool:
+    """Whether a statement does the same all along the axis of lanes, if its registers do."""
+    match x:
+        case Load(access=access):
+            return access.strides[lanes] == 0 and not cells.params[access.slot].written
+        case Index(axis=axis):
+            return axis != lanes
+        case _:
+            return isinstance(x, Constant | Apply | Check)
+
+
 @dataclass(frozen=True)
 class Columns:
     """Prints the loops over columns of one stage; totals: a value per place and fold."""
@@ -80,8 +127,7 @@ class Columns:
         """Column axis k and all inside of it: the totals, with what these cells add."""
         if k == len(self.nest.columns):
             return self.cell(places, totals)
-        for place in places:
-            place.run(self.stage.code[k], self.row_lanes)
+        run_each(places, self.stage.code[k], self.row_lanes)
         n, last = self.nest.columns[k], k == len(self.nest.columns) - 1
         if last and not self.by_rows:
             return self.vectors(places[0], totals)
@@ -99,10 +145,8 @@ class Columns:
 
     def cell(self, places: Sequence[Place], totals: Sequence[ir.Value]) -> list[ir.Value]:
         """One cell of each place."""
-        made: list[ir.Value] = []
-        for place in places:
-            place.run(self.stage.innermost, self.lanes)
-            made += [self._source(fold, place) for fold in self.stage.folds]
+        run_each(places, self.stage.innermost, self.lanes)
+        made = [self._source(fold, place) for place in places for fold in self.stage.folds]
         return self.combined(totals, made)
 
     def _source(self, fold: Fold, place: Place) -> ir.Value:

@@ -170,6 +170,11 @@ class Printer:
             xs = (raw, address, ir.Constant(INT32, x.dtype.bytes), _mask(active))
             self.call(f"llvm.masked.store.{suffix(raw.type)}.p0", xs, VOID)
 
+    def prefetch(self, address: ir.Value, written: bool) -> None:
+        """Ask for a line of memory that will be read, or written; any address will do."""
+        hints = (ir.Constant(INT32, k) for k in (int(written), 3, 1))  # into all caches, data
+        self.call("llvm.prefetch.p0", [address, *hints], VOID)
+
     def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Lanes:
         """One element from each address (at most WIDTH; the other lanes are 0)."""
         raw: ir.Value = self.number(0, ir.VectorType(memory_type(dtype), WIDTH))

@@ -29,7 +29,7 @@ def scratch_bytes(kernel: Links) -> int:
 
 def _bits(kernel: Links) -> int:
     """Of a slot's number."""
-    return max((2 * kernel.count - 1).bit_length(), 6)
+    return max((2 * kernel.count - 1).bit_length() + 1, 6)
 
 
 def print_links(module: ir.Module, kernel: Links, name: str) -> ir.Function:

@@ -14,9 +14,10 @@ from llvmlite import ir
 
 from graphc.kernels.code import Fold, Load, Nest, Statement, registers
 from graphc_numpy.native import folds
+from graphc_numpy.native.ahead import Ahead, aheads
 from graphc_numpy.native.arranging import arranged
 from graphc_numpy.native.cells import Cells
-from graphc_numpy.native.columns import Columns, Place
+from graphc_numpy.native.columns import Columns, Place, run_each
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
 from graphc_numpy.native.machine import target
 from graphc_numpy.native.stages import Schedule, Stage, effort, schedule
@@ -73,8 +74,11 @@ def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
     *pointers, begin, end, _, errors = function.args
     if prod(nest.rows):
-        cells = Cells(p, nest.params, pointers, errors)
-        _Printing(p, nest, _grid(nest)).units(cells, begin, end)
+        grid, asked = _grid(nest), dict[int, Ahead]()
+        if _by_rows(nest):
+            asked |= aheads(nest, grid.many * WIDTH)
+        cells = Cells(p, nest.params, pointers, errors, aheads=asked)
+        _Printing(p, nest, grid).units(cells, begin, end)
     p.b.ret_void()
     return function
 
@@ -249,8 +253,7 @@ class _Printing:
             self._each(places[len(whole) :], end)
 
     def _each(self, places: Sequence[Place], code: Sequence[Statement]) -> None:
-        for place in places:
-            place.run(code, self.row_lanes)
+        run_each(places, code, self.row_lanes)
 
     def _looped(self, places: Sequence[Place], code: Sequence[Statement]) -> None:
         """Long code for vectors side by side, printed once: what it reads waits on the stack."""

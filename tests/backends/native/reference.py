@@ -31,6 +31,7 @@ FUNCTIONS: Mapping[str, Any] = {
     "exp": np.exp,
     "sqrt": np.sqrt,
     "maximum": np.maximum,
+    "minimum": np.minimum,
 }
 
 

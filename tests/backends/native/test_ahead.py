@@ -1,0 +1,94 @@
+"""Rows of tables that are asked for before their turn, and what is read once for all lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from backends.native.harness import compile_kernel, run_kernel
+from backends.native.reference import run_nest
+
+from graphc.kernels.code import (
+    Access,
+    Apply,
+    Check,
+    Constant,
+    Fold,
+    Load,
+    Nest,
+    Param,
+    Phase,
+    Store,
+)
+from graphc.types import F32, I32
+
+Array = np.ndarray[Any, np.dtype[Any]]
+LARGE = 20_000  # rows of a table that no second-level cache holds
+
+
+def lookup(batch: int, each: int, width: int, limit: int) -> Nest:
+    """The sums of `each` rows of a table, for every entry of a batch."""
+    cells = (
+        Load(0, Access(0, (each, 0, 1))), Check(1, 0, limit, 0),
+        Load(2, Access(1, (0, 1, 0), row=1, step=width)), Fold(3, "sum", 2, F32, 0),
+    )  # fmt: skip
+    end = (Store(Access(2, (width, 1, 0)), 3),)
+    params = Param(I32), Param(F32), Param(F32, True)
+    return Nest(params, (batch, width), (each,), (Phase(True, cells), Phase(False, end)), "rows")
+
+
+def update(batch: int, each: int, width: int, limit: int) -> Nest:
+    """Rows are added to a table, where an index is clamped to the rows that there are."""
+    code = (
+        Load(0, Access(0, (each, 1, 0))), Constant(1, 0, I32),
+        Apply(2, "maximum", (0, 1), I32), Constant(3, limit - 1, I32),
+        Apply(4, "minimum", (2, 3), I32), Load(5, Access(2, (width, 0, 1))),
+        Store(Access(1, (0, 0, 1), row=4, step=width), 5, add=True),
+    )  # fmt: skip
+    params = Param(I32), Param(F32, True), Param(F32)
+    return Nest(params, (batch, each, width), (), (Phase(False, code),), "rows")
+
+
+def arrays(batch: int, each: int, width: int, limit: int) -> list[Array]:
+    rng = np.random.default_rng(batch)
+    ids = rng.integers(0, limit, batch * each).astype(np.int32)
+    table = rng.standard_normal(limit * width).astype(np.float32)
+    return [ids, table, np.ones(batch * width, np.float32)]
+
+
+def text(nest: Nest) -> str:
+    compiled = compile_kernel(nest)
+    return str(compiled.module)
+
+
+@pytest.mark.parametrize("made", [lookup, update])
+@pytest.mark.parametrize("size", [(1, 1, 16), (40, 1, 16), (70, 3, 37), (33, 8, 64), (300, 1, 130)])
+def test_rows_are_asked_for_up_to_the_last(made: Any, size: tuple[int, int, int]) -> None:
+    nest, found = made(*size, LARGE), arrays(*size, LARGE)
+    expected = [x.copy() for x in found]
+    assert not run_kernel(nest, found).any()
+    run_nest(nest, expected)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("made", [lookup, update])
+def test_only_rows_of_large_tables_are_asked_for(made: Any) -> None:
+    assert text(made(512, 8, 64, LARGE)).count("call void @llvm.prefetch") == 4  # lines of a row
+    assert "llvm.prefetch" not in text(made(2, 8, 64, LARGE))
+    assert "llvm.prefetch" not in text(made(512, 8, 64, 100))
+
+
+def test_an_index_far_outside_is_noted_and_asking_for_its_row_does_no_harm() -> None:
+    nest, (ids, table, out) = lookup(300, 8, 64, LARGE), arrays(300, 8, 64, LARGE)
+    ids[2000] = -(1 << 31)
+    errors = run_kernel(nest, [ids, table, out])
+    assert errors[0].tolist() == [1, -(1 << 31)]
+
+
+def test_an_index_is_read_and_checked_once_for_all_vectors_beside_each_other() -> None:
+    assert text(lookup(2, 8, 64, LARGE)).count("icmp ugt") == 1
