@@ -45,7 +45,7 @@ def _part(program: Program, name: str, part: Sequence[Line]) -> Iterator[str]:
                 yield f"      host    {print_instruction(program, x)}"
             case Native(calls=calls):
                 where = _where(line)
-                yield from (f"      {_call(call)}{where}" for call in calls)
+                yield from (f"      {call_line(call)}{where}" for call in calls)
 
 
 def _where(line: Native) -> str:
@@ -54,7 +54,8 @@ def _where(line: Native) -> str:
     return turn + "".join(f"  on {axis}={k}" for axis, k in line.home)
 
 
-def _call(call: Call) -> str:
+def call_line(call: Call) -> str:
+    """The loops of a call, and the nodes that were fused into it."""
     return f"{_loops(call.kernel):32}  {call.node}"
 
 

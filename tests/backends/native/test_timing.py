@@ -1,0 +1,17 @@
+"""The table of where a step's time goes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "calls.py"
+
+
+def test_every_call_of_every_turn_is_timed_on_each_thread():
+    command = [sys.executable, str(SCRIPT), "tiny", "--steps", "4"]
+    command += ["--threads", "2", "--strategy", "mirrored(2) * accumulate(2)"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    products = re.findall(r"^(?: +\d+\.\d){4}  product .*einsum(?:,|$)", out, re.MULTILINE)
+    assert len(products) == 2, out
+    assert re.search(r"^(?: +\d+\.\d){4}  all$", out, re.MULTILINE), out

@@ -1,0 +1,146 @@
+"""Where the time of a step goes, call by call: python tests/benchmarks/calls.py mlp --threads 2
+
+Runs a workload with code that reads the processor's clock around every call of a kernel. Printed are
+the calls in the order of a step (those of a loop once for each turn): for each thread of each device
+how long it waited for the others before the call, and how long it then worked on its part; medians
+over the quickest quarter of the steps, in microseconds. Reading the clock takes some 20 ns a call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from graphc_numpy.native import calls, step
+from graphc_numpy.native.barrier import word
+from graphc_numpy.native.lanes import INT64, POINTER, index
+from graphc_numpy.native.sharing import Shared
+from llvmlite import ir
+from systems import graphc_step
+from workloads import WORKLOADS
+
+from graphc.runtime.kernel_listing import call_line
+
+RECORD = 4  # words: the call, and the clock when it is reached, when all have met, at its end
+THREADS, ROOM = 16, 1 << 20  # that are recorded; records of each
+LINE = 1 + ROOM * RECORD  # words of a thread: how many records there are, and these
+SHIFT = 8  # a call's number stands in its word DEALT, above the bits that say how it is dealt
+
+
+class Log:
+    """The records of every thread, and what the numbers of calls mean."""
+
+    def __init__(self) -> None:
+        self.words = np.zeros((THREADS, LINE), np.int64)
+        self.names = ["the devices meet"]
+
+    def taken(self) -> list[Any]:
+        """Of each thread, the records since the last time."""
+        found = [w[1 : 1 + w[0] * RECORD].reshape(-1, RECORD).copy() for w in self.words]
+        self.words[:, 0] = 0
+        return found
+
+    def install(self) -> None:
+        """Have what is compiled from now on write records."""
+        log, print_entry = self, step._Step.entry
+
+        def entry(self: Any, x: Shared, turn: Any) -> list[int]:
+            words = print_entry(self, x, turn)
+            if words:
+                words[calls.DEALT] |= len(log.names) << SHIFT
+                log.names.append(call_line(x.call))
+            return words
+
+        class Timed(calls._Dispatcher):
+            def call(self, at: ir.Value, kernels: calls.Kernels) -> None:
+                b = self.b
+                now = b.icmp_signed("!=", b.and_(self.read(at, calls.WHEN), self.bit), index(0))
+                with b.if_then(now):
+                    times = [self.clock()]
+                    self.meet(self.read(at, calls.MEET))
+                    times.append(self.clock())
+                    begin, end = self.part(at)
+                    with b.if_then(b.icmp_signed("<", begin, end)):
+                        self.point(at)
+                        self.run(self.read(at, calls.KERNEL), begin, end, kernels)
+                    self.record(at, [*times, self.clock()])
+
+            def record(self, at: ir.Value, times: Sequence[ir.Value]) -> None:
+                b = self.b
+                mine = b.mul(self.worker, index(8 * LINE))
+                base = b.inttoptr(b.add(index(log.words.ctypes.data), mine), POINTER)
+                with b.if_then(b.icmp_signed("<", self.worker, index(THREADS))):
+                    count = self.read(base, 0)
+                    with b.if_then(b.icmp_signed("<", count, index(ROOM))):
+                        b.store(b.add(count, index(1)), base, align=8)
+                        there = b.gep(base, [b.mul(count, index(RECORD))], source_etype=INT64)
+                        number = b.ashr(self.read(at, calls.DEALT), index(SHIFT))
+                        for k, value in enumerate((number, *times), 1):
+                            b.store(value, word(b, there, k), align=8)
+
+            def clock(self) -> ir.Value:
+                name, kind = "llvm.readcyclecounter", ir.FunctionType(INT64, [])
+                found = self.b.module.globals.get(name)
+                return self.b.call(found or ir.Function(self.b.module, kind, name), [])
+
+        step._Step.entry, calls._Dispatcher = entry, Timed  # type: ignore[method-assign, misc]
+
+
+def measured(args: argparse.Namespace, log: Log) -> tuple[list[Any], Any]:
+    """The records [thread][step, call, RECORD] of the quickest quarter of steps, in
+    microseconds, and how long each of them took."""
+    workload = WORKLOADS[args.workload]()
+    run, batches = graphc_step(workload, args.threads, args.strategy), cycle(workload.batches)
+    for _ in range(args.steps):
+        run(next(batches))
+    log.taken()
+    times = [time.perf_counter()]
+    for _ in range(args.steps):
+        run(next(batches))
+        times.append(time.perf_counter())
+    found = [x.reshape(args.steps, -1, RECORD).astype(float) for x in log.taken() if len(x)]
+    ticks = found[0][-1, -1, 3] - found[0][0, 0, 1]
+    for x in found:
+        x[:, :, 1:] *= (times[-1] - times[0]) * 1e6 / ticks
+    each = 1e6 * np.diff(times)
+    quick = np.argsort(each)[: -(-args.steps // 4)]  # a machine has other things to do, too
+    return [x[quick] for x in found], each[quick]
+
+
+def lines(found: list[Any], names: Sequence[str]) -> list[tuple[float, str]]:
+    """A line for each call, with the microseconds of the thread that worked longest."""
+    waits, works = (np.median([x[:, :, k + 1] - x[:, :, k] for x in found], axis=1) for k in (1, 2))
+    numbers, made = found[0][0, :, 0].astype(int), []
+    for wait, work, number in zip(waits.T, works.T, numbers, strict=True):
+        parts = "".join(f"{a:7.1f} {b:7.1f}" for a, b in zip(wait, work, strict=True))
+        made.append((float(work.max()), f"{parts}  {names[number]}"))
+    total = "".join(f"{a:7.1f} {b:7.1f}" for a, b in zip(waits.sum(1), works.sum(1), strict=True))
+    return [*made, (np.inf, total + "  all")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--strategy", default="one_device()")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--least", type=float, default=0.0, help="microseconds of a call to print")
+    args = parser.parse_args()
+    os.environ |= {"GRAPHC_THREADS": str(args.threads), "GRAPHC_CACHE": "0"}
+    log = Log()
+    log.install()
+    found, times = measured(args, log)
+    print("   wait    work" * len(found) + "  call")
+    for least, line in lines(found, log.names):
+        if least >= args.least:
+            print(line)
+    print(f"a step: {np.median(times):.1f}, the best {min(times):.1f}")
+
+
+if __name__ == "__main__":
+    main()
