@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from graphc.kernels.again import make_again, readers
 from graphc.kernels.build import Built, build
@@ -19,10 +19,11 @@ from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
 from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
-from graphc.kernels.memory import Timeline, offsets
+from graphc.kernels.memory import offsets
 from graphc.kernels.nodes import Node, Value, alive, is_checked, name_of
 from graphc.kernels.reading import nodes_of, starts_from_nothing
 from graphc.kernels.spill import spilled
+from graphc.kernels.stretches import Item, Stretch, timeline_of
 from graphc.kernels.together import Peers, size_of_sum
 from graphc.kernels.turning import turned_once
 from graphc.kernels.values import Values, literals_of
@@ -42,20 +43,6 @@ from graphc.program import (
     reads,
     writes,
 )
-
-
-@dataclass
-class Stretch:
-    """Nodes between two instructions of the host, which the same places run."""
-
-    nodes: list[Node] = field(default_factory=list)
-    turn: Turn = "any"
-    home: Home = ()
-    groups: list[Group] = field(default_factory=list)
-    built: list[tuple[Built, str]] = field(default_factory=list)
-
-
-Item = Stretch | Host
 
 
 def lower(
@@ -249,7 +236,10 @@ class _Lowering:
         shared = {*program.outputs.values(), *program.variables.values()}
         shared = {self.buffers[b].root for b in shared}
         seen: dict[int, int] = {}
-        for number, item in enumerate(x for part in parts for x in part):
+        number = 0
+        for item in (x for part in parts for x in part):
+            # A first turn and a later one are two forms of one stretch: no step runs both of them.
+            number += isinstance(item, Host) or item.turn != "later"
             for b in self._touched(item):
                 if isinstance(item, Host) or seen.setdefault(b, number) != number:
                     shared.add(b)
@@ -335,22 +325,12 @@ class _Lowering:
     # -- memory -----------------------------------------------------------------------------------
 
     def _placed(self, parts: Sequence[Sequence[Item]]) -> Lowered:
-        timeline, begun = Timeline(), dict[int, tuple[int, Start]]()
-        for number, part in enumerate(parts):
-            start = len(timeline.touched)
-            for item in part:
-                if isinstance(item, Host):
-                    self._host_position(item.instruction, timeline, begun)
-                else:
-                    for built, _ in item.built:
-                        timeline.add(map(self.peers.home, built.buffers))
-            if number % 2 and number < len(parts) - 1:
-                timeline.loops.append(range(start, len(timeline.touched)))
         outputs = {self.buffers[b].root for b in self.program.outputs.values()}
-        found, size = offsets(timeline, self.buffers, outputs)
+        fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
+        timeline = timeline_of(parts, self.peers.home, self._of_host)
+        found, size = offsets(timeline, self.buffers, outputs, fed)
         memories = [Memory("arena", -1, size)]
         places = {b: Pointer(0, offset) for b, offset in found.items()}
-        fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
         for b in self.buffers:
             if 0 in b.shape and b.kind == "arena":
                 places[b.id] = Pointer(0)  # nothing lies there
@@ -372,17 +352,6 @@ class _Lowering:
                 memories.append(Memory("peer", axes=peer.axes, position=peer.position))
             if peer.root in places:
                 places[b] = Pointer(at, places[peer.root].offset)
-
-    def _host_position(
-        self, x: Instruction, timeline: Timeline, begun: dict[int, tuple[int, Start]]
-    ) -> None:
-        at = timeline.add(self._of_host(x))
-        match x:
-            case Start(token=token):
-                begun[token] = at, x
-            case Wait(token=token):
-                since, start = begun.pop(token)
-                timeline.spans += [(b, since, at) for b in self._of_host(start)]
 
     def _line(self, item: Item, places: dict[int, Pointer]) -> Line:
         if isinstance(item, Host):

@@ -53,3 +53,27 @@ def test_what_is_small_does_not_break_the_room_of_what_is_large() -> None:
     buffers = [Buffer(i, f"b{i}", (n,), F32) for i, n in enumerate(sizes)]
     found = Timeline([{0, 3}, {1}, {2}, {1, 2, 3}])
     assert offsets(found, buffers, ())[1] == 2 * aligned(4000) + aligned(64)
+
+
+# 0 outlives the loop; 1 and 2 are made and used in a turn, by more kernels in a later turn
+TURNS = [{0}, {1}, {1, 2}, {2, 0}, {1}, {1, 0}, {2}, {2, 0}]
+
+
+@pytest.mark.parametrize("most", [0, 1000])
+def test_what_a_first_turn_makes_is_not_kept_while_a_later_turn_runs(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphc.kernels.memory.MOST", most)
+    buffers = [Buffer(i, f"b{i}", (100,), F32) for i in range(4)]
+    found = Timeline([*TURNS, {3}, {3, 0}], loops=[(range(1, 4), range(4, 8))])
+    places, size = offsets(found, buffers, ())
+    each = aligned(400)
+    assert size == 3 * each and len({places[b] for b in (0, 1, 2)}) == 3
+    only_first = Timeline([{0}, {1}, {1, 0}, {2}, {2, 0}, {0}], loops=[(range(1, 3), range(3, 5))])
+    assert offsets(only_first, buffers, ())[1] == 2 * each
+
+
+def test_what_has_memory_of_its_own_takes_none_of_the_arena() -> None:
+    buffers = [Buffer(i, f"b{i}", (100,), F32) for i in range(2)]
+    places, size = offsets(Timeline([{0, 1}]), buffers, (), {0})
+    assert places == {1: 0} and size == aligned(400)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import ceil, log2
 
 import pytest
@@ -20,8 +20,9 @@ def most_alive(program: Program, patch: pytest.MonkeyPatch) -> int:
     most = 0
 
     def watch(
-        timeline: memory.Timeline, buffers: Sequence[Buffer], outputs: Iterable[int]
-    ) -> tuple[dict[int, int], int]:
+        timeline: memory.Timeline, buffers: Sequence[Buffer], outputs: Iterable[int],
+        elsewhere: Container[int],
+    ) -> tuple[dict[int, int], int]:  # fmt: skip
         nonlocal most
         lives = {
             b: life
@@ -29,9 +30,9 @@ def most_alive(program: Program, patch: pytest.MonkeyPatch) -> int:
             if buffers[b].kind == "arena" and not buffers[b].name.startswith("w.")
         }
         for at in range(len(timeline.touched)):
-            alive = [b for b, (first, last) in lives.items() if first <= at <= last]
+            alive = [b for b, life in lives.items() if any(x <= at <= y for x, y in life)]
             most = max(most, sum(buffers[b].bytes // GRADIENT for b in alive))
-        return memory.offsets(timeline, buffers, outputs)
+        return memory.offsets(timeline, buffers, outputs, elsewhere)
 
     patch.setattr(lower, "offsets", watch)
     lower.lower(program)

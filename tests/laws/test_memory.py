@@ -8,6 +8,7 @@ from graphc_numpy import BACKEND
 from laws.footprint import check_memory
 from laws.networks import mlp, under
 
+from graphc.kernels.lower import lower
 from graphc.passes.schedule import schedule
 from graphc.program import Program
 from graphc.runtime.engine import run_once
@@ -29,6 +30,12 @@ def test_four_microbatches_need_at_most_two_fifths_of_the_arena_of_one() -> None
 def test_more_microbatches_never_need_more() -> None:
     arenas = [program(f"accumulate({k})").arena for k in (1, 2, 4, 8)]
     assert arenas == sorted(arenas, reverse=True)
+
+
+@pytest.mark.parametrize("strategy", [f"accumulate({k})" for k in (1, 2, 4, 8)])
+def test_kernels_need_no_more_of_an_arena_than_the_program(strategy: str) -> None:
+    made = program(strategy)
+    assert lower(made).arena <= made.arena
 
 
 def test_a_tensor_split_over_four_holds_a_quarter_of_the_parameters_on_each_device() -> None:
