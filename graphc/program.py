@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from graphc.dataclass import dataclass
 from graphc.instructions import (
     Buffer,
     Feed,

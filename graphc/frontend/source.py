@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lark import Token
 
+from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span, remember_source
 from graphc.frontend.syntax import Comment, Node
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import NamedTuple
 
+from graphc.dataclass import dataclass
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion
 from graphc.text.printer import (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
+from graphc.dataclass import dataclass
 from graphc.graph import Graph
 from graphc.inspect.layout import TITLES, Lane, Layout, Links, layout
 from graphc.inspect.scene import STYLES, Box, Kind, Scene, clip, scene

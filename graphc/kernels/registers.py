@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import Param
 from graphc.types import DType
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from graphc.dataclass import dataclass
 from graphc.kernels.lowered import Home
 from graphc.kernels.nodes import Contract, Map, Read, Value
 from graphc.layout import MemoryLayout

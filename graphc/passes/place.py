@@ -13,9 +13,10 @@ or is a partial sum that is reduced there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from graphc.dataclass import dataclass
 from graphc.dims import DimsRule, Signature, parse_rule, signatures
 from graphc.graph import Graph, Node
 from graphc.op import Op

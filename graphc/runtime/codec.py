@@ -29,6 +29,7 @@ from typing import (
     get_type_hints,
 )
 
+from graphc.dataclass import dataclass
 from graphc.op import Op, op_named
 from graphc.types import DTYPES, DType
 
@@ -208,7 +209,7 @@ class _Record:
         return _shape(cast(type, kind)).made(given)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Shape:
     """What the fields of a class are: how each is read, and which must be there."""
 

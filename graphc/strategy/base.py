@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import prod
 from typing import Any, ClassVar, TypeAlias
 
+from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.op import snake
 from graphc.placement import Axis, Leaves, Mesh, State, Tiles

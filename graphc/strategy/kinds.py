@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from graphc.dataclass import dataclass
 from graphc.orders import ORDERS
 from graphc.placement import Axis, Home, Mesh, Split, Varying
 from graphc.strategy.base import (

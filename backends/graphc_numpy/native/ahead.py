@@ -8,9 +8,10 @@ so that many are on their way at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Access,
     Apply,

@@ -9,11 +9,12 @@ the root of the length of a chain or less, as with NumPy's pairwise sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt
 
 from llvmlite import ir
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Apply,
     Check,

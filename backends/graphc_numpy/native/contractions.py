@@ -7,10 +7,11 @@ batch 32     rows 2048     cols 512
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from math import prod
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Access,
     Constant,

@@ -7,8 +7,9 @@ known: only a load through a parameter that the kernel writes must stay where it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Apply,
     Chain,

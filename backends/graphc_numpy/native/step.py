@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 
 from llvmlite import ir
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import Kernel, Links, Nest, Product
 from graphc.kernels.lowered import Memory, Native, Turn
 from graphc_numpy.native import machine

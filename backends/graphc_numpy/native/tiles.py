@@ -7,10 +7,11 @@ a bit of the result: that is fixed by `contractions.blocks`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, prod
 
+from graphc.dataclass import dataclass
 from graphc.kernels.code import Product, Store, reached
 from graphc.types import BF16, F16, F32, DType
 from graphc_numpy.native.contractions import Blocks, blocks, ending_with, simplified, turned

@@ -16,9 +16,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.messages import (
     Applied,
     Apply,

@@ -6,12 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of

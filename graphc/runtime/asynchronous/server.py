@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Applied,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Done,
