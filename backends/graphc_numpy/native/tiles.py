@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from graphc.dataclass import dataclass
 from graphc.kernels.code import Product, Store, reached
@@ -23,6 +23,8 @@ PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: abo
 CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
 FIRST = 32 * 1024  # bytes of a first-level cache
 PAGE = 4096  # bytes of the lines of a first-level cache that share no place
+LINE, WAYS = 64, 8  # bytes of a line; lines that a place has room for
+LOST = 200.0  # cycles of WIDTH entries on lines that are gone before their next entry is reached
 SHARED = 1 << 16  # work from which on threads are thought to share it
 FUNCTION = 0.004  # of the time of a product, that one more function has to save
 SECOND = 64 * 1024  # so of a second-level cache, which has 16 lines for each place
@@ -299,11 +301,20 @@ def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> floa
 
 def _finishing(t: Tiling) -> float:
     """Of the code, for all tiles that differ by the last axes alone."""
-    work = 0.0
+    work, far = 0.0, list[int]()
     for s in t.product.code:
         if found := reached(s):
-            near = not t.product.cols or found[0].strides[-1] in (0, 1)
-            work += 1.5 if near else 24.0
+            step = found[0].strides[-1] if t.product.cols else 0
+            work += 1.5 if step in (0, 1) else 0.0
+            far += [] if step in (0, 1) else [step * t.product.params[found[0].slot].dtype.bytes]
         else:
             work += 2.0
+    for step in far:
+        lost = t.width * len(far) > WAYS * _places(step)
+        work += LOST if lost else 24.0
     return work * t.rows * ceil(t.cols / WIDTH)
+
+
+def _places(step: int) -> int:
+    """How many places of a first-level cache there are for lines that lie `step` bytes apart."""
+    return min(PAGE // gcd(step, PAGE), PAGE // LINE)

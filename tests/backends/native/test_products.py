@@ -409,6 +409,12 @@ def test_a_result_that_lies_by_rows_turns_the_product() -> None:
     assert tiling(product, "avx512").product.rows == (200,)
 
 
+def test_a_product_is_not_turned_where_its_columns_share_places_in_the_cache() -> None:
+    for cols, rows in ((1000, 1000), (1024, 32)):  # 4000 bytes from column to column, or a page
+        product = contraction(((), (32,), (512,), (cols,)), right=(1, 0))
+        assert tiling(product, "avx512").product.rows == (rows,)
+
+
 @pytest.mark.parametrize(
     ("inner", "number", "length"),
     [((512,), 1, 512), ((513,), 2, 257), ((1024,), 2, 512), ((64, 32, 32), 128, 512),
