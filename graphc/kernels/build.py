@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -15,6 +15,7 @@ from graphc.kernels.code import (
     Nest,
     Param,
     Phase,
+    Pointer,
     Product,
     Side,
     Statement,
@@ -39,6 +40,11 @@ class Built:
     kernel: Kernel
     buffers: tuple[int, ...]
     offsets: tuple[int, ...]
+
+    def pointers(self, places: Mapping[int, Pointer]) -> tuple[Pointer, ...]:
+        """The arguments, where buffers lie there."""
+        pairs = zip(self.buffers, self.offsets, strict=True)
+        return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
 
 
 def build(writer: Writer, exact: bool = False) -> Built:

@@ -6,6 +6,8 @@ A kernel is one of
               columns, and whatever of them was fused
     Product   a contraction, and what is done with each entry of its result before it is stored
     Links     the places at which a list of indices holds the same index, as chains
+    Blocks    nests and products that run one after the other on some rows, before any of them
+              goes on to the next
 
 The first two do their work in *code*: a line of statements over numbered registers, in which every
 register is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine
@@ -268,7 +270,58 @@ class Links:
         return 16 * self.count
 
 
-Kernel: TypeAlias = Nest | Product | Links
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step's parameter begins, in bytes: behind parameter `slot` of the blocks.
+
+    slot: OWN is the thread's own memory; steps: from one index to the next, of each of `outer` and
+    of the blocks
+    """
+
+    slot: int
+    offset: int
+    steps: tuple[int, ...]
+
+
+OWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done with a block: `kernels` of the first, of those between, and of the last one.
+
+    Where there is one block, it is the last. places: of the parameters; a kernel that has fewer
+    takes the first of them.
+    """
+
+    kernels: tuple[Nest | Product, Nest | Product, Nest | Product]
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """For every index of `outer`, and of `count` blocks of `rows` rows: the steps, in their order.
+
+    What only lives between the steps is in `own` bytes of memory of each thread. They begin with
+    an i64 for each index of `outer`, and the first row of the block. ordered: a step adds up over
+    blocks, so those of one outer index run in order, on one thread.
+    """
+
+    params: tuple[Param, ...]
+    outer: tuple[int, ...]
+    count: int
+    rows: int
+    steps: tuple[Step, ...]
+    own: int
+    ordered: bool = False
+
+    @property
+    def work(self) -> int:
+        """Of all blocks."""
+        return prod(self.outer) * self.count * sum(s.kernels[-1].work for s in self.steps)
+
+
+Kernel: TypeAlias = Nest | Product | Links | Blocks
 
 
 @dataclass(frozen=True, slots=True)

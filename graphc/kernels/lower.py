@@ -1,6 +1,6 @@
 """Lowering: from a role of a program to calls of kernels, and what stays with the host.
 
-    instructions ──nodes──► nodes ──fuse──► groups ──build──► kernels ──memory──► calls
+    instructions ─nodes─► nodes ─fuse─► groups ─build─► kernels ─blocks─► kernels ─memory─► calls
 
 What a loop nest cannot do stays with the host: collectives, feeding, conversions that depend on how
 many examples have come, and ops that have no nest. Between two of these, everything is one stretch.
@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphc.kernels.again import make_again, readers
+from graphc.kernels.blocks import in_blocks
 from graphc.kernels.build import Built, build
 from graphc.kernels.code import Call, Pointer
 from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
-from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn
+from graphc.kernels.lowered import Home, Host, Line, Lowered, Memory, Native, Turn, needed
 from graphc.kernels.memory import offsets
 from graphc.kernels.nodes import Node, Value, alive, is_checked, name_of
 from graphc.kernels.reading import nodes_of, starts_from_nothing
@@ -80,6 +81,7 @@ class _Lowering:
         self.values.whole = self._whole()
         self.values.boxes = self._boxes()
         self.values.once = self._once()
+        self.values.indices = self._indices()
         every = tuple(self.role.instructions)
         self.values.insides = insides(every, program.buffers, self.values.whole)
         self.checks: list[Kernel] = []
@@ -125,6 +127,12 @@ class _Lowering:
         count.update(every[b].root for b in (*outputs, *outputs))
         return frozenset(b for b, n in count.items() if n == 1)
 
+    def _indices(self) -> dict[int, Kernel]:
+        """Constants that are made where they are read, so that they need no memory."""
+        made = (x for x in self.role.setup if isinstance(x, Kernel) and isinstance(x.op, Iota))
+        read = {self.buffers[b].root for x in self.role.setup for b in reads(x)}
+        return {x.result: x for x in made if not self._stays(x) and x.result not in read}
+
     def _is_view(self, x: Instruction) -> bool:
         made = writes(x)
         return made is not None and self.program.buffers[made].kind == "view"
@@ -146,6 +154,8 @@ class _Lowering:
             self._build(item, shared)
         checked, found[-1] = self._checked_first(found[-1])
         found[-2] = [*found[-2], *checked]
+        for item in (x for part in found for x in part if isinstance(x, Stretch)):
+            item.built = in_blocks(item.built, self.buffers, shared, self.values.exact)
         return self._placed(found)
 
     # -- stretches --------------------------------------------------------------------------------
@@ -331,17 +341,19 @@ class _Lowering:
         found, size = offsets(timeline, self.buffers, outputs, fed)
         memories = [Memory("arena", -1, size)]
         places = {b: Pointer(0, offset) for b, offset in found.items()}
+        unused = self.values.indices.keys() - outputs - set().union(*timeline.touched)
         for b in self.buffers:
             if 0 in b.shape and b.kind == "arena":
                 places[b.id] = Pointer(0)  # nothing lies there
-            if b.id in fed or b.kind in ("constant", "variable"):
+            if b.id in fed or (b.kind in ("constant", "variable") and b.id not in unused):
                 kind = "feed" if b.id in fed else b.kind
                 kind = "shared" if b.id in self.together else kind
                 places[b.id] = Pointer(len(memories))
                 memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
         self._place_peers(places, memories)
         lines = tuple(tuple(self._line(x, places) for x in part) for part in parts)
-        return Lowered(tuple(memories), places, self.role.setup, lines, size, tuple(self.checks))
+        setup = needed(self.role.setup, places)
+        return Lowered(tuple(memories), places, setup, lines, size, tuple(self.checks))
 
     def _place_peers(self, places: dict[int, Pointer], memories: list[Memory]) -> None:
         """Other devices' arenas are laid out as this one's."""
@@ -356,12 +368,5 @@ class _Lowering:
     def _line(self, item: Item, places: dict[int, Pointer]) -> Line:
         if isinstance(item, Host):
             return item
-        calls = tuple(
-            Call(built.kernel, _pointers(built, places), name) for built, name in item.built
-        )
+        calls = tuple(Call(b.kernel, b.pointers(places), name) for b, name in item.built)
         return Native(calls, item.turn, item.home)
-
-
-def _pointers(built: Built, places: dict[int, Pointer]) -> tuple[Pointer, ...]:
-    pairs = zip(built.buffers, built.offsets, strict=True)
-    return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)

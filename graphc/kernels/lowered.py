@@ -5,12 +5,12 @@ Made from a `Program` by `graphc.kernels.lower`, and run by a backend that print
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from graphc.dataclass import dataclass
 from graphc.kernels.code import Call, Pointer
-from graphc.program import Instruction, Kernel
+from graphc.program import Instruction, Kernel, writes
 
 MemoryKind: TypeAlias = Literal[
     "arena", "constant", "variable", "shared", "feed", "host", "peer"
@@ -81,3 +81,8 @@ class Lowered:
     parts: tuple[tuple[Line, ...], ...]
     arena: int
     checks: tuple[Kernel, ...] = ()
+
+
+def needed(setup: Sequence[Instruction], places: Mapping[int, Pointer]) -> tuple[Instruction, ...]:
+    """Of the instructions that make constants, those whose result has a place."""
+    return tuple(x for x in setup if (made := writes(x)) is None or made in places)

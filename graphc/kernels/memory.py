@@ -17,6 +17,7 @@ MOST = 1000  # buffers that are placed by size: it takes the square of their num
 
 Life: TypeAlias = tuple[tuple[int, int], ...]  # first and last positions, in order
 Lives: TypeAlias = Mapping[int, Life]
+Buffers: TypeAlias = Sequence[Buffer] | Mapping[int, Buffer]
 Places: TypeAlias = tuple[dict[int, int], int]  # offset by buffer, and bytes in all
 
 
@@ -40,7 +41,7 @@ class Timeline:
 
 
 def offsets(
-    timeline: Timeline, buffers: Sequence[Buffer], outputs: Iterable[int],
+    timeline: Timeline, buffers: Buffers, outputs: Iterable[int],
     elsewhere: Container[int] = (),
 ) -> tuple[dict[int, int], int]:  # fmt: skip
     """(offset in the arena by buffer, bytes of the arena): by the way that takes least.
@@ -58,7 +59,7 @@ def offsets(
     return min(ways, key=lambda way: way[1])
 
 
-def _in_order(lives: Lives, buffers: Sequence[Buffer], positions: int) -> Places:
+def _in_order(lives: Lives, buffers: Buffers, positions: int) -> Places:
     """Each buffer where one is free when it is first touched."""
     born: dict[int, list[int]] = defaultdict(list)
     dies: dict[int, list[int]] = defaultdict(list)
@@ -74,7 +75,7 @@ def _in_order(lives: Lives, buffers: Sequence[Buffer], positions: int) -> Places
     return found, arena.size
 
 
-def _largest_first(lives: Lives, buffers: Sequence[Buffer]) -> Places:
+def _largest_first(lives: Lives, buffers: Buffers) -> Places:
     """Each buffer as low as those before it leave room, for as long as it lives.
 
     (Pisarchyk, Lee 2020, "greedy by size")

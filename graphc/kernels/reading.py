@@ -16,7 +16,7 @@ from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import Reduction
 from graphc.ops.rows import RowJoin, RowSum, RowUpdate
-from graphc.ops.source import DimSize
+from graphc.ops.source import DimSize, Iota
 from graphc.program import Feed, Instruction, Kernel, Write
 
 
@@ -31,10 +31,28 @@ def nodes_of(v: Values, x: Instruction) -> list[Node] | None:
         case Kernel(result=result) if 0 in v.buffers[result].shape:
             v.wrote(result)
             return []
+        case Kernel(op=Elementwise()):
+            return _with_indices(v, x)
         case Kernel():
             return _of_kernel(v, x)
         case _:
             return None
+
+
+def _with_indices(v: Values, x: Kernel) -> list[Node] | None:
+    """The nodes of an op that makes the indices along dims that it reads, rather than load them."""
+    roots = {v.buffers[b].root for b in x.operands} & v.indices.keys()
+    made: list[Node] = []
+    for root in sorted(roots):
+        source = v.indices[root]
+        assert isinstance(source.op, Iota)
+        part = v.temporary(v.buffers[root].shape, v.buffers[root].dtype, root)
+        made.append(v.map(source, "iota", (), v.wrote(part), number=source.op.dim))
+        v.seen_as[root] = v.read(part)
+    nodes = _of_kernel(v, x)
+    for root in roots:
+        del v.seen_as[root]
+    return None if nodes is None else [*made, *nodes]
 
 
 def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:

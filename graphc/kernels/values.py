@@ -35,7 +35,7 @@ class Values:
     over turns is added to, not set. home: where the instruction runs. links: of indices, the chains
     of equal ones, and where they are. chained: values
     that are zero but where such chains begin. exact: sums must not depend on what else a kernel
-    does, or how many it makes
+    does, or how many it makes. indices: constants that are indices along a dim, and what makes them
     """
 
     buffers: list[Buffer]
@@ -53,6 +53,7 @@ class Values:
     home: Home = ()
     links: dict[tuple[Home, Value], Value] = field(default_factory=dict)
     chained: dict[Value, Value] = field(default_factory=dict)
+    indices: Mapping[int, Kernel] = field(default_factory=dict)
 
     def read(self, buffer: int) -> Read:
         """The present value of a buffer, through the layout of the view that it is."""

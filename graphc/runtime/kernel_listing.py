@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from graphc.kernels.code import Call, Kernel, Links, Nest, Product
+from graphc.kernels.code import Blocks, Call, Kernel, Links, Nest, Product
 from graphc.kernels.lower import lower, written_apart
 from graphc.kernels.lowered import Host, Line, Lowered, Native
 from graphc.kernels.together import alike
@@ -45,7 +45,9 @@ def _part(program: Program, name: str, part: Sequence[Line]) -> Iterator[str]:
                 yield f"      host    {print_instruction(program, x)}"
             case Native(calls=calls):
                 where = _where(line)
-                yield from (f"      {call_line(call)}{where}" for call in calls)
+                for call in calls:
+                    yield f"      {call_line(call)}{where}"
+                    yield from _steps(call)
 
 
 def _where(line: Native) -> str:
@@ -56,7 +58,22 @@ def _where(line: Native) -> str:
 
 def call_line(call: Call) -> str:
     """The loops of a call, and the nodes that were fused into it."""
+    if isinstance(call.kernel, Blocks):
+        return _blocks(call.kernel)
     return f"{_loops(call.kernel):32}  {call.node}"
+
+
+def _blocks(x: Blocks) -> str:
+    """How many blocks there are, and the memory that a thread needs for what lives in one."""
+    rows = f"{x.count} of {x.rows} rows"
+    return f"blocks  {prod(x.outer)} times {rows}, {x.own} bytes a thread"
+
+
+def _steps(call: Call) -> Iterator[str]:
+    """What is done with a block, a line for each kernel."""
+    if isinstance(call.kernel, Blocks):
+        for step, name in zip(call.kernel.steps, call.node.split("\n"), strict=True):
+            yield f"        {_loops(step.kernels[0]):30}  {name}"
 
 
 def _loops(kernel: Kernel) -> str:
@@ -71,6 +88,8 @@ def _loops(kernel: Kernel) -> str:
             return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
         case Links(count=count):
             return f"links   {count}"
+        case Blocks():
+            return _blocks(kernel)
 
 
 def _sizes(found: Sequence[int]) -> str:

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.kernels.code import (
+    OWN,
     Access,
     Apply,
+    Blocks,
     Chain,
     Check,
     Constant,
@@ -25,6 +27,7 @@ from graphc.kernels.code import (
     Links,
     Load,
     Nest,
+    Place,
     Product,
     Side,
     Statement,
@@ -46,6 +49,33 @@ def run(kernel: Kernel, arrays: Sequence[Array]) -> list[tuple[int, int]]:
             return _Code(arrays, (*kernel.batch, *kernel.rows, *kernel.cols)).product(kernel)
         case Links():
             return links(kernel, *arrays)
+        case Blocks():
+            blocks(kernel, arrays)
+            return []
+
+
+def blocks(x: Blocks, arrays: Sequence[Array]) -> None:
+    """Block by block all steps; nothing of the own memory is known when an outer index begins."""
+    flat = [a.view(np.uint8) for a in arrays]
+    for outer in np.ndindex(x.outer):
+        own = np.full(x.own, 0xFF, np.uint8)
+        for block in range(x.count):
+            words = own[: 8 * len(outer) + 8].view(np.int64)
+            words[:] = (*outer, block * x.rows)
+            for step in x.steps:
+                last = block == x.count - 1
+                kernel = step.kernels[2 if last else min(block, 1)]
+                given = [
+                    (own if p.slot == OWN else flat[p.slot])[_start(p, (*outer, block)) :]
+                    for p in step.places
+                ]
+                dtypes = [p.dtype.numpy for p in kernel.params]
+                pairs = zip(given, dtypes, strict=False)
+                run(kernel, [a[: len(a) // t.itemsize * t.itemsize].view(t) for a, t in pairs])
+
+
+def _start(place: Place, at: Sequence[int]) -> int:
+    return place.offset + sum(k * s for k, s in zip(at, place.steps, strict=True))
 
 
 def links(kernel: Links, ids: Array, found: Array) -> list[tuple[int, int]]:

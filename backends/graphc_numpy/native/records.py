@@ -15,7 +15,7 @@ from pathlib import Path
 import graphc.config as config
 from graphc.dataclass import dataclass
 from graphc.kernels.code import Pointer
-from graphc.kernels.lowered import Home, Lowered, Memory
+from graphc.kernels.lowered import Home, Lowered, Memory, needed
 from graphc.program import Instruction, Kernel, Program
 from graphc.runtime.codec import Misfit, decode, encode
 from graphc.runtime.objects import Objects, changed
@@ -111,7 +111,7 @@ def _found(record: Record, program: Program, role: str) -> Found | None:
     places = {b: Pointer(memory, offset) for b, memory, offset in record.places}
     pairs = zip(names, record.stretches, strict=True)
     return Found(
-        Lowered(record.memories, places, of_role.setup, (), record.arena, checks),
+        Lowered(record.memories, places, needed(of_role.setup, places), (), record.arena, checks),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
         record.homes,
         Stretches(symbols, [Stretch(symbols[n], *s) for n, s in pairs], record.code),

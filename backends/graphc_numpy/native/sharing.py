@@ -14,14 +14,16 @@ from math import inf
 
 from graphc.dataclass import dataclass
 from graphc.kernels.code import (
+    OWN,
     Access,
+    Blocks,
     Call,
     Chain,
-    Kernel,
     Links,
     Nest,
     Product,
     Side,
+    Step,
     reached,
     statements,
 )
@@ -155,25 +157,59 @@ class _Since:
 
 def extents(call: Call) -> Iterator[Extent]:
     """What a call touches, one extent for each of its accesses."""
-    kernel = call.kernel
+    if isinstance(call.kernel, Blocks):
+        yield from _of_blocks(call, call.kernel)
+        return
+    for slot, start, stop in _ends(call.kernel):
+        pointer = call.arguments[slot]
+        written = call.kernel.params[slot].written
+        yield Extent(pointer.memory, pointer.offset + start, pointer.offset + stop, written)
+
+
+def _of_blocks(call: Call, blocks: Blocks) -> Iterator[Extent]:
+    """What the steps touch of memory that is not the thread's own."""
+    last = blocks.count - 1
+    for step in blocks.steps:
+        ranges = (0, min(last, 1)), (1, last), (last, last + 1)
+        for kernel, (first, stop) in zip(step.kernels, ranges, strict=True):
+            if first < stop:
+                yield from _of_step(call, kernel, step, (*blocks.outer, stop - first), first)
+
+
+def _of_step(
+    call: Call, kernel: Nest | Product, step: Step, sizes: Sequence[int], first: int
+) -> Iterator[Extent]:
+    """What a kernel touches in some blocks, from the first one on."""
+    for slot, start, stop in _ends(kernel):
+        place = step.places[slot]
+        if place.slot == OWN:
+            continue
+        pointer = call.arguments[place.slot]
+        at = pointer.offset + place.offset + first * place.steps[-1]
+        ends = [(n - 1) * s for n, s in zip(sizes, place.steps, strict=True)]
+        low, high = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+        written = kernel.params[slot].written
+        yield Extent(pointer.memory, at + low + start, at + high + stop, written)
+
+
+def _ends(kernel: Nest | Product | Links) -> Iterator[tuple[int, float, float]]:
+    """(slot, first byte, byte after the last) of what is reached behind each parameter."""
     limits = {x.target: x.limit for x in checks_of(kernel)}
     for slot, strides, sizes, offset, rows in _reached(kernel, limits):
-        param, pointer = kernel.params[slot], call.arguments[slot]
         if 0 in sizes:
             continue
         ends = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
         first = offset + sum(min(e, 0) for e in ends)
         last = offset + sum(max(e, 0) for e in ends)
-        size, base = param.dtype.bytes, pointer.offset
-        start, stop = base + first * size, base + (last + 1) * size
+        size = kernel.params[slot].dtype.bytes
         low, high = (rows[0] * size, rows[1] * size) if rows else (0, 0)
-        yield Extent(pointer.memory, start + low, stop + high, param.written)
+        yield slot, first * size + low, (last + 1) * size + high
 
 
 Reach = tuple[int, tuple[int, ...], tuple[int, ...], int, tuple[float, float] | None]
 
 
-def _reached(kernel: Kernel, limits: dict[int, int]) -> Iterator[Reach]:
+def _reached(kernel: Nest | Product | Links, limits: dict[int, int]) -> Iterator[Reach]:
     """(slot, strides, sizes, offset, extremes of what an indirect row adds) of every access."""
     for statement in statements(kernel):
         for access in reached(statement):
@@ -198,7 +234,7 @@ def _chained(chain: Chain, axes: tuple[int, ...]) -> Iterator[Reach]:
     yield chain.links, (1,), (chain.count,), 0, None
 
 
-def _axes(kernel: Kernel) -> tuple[int, ...]:
+def _axes(kernel: Nest | Product | Links) -> tuple[int, ...]:
     match kernel:
         case Nest(rows=rows, columns=columns):
             return (*rows, *columns)

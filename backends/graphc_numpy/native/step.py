@@ -18,7 +18,7 @@ from operator import attrgetter
 from llvmlite import ir
 
 from graphc.dataclass import dataclass
-from graphc.kernels.code import Kernel, Links, Nest, Product
+from graphc.kernels.code import Blocks, Kernel, Links, Nest, Product
 from graphc.kernels.lowered import Memory, Native, Turn
 from graphc_numpy.native import machine
 from graphc_numpy.native.barrier import word
@@ -129,7 +129,7 @@ def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
 
 
 def _printers() -> Printers:
-    from graphc_numpy.native import links, nests, products
+    from graphc_numpy.native import blocks, links, nests, products
 
     def print_kernel(module: ir.Module, kernel: Kernel, name: str) -> ir.Function:
         match kernel:
@@ -139,6 +139,8 @@ def _printers() -> Printers:
                 return products.print_product(module, kernel, name)
             case Links():
                 return links.print_links(module, kernel, name)
+            case Blocks():
+                return blocks.print_blocks(module, kernel, name, found)
 
     def units(kernel: Kernel) -> int:
         match kernel:
@@ -148,6 +150,8 @@ def _printers() -> Printers:
                 return products.units(kernel)
             case Links():
                 return links.units(kernel)
+            case Blocks():
+                return blocks.units(kernel)
 
     def scratch_bytes(kernel: Kernel) -> int:
         match kernel:
@@ -157,8 +161,11 @@ def _printers() -> Printers:
                 return products.scratch_bytes(kernel)
             case Links():
                 return links.scratch_bytes(kernel)
+            case Blocks():
+                return blocks.scratch_bytes(kernel, found)
 
-    return Printers(print_kernel, units, scratch_bytes)
+    found = Printers(print_kernel, units, scratch_bytes)
+    return found
 
 
 def _scratch(natives: Sequence[Native], printers: Printers) -> int:

@@ -1,0 +1,94 @@
+"""Runs over blocks as machine code: attention on every instruction set, and on any threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc_numpy import NumpyBackend
+from kernels.attention import attention
+
+import graphc
+from graphc import config
+from graphc.errors import GraphcError
+from graphc.kernels import blocks, runs
+from graphc.runtime.reference import BACKEND
+
+NATIVE = NumpyBackend(native=True)
+BF16 = np.dtype(ml_dtypes.bfloat16)
+STRATEGY = "reproducible(2)"
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Small values are worth a run, too; blocks are small, and nothing is kept on disk."""
+    monkeypatch.setattr(runs, "LEAST", 1)
+    monkeypatch.setattr(blocks, "CACHE", 1)
+    monkeypatch.setattr(blocks, "FEW", 4)
+    monkeypatch.setenv("GRAPHC_CACHE", "0")
+    config.get.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    config.get.cache_clear()
+
+
+def trained(backend: Any, shape: tuple[Any, ...], steps: int = 2, **more: Any) -> dict[str, Any]:
+    """The weights after some steps, and the loss."""
+    loss, weights, batch = attention(*shape)
+    optimizer = graphc.optim.sgd(0.5)
+    with graphc.compile(
+        loss, weights, batch, optimizer=optimizer, backend=backend, **more
+    ) as trainer:  # fmt: skip
+        made = [trainer.step(batch)["loss"] for _ in range(steps)]
+        hash = trainer.params_sha256()
+        return {
+            "loss": made[-1],
+            "sha": hash,
+            **{k: np.asarray(v) for k, v in trainer.params.items()},
+        }
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 2, 1, 4), (1, 3, 13, 5, np.float32, True), (2, 2, 9, 16, np.float64, False),
+        (2, 1, 40, 8, np.float32, True, 17), (3, 2, 33, 3, np.float64, True),
+        (2, 2, 24, 8, BF16, True), (2, 3, 11, 4, np.float16, False), (1, 1, 17, 4),
+    ],
+)  # fmt: skip
+def test_attention_in_blocks_is_that_of_the_reference(
+    eager: pytest.MonkeyPatch, shape: tuple[Any, ...]
+) -> None:
+    found, wanted = trained(NATIVE, shape), trained(BACKEND, shape)
+    half = len(shape) > 4 and np.dtype(shape[4]).itemsize == 2
+    tolerance = 0.03 if half else 2e-5
+    for name in ("loss", *"qkvo"):
+        x, y = (np.asarray(v[name], np.float64) for v in (found, wanted))
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+def test_threads_and_instruction_sets_give_the_same_bits(eager: pytest.MonkeyPatch) -> None:
+    found = set()
+    for target in ("host", "avx512", "avx2", "baseline"):
+        for threads in ("1", "2"):
+            eager.setenv("GRAPHC_TARGET", target)
+            eager.setenv("GRAPHC_THREADS", threads)
+            config.get.cache_clear()
+            try:
+                found.add(trained(NATIVE, (2, 3, 50, 16))["sha"])
+            except GraphcError as error:
+                assert error.code == "G0706", error
+    assert len(found) == 1
+
+
+def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch) -> None:
+    shape = (8, 2, 24, 8)
+    small = trained(NATIVE, shape, strategy=STRATEGY)["sha"]
+    eager.setattr(runs, "LEAST", 1 << 60)
+    assert trained(NATIVE, shape, strategy=STRATEGY)["sha"] == small

@@ -1,0 +1,147 @@
+"""Runs of kernels over blocks of rows: what they compute, and which memory they no longer need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from kernels.attention import attention
+from kernels.compiled import check, program_of
+from kernels.lowered import Stepper
+from laws.generator import data_for, make, recipe
+
+from graphc import nn
+from graphc.kernels import blocks, runs
+from graphc.kernels.code import Blocks, Product
+from graphc.kernels.lower import lower
+from graphc.kernels.lowered import Native
+from graphc.passes.pipeline import distribution, partitioning, run_passes
+from graphc.passes.schedule import schedule
+from graphc.program import Program
+from graphc.runtime.engine import Engine
+from graphc.runtime.kernel_listing import print_kernels
+from graphc.runtime.reference import BACKEND
+from graphc.strategy import parse_strategy
+from graphc.types import F32
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small values are worth a run, too, and blocks are small."""
+    monkeypatch.setattr(runs, "LEAST", 1)
+    monkeypatch.setattr(blocks, "CACHE", 1)
+    monkeypatch.setattr(blocks, "FEW", 4)
+
+
+def in_runs(program: Program) -> list[Blocks]:
+    lines = (x for part in lower(program).parts for x in part if isinstance(x, Native))
+    kernels = (call.kernel for line in lines for call in line.calls)
+    return [k for k in kernels if isinstance(k, Blocks)]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("b", "h", "t", "d", "causal", "seen"),
+    [
+        (2, 2, 8, 4, True, None), (3, 1, 7, 2, False, None), (1, 3, 13, 5, True, None),
+        (2, 2, 4, 8, False, 3), (2, 3, 9, 1, True, 5), (1, 2, 5, 3, False, None),
+    ],
+)  # fmt: skip
+def test_attention_in_blocks_is_attention(
+    b: int, h: int, t: int, d: int, causal: bool, seen: int | None, dtype: Any
+) -> None:
+    loss, weights, batch = attention(b, h, t, d, dtype, causal, seen)
+    program = program_of(loss, weights, batch)
+    found = in_runs(program)
+    assert len(found) == 2
+    assert max(x.count for x in found) > 1 or t <= 4
+    check(program, weights, batch)
+
+
+@pytest.mark.usefixtures("eager")
+def test_one_row_of_scores_needs_no_blocks() -> None:
+    loss, weights, batch = attention(2, 2, 1, 4)
+    check(program_of(loss, weights, batch), weights, batch)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("seed", range(60))
+def test_a_program_in_blocks_gives_what_its_ops_give(seed: int) -> None:
+    made = recipe(seed)
+    data = data_for(made, 6)
+    if data is None:
+        pytest.skip("no good data")
+    strategy = parse_strategy("one_device()")
+    passes = [*distribution(strategy), *partitioning(strategy)]
+    program = schedule(run_passes(make(made, 6, F32).graph, passes), exact=True)
+    cast = data.cast(F32)
+    stepper = Stepper(program, cast.variables)
+    with np.errstate(all="ignore"):
+        outputs = stepper.step(cast.inputs)
+    with Engine({"train": program}, BACKEND) as engine:
+        engine.load_variables(cast.variables)
+        expected, wanted = engine.step(cast.inputs), engine.variables()
+    for name, value in (expected | wanted).items():
+        found = outputs[name] if name in outputs else stepper.variables[name]
+        np.testing.assert_allclose(found, value, rtol=2e-4, atol=2e-4)
+
+
+def test_no_scores_of_a_whole_batch_are_in_memory() -> None:
+    sizes, shapes = [], []
+    for t in (256, 512, 1024):
+        program = program_of(*attention(2, 4, t, 32))
+        lowered = lower(program)
+        sizes.append(lowered.arena / t)
+        every = (program.buffers[b] for b, p in lowered.places.items() if p.memory == 0)
+        shapes += [b.shape for b in every if b.shape[-2:] == (t, t)]
+    assert max(sizes) < 1.05 * min(sizes)
+    assert not shapes
+
+
+def test_the_gradient_makes_the_probabilities_again() -> None:
+    program = program_of(*attention(2, 4, 256, 32))
+    forward, backward = in_runs(program)
+    products = [
+        sum(isinstance(s.kernels[0], Product) for s in x.steps) for x in (forward, backward)
+    ]
+    assert products == [2, 5]
+    assert forward.outer == backward.outer == (2, 4)
+    assert not forward.ordered
+    assert backward.ordered
+
+
+def test_blocks_are_printed_with_their_steps() -> None:
+    text = print_kernels(program_of(*attention(2, 4, 256, 32)))
+    (start, *steps) = text[text.index("      blocks") :].splitlines()[:4]
+    assert start.startswith("      blocks  8 times ")
+    assert [x.split()[0] for x in steps] == ["product", "fold", "product"]
+    assert steps[1].split()[1:4:2] == [start.split()[5], "256"]
+
+
+def test_layers_of_one_shape_share_their_runs() -> None:
+    _, weights, batch = attention(2, 4, 256, 32)
+    del weights["o"]
+
+    def loss(p: Any, given: Any) -> Any:
+        x = given["x"]
+        for _ in range(3):
+            heads = ((x @ p[k]).reshape(2, 256, 4, 32).transpose(0, 2, 1, 3) for k in "qkv")
+            x = nn.attention(*heads, causal=True).transpose(0, 2, 1, 3).reshape(2, 256, 128)
+        return np.mean(x * x)
+
+    found = in_runs(program_of(loss, weights, batch))
+    assert len(found) == 6
+    assert len(set(found)) <= 4  # what begins the gradient is fused with the last layer
+
+
+def test_a_chain_of_plain_products_is_no_run() -> None:
+    rng = np.random.default_rng(0)
+    weights = {k: rng.standard_normal((256, 256)).astype(np.float32) for k in "ab"}
+    batch = {"x": rng.standard_normal((512, 256)).astype(np.float32)}
+
+    def loss(p: Any, given: Any) -> Any:
+        return np.mean(np.tanh(given["x"] @ p["a"]) @ p["b"])
+
+    assert not in_runs(program_of(loss, weights, batch))
