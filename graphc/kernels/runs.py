@@ -20,7 +20,7 @@ from typing import TypeAlias
 from graphc.dataclass import dataclass
 from graphc.kernels.build import Built
 from graphc.kernels.code import Chain as Linked
-from graphc.kernels.code import Check, Load, Nest, Product, Store, reached, statements
+from graphc.kernels.code import Check, Load, Nest, Product, Statement, Store, reached, statements
 from graphc.kernels.domains import Chain, joined
 from graphc.kernels.units import Part, Seen, chain, seen, with_units
 from graphc.program import Buffer
@@ -88,12 +88,7 @@ class Runs:
         kernel = self.pairs[i][0].kernel
         if not isinstance(kernel, Nest | Product) or (isinstance(kernel, Nest) and kernel.serial):
             return False
-        every = list(statements(kernel))
-        odd = any(
-            isinstance(x, Linked | Check) or (isinstance(x, Store) and (x.add or x.where is not None))
-            or any(a.row is not None for a in reached(x))
-            for x in every
-        )  # fmt: skip
+        odd = any(map(_is_odd, statements(kernel)))
         peers = any(self.buffers[b].kind == "peer" for b in self.reads[i])
         return not odd and not peers and all(map(self._is_fresh, self.writes[i]))
 
@@ -308,6 +303,12 @@ def _sums_up(x: Seen, rows: Chain) -> bool:
     """Whether what a product adds up over is the last axis of the rows, and no more."""
     units = [a.unit for a in x.axes if a.unit is not None and a.group == "inner"]
     return units == [(1, rows[1])] and x.kernel.dtype in (F32, F64)  # type: ignore[union-attr]
+
+
+def _is_odd(x: Statement) -> bool:
+    """Whether a statement reaches what other rows do, or may note an error."""
+    adds = isinstance(x, Store) and (x.add or x.where is not None)
+    return isinstance(x, Linked | Check) or adds or any(a.row is not None for a in reached(x))
 
 
 def _touched(built: Built, written: bool) -> set[int]:
