@@ -19,9 +19,9 @@ from graphc.dataclass import dataclass
 from graphc.kernels.code import Param, Product, Side
 from graphc.types import DType
 from graphc_numpy.native import machine
-from graphc_numpy.native.cells import Cells
 from graphc_numpy.native.contractions import Loop, fused
-from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.finishing import ask, print_finish
+from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
 from graphc_numpy.native.microkernels import MicroKernel, Values, helper, tile_function
 from graphc_numpy.native.packing import Packing, pack_function
 from graphc_numpy.native.tiles import REGISTERS, Tiling, tiling
@@ -47,7 +47,7 @@ def print_product(
     instructions: the instruction set that tiles are chosen for; by default the target's.
     """
     t = _tiling(product, instructions)
-    finish = _print_finish(module, t, f"{name}_finish")
+    finish = print_finish(module, t, f"{name}_finish")
     pointers = [POINTER] * len(product.params)
     arguments = [*pointers, INT64, INT64, POINTER, POINTER]
     f = helper(module, ir.FunctionType(VOID, arguments), name)
@@ -63,55 +63,6 @@ def print_product(
 
 def _tiling(product: Product, instructions: str | None) -> Tiling:
     return tiling(product, instructions or machine.target().instructions)
-
-
-# -- what is done with a tile of sums ------------------------------------------------------------
-
-
-def _print_finish(module: ir.Module, t: Tiling, name: str) -> ir.Function:
-    """`void f(ptr params..., ptr sums, i64 indices..., i64 rows, i64 cols, ptr errors)`."""
-    product = t.product
-    n, axes = len(product.params), _axes(product)
-    arguments = [POINTER] * (n + 1) + [INT64] * (axes + 2) + [POINTER]
-    f = helper(module, ir.FunctionType(VOID, arguments), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
-    pointers, sums, errors = f.args[:n], f.args[n], f.args[-1]
-    indices, rows, cols = f.args[n + 1 : n + 1 + axes], f.args[-3], f.args[-2]
-    last_row = len(product.batch) + len(product.rows) - 1
-    outer = range(axes - 1 if product.cols else axes)
-
-    def strip(cells: Cells, place: list[ir.Value], sums: ir.Value, col: ir.Value, n: int) -> None:
-        here = [*place[:-1], p.b.add(place[-1], col)] if product.cols else place
-        registers = {0: _sum(p, t, p.at(sums, col, t.dtype))}
-        cells.run(product.code, registers, here, axes - 1 if product.cols else None, n)
-
-    def turn(row: ir.Value) -> None:
-        here = list(indices)
-        if product.rows:
-            here[last_row] = p.b.add(indices[last_row], row)
-        cells = Cells(p, product.params, pointers, errors).placed(product.code, here, outer)
-        line = p.at(sums, p.b.mul(row, index(t.width)), t.dtype)
-        whole = p.b.and_(cols, index(-WIDTH))
-        if t.cols >= WIDTH:
-            p.loop(0, whole, WIDTH, lambda col: strip(cells, here, line, col, WIDTH))
-        if t.cols % WIDTH:
-            rest = p.b.icmp_signed("<", whole, cols)
-            p.when(rest, lambda: strip(cells, here, line, whole, t.cols % WIDTH))
-
-    p.loop(0, rows, 1, turn)
-    p.b.ret_void()
-    return f
-
-
-def _axes(product: Product) -> int:
-    return len(product.batch) + len(product.rows) + len(product.cols)
-
-
-def _sum(p: Printer, t: Tiling, address: ir.Value) -> Lanes:
-    """Register 0: rounded where products are added up in another dtype."""
-    dtype = t.product.dtype
-    made = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
-    return p.rounded(Lanes(made.value, dtype, made.width))
 
 
 def opaque(p: Printer, x: ir.Value) -> ir.Value:
@@ -296,12 +247,13 @@ class _Loops:
         def columns(width: int) -> None:
             self.either(low, t.height, t.last_height, t.high, lambda h: multiply(h, width))
 
-        self.either(narrow, t.width, t.last_width, t.wide, columns)
         height = b.select(low, index(t.last_height), index(t.height))
         width = b.select(narrow, index(t.last_width), index(t.width))
         col = b.add(job.col, b.mul(panel, index(t.width)))
         indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
         indices += [col] if t.product.cols else []
+        self.p.when(block.last, lambda: ask(self.p, t, self.pointers, indices, height))
+        self.either(narrow, t.width, t.last_width, t.wide, columns)
         done = [*self.pointers, here, *indices, height, width, self.errors]
         self.p.when(block.last, lambda: b.call(self.finish, done))
 

@@ -199,8 +199,13 @@ def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, i
 
 
 def _panels(t: Tiling) -> int:
-    """As many as fit, in groups of equal size, and two groups at least where there is enough."""
-    fit = max(1, PACKED // (t.panel * t.dtype.bytes)) if t.blocks.length else 1
+    """As many as fit, in groups of equal size, and two groups at least where there is enough.
+
+    Where the left operand's rows of a block fit beside half as many, they are read from there too.
+    """
+    rows = prod(t.product.rows) * t.blocks.length * t.dtype.bytes
+    room = PACKED // 2 if PACKED // 2 < rows <= PACKED else PACKED
+    fit = max(1, room // (t.panel * t.dtype.bytes)) if t.blocks.length else 1
     groups = ceil(t.wide / min(fit, t.wide))
     if groups == 1 and prod(t.product.batch) * t.tiles < 16 and t.wide > 1:
         groups = 2

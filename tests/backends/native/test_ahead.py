@@ -18,10 +18,13 @@ from graphc.kernels.code import (
     Check,
     Constant,
     Fold,
+    Kernel,
     Load,
     Nest,
     Param,
     Phase,
+    Product,
+    Side,
     Store,
 )
 from graphc.types import F32, I32
@@ -60,7 +63,7 @@ def arrays(batch: int, each: int, width: int, limit: int) -> list[Array]:
     return [ids, table, np.ones(batch * width, np.float32)]
 
 
-def text(nest: Nest) -> str:
+def text(nest: Kernel) -> str:
     compiled = compile_kernel(nest)
     return str(compiled.module)
 
@@ -92,3 +95,20 @@ def test_an_index_far_outside_is_noted_and_asking_for_its_row_does_no_harm() -> 
 
 def test_an_index_is_read_and_checked_once_for_all_vectors_beside_each_other() -> None:
     assert text(lookup(2, 8, 64, LARGE)).count("icmp ugt") == 1
+
+
+def product(inner: int) -> Product:
+    """A matrix product, of which a part is added to a matrix and a bias to all rows."""
+    code = (
+        Load(1, Access(2, (512, 1))), Apply(2, "add", (0, 1), F32), Load(3, Access(3, (0, 1))),
+        Apply(4, "add", (2, 3), F32), Store(Access(2, (512, 1)), 4),
+    )  # fmt: skip
+    sides = Side(0, (), (inner,), (1,), (0,)), Side(1, (), (0,), (512,), (1,))
+    params = Param(F32), Param(F32), Param(F32, True), Param(F32)
+    return Product(params, *sides, (), (64,), (inner,), (512,), F32, code)
+
+
+def test_what_a_products_code_reaches_of_each_tile_is_asked_for_once_before_it() -> None:
+    found = text(product(256))
+    assert found.count("call void @ask_") == 1 and "_written" in found
+    assert "@ask_" not in text(product(8))  # such a tile is done before memory answers
