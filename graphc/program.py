@@ -13,7 +13,8 @@ were.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -44,17 +45,30 @@ from graphc.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What some devices need, each of them alike: bytes by kind of buffer."""
+    """What some devices need, or have taken, each of them alike: bytes by kind of buffer.
+
+    scratch: what a backend takes beyond what a program plans, as threads do for packed blocks
+    """
 
     devices: int
     variables: int
     constants: int
     arena: int
+    scratch: int = 0
 
     @property
     def peak(self) -> int:
         """Bytes that one of them needs at most."""
-        return self.variables + self.constants + self.arena
+        return self.variables + self.constants + self.arena + self.scratch
+
+
+def by_kind(each: Iterable[Footprint]) -> tuple[Footprint, ...]:
+    """Those that are alike as one; those that need the most come first."""
+    found: Counter[Footprint] = Counter()
+    for f in each:
+        found[replace(f, devices=1)] += f.devices
+    kinds = (replace(f, devices=devices) for f, devices in found.items())
+    return tuple(sorted(kinds, key=lambda f: (-f.peak, -f.variables)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +118,9 @@ class Program:
 
     @property
     def footprints(self) -> tuple[Footprint, ...]:
-        """What the devices need: those that need the most first, those that need the least last."""
-        found: Counter[tuple[int, int, int]] = Counter()
-        for at, devices in self._kinds_of_places():
-            found[self._needs(at)] += devices
-        each = (Footprint(devices, *needs) for needs, devices in found.items())
-        return tuple(sorted(each, key=lambda f: (-f.peak, -f.variables)))
+        """What the devices need, by kind: those that need the most first."""
+        each = self._kinds_of_places()
+        return by_kind(Footprint(devices, *self._needs(at)) for at, devices in each)
 
     def arena_at(self, coordinates: Mapping[str, int]) -> int:
         """Bytes of the arena at a place on the mesh."""
@@ -186,6 +197,7 @@ __all__ = [
     "Start",
     "Wait",
     "Write",
+    "by_kind",
     "exact_ranges",
     "ranges_of",
     "reads",

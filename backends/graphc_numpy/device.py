@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.program import Footprint
 from graphc.runtime.backend import Programs
 from graphc.runtime.site import Site
 from graphc.runtime.supply import Supply
@@ -34,16 +35,21 @@ class NumpyDevice:
 
     def __init__(self, programs: Programs, role: str, rank: int, comm: Communicator) -> None:
         sites = {name: Site(p, rank) for name, p in programs.items()}
-        arena = block(max(s.program.arena_at(s.places[0]) for s in sites.values()))
-        self.arena_bytes = arena.nbytes
+        self._arena = arena = block(max(s.program.arena_at(s.places[0]) for s in sites.values()))
         variables = _variables(next(iter(sites.values())))
-        scratch = Scratch()
+        self._scratch = scratch = Scratch()
         self._steps = {
             name: _Step(role, site, comm, arrays_of(site, arena, variables), scratch)
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
         self.committing = False
+
+    @property
+    def footprint(self) -> Footprint:
+        variables = sum(x.nbytes for x in self._variables.values())
+        constants = sum(step.constants for step in self._steps.values())
+        return Footprint(1, variables, constants, self._arena.nbytes, self._scratch.bytes)
 
     def get(self, name: str) -> Array:
         return self._variables[name].copy()
@@ -84,6 +90,12 @@ class _Step:
         *body, commit = parts.parts  # straight, loop, straight, ...
         self.body, self.writes = [bound.calls(part) for part in body], bound.calls(commit)
         self.idle = [bound.calls(site.idle(part)) for part in body]
+
+    @property
+    def constants(self) -> int:
+        """Bytes of constants here."""
+        here = filter(lambda b: self.bound.site.holds(b.id), self.program.buffers)
+        return sum(b.bytes for b in here if b.kind == "constant")
 
     def before_commit(self, supply: Supply) -> None:
         """Everything up to the first write of a variable."""

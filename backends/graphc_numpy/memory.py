@@ -70,6 +70,11 @@ class Scratch:
         self._blocks: dict[int, NDArray[np.uint8]] = {}
         self._taken: dict[tuple[int, tuple[int, ...], np.dtype[Any]], Array] = {}
 
+    @property
+    def bytes(self) -> int:
+        """Bytes that are taken."""
+        return sum(x.nbytes for x in self._blocks.values())
+
     def reserve(self, slot: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if size > self._sizes.get(slot, -1):

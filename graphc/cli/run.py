@@ -98,7 +98,7 @@ def _report(
 ) -> dict[str, Any]:
     from graphc.runtime.history import changes
 
-    plan, backend = trainer.plan, trainer.backend
+    plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
     promised, history = (plan.meta.get("promise") or {}).get("bits", ""), trainer.history
     breaks = changes(history) if plan.meta.get("grid") else ()
     return {
@@ -110,11 +110,18 @@ def _report(
         "devices": plan.devices,
         "backend": backend.name,
         "executor": backend.executor,
-        "peak_bytes": plan.training.peak_bytes,
+        "peak_bytes": taken[0].peak,
         "sent_bytes": plan.sent_bytes,
         "memory": [
-            {"devices": f.devices, "peak_bytes": f.peak, "variable_bytes": f.variables}
-            for f in plan.training.footprints
+            {
+                "devices": f.devices,
+                "peak_bytes": f.peak,
+                "variable_bytes": f.variables,
+                "constant_bytes": f.constants,
+                "arena_bytes": f.arena,
+                "scratch_bytes": f.scratch,
+            }
+            for f in taken
         ],
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,

@@ -13,7 +13,7 @@ from graphc.kernels.code import Call, Pointer
 from graphc.program import Instruction, Kernel, writes
 
 MemoryKind: TypeAlias = Literal[
-    "arena", "constant", "variable", "shared", "feed", "host", "peer"
+    "arena", "constant", "variable", "shared", "feed", "peer"
 ]  # fmt: skip
 Turn: TypeAlias = Literal["any", "first", "later"]
 Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
@@ -28,7 +28,6 @@ class Memory:
     shared:   a variable that all devices of this process have in one block
     feed:     of `buffer`: the batch's own array where its entries lie as the buffer's would, else a
               copy of the part that is fed; it may differ from turn to turn, and is only read
-    host:     of `buffer`: a block of its own
     peer:     the arena of the device at `position` along `axes`, in the same program
     """
 

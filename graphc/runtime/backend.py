@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graphc.dataclass import dataclass
 from graphc.op import Op
-from graphc.program import Program
+from graphc.program import Footprint, Program
 from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Communicator
 
@@ -55,6 +55,11 @@ class Device(Protocol):
     """
 
     committing: bool  # whether the present (or last) step has begun to write variables
+
+    @property
+    def footprint(self) -> Footprint:
+        """The bytes that this one device has taken so far; what devices share is shared out."""
+        ...
 
     def get(self, name: str) -> Array:
         """This rank's shard of a variable."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from graphc.errors import GraphcError, did_you_mean
 from graphc.later import made
 from graphc.placement import Mesh
-from graphc.program import Program
+from graphc.program import Footprint, Program, by_kind
 from graphc.runtime.backend import Backend, Device, Programs, Quick
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
@@ -78,6 +78,11 @@ class Engine:
     @property
     def mesh(self) -> Mesh:
         return self.first.mesh
+
+    @property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """The bytes that the devices have taken so far, by kind: the largest first."""
+        return by_kind(device.footprint for device in self._devices.values())
 
     # -- variables ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from graphc.errors import GraphcError
 from graphc.ops.source import DimSize
 from graphc.program import (
     Feed,
+    Footprint,
     Instruction,
     Kernel,
     Loop,
@@ -57,6 +58,15 @@ class KernelDevice:
         self._runs = {n: _Run(backend, p, role, rank, comm) for n, p in programs.items()}
         self._variables: dict[str, Any] = {}
         self.committing = False
+
+    @property
+    def footprint(self) -> Footprint:
+        """Every value of a step has an array of its own, until the step has ended."""
+        runs = [run for run in self._runs.values() if run.constants is not None]
+        taken = [run.taken for run in runs]
+        constants = sum(constants for constants, _ in taken)
+        variables = sum(self._backend.to_host(x).nbytes for x in self._variables.values())
+        return Footprint(1, variables, constants, max((values for _, values in taken), default=0))
 
     def get(self, name: str) -> Array:
         return np.array(self._backend.to_host(self._variables[name]))
@@ -110,6 +120,14 @@ class _Run:
         found = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
         self.values = {}
         return found
+
+    @property
+    def taken(self) -> tuple[int, int]:
+        """Bytes of constants, and of what a step makes; a view is a copy here."""
+        constants = {b for x in self.role.setup if (b := writes(x)) is not None}
+        here = [b for b in self.program.buffers if self.site.holds(b.id)]
+        made = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")
+        return sum(b.bytes for b in here if b.id in constants), made
 
     def _held(self) -> list[tuple[str, int]]:
         """The variables that this rank has, with their buffers."""

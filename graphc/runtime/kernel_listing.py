@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import prod
 
 from graphc.kernels.code import Blocks, Call, Kernel, Links, Nest, Product
 from graphc.kernels.lower import lower, written_apart
 from graphc.kernels.lowered import Host, Line, Lowered, Native
 from graphc.kernels.together import alike
-from graphc.program import Program, Role
+from graphc.program import Buffer, Program, Role
 from graphc.runtime.listing import print_instruction, title
 
 
@@ -30,19 +31,32 @@ def _role(program: Program, role: Role, lowered: Lowered) -> Iterator[str]:
     calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
     counts = f"{len(calls)} calls of {len(set(calls))} kernels"
     yield f"  role {role.name}: {counts}, arena {lowered.arena} bytes"
+    lies = partial(_place, lowered)
     *body, commit = lowered.parts
     for i, part in enumerate(body):
-        yield from _part(program, title(role, i), part)
-    yield from _part(program, "commit", commit)
+        yield from _part(program, title(role, i), part, lies)
+    yield from _part(program, "commit", commit, lies)
 
 
-def _part(program: Program, name: str, part: Sequence[Line]) -> Iterator[str]:
+def _place(lowered: Lowered, buffer: Buffer) -> str:
+    """Which memory a buffer lies in, and where in the arena."""
+    place = lowered.places.get(buffer.root)
+    if place is None:
+        return "@nowhere"
+    kind = lowered.memories[place.memory].kind
+    inside = buffer.offset if buffer.kind == "view" else 0
+    return f"@{place.offset + inside}" if kind == "arena" else f"@{kind}"
+
+
+def _part(
+    program: Program, name: str, part: Sequence[Line], lies: Callable[[Buffer], str]
+) -> Iterator[str]:
     if part:
         yield f"    {name}"
     for line in part:
         match line:
             case Host(instruction=x):
-                yield f"      host    {print_instruction(program, x)}"
+                yield f"      host    {print_instruction(program, x, lies)}"
             case Native(calls=calls):
                 where = _where(line)
                 for call in calls:

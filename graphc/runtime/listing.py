@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from graphc.op import Op
@@ -70,16 +70,21 @@ def _part(program: Program, title: str, part: Iterable[Instruction]) -> Iterator
         yield from lines
 
 
-def print_instruction(program: Program, x: Instruction) -> str:
-    """One instruction, with the buffers that it reads and makes."""
-    name = partial(_name, program)
+def print_instruction(
+    program: Program, x: Instruction, where: Callable[[Buffer], str] | None = None
+) -> str:
+    """One instruction, with the buffers that it reads and makes.
+
+    where: says where a buffer lies; without it, that is where the program has planned it
+    """
+    name, made = partial(_name, program), partial(_made, program, where or partial(_where, program))
     match x:
         case Feed(source=source, result=y):
-            return f"{_made(program, y)} = feed {source}"
+            return f"{made(y)} = feed {source}"
         case Kernel(op=op, operands=operands, result=y):
-            return f"{_made(program, y)} = {_op(op)} {', '.join(map(name, operands))}".rstrip()
+            return f"{made(y)} = {_op(op)} {', '.join(map(name, operands))}".rstrip()
         case Start(op=op, operand=operand, result=y, token=token):
-            return f"{_made(program, y)} = start#{token} {_op(op)} {name(operand)}"
+            return f"{made(y)} = start#{token} {_op(op)} {name(operand)}"
         case Wait(token=token):
             return f"wait#{token}"
         case Write(operand=operand, variable=variable):
@@ -87,7 +92,7 @@ def print_instruction(program: Program, x: Instruction) -> str:
         case Send(operand=operand, to=to, tag=tag):
             return f"send {name(operand)} to {to} as {tag}"
         case Recv(result=y, source=source, tag=tag):
-            return f"{_made(program, y)} = receive {tag} from {source}"
+            return f"{made(y)} = receive {tag} from {source}"
         case Loop():
             return "loop"
 
@@ -96,11 +101,11 @@ def _name(program: Program, b: int) -> str:
     return f"%{program.buffers[b].name}"
 
 
-def _made(program: Program, b: int) -> str:
+def _made(program: Program, where: Callable[[Buffer], str], b: int) -> str:
     buffer = program.buffers[b]
     shape = ",".join(map(str, buffer.shape))
     at = "".join(f" on {axis}={index}" for axis, index in buffer.home)
-    return f"%{buffer.name} : {buffer.dtype}[{shape}] {_where(program, buffer)}{at}"
+    return f"%{buffer.name} : {buffer.dtype}[{shape}] {where(buffer)}{at}"
 
 
 def _where(program: Program, buffer: Buffer) -> str:

@@ -167,7 +167,7 @@ def engine_of(strategy: str, batch: int) -> tuple[Engine, NumpyDevice]:
 def test_the_arena_is_as_large_as_the_program_says() -> None:
     engine, device = engine_of("accumulate(2)", 64)
     with engine:
-        assert device.arena_bytes == engine.programs["train"].arena
+        assert device.footprint.arena == engine.programs["train"].arena
 
 
 @pytest.mark.parametrize("strategy", ["one_device", "accumulate(2)"])

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy import BACKEND
+from graphc_numpy import BACKEND, NumpyBackend
 from safetensors.numpy import load_file
 
 from graphc.runtime.checkpoint import load_checkpoint, save_variables
@@ -56,6 +56,24 @@ def test_run_with_json_gives_one_object_on_the_last_line(folder: Path, call: Cal
     assert set(found["metrics"]) == {"loss", "worst", "mae"}
     assert len(found["params_sha256"]) == 64
     assert result.err == ""
+
+
+def test_run_reports_the_memory_that_it_took(
+    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (folder / "line.gc").read_text().replace("batch=8, shuffle", "batch=10, shuffle")
+    (folder / "line.gc").write_text(text.replace('data test  = npz("test.npz", batch=8)', ""))
+    peaks = {}
+    for native in (False, True):
+        monkeypatch.setattr(NumpyBackend, "_wanted", native)
+        found = report(call("run", "line.gc", "--json", "--strategy", "accumulate(2)"))
+        (device,) = found["memory"]
+        assert device.pop("devices") == 1 and device["peak_bytes"] == found["peak_bytes"]
+        assert device.pop("peak_bytes") == sum(device.values())
+        peaks[found["executor"]] = device
+    shown = call("show", "line.gc", "--kernels", "--strategy", "accumulate(2)").out
+    assert f"arena {peaks['native']['arena_bytes']} bytes" in shown
+    assert peaks["native"]["arena_bytes"] < peaks["numpy"]["arena_bytes"]
 
 
 def test_options_of_run(folder: Path, call: Call) -> None:

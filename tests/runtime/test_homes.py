@@ -76,7 +76,7 @@ def test_a_device_allocates_what_is_at_home_on_it(strategy: str) -> None:
             held = {v for v, b in program.variables.items() if program.buffers[b].lies_at(at)}
             assert set(device._variables) == held
             most = max(p.arena_at(at) for p in made.step_programs.values())
-            assert device.arena_bytes == most
+            assert device.footprint.arena == most
 
 
 def test_what_all_devices_need_is_added_up_by_kind() -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.program import Feed, Instruction, Program, reads, writes
+from graphc.program import Feed, Footprint, Instruction, reads, writes
 from graphc.runtime.backend import Programs
 from graphc.runtime.site import Site
 from graphc.runtime.supply import Supply
@@ -95,10 +95,21 @@ class NativeDevice:
             name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
         }
         self._arena, self.scratch = block(0), Scratch()
+        self._used = [0]  # bytes of each arena: steps keep the one that they began with
+        self._shared = frozenset(shared)
         self.threads = thread_count(program.mesh.devices)
         self._pool: Pool | None = None
         self._steps: dict[str, Step] = {}
         self.committing = False
+
+    @property
+    def footprint(self) -> Footprint:
+        sizes = {name: x.nbytes for name, x in self.blocks.items()}
+        parts = self._comm.size
+        variables = sum(-(-n // parts) if x in self._shared else n for x, n in sizes.items())
+        taken = [step.taken for step in self._steps.values()]
+        constants, scratch = (sum(x[i] for x in taken) for i in (0, 1))
+        return Footprint(1, variables, constants, sum(self._used), scratch + self.scratch.bytes)
 
     def get(self, name: str) -> Array:
         return self._variables[name].copy()
@@ -129,16 +140,17 @@ class NativeDevice:
         self._steps[name] = made
         return made
 
-    def arena(self, size: int) -> Bytes:
-        """The block that steps use in turn; a larger one where it is too small."""
-        if size > self._arena.nbytes:
-            self._arena = block(size)
-        return self._arena[:size]
+    def arena(self, size: int, planned: int) -> Bytes:
+        """The block that steps use in turn; another one where it is too small.
 
-    @property
-    def arena_bytes(self) -> int:
-        """How large the arena is."""
-        return self._arena.nbytes
+        Steps for batches that are not full fuse less, and need up to what a program has planned:
+        there is room for that, which costs nothing while nobody writes there.
+        """
+        if size > self._arena.nbytes:
+            self._arena = block(max(size, planned + planned // 2))
+            self._used.append(0)
+        self._used[-1] = max(self._used[-1], size)
+        return self._arena[:size]
 
     def pool(self) -> Pool:
         """The threads, which start when there is something to share."""
@@ -155,6 +167,7 @@ class Step:
     ) -> None:
         self.made, self.program, self.device = made, made.program, device
         lowered = made.lowered
+        self._copies: dict[int, Array] = {}
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
         self.bound = bound = Binding(site, comm, self.arrays, device.scratch)
@@ -194,12 +207,28 @@ class Step:
 
     # -- memory -----------------------------------------------------------------------------------
 
+    @property
+    def taken(self) -> tuple[int, int]:
+        """Bytes of constants, and of what threads use and of copies of what is fed."""
+        pairs = zip(self.made.lowered.memories, self.blocks, strict=True)
+        sizes = [(memory.kind, x.nbytes) for memory, x in pairs]
+        copies = sum(x.nbytes for x in self._copies.values())
+        fed = sum(n for kind, n in sizes if kind == "feed")
+        return sum(n for kind, n in sizes if kind == "constant"), self.scratch.nbytes + fed + copies
+
+    def copy_of(self, buffer: int) -> Array:
+        """Memory for a part that is fed, where it can't be read as it lies in the batch."""
+        if buffer not in self._copies:
+            b = self.program.buffers[buffer]
+            self._copies[buffer] = array_on(b, block(b.bytes), 0)
+        return self._copies[buffer]
+
     def _block(self, number: int, site: Site) -> Bytes:
         memory = self.made.lowered.memories[number]
         b = memory.buffer
         match memory.kind:
             case "arena":
-                return self.device.arena(self.made.lowered.arena)
+                return self.device.arena(self.made.lowered.arena, self.program.arena)
             case "variable" | "shared":
                 names = {b: name for name, b in self.program.variables.items()}
                 return self.device.blocks.get(names[b], block(0))
@@ -255,8 +284,7 @@ class Step:
                     calls += self.stretch(x, self.frame)
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.places[b].memory
-                    feed = _Feed(x, self.program, MEMORIES + memory, self.frame, self.bound)
-                    calls.append(feed)
+                    calls.append(_Feed(x, self, MEMORIES + memory))
                 case _:
                     calls += self.bound.calls([x])
         return calls
@@ -283,26 +311,22 @@ class Step:
 class _Feed:
     """Points a word of the frame to an entry of the batch, or to a copy of its part."""
 
-    def __init__(
-        self, feed: Feed, program: Program, word: int, frame: NDArray[np.int64], bound: Binding
-    ) -> None:
-        self.source, self.buffer = feed.source, program.buffers[feed.result]
-        self.word, self.frame, self.bound = word, frame, bound
+    def __init__(self, feed: Feed, step: Step, word: int) -> None:
+        self.source, self.buffer = feed.source, step.program.buffers[feed.result]
+        self.step, self.word = step, word
         self.value: Array | None = None  # what the word points to, and so must be kept
-        self.copy: Array | None = None
 
     def __call__(self) -> None:
-        bound = self.bound
+        bound = self.step.bound
         place = bound.site.places[bound.turn]
         value = bound.supply.part(self.source, self.buffer, place)
         if value is None or not (value.flags.c_contiguous and value.flags.aligned):
             value = self._copied(place)
         if value is not self.value:
-            self.frame[self.word] = value.__array_interface__["data"][0]
+            self.step.frame[self.word] = value.__array_interface__["data"][0]
             self.value = value
 
     def _copied(self, place: Any) -> Array:
-        if self.copy is None:
-            self.copy = array_on(self.buffer, block(self.buffer.bytes), 0)
-        self.bound.supply.fill(self.source, self.buffer, place, self.copy)
-        return self.copy
+        copy = self.step.copy_of(self.buffer.id)
+        self.step.bound.supply.fill(self.source, self.buffer, place, copy)
+        return copy

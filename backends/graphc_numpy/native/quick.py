@@ -13,7 +13,6 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from graphc.program import Feed
-from graphc_numpy.memory import array_on, block
 from graphc_numpy.native.step import MEMORIES
 from graphc_numpy.native.threads import new_words
 
@@ -48,7 +47,7 @@ class Quick:
             return b.shape, b.dtype.numpy, None, word
         own = self._step.arrays[b.id]
         if b.id in self._step.pointed:
-            own = array_on(b, block(b.bytes), 0)
+            own = self._step.copy_of(b.id)
             self._frame[word] = own.ctypes.data
         return b.shape, b.dtype.numpy, own, word
 

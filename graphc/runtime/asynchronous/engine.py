@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
+from graphc.program import Footprint, by_kind
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
 from graphc.runtime.asynchronous.schedule import replay
@@ -79,6 +80,12 @@ class AsynchronousEngine:
         self.evaluator = Engine(plan.step_programs, backend, deadline=deadline)
         self.programs = self.evaluator.programs
         self.stores = stores_of(plan, backend)
+
+    @property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """The bytes that servers and workers have taken so far, by kind: the largest first."""
+        engines = [x.engine for x in self.stores] + [x.engine for x in self._workers.values()]
+        return by_kind(f for engine in engines for f in engine.footprints)
 
     # -- variables ------------------------------------------------------------------------------
 
