@@ -262,11 +262,14 @@ sys.path[:0] = [{here!r}]
 import test_device as t
 trainer, plain, batch, caught = t.compiled(t.NATIVE), t.compiled(t.NATIVE), t.data(12), 0
 trainer.step(batch)
-threading.Thread(target=lambda: [(time.sleep(0.003), signal.raise_signal(signal.SIGINT))
+begun = threading.Event()
+threading.Thread(target=lambda: [(begun.wait(), time.sleep(0.003),
+                                  signal.raise_signal(signal.SIGINT))
                                  for _ in range(100)], daemon=True).start()
 end = time.monotonic() + 0.6
 while time.monotonic() < end:
     try:
+        begun.set()
         while time.monotonic() < end:
             trainer.step(batch)
     except KeyboardInterrupt:
