@@ -102,7 +102,8 @@ def test_native_steps_take_the_arena_of_their_kernels(strategy: str) -> None:
     (found,) = taken(strategy, NumpyBackend(native=True))
     program = plan(strategy).training
     assert found.arena == lower(program).arena < program.arena
-    assert (found.variables, found.constants) == (program.variable_bytes, program.constant_bytes)
+    assert found.variables == program.variable_bytes
+    assert found.constants <= program.constant_bytes  # those that are only numbers in the code
 
 
 def test_what_devices_share_is_shared_out() -> None:
