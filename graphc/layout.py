@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
@@ -16,21 +17,22 @@ class MemoryLayout:
     strides: tuple[int, ...]
     offset: int = 0
 
-    @classmethod
-    def dense(cls, shape: tuple[int, ...]) -> MemoryLayout:
+    @staticmethod
+    @lru_cache(maxsize=1 << 12)  # a graph has many tensors, and few shapes
+    def dense(shape: tuple[int, ...]) -> MemoryLayout:
         """Row-major, without gaps."""
         strides, step = [], 1
         for n in reversed(shape):
             strides.append(step)
             step *= n
-        return cls(shape, tuple(reversed(strides)))
+        return MemoryLayout(shape, tuple(reversed(strides)))
 
     @property
     def is_dense(self) -> bool:
         """Whether the entries lie in row-major order without gaps."""
-        if 0 in self.shape:
-            return True
         dense = MemoryLayout.dense(self.shape).strides
+        if self.strides == dense or 0 in self.shape:
+            return True
         return all(
             n == 1 or s == d for n, s, d in zip(self.shape, self.strides, dense, strict=True)
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from math import inf
 
 from graphc.dataclass import dataclass
@@ -102,6 +103,11 @@ class _Since:
     all: list[tuple[Extent, bool]] = field(default_factory=list)
     unknown: bool = True
 
+    @cached_property
+    def several(self) -> bool:
+        """Whether devices reach each other's memory at all."""
+        return any(m.kind in ("peer", "shared") for m in self.memories)
+
     def copy(self) -> _Since:
         return replace(self, own=list(self.own), all=list(self.all))
 
@@ -112,7 +118,8 @@ class _Since:
 
     def _add(self, extent: Extent, x: Shared) -> None:
         self.own.append((extent, x.together))
-        self.all.append((extent, x.dealt))
+        if self.several:
+            self.all.append((extent, x.dealt))
 
     def next(self, call: Call) -> Shared:
         """One more call."""
