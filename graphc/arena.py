@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import field
-
-from graphc.dataclass import dataclass
+from dataclasses import dataclass, field
 
 ALIGN = 64  # bytes: a cache line, and the widest vector
 

@@ -18,10 +18,9 @@ every order: contributions are put side by side, and rows of equal indices are a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.graph import Node
 from graphc.op import op_named

@@ -7,14 +7,13 @@ sees the same batches. One device comes first; each other run must end with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.driver import compile_module
 from graphc.errors import GraphcError
 from graphc.module import Module

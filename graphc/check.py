@@ -10,14 +10,13 @@ interpreter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.driver import compile_module
 from graphc.graph import Graph, Node
 from graphc.module import Module

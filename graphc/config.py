@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 
 if TYPE_CHECKING:

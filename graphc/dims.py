@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.placement import Partial, R, ReduceOp, Split, State
 from graphc.types import Extent, Extents, TensorType

@@ -16,9 +16,9 @@ pipeline leaves a file that replays it.
 from __future__ import annotations
 
 import linecache
+from dataclasses import dataclass
 from typing import Self
 
-from graphc.dataclass import dataclass
 from graphc.error_codes import CODES
 
 

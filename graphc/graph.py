@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphc.dataclass import dataclass
 from graphc.errors import Span
 from graphc.op import Op
 from graphc.placement import Mesh, Placement

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.errors import Span
 from graphc.op import Op
 from graphc.placement import Mesh, chop

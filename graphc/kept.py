@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,6 @@ import numpy as np
 
 from graphc import config
 from graphc.collector import collector_paused
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.later import Later, made
 from graphc.module import Module

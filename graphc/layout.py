@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-
-from graphc.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

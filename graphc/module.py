@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphc.dataclass import dataclass
 from graphc.errors import Span
 from graphc.graph import Graph
 from graphc.orders import parse_orders

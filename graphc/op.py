@@ -12,9 +12,9 @@ import dataclasses
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.placement import ReduceOp
 from graphc.types import Extents, TensorType, Type

@@ -11,9 +11,8 @@ the mathematical value.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 
 ORDERS = ("add_n", "tree", "accumulate")

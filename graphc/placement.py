@@ -16,12 +16,11 @@ that deal out `Leaves`, is cut at fixed places, however many devices there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from graphc.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.types import TensorType

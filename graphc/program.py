@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.instructions import (
     Buffer,
     Feed,

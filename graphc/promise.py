@@ -7,9 +7,9 @@ depends on the devices by rounding. The same bits hold for one set of kernels, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from graphc.dataclass import dataclass
 from graphc.ops.collective import Conversion
 from graphc.placement import Partial
 from graphc.program import Kernel, Program, Start

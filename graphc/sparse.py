@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.graph import Node, Variable
 from graphc.op import op_named

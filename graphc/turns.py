@@ -8,9 +8,8 @@ next part on. Only a `recall` reads what an earlier loop kept.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion, Recall
 from graphc.placement import REPLICATED, Placement, R

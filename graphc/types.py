@@ -8,12 +8,11 @@ short last batch) and its *placement* on the mesh.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.placement import REPLICATED, Placement
 

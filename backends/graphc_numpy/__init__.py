@@ -5,10 +5,10 @@ It runs wherever NumPy runs, and is the embedded default.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from graphc.config import get
-from graphc.dataclass import dataclass
 from graphc.runtime.backend import Loaded, Programs
 
 NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)

@@ -7,6 +7,7 @@ look like, so that its bits follow from its shape and its values alone (graphc.o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -14,7 +15,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.ops.contract import contract_blocks, grouped_letters, parse_spec
 from graphc_numpy.memory import Scratch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -10,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.ops.contract import contract, parse_spec
 from graphc_numpy.memory import Scratch
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.frontend import syntax as s
 from graphc.frontend.call import as_operand

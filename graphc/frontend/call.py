@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
 from graphc.frontend.count import Count, Derived

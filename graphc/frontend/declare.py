@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from graphc.builder import Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend.caller import user_span
 from graphc.frontend.operands import value

@@ -7,12 +7,11 @@ the train graph, the evaluate graph, and the graph of first values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.frontend import syntax as s
 from graphc.frontend.body import StepBody, batch_dim

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 import graphc.ops  # noqa: F401  registers the ops, composites and records
 from graphc.builder import Builder, Operand, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend import syntax as s
 from graphc.frontend.count import Count

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
-from graphc.dataclass import dataclass
 from graphc.errors import Span
 
 _T = TypeVar("_T")

@@ -6,6 +6,7 @@ keeps the first dim splittable; other combinations of index arrays are one looku
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from types import EllipsisType
 from typing import Any, TypeAlias
@@ -13,7 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.frontend.numpy_order import along, index_value
 from graphc.frontend.numpy_registry import VIEWS

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphc.builder import Builder
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from lark import Token
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span, remember_source
 from graphc.frontend.syntax import Comment, Node
 

@@ -22,14 +22,13 @@ where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.builder import Builder
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
 from graphc.frontend.declare import Param, add_loss, declare, objectives, output, write

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 
 MAX_DEPTH = 100  # deeper is a tree that contains itself

@@ -13,10 +13,9 @@ is made of them alone) lies aside, in the row of its first user.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 
-from graphc.dataclass import dataclass
 from graphc.inspect.scene import Box, Kind, Part, Scene
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple
 
-from graphc.dataclass import dataclass
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion
 from graphc.text.printer import (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from graphc.dataclass import dataclass
 from graphc.graph import Graph
 from graphc.inspect.layout import TITLES, Lane, Layout, Links, layout
 from graphc.inspect.scene import STYLES, Box, Kind, Scene, clip, scene

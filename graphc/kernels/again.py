@@ -8,10 +8,9 @@ and some arithmetic. (Chen, Xu, Zhang, Guestrin 2016 do so for memory; here it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.domains import Chain, chain_of, cut_at, joined
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.nodes import Chained, Contract, Fold, Map, Node, Read, Value

@@ -6,11 +6,10 @@ Where it reaches memory then goes by the block: a pointer is moved by so much fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     OWN,
     Access,

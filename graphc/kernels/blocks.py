@@ -7,11 +7,10 @@ as a block's rows of it; steps that do not need it at the same time share the pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from graphc.arena import aligned
-from graphc.dataclass import dataclass
 from graphc.kernels.blocked import Behind, Frame, step, without
 from graphc.kernels.build import Built
 from graphc.kernels.code import OWN, Blocks, Param, Step, Store, statements

@@ -18,11 +18,10 @@ through them, are known at run time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.types import DType
 
 FoldKind: TypeAlias = Literal["sum", "max", "min"]

@@ -8,9 +8,9 @@ stored, made again if that is cheap, and else stored for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels import indirect
 from graphc.kernels.code import (
     Access,

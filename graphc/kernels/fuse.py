@@ -10,10 +10,9 @@ somebody else reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.domains import (
     Chain,
     Interval,

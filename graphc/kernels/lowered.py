@@ -6,9 +6,9 @@ Made from a `Program` by `graphc.kernels.lower`, and run by a backend that print
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Call, Pointer
 from graphc.program import Instruction, Kernel, writes
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from graphc.arena import Arena, aligned
-from graphc.dataclass import dataclass
 from graphc.program import Buffer
 
 FOREVER = 1 << 62

@@ -8,9 +8,9 @@ to which entry of the node's domain. So views cost nothing, and need no node.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import FoldKind
 from graphc.layout import MemoryLayout
 from graphc.program import Instruction, Kernel

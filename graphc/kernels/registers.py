@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Param
 from graphc.types import DType
 

@@ -12,12 +12,11 @@ later one needs, it makes again from what it was made of, so that it need not be
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.kernels.build import Built
 from graphc.kernels.code import Chain as Linked
 from graphc.kernels.code import Check, Load, Nest, Product, Statement, Store, reached, statements

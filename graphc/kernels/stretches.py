@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.kernels.build import Built
 from graphc.kernels.fuse import Group
 from graphc.kernels.lowered import Home, Host, Turn

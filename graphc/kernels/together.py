@@ -7,9 +7,8 @@ with it. A variable that is alike on all devices is in memory once; each writes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from graphc.dataclass import dataclass
 from graphc.kernels.values import Values
 from graphc.ops.collective import WholeSum
 from graphc.ops.elementwise import Aggregate

@@ -9,10 +9,9 @@ several times in one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.nodes import Contract, Map, Node, Read, Value
 from graphc.kernels.values import Values
 from graphc.layout import MemoryLayout

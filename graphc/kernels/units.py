@@ -11,11 +11,10 @@ on to each other are reached in the same way, each kernel can be run on a few ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Nest, Product, accesses
 from graphc.kernels.domains import Chain, Interval
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.kernels.lowered import Home
 from graphc.kernels.nodes import Contract, Map, Read, Value
 from graphc.layout import MemoryLayout

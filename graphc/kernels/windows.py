@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.nodes import Contract, Read
 from graphc.layout import MemoryLayout
 from graphc.ops.contract import parse_spec

@@ -8,10 +8,10 @@ out]; fan_in = in * taps, fan_out = out * taps. A vector [n] has both fans n.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from math import prod, sqrt
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.op import record, require
 from graphc.types import F32, I64, DType, TensorType

@@ -8,9 +8,9 @@ Gradients are sums over the whole mesh by then, so all devices see the same and 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.graph import Variable
 from graphc.op import record
 from graphc.ops.optim import Gradients, Moment, Slots, Transform, Values

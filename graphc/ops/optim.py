@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.graph import Variable
 from graphc.op import record, require, snake
 from graphc.ops.schedules import Rate, Schedule

@@ -6,10 +6,10 @@ Formulas write g for the gradient, p for the parameter, t for the number of upda
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.graph import Variable
 from graphc.op import record
 from graphc.ops.optim import Elementwise, Moment, wide

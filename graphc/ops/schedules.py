@@ -6,11 +6,11 @@ A plain number is the constant schedule. All are computed in f64, as scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from math import pi
 from typing import TypeAlias
 
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.op import record, require
 from graphc.types import F64
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.dataclass import dataclass
 from graphc.dims import letters
 from graphc.op import Op, Shard, record, register, require
 from graphc.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named

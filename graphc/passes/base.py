@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.graph import Graph
 from graphc.op import snake

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.graph import Because, Graph, Node
 from graphc.op import op_named
 from graphc.ops.collective import Conversion

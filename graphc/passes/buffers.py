@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from graphc.arena import Arena, aligned
-from graphc.dataclass import dataclass
 from graphc.op import Op
 from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
 

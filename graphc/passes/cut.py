@@ -21,10 +21,9 @@ Who keeps what
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from graphc.dataclass import dataclass
 from graphc.graph import Because, Graph, Node, Variable, subgraph_nodes
 from graphc.op import op_named
 from graphc.passes.base import Pass, register_pass

@@ -11,8 +11,8 @@ of what is summed over them and divided by their number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from graphc.dataclass import dataclass
 from graphc.dims import parse_rule, reduced_dims
 from graphc.graph import Graph, Node
 from graphc.ops.replicas import OwnSize, ReplicaCount

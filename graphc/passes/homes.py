@@ -9,8 +9,8 @@ that it updates.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from graphc.dataclass import dataclass
 from graphc.dims import Signature
 from graphc.graph import Graph
 from graphc.ops.structure import Structural

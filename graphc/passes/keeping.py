@@ -8,10 +8,9 @@ Inputs are read again at no cost, and what crosses devices is never made again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf, prod
 
-from graphc.dataclass import dataclass
 from graphc.dims import parse_rule
 from graphc.graph import Node
 from graphc.ops.collective import Conversion

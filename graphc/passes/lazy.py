@@ -9,9 +9,8 @@ never converted, and placing decides nothing about it. At home it is made there,
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.dims import Signature
 from graphc.graph import Graph, Node
 from graphc.ops.replicas import PerReplica

@@ -9,9 +9,8 @@ every value is of one loop.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from graphc.dataclass import dataclass
 from graphc.graph import Because, Graph, Node
 from graphc.op import Op
 from graphc.ops.collective import Keep, Recall

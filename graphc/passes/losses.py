@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph, Node, Objective
 from graphc.orders import REDUCTIONS

@@ -9,9 +9,8 @@ enter a sum, a maximum or an index.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from graphc.dataclass import dataclass
 from graphc.dims import Signature, parse_rule, reduced_dims
 from graphc.errors import InternalError
 from graphc.graph import Because, Graph, Node

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.turns import Turns, assigned, leaves_loop

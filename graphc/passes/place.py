@@ -13,10 +13,9 @@ or is a partial sum that is reduced there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from graphc.dataclass import dataclass
 from graphc.dims import DimsRule, Signature, parse_rule, signatures
 from graphc.graph import Graph, Node
 from graphc.op import Op

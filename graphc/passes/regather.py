@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.graph import Because, Graph, Node
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass

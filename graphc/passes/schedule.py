@@ -10,9 +10,8 @@ A collective is begun at its node and waited for just before its result is first
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.layout import MemoryLayout

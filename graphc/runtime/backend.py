@@ -8,13 +8,13 @@ done for it by `graphc.runtime.executor`. One that compiles whole steps implemen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.op import Op
 from graphc.program import Footprint, Program
 from graphc.runtime.supply import Supply

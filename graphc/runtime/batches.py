@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.program import Program
 from graphc.types import DType, TensorType

@@ -15,6 +15,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import NoneType, UnionType
 from typing import (
@@ -29,7 +30,6 @@ from typing import (
     get_type_hints,
 )
 
-from graphc.dataclass import dataclass
 from graphc.op import Op, op_named
 from graphc.types import DTYPES, DType
 

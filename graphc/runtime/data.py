@@ -12,6 +12,7 @@ import glob
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -19,7 +20,6 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.placement import chop
 from graphc.runtime.sharding import Sharding

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, GraphcWarning
 
 

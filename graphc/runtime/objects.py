@@ -12,10 +12,10 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.config import IMPORTED
-from graphc.dataclass import dataclass
 
 LIMIT = 1 << 30  # bytes of all files; the ones that were not used for longest are dropped
 DIGEST = 32  # bytes of the checksum in front of an object

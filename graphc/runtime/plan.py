@@ -11,13 +11,12 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import graphc.ops  # noqa: F401  (registers the ops that a plan names)
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.later import chosen
 from graphc.placement import Mesh

@@ -7,11 +7,11 @@ imported is named, with its error, and the others still work.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.runtime.backend import Backend
 from graphc.runtime.transport import Transport

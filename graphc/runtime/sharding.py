@@ -17,12 +17,12 @@ tf.data.experimental.AutoShardPolicy; there a replica that has run out of files 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphc import random
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.placement import chop
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.ops.collective import Conversion
 from graphc.placement import Split, chop

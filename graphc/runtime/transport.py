@@ -12,10 +12,9 @@ read, and padding in a result is zero. A dim is counted from the front (0 <= dim
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
-from graphc.dataclass import dataclass
 from graphc.placement import ReduceOp
 
 T = TypeVar("T")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, ClassVar, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.op import snake
 from graphc.placement import Axis, Leaves, Mesh, State, Tiles

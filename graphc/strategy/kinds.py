@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from graphc.dataclass import dataclass
 from graphc.orders import ORDERS
 from graphc.placement import Axis, Home, Mesh, Split, Varying
 from graphc.strategy.base import (

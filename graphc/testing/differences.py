@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphc.autodiff import gradients
 from graphc.builder import Builder, Value
-from graphc.dataclass import dataclass
 from graphc.graph import Graph
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Data

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from graphc.builder import Builder, Value, infer_type
-from graphc.dataclass import dataclass
 from graphc.graph import Graph, Variable
 from graphc.op import Op
 from graphc.ops.collective import Conversion, Mask

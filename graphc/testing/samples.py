@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.op import Op, all_ops
 from graphc.types import DTYPES, F32, DType, TensorType, parse_types

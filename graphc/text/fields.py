@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, Span, did_you_mean
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from graphc.builder import infer_type
-from graphc.dataclass import dataclass
 from graphc.dims import parse_rule
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node

@@ -8,10 +8,9 @@ so that many are on their way at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Access,
     Apply,

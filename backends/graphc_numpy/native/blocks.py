@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import OWN, Blocks, Kernel, Nest, Product, Step
 from graphc.types import I64
 from graphc_numpy.native.barrier import word

@@ -8,12 +8,11 @@ the other operand is a vector. Addresses are cheap where the loops are printed f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Access,
     Apply,

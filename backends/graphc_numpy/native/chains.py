@@ -9,11 +9,11 @@ does go on:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Chain
 from graphc.types import F32, I32, DType
 from graphc_numpy.native import functions

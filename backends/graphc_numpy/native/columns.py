@@ -9,12 +9,11 @@ the root of the length of a chain or less, as with NumPy's pairwise sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Apply,
     Check,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from graphc.collector import collector_paused
 from graphc.config import cache_folder
-from graphc.dataclass import dataclass
 from graphc.kernels.lowered import Home, Host, Lowered, Native
 from graphc.program import Instruction, Program
 from graphc_numpy.native import records

@@ -7,11 +7,10 @@ batch 32     rows 2048     cols 512
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from math import prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Access,
     Constant,

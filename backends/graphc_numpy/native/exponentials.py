@@ -9,7 +9,8 @@ after the other, from the lowest power on, and those that remained fitted anew.
 
 from __future__ import annotations
 
-from graphc.dataclass import dataclass
+from dataclasses import dataclass
+
 from graphc_numpy.native.terms import Term, horner
 
 _LOG2_E = 1.4426950408889634

@@ -8,11 +8,11 @@ the bits. Half precision is held in f32 (exactly), bool in i1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
 from graphc_numpy.native import halves
 

@@ -10,6 +10,7 @@ import hashlib
 import platform
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -20,7 +21,6 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 import graphc.config as config
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError, did_you_mean
 from graphc.runtime.objects import Objects, changed
 

@@ -10,10 +10,10 @@ steps that are constants lead, so a tile works on packed operands and on others 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.types import DType
 from graphc_numpy.native.contractions import Loop
 from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Printer, memory_type

@@ -7,11 +7,11 @@ columns one by one), or along the last column axis (a fold ends with one over th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Fold, Load, Nest, Statement, registers
 from graphc_numpy.native import folds
 from graphc_numpy.native.ahead import Ahead, aheads

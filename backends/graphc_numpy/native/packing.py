@@ -8,10 +8,10 @@ Half precision is widened on the way. Lanes from `active` to `width` become 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.types import BF16, F16, F32, DType
 from graphc_numpy.native.lanes import (
     INT32,

@@ -12,10 +12,10 @@ the first-level cache and the right's panels in the second):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Param, Product, Side
 from graphc.types import DType
 from graphc_numpy.native import machine

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import graphc.config as config
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Pointer
 from graphc.kernels.lowered import Home, Lowered, Memory, needed
 from graphc.program import Instruction, Kernel, Program

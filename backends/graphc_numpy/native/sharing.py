@@ -9,11 +9,10 @@ have once; before such calls, and after them, the threads of all devices meet.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     OWN,
     Access,

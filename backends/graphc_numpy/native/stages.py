@@ -7,9 +7,8 @@ known: only a load through a parameter that the kernel writes must stay where it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import (
     Apply,
     Chain,

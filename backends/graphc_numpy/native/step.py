@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Blocks, Kernel, Links, Nest, Product
 from graphc.kernels.lowered import Memory, Native, Turn
 from graphc_numpy.native import machine

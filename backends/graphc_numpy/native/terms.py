@@ -8,11 +8,11 @@ where it is meant: so a formula has one value, on every instruction set and at e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc_numpy.native import machine
 from graphc_numpy.native.lanes import INT32, INT64, Lanes, Printer, suffix, vector
 

@@ -7,11 +7,10 @@ a bit of the result: that is fixed by `contractions.blocks`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, gcd, prod
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Product, Store, reached
 from graphc.types import BF16, F16, F32, DType
 from graphc_numpy.native.contractions import Blocks, blocks, ending_with, simplified, turned

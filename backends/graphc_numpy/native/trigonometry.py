@@ -7,11 +7,11 @@ too large for that, `radians` does it. The coefficients are own ones, made as in
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, nan, pi
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc_numpy.native.pairs import fast_two_sum
 from graphc_numpy.native.radians import LEAST, quarters
 from graphc_numpy.native.terms import Term, horner, outlined, rarely

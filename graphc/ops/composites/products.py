@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from string import ascii_letters
 
 from graphc.builder import Builder, Operand, Value
-from graphc.dataclass import dataclass
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum

@@ -16,10 +16,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.messages import (
     Applied,
     Apply,

@@ -6,13 +6,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.program import Footprint, by_kind
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry

@@ -18,9 +18,8 @@ changes nothing. A worker's pieces of work are numbered 1, 2, ...; (worker, numb
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-from graphc.dataclass import dataclass
 
 Values_: TypeAlias = Mapping[str, Any]
 COORDINATOR = "coordinator"

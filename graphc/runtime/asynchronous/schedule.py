@@ -15,11 +15,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.coordinator import Entry, OnEntry
 from graphc.runtime.asynchronous.server import Store

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Applied,

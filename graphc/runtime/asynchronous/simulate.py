@@ -10,10 +10,9 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Lost, Message
 from graphc.runtime.asynchronous.server import Server, Store

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.coordinator import Coordinator
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Lost, Message

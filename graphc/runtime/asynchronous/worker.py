@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from graphc.dataclass import dataclass
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Done,
