@@ -57,7 +57,9 @@ class NumpyDevice:
     def set(self, name: str, value: Array) -> None:
         np.copyto(self._variables[name], value)
 
-    def quick(self, program: str, names: tuple[str, ...], turn: Lock) -> None:
+    def quick(
+        self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
+    ) -> None:
         return None
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:

@@ -77,11 +77,14 @@ class Device(Protocol):
         """
         ...
 
-    def quick(self, program: str, names: tuple[str, ...], turn: Lock) -> Quick | None:
-        """A short way to run the steps of a program, if there is one.
+    def quick(
+        self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
+    ) -> Quick | None:
+        """A short way to run the steps of a program on all devices, if there is one.
 
-        names: the entries of the batches to come, in order; turn: is held while a step runs. Only
-        a program that can't fail once it has begun to write may have one.
+        names: the entries of the batches to come, in order; turn: is held while a step runs;
+        devices: those of the whole mesh, by rank, of which this is the first. Only a program that
+        can't fail once it has begun to write may have one.
         """
         ...
 

@@ -192,14 +192,13 @@ class Engine:
 
     def quick(self, program: str, names: tuple[str, ...]) -> Quick | None:
         """The short way to steps of a program on batches of these entries, where there is one."""
-        if len(self._devices) > 1 or program in self._quick:
+        devices = [self._devices[rank] for rank in sorted(self._devices)]
+        if len(devices) < self.mesh.devices or program in self._quick:
             return None
-        for device in self._devices.values():
-            made = device.quick(program, names, self._turn)
-            if made is not None:
-                self._quick[program] = made
-            return made
-        return None
+        made = devices[0].quick(program, names, self._turn, devices)
+        if made is not None:
+            self._quick[program] = made
+        return made
 
     def _shut(self) -> None:
         for quick in self._quick.values():

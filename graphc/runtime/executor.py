@@ -74,7 +74,9 @@ class KernelDevice:
     def set(self, name: str, value: Array) -> None:
         self._variables[name] = self._backend.to_device(np.array(value, order="C"))
 
-    def quick(self, program: str, names: tuple[str, ...], turn: Lock) -> None:
+    def quick(
+        self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
+    ) -> None:
         return None
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:

@@ -24,12 +24,13 @@ class Across:
     """What a step needs of the other devices. needed: they meet in its stretches.
 
     words: of a frame: what all share, the number of this device, how many there are
+    common: what all share; None where they do not meet
     """
 
     def __init__(self, comm: Communicator, needed: bool) -> None:
         self._comm, self._needed = comm, needed
-        self._common = comm.common if needed else None
-        address = 0 if self._common is None else self._common.ctypes.data
+        self.common = comm.common if needed else None
+        address = 0 if self.common is None else self.common.ctypes.data
         self.words = address, comm.rank, comm.size
 
     def peers(self, site: Site, memories: Sequence[Memory], arena: Bytes) -> dict[int, int]:
@@ -43,12 +44,12 @@ class Across:
 
     def agree(self) -> None:
         """Wait until all devices have come so far; raises PeerFailed if one never will."""
-        if self._common is not None and _meet()(self._common.ctypes.data, self._comm.size):
+        if self.common is not None and _meet()(self.common.ctypes.data, self._comm.size):
             self.look()
 
     def look(self) -> None:
         """Raise PeerFailed if another device has failed: a stretch may have ended early."""
-        if self._common is not None and self._common[0]:
+        if self.common is not None and self.common[0]:
             raise PeerFailed("another device has failed")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -131,8 +131,13 @@ class NativeDevice:
         self.committing = True
         return step.commit()
 
-    def quick(self, program: str, names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
-        return quick(self._steps.get(program) or self._made(program), names, turn)
+    def quick(
+        self, program: str, names: tuple[str, ...], turn: threading.Lock, devices: Sequence[Any]
+    ) -> Quick | None:
+        if len(devices) == 1:
+            return quick([self._steps.get(program) or self._made(program)], names, turn)
+        steps = [d._steps.get(program) for d in devices]  # devices make them together, in a step
+        return quick(steps, names, turn) if all(steps) else None
 
     def _made(self, name: str) -> Step:
         site = Site(self._loaded.programs[name], self.rank)
@@ -278,7 +283,7 @@ class Step:
         calls: list[Call] = []
         for x in part:
             match x:
-                case int() if not self._is_here(x):
+                case int() if not self.is_here(x):
                     pass
                 case int():
                     calls += self.stretch(x, self.frame)
@@ -289,7 +294,8 @@ class Step:
                     calls += self.bound.calls([x])
         return calls
 
-    def _is_here(self, stretch: int) -> bool:
+    def is_here(self, stretch: int) -> bool:
+        """Whether this place runs a stretch."""
         here = self.bound.site.places[0]
         return all(here[axis] == k for axis, k in self.made.homes[stretch])
 

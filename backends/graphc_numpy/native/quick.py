@@ -1,55 +1,60 @@
-"""The shortest way to a step: whole batches of a program that one device runs natively.
+"""The shortest way to a step: whole batches of a program that is native code and nothing else.
 
-What is left of Python is one look at each entry of the batch, and one call of each stretch.
+What is left of Python is one look at each entry of the batch, and one native call: turns, and the
+devices of this process, are gone through natively, too. Each device has a frame for every turn,
+whose words point to its part of the batch.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from graphc.program import Feed
-from graphc_numpy.native.step import MEMORIES
-from graphc_numpy.native.threads import new_words
+from graphc.program import Buffer, Feed, Instruction
+from graphc.runtime.supply import FullBatch
+from graphc_numpy.memory import block
+from graphc_numpy.native.sequences import Job, Run, sequence
+from graphc_numpy.native.step import MEMORIES, TURN
+from graphc_numpy.native.threads import LINE, Pool, Words, new_words
 
 if TYPE_CHECKING:
     from graphc_numpy.native.device import Step
 
 Array: TypeAlias = NDArray[Any]
 COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
+KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class Quick:
-    """See graphc.runtime.backend.Quick. `turn` is held while a step runs."""
+    """See graphc.runtime.backend.Quick. `turn` is held while a step runs.
 
-    def __init__(self, step: Step, names: tuple[str, ...], turn: threading.Lock) -> None:
+    steps: of all devices, by rank; parts: of each word of the frames that is fed, where in the
+    entry's bytes the part of each frame begins
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock,
+        parts: dict[str, dict[int, Words]],
+    ) -> None:  # fmt: skip
         self.open, self.names = True, names
-        self._step, self._turn = step, turn
-        self._counts = new_words(len(step.made.stretches.found) + 1)
-        self._frame = step.new_frame(self._counts)
-        found = {x.source: x for x in step.made.parts[0] if isinstance(x, Feed)}
-        self._entries = [(name, *self._entry(found[name])) for name in names]
-        stretches = [x for part in step.made.parts for x in part if isinstance(x, int)]
-        self._runs = [run for x in stretches for run in step.stretch(x, self._frame)]
-        self._last = stretches[-1]
-        self._results = [(name, x.copy if x.ndim else x.item) for name, x in step.outputs]
-        self._kept: dict[int, Array] = {}  # what words of the frame point to
-
-    def _entry(self, feed: Feed) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, int]:
-        """(shape, dtype, where a small one is copied to, its word of the frame)."""
-        b = self._step.program.buffers[feed.result]
-        word = MEMORIES + self._step.made.lowered.places[b.id].memory
-        if b.bytes > COPIED and b.id in self._step.pointed:
-            return b.shape, b.dtype.numpy, None, word
-        own = self._step.arrays[b.id]
-        if b.id in self._step.pointed:
-            own = self._step.copy_of(b.id)
-            self._frame[word] = own.ctypes.data
-        return b.shape, b.dtype.numpy, own, word
+        self._steps, self._turn, self._step = steps, turn, steps[0]
+        self._counts = new_words(len(self._step.made.stretches.found) + 1)
+        self._frames = self._new_frames()
+        common = self._step.across.common
+        self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
+        self._kept: dict[str, Array] = {}  # what words of the frames point to
+        self._entries = [(name, *self._entry(name, parts[name])) for name in names]
+        self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
+        self._runs = list(self._calls())
+        self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
 
     @property
     def done(self) -> int:
@@ -63,13 +68,13 @@ class Quick:
         with self._turn:  # no signal is raised between its being taken and the block
             if not self.open:
                 return None
-            for name, shape, dtype, own, word in self._entries:
+            for name, shape, dtype, own, words in self._entries:
                 x = batch[name]
                 if type(x) is not ndarray or x.shape != shape or x.dtype != dtype:
                     return None
                 if own is not None:
                     own[...] = x
-                elif not self._point(word, x):
+                elif self._kept.get(name) is not x and not self._point(name, words, x):
                     return None
             for run in self._runs:
                 run()
@@ -78,31 +83,137 @@ class Quick:
                 made[name] = take()
             return made
 
-    def _point(self, word: int, x: Array) -> bool:
-        """Let a word of the frame point to x, if x lies as it must."""
+    # -- what is fed ------------------------------------------------------------------------------
+
+    def _new_frames(self) -> Words:
+        """A frame for each turn of each device, one in a row."""
+        turns = self._step.program.mesh.turns
+        frames = [s.new_frame(self._counts_of(s)) for s in self._steps]
+        width = -(-len(frames[0]) // LINE) * LINE
+        made = new_words(len(frames) * turns * width).reshape(-1, width)
+        for k, row in enumerate(made):
+            row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
+        return made
+
+    def _counts_of(self, step: Step) -> Words:
+        return self._counts if step is self._step else step.counts
+
+    def _entry(
+        self, name: str, parts: dict[int, Words]
+    ) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, dict[int, Words]]:
+        """(shape, dtype, where a small one is copied to, parts)."""
+        t = self._step.program.inputs[name]
+        if t.bytes > COPIED:
+            return t.shape, t.dtype.numpy, None, parts
+        own = block(t.bytes).view(t.dtype.numpy).reshape(t.shape)
+        self._point(name, parts, own)
+        return t.shape, t.dtype.numpy, own, parts
+
+    def _point(self, name: str, parts: dict[int, Words], x: Array) -> bool:
+        """Let words of the frames point into x, if x lies as it must."""
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned):
             return False
-        if self._kept.get(word) is not x:
-            self._frame[word] = x.ctypes.data
-            self._kept[word] = x
+        for word, begins in parts.items():
+            self._frames[:, word] = x.ctypes.data + begins
+        self._kept[name] = x
         return True
 
+    # -- what is run ------------------------------------------------------------------------------
 
-def quick(step: Step, names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
-    """The short way of a step, if it has no loop, nothing for the host to do but feeding, and no
-    error can be found after the first write."""
-    program, made = step.program, step.made
-    instructions = [x for part in made.parts for x in part]
-    fed = [x.source for x in instructions if isinstance(x, Feed)]
+    def _calls(self) -> Iterator[Callable[[], object]]:
+        """Everything in one call; in two where what has been checked is looked at before the first
+        write."""
+        body = [list(_runs(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
+        commit = [
+            list(_stretches(s, s.made.parts[-1], self._frames_of(k)[0]))
+            for k, s in enumerate(self._steps)
+        ]
+        pool = self._new_pool()
+        if len(self._steps) > 1:
+            yield self._rest
+        if not self._step.made.checked:
+            yield _call([a + b for a, b in zip(body, commit, strict=True)], pool)
+            return
+        yield _call(body, pool)
+        yield from (s.noted.check for s in self._steps)
+        yield _call(commit, pool)
+
+    def _rest(self) -> None:
+        """Nobody waits: a run that failed may have left some that did."""
+        for words in self._waited:
+            words[:] = 0
+
+    def _frames_of(self, device: int) -> Words:
+        turns = self._step.program.mesh.turns
+        return self._frames[device * turns : (device + 1) * turns]
+
+    def _new_pool(self) -> Pool | None:
+        """The threads of all devices; None for one."""
+        device, n = self._step.device, len(self._steps)
+        shared = any(s.shared for s in self._step.made.stretches.found)
+        threads = n * (device.threads if shared else 1)
+        return None if threads == 1 else device.pool() if n == 1 else Pool(threads)
+
+
+def _call(lists: list[list[Run]], pool: Pool | None) -> Callable[[], object]:
+    """All stretches of all devices on the threads of a pool, or on this one."""
+    if len(lists) == 1 and len(lists[0]) == 1:
+        function, at = lists[0][0]
+        return partial(pool.run, function, at) if pool else partial(KIND(function), at, 0, 1)
+    function, job = sequence(), Job(lists, (pool.threads if pool else 1) // len(lists))
+    alone = KIND(function)
+    return lambda: pool.run(function, job.address) if pool else alone(job.address, 0, 1)
+
+
+def _runs(step: Step, frames: Words) -> Iterator[Run]:
+    """What a device runs before the first write."""
+    turns = step.bound.site.turns(FullBatch())
+    for i, part in enumerate(step.made.parts[:-1]):
+        for frame in frames[:turns] if i % 2 else frames[:1]:
+            yield from _stretches(step, part, frame)
+
+
+def _stretches(step: Step, part: Iterable[Instruction | int], frame: Words) -> Iterator[Run]:
+    found = step.made.stretches.found
+    for x in part:
+        if isinstance(x, int) and step.is_here(x):
+            yield found[x].address, frame.ctypes.data
+
+
+# -- whether there is a short way -----------------------------------------------------------------
+
+
+def quick(steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
+    """The short way of a step of all devices of a mesh, if the host has nothing to do but feeding,
+    and no error can be found after the first write."""
+    first, made = steps[0], steps[0].made
+    *body, commit = made.parts
     if (
-        step.hosted
-        or program.mesh.devices > 1
-        or program.mesh.turns > 1
-        or sorted(fed) != sorted(names)
-        or any(isinstance(x, Feed) for part in made.parts[1:] for x in part)
-        or not any(isinstance(x, int) for x in made.parts[-1])
-        or not made.checked.isdisjoint(made.parts[-1])
+        first.hosted
+        or any(isinstance(x, Feed) for x in commit)
+        or not any(isinstance(x, int) for x in commit)
+        or not made.checked.isdisjoint(commit)
     ):
         return None
-    return Quick(step, names, turn)
+    parts: dict[str, dict[int, Words]] = {}
+    for feed in (x for part in body for x in part if isinstance(x, Feed)):
+        begins = _begins(steps, feed.source, first.program.buffers[feed.result])
+        if begins is None or feed.result not in first.pointed:
+            return None
+        word = MEMORIES + made.lowered.places[feed.result].memory
+        parts.setdefault(feed.source, {})[word] = begins
+    return Quick(steps, names, turn, parts) if sorted(parts) == sorted(names) else None
+
+
+def _begins(steps: Sequence[Step], name: str, b: Buffer) -> Words | None:
+    """Where in an entry's bytes each device's part begins at each turn, if parts lie in one piece
+    and nothing is padded or cast."""
+    t, found = steps[0].program.inputs[name], []
+    for place in (place for step in steps for place in step.bound.site.places):
+        spans = [r.at(place, {}) for r in b.ranges]
+        whole = all((o, n) == (0, m) for (o, n), m in zip(spans[1:], t.shape[1:], strict=True))
+        if tuple(n for _, n in spans) != b.shape or not whole or b.dtype != t.dtype:
+            return None
+        found.append(spans[0][0] * prod(b.shape[1:]) * b.dtype.bytes if spans else 0)
+    return np.array(found, np.int64)

@@ -117,6 +117,40 @@ def test_whole_batches_take_the_short_way_and_others_do_not() -> None:
         assert (quick.done, trainer.steps) == (1, 3)
 
 
+SHORT = ["accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)"]
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "6"])
+@pytest.mark.parametrize("width", [6, 600])  # an entry that is copied, one that is pointed to
+@pytest.mark.parametrize("strategy", SHORT)
+def test_turns_and_devices_go_the_short_way_to_the_same_bits(
+    strategy: str, width: int, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHC_THREADS", threads)
+    config.get.cache_clear()
+    with (
+        compiled(NATIVE, strategy, width=width, hidden=90) as short,
+        compiled(NATIVE, strategy, width=width, hidden=90) as long,
+    ):
+        for k in range(4):
+            made = short.step(data(12, k, width)), long.step(data(12, k, width))
+            assert made[0] == made[1]
+            long.trainer.quick = lambda batch: None
+        quick = quick_of(short)
+        assert quick is not None and quick.done == 3
+        assert short.params_sha256() == long.params_sha256()
+    config.get.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "strategy", ["mirrored(5)", "zero(2, 3)", "one_device() * reproducible(4)"]
+)
+def test_what_is_padded_or_exchanged_by_the_host_goes_the_long_way(strategy: str) -> None:
+    with compiled(NATIVE, strategy) as trainer:
+        trainer.step(data(12))
+        assert quick_of(trainer) is None
+
+
 def fortran(batch: dict[str, Any]) -> dict[str, Any]:
     return batch | {"x": np.asfortranarray(batch["x"])}
 
