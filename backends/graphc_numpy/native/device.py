@@ -38,7 +38,7 @@ from graphc_numpy.native.threads import Pool, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]
-KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class NativeLoaded:
@@ -306,7 +306,7 @@ class Step:
         checks += [self.across.look] if found.across else []
         if found.shared and self.device.threads > 1:
             return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
-        return [*self._turn(), partial(KIND(found.address), at, 0, 1), *checks]
+        return [*self._turn(), partial(ALONE(found.alone), at), *checks]
 
     def _turn(self) -> list[Call]:
         if self.program.mesh.turns == 1:

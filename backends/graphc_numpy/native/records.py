@@ -20,7 +20,7 @@ from graphc.program import Instruction, Kernel, Program
 from graphc.runtime.codec import Misfit, decode, encode
 from graphc.runtime.objects import Objects, changed
 from graphc_numpy.native import machine
-from graphc_numpy.native.step import Stretch, Stretches
+from graphc_numpy.native.step import Stretch, Stretches, names_of
 
 FORMAT = 2
 SOURCES = ("kernels", "ops", "op.py", "program.py", "types.py", "layout.py")  # what lowering is of
@@ -101,8 +101,8 @@ def read(key: str, program: Program, role: str) -> Found | None:
 
 
 def _found(record: Record, program: Program, role: str) -> Found | None:
-    names = tuple(f"stretch{i}" for i in range(len(record.stretches)))
-    symbols = machine.again(record.code, names)
+    names = names_of(len(record.stretches))
+    symbols = machine.again(record.code, sum(names, ()))
     if symbols is None:
         return None
     of_role = program.role(role)
@@ -110,11 +110,12 @@ def _found(record: Record, program: Program, role: str) -> Found | None:
     checks = tuple(x for x in (every[i] for i in record.checks) if isinstance(x, Kernel))
     places = {b: Pointer(memory, offset) for b, memory, offset in record.places}
     pairs = zip(names, record.stretches, strict=True)
+    found = [Stretch(symbols[n], symbols[alone], *x) for (n, alone), x in pairs]
     return Found(
         Lowered(record.memories, places, needed(of_role.setup, places), (), record.arena, checks),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
         record.homes,
-        Stretches(symbols, [Stretch(symbols[n], *s) for n, s in pairs], record.code),
+        Stretches(symbols, found, record.code),
         frozenset(record.checked),
         dict(record.limits),
     )

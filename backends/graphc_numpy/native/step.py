@@ -61,10 +61,12 @@ class Printers:
 class Stretch:
     """A compiled stretch. scratch: bytes per thread; shared: more than one thread has work.
 
-    across: devices meet in it; they do so at its end, too
+    alone: of `void f(ptr frame)`, for one thread: each argument more takes ctypes as long as a
+    small kernel takes. across: devices meet in it; they do so at its end, too
     """
 
     address: int
+    alone: int
     scratch: int
     shared: bool
     across: bool = False
@@ -89,7 +91,7 @@ def compile_stretches(
     """Machine code of every stretch, in one object, with each distinct kernel once."""
     printers = printers or _printers()
     lines = [shared(natives, grain, memories) for natives in stretches]
-    names = tuple(f"stretch{i}" for i in range(len(stretches)))
+    names = names_of(len(stretches))
 
     def make() -> ir.Module:
         step = _Step(printers)
@@ -100,17 +102,22 @@ def compile_stretches(
         return step.finish()
 
     description = _description(stretches, grain, memories)
-    symbols = machine.load(description, make, (*names, "sizes"))
+    symbols = machine.load(description, make, (*sum(names, ()), "sizes"))
     sizes = (ctypes.c_int64 * len(names))()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
     found = [
-        Stretch(symbols[name], size, *(_any(dealt, of) for of in (_TOGETHER, _ACROSS)))
-        for name, dealt, size in zip(names, lines, sizes, strict=True)
+        Stretch(symbols[n], symbols[alone], size, *(_any(dealt, of) for of in _ASKED))
+        for (n, alone), dealt, size in zip(names, lines, sizes, strict=True)
     ]
     return Stretches(symbols, found, machine.key_of(description))
 
 
-_TOGETHER, _ACROSS = attrgetter("together"), attrgetter("across")
+def names_of(stretches: int) -> list[tuple[str, str]]:
+    """What the functions of each are called: for any number of threads, and for one."""
+    return [(f"stretch{i}", f"alone{i}") for i in range(stretches)]
+
+
+_ASKED = _TOGETHER, _ACROSS = attrgetter("together"), attrgetter("across")
 
 
 def _any(lines: list[list[Shared]], of: Callable[[Shared], bool]) -> bool:
@@ -219,6 +226,15 @@ class _Step:
         stop = b.gep(calls, [index(len(words))], source_etype=INT64)
         b.call(dispatcher(self.module), [frame, calls, stop, index(scratch), thread, threads])
         _count(b, frame, thread, number)
+        b.ret_void()
+        self.alone(number, function)
+
+    def alone(self, number: int, stretch: ir.Function) -> None:
+        """Print the call of a stretch on one thread."""
+        kind = ir.FunctionType(VOID, [POINTER])
+        function = ir.Function(self.module, kind, f"alone{number}")
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b.call(stretch, [function.args[0], index(0), index(1)])
         b.ret_void()
 
     def entry(self, x: Shared, turn: Turn) -> list[int]:

@@ -43,6 +43,7 @@ from graphc.kernels.lowered import Native
 from graphc.types import F32, I64
 
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def run(
@@ -59,6 +60,9 @@ def run(
     counts = np.zeros(1, np.int64)
     frame[COUNTS], frame[TURN] = counts.ctypes.data, turn
     frame[MEMORIES:] = [m.ctypes.data for m in memories]
+    if threads == 1:
+        ALONE(stretch.alone)(frame.ctypes.data)
+        return
     function = KIND(stretch.address)
     workers = [
         threading.Thread(target=function, args=(frame.ctypes.data, t, threads))
