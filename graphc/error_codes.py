@@ -619,7 +619,8 @@ CODES: dict[str, Entry] = {
     "G0706": Entry(
         "no such instruction set",
         "GRAPHC_TARGET names what the NumPy backend compiles for: `host` (all that this processor\n"
-        "has), or a level of x86-64: `avx512`, `avx2`, `baseline`, which it must have.",
+        "has), or a level that it must have: of x86-64 `avx512`, `avx2`, `baseline`; of aarch64\n"
+        "`baseline`.",
     ),
     "G0707": Entry(
         "a wrong value in the environment",

@@ -5,13 +5,13 @@ A barrier is a block of words: how many have come, and which meeting it is.
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Callable
 
 from llvmlite import ir
 
 from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, index
+from graphc_numpy.native.machine import target
 
 ARRIVED, MEETING = 0, 8  # words, each on a cache line of its own
 WORDS = 16
@@ -19,7 +19,6 @@ COMMON = 8  # where, in the words that all devices share, theirs begin: after th
 PATIENCE = 2000  # looks before one sleeps: there may be more devices than processors
 DOSE = 50  # microseconds
 SPINS = 300  # looks before the processor is given up: some ten microseconds
-X86, ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
 
 
 def print_barrier(module: ir.Module) -> ir.Function:
@@ -141,9 +140,10 @@ def _sleep_until(b: ir.IRBuilder, done: Callable[[], ir.Value]) -> None:
 
 def pause(b: ir.IRBuilder) -> None:
     """Tell the core that it is spinning, where there is a way to."""
-    if platform.machine() in X86:
+    family = target().family
+    if family == "x86":
         _call(b, "llvm.x86.sse2.pause", VOID)
-    elif platform.machine() in ARM:
+    elif family == "arm":
         _call(b, "llvm.aarch64.hint", VOID, ir.Constant(INT32, 1))
 
 

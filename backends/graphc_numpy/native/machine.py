@@ -7,10 +7,9 @@ process on a machine of its kind.
 from __future__ import annotations
 
 import hashlib
-import platform
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -27,8 +26,12 @@ from graphc.runtime.objects import Objects, changed
 LEVEL = (
     2  # of code generation; passes over the IR are not run: kernels are printed as they should be
 )
-X86 = ("x86_64", "AMD64")
-NAMED = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"}
+# LLVM's names of the processors of a target, by family; the best instruction set comes first.
+FAMILIES = {
+    "x86": {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"},
+    "arm": {"baseline": "generic"},
+}
+NAMED = ("avx512", "avx2", "baseline")
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads
 
@@ -42,12 +45,18 @@ class Target:
     cpu: str
     features: str = ""
 
+    @property
+    def family(self) -> str:
+        """'x86' and 'arm' of 64 bits; '' for others."""
+        kind = self.triple.split("-")[0]
+        return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(kind, "")
+
     def __str__(self) -> str:
         return f"{self.instructions} {self.triple} {self.cpu} {self.features}"
 
 
 def target() -> Target:
-    """The target that GRAPHC_TARGET names: this host, or a level of x86-64 that it has.
+    """The target that GRAPHC_TARGET names: this host, or a level of its family that it has.
 
     Raises G0706 for an unknown name, or for one that this host can't run.
     """
@@ -56,29 +65,30 @@ def target() -> Target:
 
 @lru_cache
 def _target(name: str) -> Target:
-    triple = llvm.get_default_triple()
     has = llvm.get_host_cpu_features()
-    best = _instructions(has)
+    host = Target("baseline", llvm.get_default_triple(), llvm.get_host_cpu_name())
+    best = _instructions(host.family, has)
     if name == "host":
         wide = ["-prefer-256-bit"] if best == "avx512" else []
-        features = ",".join([*_sorted(has), *wide])
-        return Target(best, triple, llvm.get_host_cpu_name(), features)
+        return replace(host, instructions=best, features=",".join([*_sorted(has), *wide]))
     if name not in NAMED:
         known = ("host", *NAMED)
         raise GraphcError("G0706", f"there is no target '{name}'", help=_hint(name, known))
-    order = list(NAMED)
-    if platform.machine() not in X86 or order.index(name) < order.index(best):
+    levels = FAMILIES.get(host.family, {"baseline": ""})
+    if name not in levels or (best in levels and NAMED.index(name) < NAMED.index(best)):
         raise GraphcError("G0706", f"this host has no {name}", help=f"it has {best}")
-    return Target(name, triple, NAMED[name], "-prefer-256-bit" if name == "avx512" else "")
+    instructions = "neon" if host.family == "arm" else name
+    features = "-prefer-256-bit" if name == "avx512" else ""
+    return Target(instructions, host.triple, levels[name], features)
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:
     return did_you_mean(name, known) or f"GRAPHC_TARGET is one of {', '.join(known)}"
 
 
-def _instructions(has: dict[str, bool]) -> str:
-    if platform.machine() not in X86:
-        return "neon" if has.get("neon") else "baseline"
+def _instructions(family: str, has: dict[str, bool]) -> str:
+    if family != "x86":
+        return "neon" if family == "arm" else "baseline"  # there is none of 64 bits without NEON
     if all(has.get(f"avx512{x}") for x in ("f", "bw", "cd", "dq", "vl")):
         return "avx512"
     return "avx2" if all(has.get(x) for x in ("avx2", "fma", "f16c")) else "baseline"

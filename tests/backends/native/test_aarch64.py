@@ -1,0 +1,64 @@
+"""Every kernel of a step can be printed and compiled for aarch64, wherever that is tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import llvmlite.binding as llvm
+from graphc_numpy.native import compiled, machine
+from graphc_numpy.native.barrier import print_barrier
+from graphc_numpy.native.machine import Target
+from llvmlite import ir
+
+from graphc.driver import compile_module
+from graphc.frontend.lower import load_module
+from graphc.strategy import parse_strategy
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.gc"))
+ARM = Target("neon", "aarch64-unknown-linux-gnu", "generic", "+neon")
+ELF, MACHINE = b"\x7fELF", 183  # EM_AARCH64
+
+
+class Emitted(Exception):
+    """Stops where an object would be linked: it can't run here."""
+
+
+@pytest.fixture
+def objects(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The objects that are made, all of them for aarch64."""
+    found: list[bytes] = []
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        llvm.Target.from_triple(ARM.triple)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+    def linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> None:
+        found.append(code)
+        raise Emitted
+
+    monkeypatch.setattr(machine, "_target", lambda name: ARM)
+    monkeypatch.setattr(machine, "again", lambda key, names: None)
+    monkeypatch.setattr(machine, "_linked", linked)
+    return found
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_every_kernel_of_an_example_compiles(example: Path, objects: list[bytes]) -> None:
+    plan = compile_module(load_module(example), parse_strategy("mirrored(2) * accumulate(2)"))
+    with pytest.raises(Emitted):
+        compiled._lowered(plan.training, "replica", frozenset())
+    (code,) = objects
+    assert code[:4] == ELF and int.from_bytes(code[18:20], "little") == MACHINE
+
+
+def test_a_core_is_told_that_it_spins(objects: list[bytes]) -> None:
+    module = ir.Module("barrier")
+    print_barrier(module)
+    assert "llvm.aarch64.hint" in str(module) and "x86" not in str(module)
+    assert machine.compiled(ARM, str(module))[:4] == ELF
