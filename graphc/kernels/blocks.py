@@ -14,12 +14,12 @@ from graphc.arena import aligned
 from graphc.kernels.blocked import Behind, Frame, step, without
 from graphc.kernels.build import Built
 from graphc.kernels.code import OWN, Blocks, Param, Step, Store, statements
-from graphc.kernels.memory import Timeline, offsets
+from graphc.kernels.overlay import laid_out
 from graphc.kernels.runs import Pair, Run, Runs
 from graphc.kernels.units import Seen, cut
 from graphc.program import Buffer
 
-CACHE = 1 << 19  # bytes of what lives between the steps: half of a second-level cache
+CACHE = 3 << 18  # bytes of what lives between the steps: most of a second-level cache
 FEW = 16  # rows for which a product is hardly worth its packing
 
 
@@ -99,14 +99,8 @@ class _Joining:
 
     def _laid_out(self, rows: int) -> tuple[dict[int, int], int]:
         """Where the rows of own values lie, and the bytes of all."""
-        timeline = Timeline()
-        for part in self.parts:
-            every = {self.runs.pairs[part.number][0].buffers[r.slot] for r in part.x.reaches}
-            timeline.add(every & self.own)
-        sizes = {
-            b: replace(self.runs.buffers[b], shape=(rows * self.run.lengths[b],)) for b in self.own
-        }
-        return offsets(timeline, sizes, ())
+        steps = [(part.x, self.runs.pairs[part.number][0].buffers) for part in self.parts]
+        return laid_out(steps, self.own, self.run.lengths, self.runs.buffers, rows)
 
     # -- the kernel -------------------------------------------------------------------------------
 
