@@ -11,9 +11,11 @@ from llvmlite import ir
 
 from graphc.kernels.code import OWN, Blocks, Kernel, Nest, Product, Step
 from graphc.types import I64
+from graphc_numpy.native import products
 from graphc_numpy.native.barrier import word
 from graphc_numpy.native.lanes import I8, INT64, POINTER, VOID, Lanes, Printer, index
 from graphc_numpy.native.microkernels import helper
+from graphc_numpy.native.zeros import print_zeros, zeros_of
 
 if TYPE_CHECKING:
     from graphc_numpy.native.step import Printers
@@ -34,7 +36,13 @@ def scratch_bytes(x: Blocks, printers: Printers) -> int:
 def print_blocks(module: ir.Module, x: Blocks, name: str, printers: Printers) -> ir.Function:
     """`void name(ptr params..., i64 begin, i64 end, ptr scratch, ptr errors)`: those units."""
     every = dict.fromkeys(k for step in x.steps for k in _used(x, step))
-    kernels = {k: printers.print(module, k, f"{name}_{n}") for n, k in enumerate(every)}
+    short = {k for s in x.steps for k in _used(x, s) if _ends_early(s, k)}
+    kernels = {
+        k: products.print_product(module, k, f"{name}_{n}", until=True)
+        if isinstance(k, Product) and k in short
+        else printers.print(module, k, f"{name}_{n}")
+        for n, k in enumerate(every)
+    }
     block = _print_block(module, x, name, kernels, printers.units)
     pointers = [POINTER] * len(x.params)
     function = helper(
@@ -55,6 +63,12 @@ def print_blocks(module: ir.Module, x: Blocks, name: str, printers: Printers) ->
     p.loop(begin, end, 1, turn)
     p.b.ret_void()
     return function
+
+
+def _ends_early(step: Step, kernel: Nest | Product) -> bool:
+    """Whether a product's sum may end before the zeros of its left operand."""
+    zeros = zeros_of(step, kernel)
+    return zeros is not None and zeros.way == "inner"
 
 
 def _used(x: Blocks, step: Step) -> Iterable[Nest | Product]:
@@ -109,7 +123,8 @@ class _Block:
             """All of a kernel's units."""
             own = self.p.b.gep(self.scratch, [index(self.x.own)], source_etype=I8)
             pointers = arguments[: len(kernel.params)]
-            ends = [index(0), index(self.units(kernel)), own, self.errors]
+            end, entries = self.until(step, kernel, pointers)
+            ends = [index(0), end, own, self.errors, *entries]
             b.call(self.kernels[kernel], [*pointers, *ends])
 
         def before_last() -> None:
@@ -124,6 +139,23 @@ class _Block:
                 run(last)
             with other:
                 before_last()
+
+    def until(
+        self, step: Step, kernel: Nest | Product, pointers: Values
+    ) -> tuple[ir.Value, Values]:
+        """The units to be done; of a sum that may end early, how many entries it has."""
+        function, zeros = self.kernels[kernel], zeros_of(step, kernel)
+        short = len(function.args) > len(pointers) + 4
+        every = index(self.units(kernel))
+        if zeros is None or not isinstance(kernel, Product):
+            return every, [index(kernel.inner[0])] if short else []  # type: ignore[union-attr]
+        operands = [pointers[s.slot] for s in (kernel.left, kernel.right)]
+        sides = zip(operands, (kernel.left, kernel.right), strict=True)
+        places = [self.p.at(x, side.offset, kernel.dtype) for x, side in sides]
+        found = self.p.b.call(print_zeros(self.p.b.module, zeros), places)
+        if zeros.way == "rows":
+            return products.units_until(self.p, kernel, found), []
+        return every, [found]
 
     def either(
         self, where: ir.Value, one: Nest | Product, other: Nest | Product,

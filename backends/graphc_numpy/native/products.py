@@ -39,23 +39,37 @@ def scratch_bytes(product: Product, instructions: str | None = None) -> int:
     return _tiling(product, instructions).scratch
 
 
+def units_until(p: Printer, product: Product, row: ir.Value) -> ir.Value:
+    """The units that make all rows before `row`, of a product with one axis of rows and cols."""
+    t = _tiling(product, None)
+    if t.product.left.slot == product.left.slot:
+        tiles = p.b.udiv(p.b.add(row, index(t.height - 1)), index(t.height))
+        return tiles if t.jobs == 1 else index(t.units)
+    width = t.panels * t.width
+    jobs = p.b.udiv(p.b.add(row, index(width - 1)), index(width))
+    return p.b.mul(jobs, index(t.tiles))
+
+
 def print_product(
-    module: ir.Module, product: Product, name: str, instructions: str | None = None
-) -> ir.Function:
+    module: ir.Module, product: Product, name: str, instructions: str | None = None,
+    until: bool = False,
+) -> ir.Function:  # fmt: skip
     """`void name(ptr ..., i64 begin, i64 end, ptr scratch, ptr errors)`: a stretch of units.
 
     instructions: the instruction set that tiles are chosen for; by default the target's.
+    until: an i64 more says how many entries of inner are added up (at least one), of one axis
     """
     t = _tiling(product, instructions)
     finish = print_finish(module, t, f"{name}_finish")
     pointers = [POINTER] * len(product.params)
     arguments = [*pointers, INT64, INT64, POINTER, POINTER]
-    f = helper(module, ir.FunctionType(VOID, arguments), name)
+    f = helper(module, ir.FunctionType(VOID, [*arguments, *[INT64] * until]), name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
-    *pointers, begin, end, scratch, errors = f.args
+    *pointers, begin, end, scratch, errors = f.args[: len(arguments)]
+    entries = f.args[-1] if until else None
     lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
     if t.units:
-        made = _Loops(p, t, finish, pointers, scratch, errors, min(WIDTH, max(1, lanes)))
+        made = _Loops(p, t, finish, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries)
         made.jobs(begin, end)
     p.b.ret_void()
     return f
@@ -107,6 +121,7 @@ class _Loops:
     scratch: ir.Value
     errors: ir.Value
     lanes: int
+    entries: ir.Value | None
 
     # -- scratch memory: packed panels, packed rows, sums ----------------------------------------
 
@@ -162,20 +177,32 @@ class _Loops:
         whole = index(blocks.inside[0].count)
         if not blocks.outside:
             yes = ir.Constant(ir.IntType(1), 1)
-            self.block(job, _Block(job.left, job.right, whole, yes, yes), start, stop)
+            count = whole if self.entries is None else self.entries
+            self.block(job, _Block(job.left, job.right, count, yes, yes), start, stop)
             return
+        pieces, rest = self.pieces(whole)
+        end = (
+            index(blocks.outside[-1].count - 1) if self.entries is None else b.sub(pieces, index(1))
+        )
 
         def turn(number: ir.Value) -> None:
             places = self.places(number, tuple(x.count for x in blocks.outside))
             left = self.moved(job.left, product.left, places, [x.left for x in blocks.outside])
             right = self.moved(job.right, product.right, places, [x.right for x in blocks.outside])
-            short = b.icmp_signed("==", places[-1], index(blocks.outside[-1].count - 1))
-            count = b.select(short, index(blocks.rest), whole)
+            count = b.select(b.icmp_signed("==", places[-1], end), rest, whole)
             first = b.icmp_signed("==", number, index(0))
-            last = b.icmp_signed("==", number, index(blocks.number - 1))
+            last = b.icmp_signed("==", number, b.sub(pieces, index(1)))
             self.block(job, _Block(left, right, count, first, last), start, stop)
 
-        self.loop(0, blocks.number, 1, turn)
+        self.loop(index(0), pieces, 1, turn)
+
+    def pieces(self, whole: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """How many blocks of inner there are, and how often the last one's first loop turns."""
+        b, blocks = self.p.b, self.t.blocks
+        if self.entries is None:
+            return index(blocks.number), index(blocks.rest)
+        before = b.udiv(b.sub(self.entries, index(1)), whole)
+        return b.add(before, index(1)), b.sub(self.entries, b.mul(before, whole))
 
     def block(self, job: _Job, block: _Block, start: ir.Value, stop: ir.Value) -> None:
         if self.t.packs_right:

@@ -12,10 +12,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
+from graphc_numpy.native import zeros
 from kernels.attention import attention
 
 import graphc
-from graphc import config
+from graphc import config, nn
 from graphc.errors import GraphcError
 from graphc.kernels import blocks, runs
 from graphc.runtime.reference import BACKEND
@@ -92,3 +93,41 @@ def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch)
     small = trained(NATIVE, shape, strategy=STRATEGY)["sha"]
     eager.setattr(runs, "LEAST", 1 << 60)
     assert trained(NATIVE, shape, strategy=STRATEGY)["sha"] == small
+
+
+@pytest.mark.parametrize("target", ["host", "avx2", "baseline"])
+@pytest.mark.parametrize(("length", "cache"), [(48, 1), (80, 20_000), (1056, 200_000)])
+def test_products_that_leave_out_zeros_have_the_same_bits(
+    eager: pytest.MonkeyPatch, target: str, length: int, cache: int
+) -> None:
+    eager.setenv("GRAPHC_TARGET", target)
+    config.get.cache_clear()
+    eager.setattr(blocks, "CACHE", cache)
+    found = set()
+    for fewest in (16, 1 << 60):
+        eager.setattr(zeros, "FEWEST", fewest)
+        found.add(trained(NATIVE, (2, 2, length, 8), steps=1)["sha"])
+    assert len(found) == 1
+
+
+def first_rows(p: Any, given: Any) -> Any:
+    """What the first positions see is half of all."""
+    y = nn.attention(given["x"], given["x"], given["v"] * p["s"], causal=True)
+    return np.mean(np.where(np.arange(80)[:, None] < 16, y, 0))
+
+
+@pytest.mark.parametrize("wrong", [None, np.inf, -np.inf, np.nan])
+def test_zeros_are_not_left_out_where_a_factor_is_not_finite(
+    eager: pytest.MonkeyPatch, wrong: float | None
+) -> None:
+    eager.setattr(zeros, "FEWEST", 16)
+    rng = np.random.default_rng(0)
+    x, v = (rng.standard_normal((3, 80, 8)).astype(np.float32) for _ in range(2))
+    if wrong is not None:
+        v[1, 70, 3] = wrong
+    for backend in (NATIVE, BACKEND):
+        with graphc.compile(
+            first_rows, {"s": np.ones((), np.float32)}, {"x": x, "v": v},
+            optimizer=graphc.optim.sgd(0.5), backend=backend,
+        ) as trainer:  # fmt: skip
+            assert np.isnan(trainer.step({"x": x, "v": v})["loss"]) == (wrong is not None)
