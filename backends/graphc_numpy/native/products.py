@@ -22,6 +22,7 @@ from graphc_numpy.native import machine
 from graphc_numpy.native.contractions import Loop, fused
 from graphc_numpy.native.finishing import ask, print_finish
 from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
+from graphc_numpy.native.masks import seen
 from graphc_numpy.native.microkernels import MicroKernel, Values, helper, tile_function
 from graphc_numpy.native.packing import Packing, pack_function
 from graphc_numpy.native.tiles import REGISTERS, Tiling, tiling
@@ -280,9 +281,29 @@ class _Loops:
         indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
         indices += [col] if t.product.cols else []
         self.p.when(block.last, lambda: ask(self.p, t, self.pointers, indices, height))
-        self.either(narrow, t.width, t.last_width, t.wide, columns)
+
+        def tile() -> None:
+            self.either(narrow, t.width, t.last_width, t.wide, columns)
+
+        self.where_seen(indices, height, width, tile)
         done = [*self.pointers, here, *indices, height, width, self.errors]
         self.p.when(block.last, lambda: b.call(self.finish, done))
+
+    def where_seen(
+        self, indices: Values, height: ir.Value, width: ir.Value, tile: Callable[[], None]
+    ) -> None:
+        """A tile of sums, unless the code sees none of them."""
+        found = seen(self.t.product)
+        if found is None:
+            tile()
+            return
+        b, product, last = self.p.b, self.t.product, list(indices)
+        if product.rows:
+            at = len(product.batch) + len(product.rows) - 1
+            last[at] = b.add(last[at], b.sub(height, index(1)))
+        if product.cols:
+            last[-1] = b.add(last[-1], b.sub(width, index(1)))
+        self.p.when(found.somewhere(self.p, product, self.pointers, indices, last), tile)
 
     def microkernel(self, height: int, width: int) -> MicroKernel:
         """For a tile; operands lie as they are packed, or as they are."""
