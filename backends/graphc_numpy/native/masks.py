@@ -9,10 +9,10 @@ anywhere in it. If it does not, the tile need not be multiplied: what is chosen 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import Apply, Constant, Index, Load, Product, Statement, Store, registers
 from graphc_numpy.native.cells import Cells, Registers
 from graphc_numpy.native.lanes import Printer

@@ -11,11 +11,11 @@ changes no bit of a sum (which begins with 0, and so is never -0).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from llvmlite import ir
 
-from graphc.dataclass import dataclass
 from graphc.kernels.code import OWN, Apply, Load, Product, Step, Store
 from graphc.types import F32, F64, DType
 from graphc_numpy.native.lanes import INT32, INT64, POINTER, WIDTH, Printer, index, vector
