@@ -12,6 +12,7 @@ the first-level cache and the right's panels in the second):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -28,6 +29,8 @@ from graphc_numpy.native.packing import Packing, pack_function
 from graphc_numpy.native.tiles import REGISTERS, Tiling, tiling
 
 PRODUCTS_VERSION = "1"
+WORTH = 1 << 14  # multiplications of a tile, beside which the code around it is nothing: LLVM then
+# takes a fifth of the time for that code, which has many loops and does little in them
 
 
 def units(product: Product, instructions: str | None = None) -> int:
@@ -65,6 +68,8 @@ def print_product(
     pointers = [POINTER] * len(product.params)
     arguments = [*pointers, INT64, INT64, POINTER, POINTER]
     f = helper(module, ir.FunctionType(VOID, [*arguments, *[INT64] * until]), name)
+    if prod(product.inner) * t.tile >= WORTH:
+        f.attributes.add("optnone")
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     *pointers, begin, end, scratch, errors = f.args[: len(arguments)]
     entries = f.args[-1] if until else None
