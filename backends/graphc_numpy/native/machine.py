@@ -115,9 +115,24 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
     if found is not None:
         return found
     with _LOCK:
-        made = compiled(chosen, str(make()))
+        made = compiled(chosen, _text(make()))
         Objects.at(config.cache_folder()).write(key, made)
         return _linked(chosen, made, names)
+
+
+def _text(module: ir.Module) -> str:
+    """The text of a module, which is given up: its instructions know their blocks and blocks their
+    instructions, and as long as these rings are closed only the cycle collector can free them."""
+    text = str(module)
+    for function in module.functions:
+        for block in function.blocks:
+            for phi in block.instructions:
+                if isinstance(phi, ir.PhiInstr):
+                    phi.incomings.clear()
+            block.instructions.clear()
+            block.terminator = None
+        function.blocks.clear()
+    return text
 
 
 def key_of(description: str) -> str:
