@@ -68,7 +68,7 @@ def compile(
         )  # fmt: skip
         chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
         plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
-    trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
+        trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
     return StepTrainer(module, recording, trainer)
 
 
