@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import copysign
 from typing import Any
 
 from llvmlite import ir
@@ -59,6 +60,17 @@ class Lanes:
         return self.value.type
 
 
+class Alike(ir.Constant):  # type: ignore[misc]
+    """A vector of equal lanes that LLVM has a word for: written out, these are half of all text."""
+
+    def __init__(self, t: ir.VectorType, value: object, word: str) -> None:
+        self.type, self.word = t, word
+        self.constant = (ir.Constant(t.element, value),) * t.count
+
+    def _get_reference(self) -> str:
+        return self.word
+
+
 def index(n: int) -> ir.Constant:
     """An i64."""
     return ir.Constant(INT64, n)
@@ -80,6 +92,8 @@ class Printer:
     def number(self, value: float | int | bool, t: ir.Type) -> ir.Constant:
         """A constant of a scalar or vector type."""
         if isinstance(t, ir.VectorType):
+            if value == 0 and copysign(1, value) > 0:
+                return Alike(t, value, "zeroinitializer")
             return ir.Constant(t, [ir.Constant(t.element, value)] * t.count)
         return ir.Constant(t, value)
 
@@ -94,9 +108,9 @@ class Printer:
         t = ir.VectorType(x.type, width)
         if isinstance(x, ir.Constant):
             return ir.Constant(t, [x] * width)
-        first = self.b.insert_element(ir.Constant(t, ir.Undefined), x, ir.Constant(INT32, 0))
-        lanes = ir.Constant(ir.VectorType(INT32, width), [0] * width)
-        return self.b.shuffle_vector(first, ir.Constant(t, ir.Undefined), lanes)
+        nothing = Alike(t, ir.Undefined, "undef")
+        first = self.b.insert_element(nothing, x, ir.Constant(INT32, 0))
+        return self.b.shuffle_vector(first, nothing, self.number(0, ir.VectorType(INT32, width)))
 
     def widened(self, x: Lanes, width: int) -> ir.Value:
         """The value in as many lanes."""

@@ -12,8 +12,8 @@ the first-level cache and the right's panels in the second):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
