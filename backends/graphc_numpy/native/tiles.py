@@ -6,10 +6,10 @@ a bit of the result: that is fixed by `contractions.blocks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, gcd, prod
+from math import ceil, gcd, inf, prod
 
 from graphc.kernels.code import Product, Store, reached
 from graphc.types import BF16, F16, F32, DType
@@ -156,7 +156,21 @@ def tiling(product: Product, instructions: str) -> Tiling:
         for arranged in _arranged(product)
         for way in _ways(arranged, instructions)
     ]
-    return min(ways, key=lambda w: cycles(w, instructions))
+    return _cheapest(ways, instructions)
+
+
+def _cheapest(ways: Iterable[Tiling], instructions: str) -> Tiling:
+    """The first of least cost. How unevenly threads share a product only adds to its cycles, and
+    takes as long to tell: it is asked of those ways alone that may be the best so far."""
+    least, best = inf, None
+    for way in ways:
+        cost = cycles(way, instructions)
+        if cost < least:
+            cost *= _uneven(way)
+            if cost < least:
+                least, best = cost, way
+    assert best is not None
+    return best
 
 
 def _arranged(product: Product) -> Iterator[Product]:
@@ -220,13 +234,15 @@ def _whole(n: int) -> int:
 
 
 def cycles(t: Tiling, instructions: str) -> float:
-    """What a product costs: additions, packing, and what is done with the sums."""
+    """What a product costs one thread: additions, packing, and what is done with the sums."""
     batch, inner = prod(t.product.batch), prod(t.product.inner)
     rows, cols = prod(t.product.rows[:-1]), prod(t.product.cols[:-1])
     each = max(1, WIDTH * t.dtype.bytes // REGISTERS[instructions][0])
     work = 0.0
     for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
         for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
+            if not high or not wide:
+                continue
             vectors = ceil(width / WIDTH)
             step = max(_step(height, vectors, each), _panel(t, vectors, each))
             step += _reading(t, height, vectors)
@@ -239,7 +255,7 @@ def cycles(t: Tiling, instructions: str) -> float:
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
     low, narrow = t.last_height != t.height, t.last_width != t.width
     code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
-    return batch * (work + rows * cols * _finishing(t)) * code * _uneven(t)
+    return batch * (work + rows * cols * _finishing(t)) * code
 
 
 def _uneven(t: Tiling) -> float:
@@ -248,8 +264,9 @@ def _uneven(t: Tiling) -> float:
         return 1.0
     size, cut = t.panels * t.width, t.units // 2
     widths = [min(size, t.cols - k * size) for k in range(t.groups)]
-    first = sum(w * max(0, min(t.tiles, cut - k * t.tiles)) for k, w in enumerate(widths))
-    share = first / (t.tiles * t.cols)
+    tiles = t.tiles
+    first = sum(w * max(0, min(tiles, cut - k * tiles)) for k, w in enumerate(widths))
+    share = first / (tiles * t.cols)
     return 0.5 + max(share, 1 - share)
 
 
