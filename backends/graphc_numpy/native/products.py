@@ -29,7 +29,9 @@ from graphc_numpy.native.packing import Packing, pack_function
 from graphc_numpy.native.tiles import REGISTERS, Tiling, tiling
 
 PRODUCTS_VERSION = "1"
-WORTH = 1 << 14  # multiplications of a tile, beside which the loops around it take no time: there is
+WORTH = (
+    1 << 14
+)  # multiplications of a tile, beside which the loops around it take no time: there is
 # little in them, but to optimise them would take LLVM as long as the tiles do
 
 
