@@ -6,7 +6,7 @@ as a block's rows of it; steps that do not need it at the same time share the pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -24,14 +24,15 @@ FEW = 16  # rows for which a product is hardly worth its packing
 
 
 def in_blocks(
-    pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int], exact: bool
-) -> list[Pair]:
+    pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int], exact: bool,
+    homes: Mapping[int, int] | None = None,
+) -> list[Pair]:  # fmt: skip
     """The kernels of a stretch, those of each run as one.
 
     shared: buffers that must be in memory after the stretch. exact: no sum is made in other parts
-    than by the kernel alone
+    than by the kernel alone. homes: see graphc.kernels.fuse
     """
-    runs = Runs(pairs, buffers, shared)
+    runs = Runs(pairs, buffers, shared, homes)
     if not runs.found:
         return list(pairs)
     return [

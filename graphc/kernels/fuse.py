@@ -9,7 +9,7 @@ somebody else reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -65,22 +65,35 @@ class _Fit:
 class Fusion:
     """Groups of the nodes of one stretch of a program."""
 
-    def __init__(self, nodes: Sequence[Node], exact: bool = False) -> None:
-        """exact: a fold runs by itself: the order of its additions follows from it alone."""
-        self.nodes, self.exact = nodes, exact
+    def __init__(
+        self, nodes: Sequence[Node], exact: bool = False, homes: Mapping[int, int] | None = None
+    ) -> None:
+        """exact: a fold runs by itself: the order of its additions follows from it alone.
+
+        homes: of each buffer in other devices' memory, what it is on this one: they read that when
+        this device reads theirs
+        """
+        self.nodes, self.exact, self._homes = nodes, exact, homes or {}
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
         self._writers: dict[Value, list[int]] = {}
         self._readers: dict[Value, list[int]] = {}
+        self._latest: dict[int, Value] = {}
         for i in range(len(nodes)):
             self._place(i)
 
     def ordered(self) -> list[Group]:
-        """The groups in an order in which they can run: as the first node of each stood."""
+        """The groups in an order in which they can run: as the first node of each stood.
+
+        What reads other devices' memory comes when nothing else can: they have to meet for it.
+        """
         waiting = sorted(self.groups.values(), key=lambda g: min(g.nodes))
+        across = {g.number for g in waiting if any(map(self._is_across, g.nodes))}
         done, order = 0, list[Group]()
         while waiting:
-            ready = next(g for g in waiting if not g.before & ~done)
+            free = (g for g in waiting if not g.before & ~done)
+            ready = next((g for g in free if g.number not in across), None)
+            ready = ready or next(g for g in waiting if not g.before & ~done)
             waiting.remove(ready)
             order.append(ready)
             done |= 1 << ready.number
@@ -93,8 +106,8 @@ class Fusion:
         result = node.result
         others = self._writers.get(result, ())
         earlier = [j for j in others if not (_is_apart(node) and _is_apart(self.nodes[j]))]
-        for read in node.reads:
-            earlier += self._writers.get(read.value, ())
+        for value in (*(r.value for r in node.reads), *self._given(node)):
+            earlier += self._writers.get(value, ())
         old = Value(result.buffer, result.version - 1)
         if not others or _is_apart(node):
             earlier += [*self._readers.get(old, ()), *self._writers.get(old, ())]
@@ -102,6 +115,14 @@ class Fusion:
         for j in earlier:
             found.setdefault(self.group_of[j], []).append(j)
         return found
+
+    def _given(self, node: Node) -> list[Value]:
+        """What other devices read of this one when all run a node; it must be in memory then."""
+        homes = (self._homes.get(r.value.buffer) for r in node.reads)
+        return [self._latest[b] for b in homes if b in self._latest]
+
+    def _is_across(self, i: int) -> bool:
+        return any(r.value.buffer in self._homes for r in self.nodes[i].reads)
 
     def _reaches(self, first: int, later: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
@@ -117,9 +138,10 @@ class Fusion:
         self.group_of[i] = group.number
         if _is_whole(node):
             group.made[node.result] = i
-        for read in node.reads:
-            self._readers.setdefault(read.value, []).append(i)
+        for value in (*(r.value for r in node.reads), *self._given(node)):
+            self._readers.setdefault(value, []).append(i)
         self._writers.setdefault(node.result, []).append(i)
+        self._latest[node.result.buffer] = node.result
         self._order(group, needs)
 
     def _order(self, group: Group, needs: Iterable[int]) -> None:
@@ -151,6 +173,7 @@ class Fusion:
         if isinstance(node, Contract) or self._alone(node):
             return None
         sources = {g for r in node.reads if (g := self._maker(r.value)) is not None}
+        sources -= {self.group_of[j] for v in self._given(node) for j in self._writers[v]}
         base: Group | None = None
         for number in sorted(sources, reverse=True):
             group = self.groups[number]

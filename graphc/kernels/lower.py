@@ -155,7 +155,8 @@ class _Lowering:
         checked, found[-1] = self._checked_first(found[-1])
         found[-2] = [*found[-2], *checked]
         for item in (x for part in found for x in part if isinstance(x, Stretch)):
-            item.built = in_blocks(item.built, self.buffers, shared, self.values.exact)
+            exact, homes = self.values.exact, self.peers.homes
+            item.built = in_blocks(item.built, self.buffers, shared, exact, homes)
         return self._placed(found)
 
     # -- stretches --------------------------------------------------------------------------------
@@ -189,9 +190,6 @@ class _Lowering:
             if starts_from_nothing(x) or self._is_begun(x):
                 continue
             sum = self.peers.sums.get(x.token) if isinstance(x, Wait) else None
-            if sum is not None and self._makes(now, sum):
-                yield now
-                now = Stretch(turn=turn)
             home = self.values.home = self._home(x)
             nodes = None if self._stays(x) else nodes_of(self.values, sum or x)
             if nodes is not None:
@@ -214,11 +212,6 @@ class _Lowering:
     def _is_begun(self, x: Instruction) -> bool:
         """Whether an instruction begins a sum that is made where it is waited for."""
         return isinstance(x, Start) and x.token in self.peers.sums
-
-    def _makes(self, stretch: Stretch, sum: Kernel) -> bool:
-        """Whether a stretch makes what others will read of this device."""
-        read = {self.peers.home(self.buffers[b].root) for b in sum.operands}
-        return any(n.result.buffer in read for n in stretch.nodes)
 
     def _stays(self, x: Instruction) -> bool:
         """Whether an instruction depends on the place that runs it."""
@@ -244,7 +237,7 @@ class _Lowering:
         """Buffers that must be in memory after the stretch that writes them."""
         program = self.program
         shared = {*program.outputs.values(), *program.variables.values()}
-        shared = {self.buffers[b].root for b in shared}
+        shared = {self.buffers[b].root for b in shared} | set(self.peers.homes.values())
         seen: dict[int, int] = {}
         number = 0
         for item in (x for part in parts for x in part):
@@ -270,7 +263,7 @@ class _Lowering:
 
     def _build(self, stretch: Stretch, shared: set[int]) -> None:
         stretch.nodes = turned_once(self.values, alive(stretch.nodes, shared))
-        fusion = Fusion(stretch.nodes, self.values.exact)
+        fusion = Fusion(stretch.nodes, self.values.exact, self.peers.homes)
         make_again(fusion, shared)
         stretch.groups = fusion.ordered()
         stored = {n.result for n in stretch.nodes if n.result.buffer in shared}

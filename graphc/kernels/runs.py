@@ -11,7 +11,7 @@ later one needs, it makes again from what it was made of, so that it need not be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import prod
@@ -50,12 +50,18 @@ class Run:
 
 
 class Runs:
-    """The runs of a stretch. shared: buffers that must be in memory after it."""
+    """The runs of a stretch. shared: buffers that must be in memory after it; homes: of each buffer
+    in other devices' memory, the one that they read when this device reads that."""
 
-    def __init__(self, pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int]) -> None:
+    def __init__(
+        self, pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int],
+        homes: Mapping[int, int] | None = None,
+    ) -> None:  # fmt: skip
         self.pairs, self.buffers, self.shared = pairs, buffers, shared
         self.writes = [_touched(built, True) for built, _ in pairs]
         self.reads = [_touched(built, False) for built, _ in pairs]
+        for read in self.reads:
+            read |= {homes[b] for b in read if b in homes} if homes else set()
         self.makers, self.readers = _by_buffer(self.writes), _by_buffer(self.reads)
         self.found: list[Run] = []
         self.run_of: dict[int, Run] = {}

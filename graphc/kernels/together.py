@@ -57,6 +57,11 @@ class Peers:
             return at + 1
         return at
 
+    @property
+    def homes(self) -> dict[int, int]:
+        """The buffer of this place, for each that stands for another's."""
+        return {b: peer.root for b, peer in self.found.items()}
+
     def home(self, buffer: int) -> int:
         """The buffer of this place that one stands for."""
         peer = self.found.get(buffer)

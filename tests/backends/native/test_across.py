@@ -104,6 +104,16 @@ def test_no_collective_of_a_full_batch_is_left_to_the_host(strategy: str, optimi
         assert not hosted(devices(native)[0])
 
 
+@pytest.mark.parametrize("optimizer", [ADAM, SGD], ids=["adamw", "sgd"])
+def test_devices_meet_once_before_they_write(optimizer: Any) -> None:
+    with compiled("mirrored(2)", NATIVE, optimizer) as trainer:
+        trainer.step(data(24))
+        lowered = devices(trainer)[0]._steps["train"].made.lowered
+        natives = [x for part in lowered.parts for x in part if isinstance(x, Native)]
+        lines = shared(natives, memories=lowered.memories)
+        assert [len(lines), sum(x.meet_all for line in lines for x in line)] == [1, 1]
+
+
 def test_devices_and_their_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = set()
     for threads in ("1", "2", "4", "6"):
