@@ -107,8 +107,8 @@ def test_no_collective_of_a_full_batch_is_left_to_the_host(strategy: str, optimi
 @pytest.mark.parametrize("optimizer", [ADAM, SGD], ids=["adamw", "sgd"])
 def test_devices_meet_once_before_they_write(optimizer: Any) -> None:
     with compiled("mirrored(2)", NATIVE, optimizer) as trainer:
-        trainer.step(data(24))
-        lowered = devices(trainer)[0]._steps["train"].made.lowered
+        program = engine_of(trainer).programs["train"]
+        lowered = lower(program, together=alike({"train": program}))
         natives = [x for part in lowered.parts for x in part if isinstance(x, Native)]
         lines = shared(natives, memories=lowered.memories)
         assert [len(lines), sum(x.meet_all for line in lines for x in line)] == [1, 1]
