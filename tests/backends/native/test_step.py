@@ -60,14 +60,11 @@ def run(
     counts = np.zeros(1, np.int64)
     frame[COUNTS], frame[TURN] = counts.ctypes.data, turn
     frame[MEMORIES:] = [m.ctypes.data for m in memories]
+    at, function = frame.ctypes.data, KIND(stretch.address)
+    calls = [(function, (at, t, threads)) for t in range(threads)]
     if threads == 1:
-        ALONE(stretch.alone)(frame.ctypes.data)
-        return
-    function = KIND(stretch.address)
-    workers = [
-        threading.Thread(target=function, args=(frame.ctypes.data, t, threads))
-        for t in range(threads)
-    ]
+        calls = [(ALONE(stretch.alone), (at,))]
+    workers = [threading.Thread(target=f, args=xs) for f, xs in calls]
     for worker in workers:
         worker.start()
     for worker in workers:
