@@ -6,7 +6,9 @@ from graphc.kernels.emit import Writer
 from graphc.kernels.nodes import Fold, Map, Value
 
 CHEAP = 6  # nodes that are rather made again than stored
-DEAR = frozenset(("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "pow", "arctan2"))
+DEAR = frozenset(
+    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2")
+)
 
 
 def spilled(writer: Writer) -> set[Value]:

@@ -11,6 +11,7 @@ import numpy as np
 from graphc.op import Op, register
 from graphc.ops.elementwise import Elementwise
 from graphc.ops.erf import erf
+from graphc.ops.rules import wide
 from graphc.types import BOOL, F32, F64, I32, DType, TensorType
 
 if TYPE_CHECKING:
@@ -101,6 +102,20 @@ class Tanh(Smooth):
 
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
         return (g * (1 - y * y),)
+
+
+@register
+class Logistic(Smooth):
+    """`y = 1 / (1 + e^-x)`; only e to negative powers is taken, so that nothing overflows"""
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        return (g * (y * (1 - y)),)
+
+    def run(self, *xs: Array) -> Array:
+        x = wide(xs[0])
+        e = np.exp(-np.abs(x))
+        y = np.where(x < 0, e, np.ones_like(e)) / (1 + e)
+        return np.asarray(y).astype(xs[0].dtype)
 
 
 @register

@@ -129,6 +129,12 @@ def expm1(x: Term) -> Term:
     return top.choose(y + y, y).called("copysign", x)
 
 
+def logistic(x: Term) -> Term:
+    """1 / (1 + e), or e / (1 + e) of a negative x, with e = e^-|x|."""
+    e = exp_of_sum((-abs(x)).at_least(_of(x).under), None)
+    return (x < 0.0).choose(e, 1.0) / (e + 1.0)
+
+
 def tanh(x: Term) -> Term:
     """Odd; 1 - 2 / (e^2x + 1) where that loses nothing, and where ln 2 need not have two parts."""
     c, size = _of(x), abs(x)

@@ -14,7 +14,7 @@ from graphc.types import DType
 from graphc_numpy.native import integers
 from graphc_numpy.native.angles import arctan2
 from graphc_numpy.native.conversions import cast
-from graphc_numpy.native.exponentials import erf, exp, expm1, tanh
+from graphc_numpy.native.exponentials import erf, exp, expm1, logistic, tanh
 from graphc_numpy.native.lanes import Lanes, Printer
 from graphc_numpy.native.logarithms import log, log1p
 from graphc_numpy.native.powers import power
@@ -186,6 +186,7 @@ _FUNCTIONS: dict[str, Function] = {
     "exp": _smooth(exp),
     "log": _smooth(log),
     "tanh": _smooth(tanh),
+    "logistic": _smooth(logistic),
 }
 _BY_NAME = {"cast", "aggregate"}
 

@@ -24,7 +24,9 @@ from graphc.kernels.code import (
 
 ENTRY, OUTER, ROW = 0, 1, 2  # depths: in no loop, in a row of rows, in a row; then per column axis
 
-DEAR = frozenset(("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "pow", "mod"))
+DEAR = frozenset(
+    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "mod")
+)
 LONG = 20  # instructions of one of those
 
 

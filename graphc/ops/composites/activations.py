@@ -33,10 +33,7 @@ def elu(f: Builder, x: Operand, alpha: float = 1.0) -> Value:
 @composite
 def sigmoid(f: Builder, x: Operand) -> Value:
     """`y = 1 / (1 + e^-x)`; only e to negative powers is taken, so that nothing overflows"""
-    value = floats(f, x)
-    positive = f.gt(value, 0)
-    e = f.exp(f.select(positive, -value, value))
-    return f.select(positive, f.ones_like(e), e) / (1 + e)
+    return f.logistic(floats(f, x))
 
 
 @composite
