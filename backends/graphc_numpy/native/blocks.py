@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -37,12 +38,7 @@ def print_blocks(module: ir.Module, x: Blocks, name: str, printers: Printers) ->
     """`void name(ptr params..., i64 begin, i64 end, ptr scratch, ptr errors)`: those units."""
     every = dict.fromkeys(k for step in x.steps for k in _used(x, step))
     short = {k for s in x.steps for k in _used(x, s) if _ends_early(s, k)}
-    kernels = {
-        k: products.print_product(module, k, f"{name}_{n}", until=True)
-        if isinstance(k, Product) and k in short
-        else printers.print(module, k, f"{name}_{n}")
-        for n, k in enumerate(every)
-    }
+    kernels = {k: _function(module, k, k in short, printers) for k in every}
     block = _print_block(module, x, name, kernels, printers.units)
     pointers = [POINTER] * len(x.params)
     function = helper(
@@ -63,6 +59,19 @@ def print_blocks(module: ir.Module, x: Blocks, name: str, printers: Printers) ->
     p.loop(begin, end, 1, turn)
     p.b.ret_void()
     return function
+
+
+def _function(
+    module: ir.Module, kernel: Nest | Product, until: bool, printers: Printers
+) -> ir.Function:
+    """The function of a kernel, of which other blocks may have one like it."""
+    name = f"part_{hashlib.sha256(repr(kernel).encode()).hexdigest()[:16]}" + "_until" * until
+    found: ir.Function | None = module.globals.get(name)
+    if found is not None:
+        return found
+    if until and isinstance(kernel, Product):
+        return products.print_product(module, kernel, name, until=True)
+    return printers.print(module, kernel, name)
 
 
 def _ends_early(step: Step, kernel: Nest | Product) -> bool:
