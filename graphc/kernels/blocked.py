@@ -32,7 +32,7 @@ from graphc.kernels.code import (
 )
 from graphc.kernels.domains import Chain, axes, size
 from graphc.kernels.units import Axis, Part, Seen
-from graphc.types import I64, DType
+from graphc.types import F32, I64, DType
 
 
 @dataclass(frozen=True)
@@ -229,20 +229,31 @@ class _Cutting:
         assert isinstance(product, Product)
         self._side(product.left, 0), self._side(product.right, 1)
         code: list[Statement] = []
-        place = Access(self._own(product.dtype, total, keeps), self._dense())
+        dtype = total_dtype(product)
+        place = Access(self._own(dtype, total, keeps), self._dense())
         made = 0
         if adds:
             before, made = next(self.registers), next(self.registers)
-            code += [Load(before, place), Apply(made, "add", (before, 0), product.dtype)]
+            code += [Load(before, place), Apply(made, "add", (before, 0), dtype)]
         if keeps:
             code.append(Store(place, made))
         else:
+            if dtype != product.dtype:
+                wide, made = made, next(self.registers)
+                code.append(Apply(made, "cast", (wide,), product.dtype))
             code += (_renamed(x, made) for x in self._code(product.code, count(2)))
-        return self.kernel(code)
+        summed = self.kernel(code)
+        assert isinstance(summed, Product)
+        return replace(summed, dtype=dtype)
 
     def _dense(self) -> tuple[int, ...]:
         sizes = [n for a, n in zip(self.kept, self.sizes, strict=True) if a.group != "inner"]
         return tuple(prod(sizes[k + 1 :]) for k in range(len(sizes)))
+
+
+def total_dtype(product: Product) -> DType:
+    """In which sums over blocks are made: half precision is rounded when all is added up."""
+    return F32 if product.dtype.bytes == 2 else product.dtype
 
 
 def _renamed(x: Statement, register: int) -> Statement:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from graphc.arena import aligned
-from graphc.kernels.blocked import Behind, Frame, step, without
+from graphc.kernels.blocked import Behind, Frame, step, total_dtype, without
 from graphc.kernels.build import Built
-from graphc.kernels.code import OWN, Blocks, Param, Step, Store, statements
+from graphc.kernels.code import OWN, Blocks, Param, Product, Step, Store, statements
 from graphc.kernels.overlay import laid_out
 from graphc.kernels.runs import Pair, Run, Runs
 from graphc.kernels.units import Seen, cut
@@ -111,9 +111,10 @@ class _Joining:
         begin = aligned(8 * len(frame.chain[1:]))
         totals: dict[int, int] = {}
         for part in self.parts if frame.count > 1 else ():
-            if part.x.sums:
+            product = part.x.kernel
+            if part.x.sums and isinstance(product, Product):
                 totals[part.number] = begin
-                begin += aligned(_entries(part.x) * part.x.kernel.dtype.bytes)  # type: ignore[union-attr]
+                begin += aligned(_entries(part.x) * total_dtype(product).bytes)
         places, size = self._laid_out(frame.rows)
         steps = []
         for part in self.parts:

@@ -23,9 +23,10 @@ from graphc.kernels.code import Check, Load, Nest, Product, Statement, Store, re
 from graphc.kernels.domains import Chain, joined
 from graphc.kernels.units import Part, Seen, chain, seen, with_units
 from graphc.program import Buffer
-from graphc.types import F32, F64
+from graphc.types import BF16, F16, F32, F64
 
 Pair: TypeAlias = tuple[Built, str]
+FLOATS = (F16, BF16, F32, F64)
 LEAST = 1 << 18  # bytes of a value that is worth a run
 SMALL = 1 << 16  # bytes of an operand that every block may read
 
@@ -307,7 +308,7 @@ class _After:
 def _sums_up(x: Seen, rows: Chain) -> bool:
     """Whether what a product adds up over is the last axis of the rows, and no more."""
     units = [a.unit for a in x.axes if a.unit is not None and a.group == "inner"]
-    return units == [(1, rows[1])] and x.kernel.dtype in (F32, F64)  # type: ignore[union-attr]
+    return units == [(1, rows[1])] and x.kernel.dtype in FLOATS  # type: ignore[union-attr]
 
 
 def _is_odd(x: Statement) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from kernels.attention import attention
@@ -88,10 +89,11 @@ def test_a_program_in_blocks_gives_what_its_ops_give(seed: int) -> None:
         np.testing.assert_allclose(found, value, rtol=2e-4, atol=2e-4)
 
 
-def test_no_scores_of_a_whole_batch_are_in_memory() -> None:
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_no_scores_of_a_whole_batch_are_in_memory(dtype: Any) -> None:
     sizes, shapes = [], []
     for t in (256, 512, 1024):
-        program = program_of(*attention(2, 4, t, 32))
+        program = program_of(*attention(2, 4, t, 32, dtype))
         lowered = lower(program)
         sizes.append(lowered.arena / t)
         every = (program.buffers[b] for b, p in lowered.places.items() if p.memory == 0)

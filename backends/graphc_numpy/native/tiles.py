@@ -187,7 +187,7 @@ def _arranged(product: Product) -> Iterator[Product]:
 
 
 def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
-    half = product.dtype in HALVES
+    half = product.params[product.left.slot].dtype in HALVES
     dtype = F32 if half else product.dtype
     plain = Tiling(product, 1, 1, half, half, 1, blocks(product))
     unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1

@@ -54,6 +54,8 @@ def zeros_of(step: Step, x: object) -> Zeros | None:
     if not isinstance(x, Product) or x.dtype not in (F32, F64) or x.batch:
         return None
     left, right = x.left, x.right
+    if x.params[left.slot].dtype != x.dtype:
+        return None
     one = all(len(sizes) == 1 for sizes in (x.rows, x.inner, x.cols))
     if not one or step.places[left.slot].slot != OWN or right.cols != (1,):
         return None

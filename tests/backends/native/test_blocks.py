@@ -60,7 +60,7 @@ def trained(backend: Any, shape: tuple[Any, ...], steps: int = 2, **more: Any) -
     [
         (2, 2, 1, 4), (1, 3, 13, 5, np.float32, True), (2, 2, 9, 16, np.float64, False),
         (2, 1, 40, 8, np.float32, True, 17), (3, 2, 33, 3, np.float64, True),
-        (2, 2, 24, 8, BF16, True), (2, 3, 11, 4, np.float16, False), (1, 1, 17, 4),
+        (2, 2, 24, 8, BF16, True), (2, 2, 64, 8, BF16, True), (2, 3, 11, 4, np.float16, False), (1, 1, 17, 4),
     ],
 )  # fmt: skip
 def test_attention_in_blocks_is_that_of_the_reference(
