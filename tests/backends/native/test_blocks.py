@@ -88,6 +88,23 @@ def test_threads_and_instruction_sets_give_the_same_bits(eager: pytest.MonkeyPat
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("strategy", ["mirrored(2)", "accumulate(2)", "tensor_split(2)"])
+def test_blocks_are_those_of_any_strategy(eager: pytest.MonkeyPatch, strategy: str) -> None:
+    eager.setattr(zeros, "FEWEST", 16)
+    shape = (4, 2, 48, 8)
+    found, wanted = trained(NATIVE, shape, strategy=strategy), trained(BACKEND, shape)
+    for name in ("loss", *"qkvo"):
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5)
+
+
+def test_reproducible_steps_in_blocks_have_the_same_bits_on_any_devices(
+    eager: pytest.MonkeyPatch,
+) -> None:
+    eager.setattr(zeros, "FEWEST", 16)
+    ways = "reproducible(4)", "mirrored(2) * reproducible(4)", "accumulate(2) * reproducible(4)"
+    assert len({trained(NATIVE, (4, 2, 48, 8), strategy=way)["sha"] for way in ways}) == 1
+
+
 def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch) -> None:
     shape = (8, 2, 24, 8)
     small = trained(NATIVE, shape, strategy=STRATEGY)["sha"]
