@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from graphc.dims import Signature, parse_rule, reduced_dims
 from graphc.errors import InternalError
-from graphc.graph import Because, Graph, Node
+from graphc.graph import NO_MESH, Because, Graph, Node
 from graphc.op import Op, op_named
 from graphc.ops.reduce import highest, lowest
 from graphc.ops.structure import Structural
@@ -45,6 +45,8 @@ class Partition(Pass):
     eager: str = ""
 
     def run(self, graph: Graph) -> Graph:
+        if graph.mesh == NO_MESH and not self.short and not any(n.needs for n in graph):
+            return graph  # in one place nothing is converted, and no shard has padding
         orders = dict(o.split("=") for o in self.orders.split("+") if o)
         eager = frozenset(filter(None, self.eager.split("+")))
         work = _Work(graph, orders, eager, self.short)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from graphc.dims import DimsRule, Signature, parse_rule, signatures
-from graphc.graph import Graph, Node
+from graphc.graph import NO_MESH, Graph, Node
 from graphc.op import Op
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
@@ -237,6 +237,8 @@ class Place(Pass):
         layout = layout_of(parse_strategy(self.strategy))
         check_turns(graph, layout)
         graph = expanded(graph, layout)
+        if layout.mesh == NO_MESH and _is_whole(graph):
+            return graph  # there is one place: everything lies there already
         layout = choose_cuts(graph, layout, Estimate(graph))
         placed = place_graph(graph, layout)
         nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
@@ -248,6 +250,13 @@ class Place(Pass):
             for v in graph.variables.values()
         }
         return replace(graph, mesh=layout.mesh, nodes=nodes, variables=variables)
+
+
+def _is_whole(graph: Graph) -> bool:
+    """Whether everything is written as it is where there is one place."""
+    types = [*(n.type for n in graph), *(v.type for v in graph.variables.values())]
+    placed = any(isinstance(t, TensorType) and t.placement.states for t in types)
+    return graph.mesh == NO_MESH and not placed and not any(n.needs for n in graph)
 
 
 def _placed_node(node: Node, graph: Graph, placed: Placed) -> Node:

@@ -56,6 +56,23 @@ def test_one_device_needs_no_conversion() -> None:
     assert conversions(partitioned(mlp(), "one_device()")) == []
 
 
+def test_in_one_place_no_node_is_touched() -> None:
+    graph = mlp()
+    placed = Place("one_device()").run(graph)
+    assert list(placed) == list(graph) and all(a is b for a, b in zip(placed, graph, strict=True))
+    assert Partition().run(placed) is placed
+
+
+def test_a_short_batch_is_masked_in_one_place_too() -> None:
+    assert any(n.op.name == "mask" for n in partitioned(mlp(), "one_device()", short=True))
+
+
+def test_what_was_placed_otherwise_is_placed_anew_in_one_place() -> None:
+    graph = Place("one_device()").run(Place("mirrored(4)").run(mlp()))
+    assert not graph.mesh.axes
+    assert not any(n.needs or n.tensor.placement.states for n in graph)
+
+
 def test_mirrored_exchanges_every_gradient_once_and_the_loss() -> None:
     assert conversions(partitioned(mlp(), "mirrored(4)")) == ["all_reduce"] * 4
 
