@@ -35,7 +35,7 @@ def make_again(fusion: Fusion, shared: set[int]) -> None:
     rewritten = {n.result.buffer for n in fusion.nodes if n.result.version > 1}
     written = {n.result.buffer for n in fusion.nodes}
     read_first = {r.value.buffer for n in fusion.nodes for r in n.reads if r.value.version == 0}
-    unsafe = rewritten | (written & read_first)
+    unsafe = rewritten | (written & read_first) | fusion.homes.keys()
     makers = {v: g for g in order for v in g.made}
     for group in order:
         for source in _sources(fusion, group, makers):

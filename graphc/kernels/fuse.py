@@ -29,6 +29,7 @@ from graphc.kernels.domains import (
 )
 from graphc.kernels.nodes import Chained, Contract, Fold, Map, Node, Read, Value
 
+EARLIER = -1  # version of what a buffer held before the stretch
 LARGEST = 96  # nodes of a group: what compiles in a moment
 
 
@@ -73,7 +74,7 @@ class Fusion:
         homes: of each buffer in other devices' memory, what it is on this one: they read that when
         this device reads theirs
         """
-        self.nodes, self.exact, self._homes = nodes, exact, homes or {}
+        self.nodes, self.exact, self.homes = nodes, exact, homes or {}
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
         self._writers: dict[Value, list[int]] = {}
@@ -110,7 +111,8 @@ class Fusion:
             earlier += self._writers.get(value, ())
         old = Value(result.buffer, result.version - 1)
         if not others or _is_apart(node):
-            earlier += [*self._readers.get(old, ()), *self._writers.get(old, ())]
+            given = self._readers.get(Value(result.buffer, EARLIER), ())
+            earlier += [*given, *self._readers.get(old, ()), *self._writers.get(old, ())]
         found: dict[int, list[int]] = {}
         for j in earlier:
             found.setdefault(self.group_of[j], []).append(j)
@@ -118,11 +120,11 @@ class Fusion:
 
     def _given(self, node: Node) -> list[Value]:
         """What other devices read of this one when all run a node; it must be in memory then."""
-        homes = (self._homes.get(r.value.buffer) for r in node.reads)
-        return [self._latest[b] for b in homes if b in self._latest]
+        found = {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
+        return [self._latest.get(b, Value(b, EARLIER)) for b in found]
 
     def _is_across(self, i: int) -> bool:
-        return any(r.value.buffer in self._homes for r in self.nodes[i].reads)
+        return any(r.value.buffer in self.homes for r in self.nodes[i].reads)
 
     def _reaches(self, first: int, later: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
@@ -173,7 +175,8 @@ class Fusion:
         if isinstance(node, Contract) or self._alone(node):
             return None
         sources = {g for r in node.reads if (g := self._maker(r.value)) is not None}
-        sources -= {self.group_of[j] for v in self._given(node) for j in self._writers[v]}
+        given = (j for v in self._given(node) for j in self._writers.get(v, ()))
+        sources -= {self.group_of[j] for j in given}
         base: Group | None = None
         for number in sorted(sources, reverse=True):
             group = self.groups[number]

@@ -1,0 +1,43 @@
+"""What devices read of each other is made before, by a kernel of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.kernels.fuse import Fusion
+from graphc.kernels.nodes import Map, Read, Value
+from graphc.layout import MemoryLayout
+from graphc.types import F32
+
+SHAPE = (6,)
+PEER, HOME = 9, 1  # a buffer in another device's memory, and the one of this device
+
+
+def neg(result: Value, *reads: Value) -> Map:
+    whole = MemoryLayout.dense(SHAPE)
+    instruction: Any = None
+    return Map(
+        SHAPE, "neg", tuple(Read(v, whole, F32) for v in reads), result, F32, instruction
+    )  # fmt: skip
+
+
+def groups(*nodes: Map) -> list[list[int]]:
+    return [g.nodes for g in Fusion(nodes, homes={PEER: HOME}).ordered()]
+
+
+def test_a_sum_does_not_join_what_makes_its_operand() -> None:
+    made, other = neg(Value(HOME, 1), Value(0)), neg(Value(2, 1), Value(HOME, 1))
+    read = neg(Value(3, 1), Value(PEER), Value(2, 1))
+    assert groups(made, other) == [[0, 1]]
+    assert groups(made, other, read) == [[0, 1], [2]]
+
+
+def test_what_needs_other_devices_comes_last() -> None:
+    made, read = neg(Value(HOME, 1), Value(0)), neg(Value(3, 1), Value(PEER))
+    alone = neg(Value(4, 1), Value(5))
+    assert groups(made, read, alone) == [[0], [2], [1]]
+
+
+def test_what_others_read_is_overwritten_after_they_have() -> None:
+    read, over = neg(Value(3, 1), Value(PEER)), neg(Value(HOME, 1), Value(0))
+    assert groups(read, over) == [[0], [1]]
