@@ -67,8 +67,24 @@ def ways_along(
         if "(" in text:
             fits = _Groups(axis, placed, node, parse_rule(text), types).fits
             every = tuple(w for w in every if fits(w))
+        if placed.mesh.deals(axis.name):
+            rule = parse_rule(text)
+            every = tuple(w for w in every if _is_counted_alike(w, rule, [*types, node.tensor]))
         found[node.name] = every
     return found
+
+
+def _is_counted_alike(way: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:
+    """Whether what is split has a run-time length in all operands and the result, or in none.
+
+    Leaves cut only dims of run-time length; one of fixed length is cut elsewhere, and the parts of
+    the two would not lie beside each other.
+    """
+    if not way.letter:
+        return True
+    operands, result = rule.places(way.letter)
+    dims = zip(types, (*operands, result), strict=True)
+    return len({t.extent(d) is None for t, where in dims for d in where}) == 1
 
 
 @dataclass(frozen=True)
