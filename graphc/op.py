@@ -100,6 +100,11 @@ class Op(ABC):
     not_differentiable: ClassVar[str] = ""  # the reason, where there is no gradient
     domain: ClassVar[tuple[float, float]] = (-2.0, 2.0)  # sample values are drawn from here
 
+    @property
+    def positioned_dims(self) -> tuple[int, ...] | None:
+        """The dims of the positioned tensor along which its offset counts; None for all."""
+        return None
+
     @abstractmethod
     def infer(self, *types: TensorType) -> TensorType:
         """The type of the result, without extents and placement. Raises G02xx."""

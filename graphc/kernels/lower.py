@@ -30,7 +30,6 @@ from graphc.kernels.turning import turned_once
 from graphc.kernels.values import Values, literals_of
 from graphc.kernels.views import box, moves_dims
 from graphc.ops.collective import Accumulate
-from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.rows import RowUpdate
 from graphc.ops.source import Iota
 from graphc.program import (
@@ -219,11 +218,9 @@ class _Lowering:
             return False
         slot = x.op.positioned
         ranges = self.buffers[x.result if slot < 0 else x.operands[slot]].ranges
-        if isinstance(x.op, Iota | Gather | ScatterAdd):  # only the place along one dim counts
-            ranges = ranges[x.op.dim : x.op.dim + 1]
-        elif isinstance(x.op, RowUpdate):
-            ranges = ranges[:1]
-        return any(r.axes or r.extent for r in ranges)
+        dims = x.op.positioned_dims
+        counting = ranges if dims is None else [ranges[d] for d in dims]
+        return any(r.axes or r.extent for r in counting)
 
     def _home(self, x: Instruction) -> Home:
         """The places that run an instruction: those where its result lies."""

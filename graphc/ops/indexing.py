@@ -46,6 +46,10 @@ class Gather(Op):
     positioned = 0
     indices = (1,)
 
+    @property
+    def positioned_dims(self) -> tuple[int, ...]:
+        return (self.dim,)
+
     def infer(self, *types: TensorType) -> TensorType:
         table, ids = types
         check_dim("gather", self.dim, table.rank)
@@ -110,6 +114,10 @@ class ScatterAdd(Op):
     linear = ((1,),)
     positioned = -1
     indices = (0,)
+
+    @property
+    def positioned_dims(self) -> tuple[int, ...]:
+        return (self.dim,)
 
     def infer(self, *types: TensorType) -> TensorType:
         ids, updates = types

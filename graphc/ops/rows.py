@@ -185,6 +185,10 @@ class RowUpdate(Op):
     indices = (1,)
     not_differentiable = "it is the end of an update"
 
+    @property
+    def positioned_dims(self) -> tuple[int, ...]:
+        return (0,)
+
     @abstractmethod
     def write(self, y: Array, ids: Array, rows: Array) -> None:
         """Change the rows of y at the indices, which lie in it or, as len(y), in no place."""

@@ -172,6 +172,10 @@ class Iota(Source):
     lazy = True
     positioned = -1
 
+    @property
+    def positioned_dims(self) -> tuple[int, ...]:
+        return (self.dim,)
+
     def infer(self, *types: TensorType) -> TensorType:
         require(0 <= self.dim < len(self.shape), f"iota: no dim {self.dim}", code="G0205")
         return TensorType(self.shape, self.dtype)
