@@ -91,14 +91,14 @@ class _Lowering:
 
     def _whole(self) -> frozenset[int]:
         """Buffers that others than nodes read, or views that only hold of memory."""
-        values = Values(list(self.program.buffers), self.literals, self.values.exact)
-        whole = {values.buffers[b].root for b in self.program.outputs.values()}
+        every = self.program.buffers
+        whole = {every[b].root for b in self.program.outputs.values()}
+        views = (b for b in every if b.kind == "view")
+        whole |= {b.base for b in views if not moves_dims(b, every[b.base])}
+        values = Values(list(every), self.literals, self.values.exact, whole=frozenset(whole))
         for x in self.role.instructions:
             if self._stays(x) or nodes_of(values, x) is None:
                 whole |= self._of_host(x)
-        for b in self.program.buffers:
-            if b.kind == "view" and not moves_dims(b, self.program.buffers[b.base]):
-                whole.add(b.base)
         return frozenset(whole)
 
     def _boxes(self) -> dict[int, list[tuple[int, int]]]:
@@ -107,7 +107,7 @@ class _Lowering:
         seen = (x for x in self.role.instructions if not self._is_view(x))
         used = {b for x in seen for b in reads(x)}
         found: dict[int, list[tuple[int, int]]] = {}
-        for b in (every[i] for i in used if every[i].kind == "view"):
+        for b in (every[i] for i in used if every[i].kind == "view" and 0 not in every[i].shape):
             base = every[b.base]
             if base.id in used or base.id in self.values.whole or not base.shape:
                 continue

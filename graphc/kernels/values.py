@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from graphc.kernels.lowered import Home
 from graphc.kernels.nodes import Contract, Map, Read, Value
+from graphc.kernels.views import sight
 from graphc.layout import MemoryLayout
 from graphc.ops.source import Const
 from graphc.program import Buffer, Instruction, Kernel
@@ -69,12 +70,10 @@ class Values:
         """A view of what is itself seen as a view: the dims that it has, moved or cut."""
         if b.kind != "view":
             return seen
-        shape, dense = seen.layout.shape, MemoryLayout.dense(seen.layout.shape).strides
-        along = {s: t for s, t, n in zip(dense, seen.layout.strides, shape, strict=True) if n > 1}
-        strides = [along[s] if s and n > 1 else 0 for s, n in zip(b.strides, b.shape, strict=True)]
-        first = zip(first_entry(b, shape), seen.layout.strides, strict=True)
-        offset = seen.layout.offset + sum(i * s for i, s in first)
-        return Read(seen.value, MemoryLayout(b.shape, tuple(strides), offset), b.dtype)
+        found = sight(b, seen.layout.shape)
+        assert found is not None, f"{b.name} does not move dims of what it is a view of"
+        layout = MemoryLayout(b.shape, found.strides(seen.layout), found.offset(seen.layout))
+        return Read(seen.value, layout, b.dtype)
 
     def wrote(self, buffer: int) -> Value:
         """The value after one more write."""
@@ -99,15 +98,6 @@ class Values:
         b = self.buffers[result.buffer]
         shape = target.shape if target else b.shape
         return Map(shape, function, reads, result, b.dtype, x, target, **more)  # type: ignore[arg-type]
-
-
-def first_entry(view: Buffer, shape: Sequence[int]) -> list[int]:
-    """The index, in a dense tensor of that shape, of the first entry of a view of it."""
-    at, found = view.offset // view.dtype.bytes, []
-    for stride in MemoryLayout.dense(tuple(shape)).strides:
-        found.append(at // stride if stride else 0)
-        at -= found[-1] * stride
-    return found
 
 
 def literals_of(

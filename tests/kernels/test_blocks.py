@@ -56,7 +56,8 @@ def test_attention_in_blocks_is_attention(
     loss, weights, batch = attention(b, h, t, d, dtype, causal, seen)
     program = program_of(loss, weights, batch)
     found = in_runs(program)
-    assert len(found) == 2
+    # with one head, a block's rows of the gradient need no others: all is one run
+    assert len(found) == (1 if h == 1 else 2)
     assert max(x.count for x in found) > 1 or t <= 4
     check(program, weights, batch)
 
