@@ -1,6 +1,8 @@
 """Joined parts that are themselves joined are written at once where the outer whole lies.
 
 g = concat(a, b)          c = concat(g, h)          a and b are written into c; g is a view of c
+
+What is joined twice lies in one place only: the others get copies, as all that is no whole part.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ def insides(
     for b, x in joins.items():
         assert isinstance(x.op, Concat)
         dim, at = x.op.dim, 0
-        for operand in x.operands:
+        for k, operand in enumerate(x.operands):
             part = buffers[operand]
             base, free = buffers[part.root], part.root in joins and part.root not in kept
             if (
                 free and base.id not in found and b not in found and _is_all(part, base)
                 and base.kind == buffers[b].kind == "arena"
             ):  # fmt: skip
-                found[base.id] = Inside(b, dim, at, part.shape)
+                found[base.id] = Inside(b, k, dim, at, part.shape)
                 kept.add(b)
             at += part.shape[dim]
     return found
@@ -51,13 +53,13 @@ def _is_all(part: Buffer, base: Buffer) -> bool:
 
 
 def joined(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
-    """The parts, each copied to where it goes; what lies there already is not copied."""
+    """The parts, each copied to where it goes; the one that lies there already is not copied."""
     result, target = where(v, x.result)
     nodes, at = list[Node](), 0
-    for b, read in zip(x.operands, reads, strict=True):
+    for k, (b, read) in enumerate(zip(x.operands, reads, strict=True)):
         n = read.layout.shape[dim]
         inside = v.insides.get(v.buffers[b].root)
-        there = inside is not None and inside.whole == x.result
+        there = inside is not None and (inside.whole, inside.operand) == (x.result, k)
         if 0 not in read.layout.shape and not there:
             part = target.sliced(dim, at, at + n, 1)
             nodes.append(v.map(x, "copy", (read,), result, part, apart=True))

@@ -16,9 +16,13 @@ from graphc.types import DType
 
 @dataclass(frozen=True)
 class Inside:
-    """A buffer is the entries from `start` on along dim `dim` of another, seen as of that shape."""
+    """A buffer is the entries from `start` on along dim `dim` of another, seen as of that shape.
+
+    operand: which operand of the instruction that makes the other it is; it may be others, too
+    """
 
     whole: int
+    operand: int
     dim: int
     start: int
     shape: tuple[int, ...]

@@ -18,11 +18,11 @@ Array: TypeAlias = NDArray[Any]
 
 
 class Stepper:
-    """One program, with its memory."""
+    """One program, with its memory, which holds NaN where nothing was written."""
 
     def __init__(self, program: Program, variables: Mapping[str, Array]) -> None:
         self.program, self.lowered = program, lower(program)
-        self.blocks = [np.full(m.bytes + 64, 0xA5, np.uint8) for m in self.lowered.memories]
+        self.blocks = [np.full(m.bytes + 64, 0xFF, np.uint8) for m in self.lowered.memories]
         for x in self.lowered.setup:
             assert isinstance(x, Kernel)
             self.array(x.result)[...] = x.op.run(*map(self.array, x.operands))

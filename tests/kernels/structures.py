@@ -1,0 +1,170 @@
+"""Steps of unusual structure: views of products, joins of joins, lookups at computed indices.
+
+Each is an ordinary NumPy function, so NumPy itself says what its loss is, and how steep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc import nn
+
+Array = NDArray[Any]
+Loss = Callable[[Any, Any], Any]
+STEP = 1e-6  # of the slope
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A loss, its parameters, and a batch of an even number of examples.
+
+    split: the dim along which each parameter may be split; formula: the same loss without
+    functions of graphc.nn, where it has such
+    """
+
+    loss: Loss
+    params: dict[str, Array]
+    batch: dict[str, Array]
+    split: tuple[tuple[str, int], ...] = ()
+    formula: Loss | None = None
+
+    @property
+    def wanted(self) -> float:
+        """The loss, as NumPy computes it."""
+        return self._at(0, {})
+
+    def _at(self, step: float, way: dict[str, Array]) -> float:
+        params = {k: x + step * way[k] if step else x for k, x in self.params.items()}
+        return float((self.formula or self.loss)(params, self.batch))
+
+    def check_slope(self, changed: dict[str, Array]) -> None:
+        """Parameters after a step of sgd(0.5) went along NumPy's gradient, in a random direction."""
+        r = np.random.default_rng(3)
+        way = {k: r.normal(size=x.shape) for k, x in self.params.items()}
+        slope = (self._at(STEP, way) - self._at(-STEP, way)) / (2 * STEP)
+        moved = sum(np.sum((x - changed[k]) * way[k]) for k, x in self.params.items())
+        np.testing.assert_allclose(moved / 0.5, slope, rtol=2e-5, atol=1e-8)
+
+
+def of(*shape: int) -> Array:
+    """Numbers that depend on the shape only."""
+    return np.random.default_rng(shape).normal(size=shape)
+
+
+def squares(x: Any) -> Any:
+    """A loss to which every entry counts differently."""
+    if x.ndim > 1:
+        x = x * np.cos(np.arange(x.shape[-1], dtype=float))
+    if x.ndim > 2:
+        x = x * np.sin(np.arange(1.0, x.shape[1] + 1)).reshape((-1,) + (1,) * (x.ndim - 2))
+    return np.mean(np.square(x))
+
+
+# -- views of products ----------------------------------------------------------------------------
+
+
+def seen_as(change: Callable[[Any], Any]) -> Loss:
+    return lambda p, b: squares(change(b["x"] @ p["w"]))
+
+
+def attend(p: Any, b: Any) -> Any:
+    """One query to many keys."""
+    q, k, v = b["x"] @ p["q"], b["y"] @ p["k"], b["y"] @ p["v"]
+    scores = np.exp(np.einsum("bqd,bkd->bqk", q, k) / 4)
+    scores = scores / np.sum(scores, axis=-1, keepdims=True)
+    return squares(np.einsum("bqk,bkd->bqd", scores, v)[:, 0])
+
+
+def convolution(groups: int, *taps: int) -> Structure:
+    """Taps: of height, width, channels of a group, all outputs."""
+
+    def loss(p: Any, b: Any) -> Any:
+        return squares(nn.conv2d(b["x"], p["w"], padding="valid", groups=groups))
+
+    def formula(p: Any, b: Any) -> Any:
+        h, w, channels, outputs = p["w"].shape
+        x = np.lib.stride_tricks.sliding_window_view(b["x"], (h, w), axis=(1, 2))
+        x = x.reshape(*x.shape[:3], groups, channels, h, w)
+        taps = p["w"].reshape(h, w, channels, groups, outputs // groups)
+        y = np.einsum("byxgchw,hwcgo->byxgo", x, taps)
+        return squares(y.reshape(*y.shape[:3], -1))
+
+    return Structure(loss, {"w": of(*taps)}, {"x": of(4, 7, 8, 6)}, (("w", 3),), formula)
+
+
+ONE_COLUMN = {"w": of(16, 1)}, {"x": of(40, 16)}
+ONE_ROW = {"w": of(16, 4)}, {"x": of(30, 1, 16)}
+SMALL = {"w": of(5, 6)}, {"x": of(4, 5)}
+ATTENTION = (
+    {"q": of(8, 8), "k": of(8, 8) * 0.5, "v": of(8, 8)},
+    {"x": of(10, 1, 8), "y": of(10, 7, 8)},
+)
+VIEWS: dict[str, Structure] = {
+    "a row of one": Structure(seen_as(lambda y: y[:, 0]), *ONE_ROW, (("w", 1),)),
+    "a column of one": Structure(seen_as(lambda y: y[:, 0]), *ONE_COLUMN, (("w", 0),)),
+    "squeeze": Structure(seen_as(lambda y: y.squeeze(-1)), *ONE_COLUMN, (("w", 0),)),
+    "reshape": Structure(seen_as(lambda y: y.reshape(-1)), *ONE_COLUMN),
+    "flipped": Structure(seen_as(lambda y: y[:, ::-1, 0]), {"w": of(16, 1)}, {"x": of(4, 9, 16)}),
+    "one entry": Structure(seen_as(lambda y: y[:, 0, 0]), {"w": of(5, 1)}, {"x": of(4, 1, 5)}),
+    "a run of entries": Structure(
+        seen_as(lambda y: y.reshape(y.shape[0], -1)[:, 3:9]), {"w": of(5, 6)}, {"x": of(4, 3, 5)}
+    ),
+    "a step": Structure(seen_as(lambda y: y[:, 1::3]), *SMALL, (("w", 0),)),
+    "a view of a view": Structure(
+        seen_as(lambda y: y.T[1:, None, :].swapaxes(0, 2)[..., 2:]), *SMALL
+    ),
+    "a dim in two": Structure(seen_as(lambda y: y.reshape(-1, 3, 2)[:, 1:, :1]), *SMALL),
+    "two parts": Structure(seen_as(lambda y: y[:, :2] * y[:, 4:]), *SMALL),
+    "depthwise": convolution(6, 3, 3, 1, 6),
+    "depthwise, two of each": convolution(6, 3, 1, 1, 12),
+    "grouped": convolution(3, 3, 3, 2, 9),
+    "grouped, one tap": convolution(2, 1, 1, 3, 4),
+    "one group": convolution(1, 2, 3, 6, 4),
+    "one query": Structure(attend, *ATTENTION, (("q", 1), ("k", 1))),
+}
+
+
+# -- joins ----------------------------------------------------------------------------------------
+
+
+def joined(change: Callable[[Any, Any], Any]) -> Loss:
+    """What is done with a join of two parts, and one of the parts."""
+
+    def loss(p: Any, b: Any) -> Any:
+        x = b["x"]
+        return squares(change(np.concatenate([x * p["w"], np.sin(x)], 1), x))
+
+    return loss
+
+
+def row(*parts: Any) -> Any:
+    return np.concatenate(parts, 1)
+
+
+JOINS: dict[str, Structure] = {
+    name: Structure(joined(change), {"w": of(5)}, {"x": of(6, 5)}, (("w", 0),))
+    for name, change in {
+        "twice in one": lambda h, x: row(h, h),
+        "thrice, with others": lambda h, x: row(h, x, h, h),
+        "twice in a stack": lambda h, x: np.stack([h, h], 1),
+        "in the last dim of a stack": lambda h, x: np.stack([h, h, h], -1),
+        "after a part of it": lambda h, x: row(h[:, :3], h),
+        "before a part of it": lambda h, x: row(h, h[:, 2:5]),
+        "before every other entry": lambda h, x: row(h, h[:, ::2]),
+        "beside itself flipped": lambda h, x: row(h, h[:, ::-1]),
+        "after none of it": lambda h, x: row(h[:, :0], h, h),
+        "in two joins": lambda h, x: row(h, x) * row(x, h),
+        "read besides": lambda h, x: row(h, h) + row(np.cos(h), h),
+        "along another dim": lambda h, x: np.concatenate([h, h], 0),
+        "along both dims": lambda h, x: np.concatenate([row(h, h), row(h, h)], 0),
+        "three deep": lambda h, x: row(row(row(h, h), h), h),
+        "beside what is made of it": lambda h, x: row(h, np.tanh(h), h @ np.ones((10, 2))),
+        "beside a sum of it": lambda h, x: row(h, h - np.max(h, 1, keepdims=True), h * np.sum(h)),
+        "transposed": lambda h, x: np.concatenate([h.T, h.T], 0).T,
+    }.items()
+}
