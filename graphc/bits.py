@@ -7,13 +7,14 @@ sees the same batches. One device comes first; each other run must end with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.check import spoiled
 from graphc.driver import compile_module
 from graphc.errors import GraphcError
 from graphc.module import Module
@@ -32,6 +33,7 @@ class BitsRow:
 
     differs: where the run first left the one device's bits: the step and the variables.
     skipped: why the strategy was not run.
+    spoiled: what the run ends in that is no number, in words; "" where there is none.
     """
 
     strategy: str
@@ -41,6 +43,7 @@ class BitsRow:
     hash: str = ""
     differs: str = ""
     skipped: str = ""
+    spoiled: str = ""
 
     @property
     def same(self) -> bool:
@@ -52,8 +55,12 @@ class Result:
     """What a run ends with."""
 
     variables: dict[str, Array]
-    loss: float
+    losses: tuple[float, ...]
     hash: str
+
+    @property
+    def loss(self) -> float:
+        return self.losses[-1] if self.losses else float("nan")
 
     def unlike(self, other: Result) -> list[str]:
         """The names of the variables that differ in a bit."""
@@ -119,12 +126,13 @@ class BitsCheck:
 
         steps: stop after so many.
         """
-        result = Result(dict(self.values), float("nan"), "")
+        result = Result(dict(self.values), (), "")
         share = -(-len(self.batches) // len(plans))
         for i, plan in enumerate(plans):
             batches = self.batches[:steps][i * share : (i + 1) * share]
             if batches:
-                result = _train(plan, backend, result.variables, batches)
+                before, result = result, _train(plan, backend, result.variables, batches)
+                result = replace(result, losses=before.losses + result.losses)
         return result
 
     def _first(self, plans: Sequence[Plan], one: Plan, backend: str) -> str:
@@ -141,19 +149,20 @@ class BitsCheck:
 
 
 def _row(name: str, plan: Plan, backend: str, found: Result, differs: str = "") -> BitsRow:
-    return BitsRow(name, backend, plan.mesh.devices, found.loss, found.hash, differs)
+    wrong = spoiled(found.losses, found.variables)
+    return BitsRow(name, backend, plan.mesh.devices, found.loss, found.hash, differs, spoiled=wrong)
 
 
 def _train(
     plan: Plan, backend: str, values: Arrays, batches: Sequence[Mapping[str, Array]]
 ) -> Result:
     program = plan.programs["train"]
-    loss = float("nan")
+    losses = []
     with Trainer(plan, backend, values=values) as trainer:
         for batch in batches:
             fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in program.inputs.items()}
-            loss = trainer.step(fed)["loss"]
-        return Result(trainer.variables(), loss, trainer.params_sha256())
+            losses.append(float(trainer.step(fed)["loss"]))
+        return Result(trainer.variables(), tuple(losses), trainer.params_sha256())
 
 
 def tiles_for(strategies: Sequence[Strategy]) -> int:

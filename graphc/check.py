@@ -5,18 +5,24 @@ run may differ from the single-device run by no more than `SLACK` times what the
 differs from f64 (plus a few units in the last place). Replicas that meet every few steps make
 another training than the single device, so they are compared with themselves in the reference
 interpreter.
+
+A NaN or an infinity that only one of two runs has, in a variable or as the loss of a step, is a
+difference without limit. Where both runs end in NaN, equality says nothing any more: the row says
+from which step on (`spoiled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphc.builder import Builder, Value
+from graphc.distance import distance, finite_distance, magnitude
 from graphc.driver import compile_module
 from graphc.graph import Graph, Node
 from graphc.module import Module
@@ -24,6 +30,7 @@ from graphc.op import Op
 from graphc.ops.source import Random
 from graphc.periodic import periodicity
 from graphc.runtime.data import Dataset
+from graphc.runtime.plan import Plan
 from graphc.runtime.trainer import Trainer, first_values
 from graphc.strategy import OneDevice, Strategy
 from graphc.types import F64, DType, TensorType, Type
@@ -40,6 +47,7 @@ class Row:
 
     difference: the largest difference of a variable, relative to the variable's largest value
     allowed:    the same measure of the single device against f64, times SLACK
+    spoiled:    what the run ends in that is no number, in words; "" where there is none
     """
 
     strategy: str
@@ -49,10 +57,29 @@ class Row:
     allowed: float
     params_sha256: str
     against: str = ONE
+    spoiled: str = ""
 
     @property
     def equal(self) -> bool:
         return self.difference <= self.allowed
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a training ends with: the variables, the loss of each step, the hash of the params."""
+
+    variables: dict[str, Array]
+    losses: list[float]
+    sha: str
+
+    @property
+    def loss(self) -> float:
+        return self.losses[-1] if self.losses else float("nan")
+
+    @property
+    def spoiled(self) -> str:
+        """What is no number at the end: the loss and since when, or variables with a NaN."""
+        return spoiled(self.losses, self.variables)
 
 
 def check_strategies(
@@ -69,24 +96,65 @@ def check_strategies(
     one = compile_module(module, OneDevice())
     values = first_values(one)
     wide = widened(module)
-    single, loss, sha = _run(one, backend, values, batches)
-    exact, *_ = _run(compile_module(wide, OneDevice()), backend, values, batches)
+    single = train(one, backend, values, batches)
+    exact = train(compile_module(wide, OneDevice()), backend, values, batches)
     rounding = _allowed(single, exact)
-    yield Row(one.strategy, 1, loss, 0.0, rounding, sha)
+    yield Row(one.strategy, 1, single.loss, 0.0, rounding, single.sha, spoiled=single.spoiled)
     for strategy in strategies:
         plan = compile_module(module, strategy)
-        found, loss, sha = _run(plan, backend, values, batches)
+        found = train(plan, backend, values, batches)
         want, allowed, against = single, rounding, ONE
         if periodicity(strategy) is not None:
-            want, *_ = _run(plan, "reference", values, batches)
-            exact, *_ = _run(compile_module(wide, strategy), "reference", values, batches)
+            want = train(plan, "reference", values, batches)
+            exact = train(compile_module(wide, strategy), "reference", values, batches)
             allowed, against = _allowed(want, exact), INTERPRETED
-        difference = _difference(found, want)
-        yield Row(plan.strategy, plan.devices, loss, difference, allowed, sha, against)
+        yield Row(
+            plan.strategy, plan.devices, found.loss, difference(found, want), allowed, found.sha,
+            against, found.spoiled or want.spoiled,
+        )  # fmt: skip
 
 
-def _allowed(found: Mapping[str, Array], exact: Mapping[str, Array]) -> float:
-    return SLACK * _difference(found, exact) + LAST_PLACES
+def _allowed(found: Run, exact: Run) -> float:
+    """What rounding may do, measured where both are finite: f32 overflows sooner than f64."""
+    gaps = _gaps(finite_distance, found.variables, exact.variables)
+    return SLACK * max(gaps, default=0.0) + LAST_PLACES
+
+
+def difference(found: Run, want: Run) -> float:
+    """The largest difference of a variable, relative to its magnitude; infinite where a NaN or an
+    infinity, in a variable or as the loss of a step, is on one side only."""
+    gaps = [*_gaps(distance, found.variables, want.variables)]
+    same = distance(_only_strange(found.losses), _only_strange(want.losses))
+    return max(*gaps, same, 0.0)
+
+
+def _gaps(
+    measure: Callable[[Array, Array], float], a: Mapping[str, Array], b: Mapping[str, Array]
+) -> Iterator[float]:
+    for name, x in a.items():
+        yield measure(x, b[name]) / (magnitude(b[name]) or 1.0)
+
+
+def _only_strange(losses: Sequence[float]) -> list[float]:
+    """The losses with 0 for every finite one: those may differ by rounding."""
+    return [0.0 if isfinite(x) else x for x in losses]
+
+
+def spoiled(losses: Sequence[float], variables: Mapping[str, Array]) -> str:
+    """What makes a comparison of a run's end say nothing, in words; "" where all is well.
+
+    A loss that is not finite, and since when; else the variables with a NaN. An infinity in a
+    variable may be meant: the first value of a running maximum is one.
+    """
+    if not losses:
+        return "no step was run: the data has no examples"
+    if not isfinite(losses[-1]):
+        first = len(losses)
+        while first > 1 and not isfinite(losses[first - 2]):
+            first -= 1
+        return f"the loss is {losses[-1]} from step {first} on"
+    bad = [name for name, x in variables.items() if np.isnan(x.astype(np.float64)).any()]
+    return f"there is a NaN in {', '.join(bad)}" if bad else ""
 
 
 def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:
@@ -99,28 +167,19 @@ def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[s
     return found[:steps]
 
 
-def _run(
-    plan: Any, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
-) -> tuple[dict[str, Array], float, str]:
+def train(
+    plan: Plan, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
+) -> Run:
+    """Train a plan on the batches, from the values, which are cast to the plan's dtypes."""
     types = plan.programs["evaluate"].variable_types
     start = {name: np.asarray(a, types[name].dtype.numpy) for name, a in values.items()}
     inputs = plan.training.inputs
-    loss = float("nan")
+    losses = []
     with Trainer(plan, backend, values=start) as trainer:
         for batch in batches:
             fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in inputs.items()}
-            loss = trainer.step(fed)["loss"]
-        return trainer.variables(), loss, trainer.params_sha256()
-
-
-def _difference(a: Mapping[str, Array], b: Mapping[str, Array]) -> float:
-    worst = 0.0
-    for name, x in a.items():
-        y = b[name].astype(np.float64)
-        scale = float(np.max(np.abs(y), initial=0.0)) or 1.0
-        gap = np.max(np.abs(x.astype(np.float64) - y), initial=0.0)
-        worst = max(worst, float(gap) / scale)
-    return worst
+            losses.append(float(trainer.step(fed)["loss"]))
+        return Run(trainer.variables(), losses, trainer.params_sha256())
 
 
 # -- the same step in f64 --------------------------------------------------------------------------

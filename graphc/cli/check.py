@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from graphc.cli.run import in_json
 
 if TYPE_CHECKING:
     from graphc.bits import BitsRow
@@ -45,15 +46,22 @@ if TYPE_CHECKING:
 @click.option(
     "--switch", is_flag=True, help="With --bits: also one run that goes through all strategies."
 )
+@click.option(
+    "--allow-nan", is_flag=True, help="Pass, too, where all runs end in the same NaN or infinity."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def check_command(
     file: Path, devices: str, accumulate: str, templates: tuple[str, ...], steps: int,
     backends: tuple[str, ...], bits: bool, slots: int, tiles: int | None, switch: bool,
-    as_json: bool,
+    allow_nan: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Check that the distributed program equals the single device, within stated rounding.
 
     With --bits it must give the same bits: one hash for all, under reproducible(slots, tiles).
+
+    A NaN or an infinity equals only the same at the same place. Where the runs end in one (a loss
+    that is not finite, a variable with a NaN), that they are equal shows nothing: the row is marked
+    NaN, says from which step on, and the exit status is 1 unless --allow-nan is given.
     """
     from graphc.cli.run import shown_warnings
     from graphc.frontend.lower import load_module
@@ -62,12 +70,13 @@ def check_command(
         module = load_module(file)
         data = _data(module)
         chosen = _strategies(templates, _numbers(devices), _numbers(accumulate))
+        given = _backends(backends)
         if bits:
-            good = _bits(module, data, chosen, steps, _backends(backends), (slots, tiles), switch,
-                         as_json)  # fmt: skip
+            rows = _bits(module, data, chosen, steps, given, (slots, tiles), switch, as_json)
         else:
-            good = _rounding(module, data, chosen, steps, _backends(backends), as_json)
-    if not good:
+            rows = _rounding(module, data, chosen, steps, given, as_json)
+        marks = set(rows)
+    if "FAIL" in marks or ("NaN" in marks and not allow_nan):
         raise click.exceptions.Exit(1)
 
 
@@ -93,68 +102,73 @@ def _backends(names: Sequence[str]) -> list[str]:
 def _rounding(
     module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
     backends: Sequence[str], as_json: bool,
-) -> bool:  # fmt: skip
-    """A row per strategy and backend; whether all differ by rounding only."""
+) -> Iterator[str]:  # fmt: skip
+    """Print a row per strategy and backend, and give its mark."""
     from graphc.check import check_strategies
 
-    spec, good = module.data["train"], True
+    spec = module.data["train"]
     for backend in backends:
         found = check_strategies(
             module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed
         )
         for row in found:
-            good = good and row.equal
             click.echo(
-                json.dumps(asdict(row) | {"equal": row.equal}) if as_json else _rounding_line(row)
+                in_json(asdict(row) | {"equal": row.equal}) if as_json else _rounding_line(row)
             )
-    return good
+            yield _mark(row.equal, row.spoiled)
+
+
+def _mark(equal: bool, spoiled: str) -> str:
+    """ok; FAIL where a run differs; NaN where it is equal and that shows nothing."""
+    return "FAIL" if not equal else "NaN" if spoiled else "ok"
 
 
 def _rounding_line(row: Row) -> str:
     from graphc.check import ONE
 
-    mark = "ok  " if row.equal else "FAIL"
     other = f" from {row.against}" if row.against != ONE else ""
-    return (
-        f"{mark} {row.strategy:36} {row.devices:3} devices  loss {row.loss:.6f}  "
+    mark = _mark(row.equal, row.spoiled)
+    line = (
+        f"{mark:4} {row.strategy:36} {row.devices:3} devices  loss {row.loss:.6f}  "
         f"differs by {row.difference:.1e}{other} (allowed {row.allowed:.1e})"
     )
+    return line + _below(row.spoiled)
+
+
+def _below(text: str) -> str:
+    """A line of its own under a row, or nothing."""
+    return f"\n     {text}" if text else ""
 
 
 def _bits(
     module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
     backends: Sequence[str], grid: tuple[int, int | None], switch: bool, as_json: bool,
-) -> bool:  # fmt: skip
-    """A row per strategy and backend, and a line for each backend; whether all bits are equal."""
+) -> Iterator[str]:  # fmt: skip
+    """Print a row per strategy and backend, and a line for each backend; give each row's mark."""
     from graphc.bits import BitsCheck, tiles_for
     from graphc.check import take
     from graphc.strategy import Reproducible
 
     slots, tiles = grid
-    spec, good = module.data["train"], True
+    spec = module.data["train"]
     batches = take(data, spec.batch, steps, spec.shuffle_seed)
     check = BitsCheck(module, Reproducible(slots, tiles or tiles_for(chosen)), batches)
     for backend in backends:
         rows = []
         for row in check.rows(chosen, backend, switch):
             rows.append(row)
-            click.echo(_json(row) if as_json else _line(row))
-        good = good and all(row.same for row in rows)
+            click.echo(in_json(asdict(row) | {"same": row.same}) if as_json else _line(row))
+            yield _mark(row.same, row.spoiled)
         if not as_json:
             click.echo(_summary(rows, steps))
-    return good
-
-
-def _json(row: BitsRow) -> str:
-    return json.dumps(asdict(row) | {"same": row.same})
 
 
 def _line(row: BitsRow) -> str:
     if row.skipped:
         return f"skip {row.strategy}: {row.skipped}"
-    mark = "ok  " if row.same else "FAIL"
-    line = f"{mark} {row.hash[:16]}  {row.devices:3} devices  {row.strategy}"
-    return line + (f"\n     differs after {row.differs}" if row.differs else "")
+    mark = _mark(row.same, row.spoiled)
+    line = f"{mark:4} {row.hash[:16]}  {row.devices:3} devices  {row.strategy}"
+    return line + _below(row.differs and f"differs after {row.differs}") + _below(row.spoiled)
 
 
 def _summary(rows: Iterable[BitsRow], steps: int) -> str:

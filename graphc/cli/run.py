@@ -90,7 +90,7 @@ def run_command(
         seconds = time.perf_counter() - start
         metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
         report = _report(trainer, last, metrics, seconds)
-    click.echo(_in_json(report) if as_json else _in_words(report))
+    click.echo(in_json(report) if as_json else _in_words(report))
 
 
 def _report(
@@ -330,7 +330,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def _in_json(report: dict[str, Any]) -> str:
+def in_json(report: dict[str, Any]) -> str:
     """One line of JSON, in which a number that is not finite is null: JSON has no word for it."""
 
     def plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.distance import within
 from graphc.program import Program
 from graphc.runtime.backend import Backend
 from graphc.runtime.engine import Engine
@@ -69,9 +70,4 @@ def _close(have: Array, want: Array) -> bool:
     tolerance = TOLERANCE.get(str(want.dtype))
     if tolerance is None:
         return bool(np.array_equal(have, want))
-    have, want = have.astype(np.float64), want.astype(np.float64)
-    finite = np.isfinite(want)
-    largest = np.abs(want[finite]).max(initial=1e-3)
-    if not np.array_equal(have[~finite], want[~finite], equal_nan=True):
-        return False
-    return bool((np.abs(have[finite] - want[finite]) <= tolerance * largest).all())
+    return within(have, want, tolerance, least=1e-3)

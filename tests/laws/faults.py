@@ -11,6 +11,7 @@ that notices it first:
     slope      the gradient is the slope of the loss
     structure  the number and kind of collectives
     bytes      placing is as cheap as the best of all placings
+    check      `graphc check` says ok to no run with a NaN or an infinity of its own
 """
 
 from __future__ import annotations

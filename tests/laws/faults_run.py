@@ -229,3 +229,30 @@ def _gathered_in_reverse(patch: Patch) -> None:
         old(out, xs[::-1], dim, lengths[::-1])
 
     around(patch, exchange, "_concat", change)
+
+
+# -- what is no number ----------------------------------------------------------------------------
+# The laws compare with `<=`, to which a NaN is a difference; the comparison of `graphc check` was
+# a `max`, to which it is none.
+
+
+@fault("check")
+def _a_sum_over_devices_gives_nan(patch: Patch) -> None:
+    """A sum over devices gives a NaN in its last entry."""
+    patch.setitem(exchange.COMBINE, "sum", _ending_in(float("nan")))
+
+
+@fault("check")
+def _a_sum_over_devices_overflows(patch: Patch) -> None:
+    """A sum over devices gives an infinity in its last entry."""
+    patch.setitem(exchange.COMBINE, "sum", _ending_in(float("inf")))
+
+
+def _ending_in(last: float) -> Callable[..., Any]:
+    def add(x: Any, y: Any, out: Any = None, **options: Any) -> Any:
+        total = np.add(x, y, out, **options)
+        if np.ndim(total) and total.dtype.kind == "f":
+            total.reshape(-1)[-1:] = last
+        return total
+
+    return add

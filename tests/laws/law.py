@@ -13,6 +13,7 @@ from laws.generator import Data, data_for, make, recipe
 from laws.recipe import Model, Recipe
 from laws.simulate import Array, Results, evaluate
 
+from graphc.distance import distance, finite_distance, magnitude
 from graphc.errors import GraphcError
 from graphc.graph import Graph
 from graphc.passes.base import Pass
@@ -122,13 +123,12 @@ def _moved(arrays: dict[str, Array], size: float, rng: np.random.Generator) -> d
 def _close(mine: Array, want: Array, alone: list[Array], least: float) -> bool:
     if mine.dtype.kind != "f":
         return bool(np.array_equal(mine, want))
-    largest = max(least, np.abs(want).max(initial=0))
+    largest = max(least, magnitude(want))
     if not alone:
         allowed = DOUBLE * largest
     else:
-        errors = [np.abs(a - want).max(initial=0) for a in alone]
-        allowed = SINGLE * max(*errors, EPSILON * largest)
-    return bool((np.abs(mine.astype(np.float64) - want) <= allowed).all())
+        allowed = SINGLE * max(*(finite_distance(a, want) for a in alone), EPSILON * largest)
+    return distance(mine, want) <= allowed
 
 
 # -- shrinking ------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-import numpy as np
 from laws.execute import backend_of, execute
 from laws.generator import Data, data_for, make, recipe
 from laws.recipe import Model, Recipe
 from laws.simulate import Results
 
+from graphc.distance import distance
 from graphc.graph import Graph
 from graphc.passes.pipeline import distribution, partitioning, run_passes
 from graphc.runtime.backend import Backend
@@ -119,5 +119,5 @@ def compare(found: Results, want: Results, where: str) -> None:
         assert list(mine) == list(theirs)
         for name, x in mine.items():
             if x.tobytes() != theirs[name].tobytes():
-                gap = np.max(np.abs(x.astype(float) - theirs[name].astype(float)), initial=0)
+                gap = distance(x, theirs[name])
                 raise Differ(f"{kind} '{name}' differ by {gap}: {where}")

@@ -11,6 +11,7 @@ from laws.parts import rows
 from laws.recipe import BATCH, Recipe
 from laws.simulate import Array, evaluate, simulate
 
+from graphc.distance import within
 from graphc.errors import GraphcError
 from graphc.graph import Graph
 from graphc.ops.collective import Conversion
@@ -91,9 +92,8 @@ def drawn(seed: int) -> tuple[Recipe, Data] | None:
 
 def agree(found: dict[str, Array], want: dict[str, Array], data: Data, what: str) -> None:
     for name, x in want.items():
-        largest = max(np.abs(x).max(initial=0), 1e-6 * data.largest)
         mine = np.broadcast_to(found[name], x.shape)
-        assert np.abs(mine - x).max(initial=0) <= TOLERANCE * largest, f"{what}: {name}"
+        assert within(mine, x, TOLERANCE, 1e-6 * data.largest), f"{what}: {name}"
 
 
 def test_each_place_makes_the_single_devices_step_on_its_own_part() -> None:

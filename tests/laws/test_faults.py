@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from laws import leaf_bits
@@ -18,10 +19,15 @@ from laws.test_passes import holds_with_passes
 from laws.test_placement import check_best, problems
 from laws.test_structure import check_exchange, check_tree
 
+from graphc.check import check_strategies
 from graphc.errors import GraphcError
+from graphc.frontend.lower import load_module
 from graphc.passes.schedule import schedule
+from graphc.runtime.data import load
 from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.strategy import parse_strategy
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDS = 400
 Kinds = tuple[str, ...]
 
@@ -72,10 +78,20 @@ def bits(kinds: Kinds) -> None:
         leaf_bits.check(leaf_bits.case(seed))
 
 
+def checked(kinds: Kinds) -> None:
+    """What `graphc check` says of a small program."""
+    module = load_module(EXAMPLES / "linear.gc")
+    spec = module.data["train"]
+    data = load(spec.kind, spec.path, {n: x.tensor for n, x in module.train.inputs.items()})
+    chosen = [parse_strategy("mirrored(2)")]
+    for row in check_strategies(module, chosen, data, spec.batch, 1, "reference"):
+        assert row.equal and not row.spoiled, row
+
+
 LAWS: dict[str, Callable[[Kinds], None]] = {
     "verifier": verifier, "mesh": mesh, "run": run, "passes": passes, "memory": memory,
     "slope": slope, "structure": structure, "bytes": bytes_moved,
-    "bits": bits,
+    "bits": bits, "check": checked,
 }  # fmt: skip
 
 
@@ -105,6 +121,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "verifier": (GraphcError,), "mesh": BROKEN, "run": BROKEN, "passes": BROKEN,
     "memory": (Misread,), "slope": (WrongGradient,), "structure": (AssertionError,),
     "bytes": (AssertionError,), "bits": BROKEN,
+    "check": (AssertionError,),
 }  # fmt: skip
 
 

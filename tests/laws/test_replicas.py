@@ -16,6 +16,7 @@ from laws.parts import ByParts, rows
 from laws.recipe import Recipe
 from laws.simulate import Results, simulate
 
+from graphc.distance import within
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.graph import Graph
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
@@ -79,8 +80,7 @@ def placed(made: Recipe, strategy: str, short: bool) -> Graph | None:
 def agree(found: Results, want: Results, data: Data, what: str) -> None:
     for mine, theirs in ((found.outputs, want.outputs), (found.variables, want.variables)):
         for name, x in theirs.items():
-            largest = max(np.abs(x).max(initial=0), 1e-6 * data.largest)
-            assert np.abs(mine[name] - x).max(initial=0) <= TOLERANCE * largest, f"{what}: {name}"
+            assert within(mine[name], x, TOLERANCE, 1e-6 * data.largest), f"{what}: {name}"
 
 
 def test_per_replica_code_on_a_mesh_is_what_every_replica_computes() -> None:
