@@ -446,7 +446,9 @@ CODES: dict[str, Entry] = {
     ),
     "G0512": Entry(
         "a file can't be written",
-        "The folder does not exist, or the file or the folder may not be written to.",
+        "The folder does not exist, the file or the folder may not be written to, or there is something\n"
+        "else than a regular file: a folder, a device, a pipe or a socket is never replaced. A symbolic\n"
+        "link is followed, and the file that it means is replaced.",
     ),
     "G0521": Entry(
         "this is no schedule",

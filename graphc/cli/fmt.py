@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from graphc.files import write_whole
+
 
 @click.command("fmt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -20,7 +22,6 @@ def fmt_command(files: tuple[Path, ...], check: bool) -> None:
 
 def _formatted(file: Path, check: bool) -> bool:
     """Format one file, or say that it would be; whether it was formatted before."""
-    from graphc.cli.files import write_text
     from graphc.frontend.format import format_source
     from graphc.frontend.parse import read_file
 
@@ -32,6 +33,6 @@ def _formatted(file: Path, check: bool) -> bool:
         click.echo(after, nl=False)
     elif not same:
         if not check:
-            write_text(file, after)
+            write_whole(file, after)
         click.echo(f"{'would format' if check else 'formatted'} {file}", err=True)
     return same

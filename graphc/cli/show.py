@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.files import read_text, write_text
+from graphc.cli.files import read_text
 from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
+from graphc.files import write_whole
 
 if TYPE_CHECKING:
     from graphc.graph import Graph
@@ -162,5 +163,5 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_text(output, text)
+        write_whole(output, text)
         click.echo(f"wrote {output}", err=True)

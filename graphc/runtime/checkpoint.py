@@ -6,7 +6,6 @@ their own, `NAME@copies` has them all, for a run that goes on with as many repli
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
+from graphc.files import write_whole
 from graphc.types import DTYPES
 
 Array = NDArray[Any]
@@ -30,12 +30,7 @@ def save_variables(
     # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
     dense = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()}
     content = save(dense, dict(notes) if notes else None)
-    temporary = Path(f"{path}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise GraphcError("G0509", f"can't write {path}: {error.strerror}") from None
+    write_whole(path, content, "G0509")
 
 
 def load_variables(path: str | Path) -> dict[str, Array]:

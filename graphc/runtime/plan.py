@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +16,7 @@ from typing import Any
 
 import graphc.ops  # noqa: F401  (registers the ops that a plan names)
 from graphc.errors import GraphcError
+from graphc.files import write_whole
 from graphc.later import chosen
 from graphc.placement import Mesh
 from graphc.program import Program
@@ -132,10 +131,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan file, whole or not at all. Raises G0507 where it can't be written."""
-        try:
-            _write(Path(path), self.text().encode())
-        except OSError as error:
-            raise GraphcError("G0507", f"can't write {path}: {error.strerror}") from None
+        write_whole(path, self.text(), "G0507")
 
 
 def load(path: str | Path) -> Plan:
@@ -188,20 +184,3 @@ def _checked(body: Any) -> Plan:
 def _digest(body: Any) -> str:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file by a new one, so that a reader sees the old content or the new one."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # as a plain `open` would have made it
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

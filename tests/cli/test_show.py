@@ -100,8 +100,8 @@ def test_show_of_a_graphs_text_and_of_a_plan(folder: Path, call: Call) -> None:
         (1, "error[G0106]", ["no.gc"]),
         (1, "error[G0106]", ["no.gir"]),
         (1, "error[G0507]", ["no.plan"]),
-        (1, "error[G0512]: cannot write no/file: No such file", ["line.gc", "-o", "no/file"]),
-        (1, "error[G0512]: cannot write .", ["line.gc", "-o", "."]),
+        (1, "error[G0512]: can't write no/file: No such file", ["line.gc", "-o", "no/file"]),
+        (1, "error[G0512]: can't write .", ["line.gc", "-o", "."]),
     ],
 )
 def test_wrong_calls_of_show(
