@@ -22,7 +22,7 @@ LAYERS = [
     {"ops"},
     {"verify", "text", "turns"},
     {"autodiff", "frontend", "strategy", "module"},
-    {"program", "instructions", "traffic", "later"},
+    {"program", "instructions", "lifetimes", "traffic", "later"},
     {"kernels"},
     {"passes"},
     {"runtime"},

@@ -16,10 +16,11 @@ from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.layout import MemoryLayout
 from graphc.leaves import most_pieces
+from graphc.lifetimes import overwritable
 from graphc.op import Op, op_named
 from graphc.ops.collective import Conversion, Keep, Recall
 from graphc.passes.aliases import aliases, itself
-from graphc.passes.buffers import overwritable, plan_arena
+from graphc.passes.buffers import plan_arena
 from graphc.passes.phases import SETUP, Phases, phases
 from graphc.placement import local_shape
 from graphc.program import (

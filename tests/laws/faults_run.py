@@ -13,6 +13,7 @@ from laws.fault import Patch, around, fault
 import graphc.instructions
 import graphc.placement
 import graphc.program
+from graphc import lifetimes
 from graphc.ops import collective
 from graphc.ops.collective import Keep, Recall
 from graphc.passes import buffers, schedule
@@ -25,7 +26,7 @@ from graphc.runtime.supply import WholeBatch
 @fault("run", "binary")
 def _a_sum_overwrites_its_third_operand(patch: Patch) -> None:
     """A sum made in several passes may lie on an operand of a later pass."""
-    patch.setattr(buffers, "overwritable", lambda op, operands: operands[2:] + operands[:2])
+    patch.setattr(lifetimes, "overwritable", lambda op, operands: operands[2:] + operands[:2])
 
 
 @fault("memory")
@@ -39,7 +40,7 @@ def _freed_by_the_first_reader(patch: Patch) -> None:
             for operand in graphc.program.reads(x):
                 seen.setdefault(known[operand].root, at)
         for x, at in seen.items():
-            if x in lives.first and lives.last[x] < buffers.FOREVER:
+            if x in lives.first and lives.last[x] < lifetimes.FOREVER:
                 lives.last[x] = lives.reread[x] = max(at, lives.first[x])
         return lives
 
@@ -49,7 +50,7 @@ def _freed_by_the_first_reader(patch: Patch) -> None:
 @fault("memory")
 def _freed_within_the_loop(patch: Patch) -> None:
     """What every turn reads lives to its last reader in the loop only."""
-    patch.setattr(buffers, "_round_the_loops", lambda lives: None)
+    patch.setattr(lifetimes, "_round_the_loops", lambda lives: None)
 
 
 @fault("memory")

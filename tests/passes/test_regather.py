@@ -10,9 +10,9 @@ import pytest
 from graphc.driver import compile_module
 from graphc.frontend.lower import module_of_source
 from graphc.graph import Graph
+from graphc.lifetimes import lifetimes
 from graphc.module import Module
 from graphc.ops.collective import AllGather, ReduceScatter
-from graphc.passes.buffers import lifetimes
 from graphc.passes.cleanup import Cse
 from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.passes.regather import Regather
