@@ -1,0 +1,186 @@
+"""Many seeds, in a process of their own: one that is killed is told from its last seed.
+
+    python -m laws.programs 0 2000                       (in tests/)
+    python -m laws.programs 0 200000 --strategies --log programs.jsonl --jobs 2
+
+With a log, what is in it is not tried again: a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from laws.programs.grow import grow
+from laws.programs.judge import Verdict, judge
+from laws.programs.program import Leaf, Program, Statement
+from laws.programs.shrink import shrunk
+from laws.programs.strategies import strategy_of
+
+CHUNK = 100
+SECONDS = 120  # of one program, many times what it takes
+TESTS = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a seed.
+
+    defect:  where and what, "" where nothing is wrong; program: the smallest that fails like it
+    refused: what graphc refuses, with the codes: no defect, but not tried either
+    """
+
+    seed: int
+    defect: str = ""
+    program: str = ""
+    refused: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass
+class Tally:
+    """What became of many seeds."""
+
+    found: list[Found] = field(default_factory=list)
+
+    @property
+    def defects(self) -> list[Found]:
+        return [f for f in self.found if f.defect]
+
+    @property
+    def report(self) -> str:
+        """The first defects, each with its smallest program."""
+        shown = [f"seed {f.seed}: {f.defect}\n\n{f.program}" for f in self.defects[:5]]
+        return "\n\n".join([f"{len(self.defects)} of {len(self.found)} programs fail", *shown])
+
+
+# -- one seed -------------------------------------------------------------------------------------
+
+
+def tried(seed: int, strategies: bool = False) -> Found:
+    """The verdict about a seed; a program that fails is made smaller."""
+    start = time.process_time()
+    program = grow(seed)
+    strategy = strategy_of(program, seed) if strategies else ""
+    verdict = judge(program, strategy)
+    refused = tuple(f"{k}: {e.code} {e.message}" for k, e in verdict.refused.items())
+    if not verdict.defects:
+        return Found(seed, refused=refused, seconds=time.process_time() - start)
+    least = shrunk(program, lambda p: alike(judge(p, strategy), verdict))
+    text = str(judge(least, strategy).defects[0])
+    return Found(seed, text, least.pasted("short" in text), refused, time.process_time() - start)
+
+
+def alike(found: Verdict, first: Verdict) -> bool:
+    """Whether a program fails in the way of the first."""
+    return bool(found.defects) and _kind(found) == _kind(first)
+
+
+def _kind(v: Verdict) -> tuple[str, str]:
+    d = v.defects[0]
+    where = d.where.split(",")[0].split(" ")[0]
+    return where, d.text.split(":")[0] if "Error" in d.text.split(":")[0] else ""
+
+
+def died(seed: int, strategies: bool) -> str:
+    """The smallest program that ends a process, each tried in one of its own."""
+    program = grow(seed)
+    strategy = strategy_of(program, seed) if strategies else ""
+
+    def ends(p: Program) -> bool:
+        made = subprocess.run(
+            [sys.executable, "-m", "laws.programs", "--program", repr(p), strategy],
+            cwd=TESTS, env=_environment(), capture_output=True, check=False,
+        )  # fmt: skip
+        return made.returncode < 0
+
+    return shrunk(program, ends).pasted() if ends(program) else program.pasted()
+
+
+def one(text: str, strategy: str) -> None:
+    """Judge a program that is given as the text of its record."""
+    names = {"Program": Program, "Leaf": Leaf, "Statement": Statement}
+    print(judge(eval(text, names), strategy).defects)
+
+
+# -- many seeds -----------------------------------------------------------------------------------
+
+
+def campaign(
+    seeds: range, strategies: bool = False, log: Path | None = None, jobs: int = 1
+) -> Iterator[Found]:
+    """What becomes of each seed, as it is known."""
+    done = set()
+    for line in log.read_text().splitlines() if log and log.exists() else ():
+        made = Found(**json.loads(line))
+        done.add(made.seed)
+        yield made
+    left = [s for s in seeds if s not in done]
+    chunks = [left[i : i + CHUNK] for i in range(0, len(left), CHUNK)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for found in pool.map(lambda c: list(_chunk(c, strategies, log)), chunks):
+            yield from found
+
+
+def _chunk(seeds: list[int], strategies: bool, log: Path | None) -> Iterator[Found]:
+    """The seeds in one process, and in another one what is left when it is killed."""
+    while seeds:
+        at, ended = None, False
+        for made in _worker(seeds, strategies):
+            if isinstance(made, int):
+                at = made
+                continue
+            seeds, ended = [s for s in seeds if s != made.seed], not seeds
+            yield _logged(made, log)
+        if seeds and not ended:
+            bad = at if at in seeds else seeds[0]
+            seeds = [s for s in seeds if s != bad]
+            yield _logged(Found(bad, "the process is killed", died(bad, strategies)), log)
+
+
+def _logged(found: Found, log: Path | None) -> Found:
+    if log:
+        with log.open("a") as file:
+            file.write(json.dumps(asdict(found)) + "\n")
+    return found
+
+
+def _worker(seeds: list[int], strategies: bool) -> Iterator[int | Found]:
+    """The seed that is begun, then what became of it."""
+    given = json.dumps([seeds, strategies])
+    command = [sys.executable, "-m", "laws.programs", "--worker"]
+    with subprocess.Popen(
+        command, cwd=TESTS, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout
+        process.stdin.write(given)
+        process.stdin.close()
+        for line in process.stdout:
+            made: Any = json.loads(line)
+            yield made if isinstance(made, int) else Found(**made)
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "GRAPHC_THREADS": "1", "GRAPHC_CACHE": "0"}
+
+
+def worker() -> None:
+    """Read the seeds from the standard input, and write a line before and after each."""
+    seeds, strategies = json.load(sys.stdin)
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for seed in seeds:
+        signal.alarm(SECONDS)
+        print(seed, file=output, flush=True)
+        print(json.dumps(asdict(tried(seed, strategies))), file=output, flush=True)
+    signal.alarm(0)

@@ -1,0 +1,210 @@
+"""Whether graphc and NumPy agree about a program.
+
+NumPy in f64 is the truth, of a full and of a short batch. The graph in f64, interpreted, must give
+the same to the last digits, and its gradients what finite differences give; in f32, the reference
+interpreter, NumPy calls and machine code must give the same within rounding.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from graphc_numpy import NumpyBackend
+from laws.programs import entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
+from laws.programs.program import Array, Arrays, Program
+
+import graphc
+from graphc import nn, optim
+from graphc.api import traced_module
+from graphc.driver import compile_module
+from graphc.errors import GraphcError, InternalError, VerifyError
+from graphc.frontend.trace import record
+from graphc.module import Module
+from graphc.passes.differentiate import Differentiate
+from graphc.runtime.reference import interpret
+from graphc.runtime.trainer import Trainer
+from graphc.strategy import parse_strategy
+
+PATHS: Mapping[str, Any] = {
+    "native": NumpyBackend(native=True),
+    "numpy": NumpyBackend(native=False),
+    "reference": "reference",
+}
+DOUBLE, SINGLE, HALF = 1e-9, 3e-5, 6e-2  # of the largest value on the way
+STEP = 1e-6  # of finite differences
+SLOPE = 1e-4
+
+
+@dataclass(frozen=True)
+class Defect:
+    """Something wrong with a program: where (a path, a stage) and what."""
+
+    where: str
+    text: str
+
+
+@dataclass
+class Verdict:
+    """What became of a program. refused: codes of errors, by stage, that are no defect."""
+
+    defects: list[Defect] = field(default_factory=list)
+    refused: dict[str, GraphcError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a step gives: the loss and reports, and the gradients."""
+
+    outputs: Arrays
+    gradients: Arrays
+
+
+def judge(program: Program, strategy: str = "", paths: tuple[str, ...] = tuple(PATHS)) -> Verdict:
+    """Try a program on all paths of one device, and on a strategy where one is given."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        judged = _Judge(program, paths)
+        judged.try_all(strategy)
+    return judged.verdict
+
+
+class _Judge:
+    def __init__(self, program: Program, paths: tuple[str, ...]) -> None:
+        self.program, self.paths = program, paths
+        self.verdict = Verdict()
+        full, short = program.sizes
+        self.sizes = {"full": full} | ({"short": short} if short < full else {})
+        self.truth: dict[str, Results] = {}
+
+    def try_all(self, strategy: str) -> None:
+        for size in self.sizes:
+            self._guarded(f"trace {size}", self._traced, size)
+        if self.verdict.defects or len(self.truth) < len(self.sizes):
+            return
+        module = self._guarded("module", self._module)
+        if module is not None:
+            self._guarded("plan", self._run, module, "one_device()", self.paths)
+            if strategy:
+                self._guarded(strategy, self._run, module, strategy, self.paths[:1])
+
+    def _guarded(self, where: str, function: Any, *args: Any) -> Any:
+        try:
+            return function(*args)
+        except GraphcError as error:
+            if isinstance(error, InternalError | VerifyError) or error.code.startswith("G09"):
+                self.verdict.defects.append(Defect(where, f"{error.code}: {error.message}"))
+            else:
+                self.verdict.refused[where] = error
+        except Exception as error:
+            self.verdict.defects.append(Defect(where, f"{type(error).__name__}: {error}"))
+        return None
+
+    # -- f64 ------------------------------------------------------------------------------------
+
+    def _traced(self, size: str) -> None:
+        """The graph in f64 against NumPy, and its gradients against differences."""
+        p = self.program
+        params, batch = p.data(self.sizes[size], wide=True)
+        outputs = ran(p, params, batch)
+        function = p.function(nn=nn, F=np.float64)
+        options = {"optimizer": optim.sgd(1.0), "whole": p.whole}
+        graph = Differentiate().run(record(function, params, batch, **options).graph)
+        slots = {k: np.zeros(v.type.shape, v.type.dtype.numpy) for k, v in graph.variables.items()}
+        found, new = interpret(graph, batch, slots | params)
+        gradients = {k: params[k] - new[k] for k in params if k in new}
+        self.truth[size] = Results(outputs, gradients)
+        largest = self._largest(size)
+        self._compare(f"f64 {size}", found, outputs, (HALF if p.coarse else DOUBLE) * largest)
+        if p.smooth and not p.coarse and not self.verdict.defects:
+            self._slope(size, params, batch, gradients)
+
+    def _slope(self, size: str, params: Arrays, batch: Arrays, gradients: Arrays) -> None:
+        rng = np.random.default_rng(self.program.seed)
+        along = {k: rng.choice((-1.0, 1.0), a.shape) for k, a in params.items()}
+        ends = []
+        for h in (STEP, -STEP):
+            moved = {k: a + h * along[k] for k, a in params.items()}
+            ends.append(float(ran(self.program, moved, batch)["loss"]))
+        want = (ends[0] - ends[1]) / (2 * STEP)
+        each = [np.sum(g * along[k]) for k, g in gradients.items()]
+        found = float(sum(each))
+        scale = 1 + sum(float(np.abs(g).sum()) for g in gradients.values())
+        if not abs(found - want) <= SLOPE * scale:
+            text = f"the slope of the loss is {found}, differences give {want}"
+            self.verdict.defects.append(Defect(f"gradient {size}", text))
+
+    def _largest(self, size: str) -> float:
+        """The largest of the numbers that go in or come out."""
+        params, batch = self.program.data(self.sizes[size], wide=True)
+        found = self.truth[size]
+        every = [params, batch, found.outputs, found.gradients]
+        numbers = (a for some in every for a in some.values() if a.dtype.kind == "f")
+        return max(4.0, *(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in numbers))
+
+    # -- f32 ------------------------------------------------------------------------------------
+
+    def _module(self) -> tuple[Module, Any]:
+        p = self.program
+        params, batch = p.data(self.sizes["full"])
+        function = p.function(nn=nn, F=np.float32)
+        options = {"optimizer": optim.sgd(1.0), "whole": p.whole}
+        return traced_module(function, params, batch, **options)
+
+    def _run(self, traced: tuple[Module, Any], strategy: str, paths: tuple[str, ...]) -> None:
+        module, recording = traced
+        plan = compile_module(module, parse_strategy(strategy))
+        for path in paths:
+            where = path if strategy == "one_device()" else f"{path}, {strategy}"
+            with Trainer(plan, PATHS[path], values=recording.values) as trainer:
+                for size in self.sizes:
+                    self._guarded(f"{where}, {size}", self._step, trainer, where, size)
+
+    def _step(self, trainer: Trainer, where: str, size: str) -> None:
+        params, batch = self.program.data(self.sizes[size])
+        trainer.load(params)
+        made = trainer.step(batch)
+        new = trainer.variables("param")
+        want = self.truth[size]
+        allowed = (HALF if self.program.coarse else SINGLE) * self._largest(size)
+        self._compare(f"{where}, {size}", made, want.outputs, allowed)
+        found = {k: params[k].astype(np.float64) - new[k] for k in want.gradients}
+        self._compare(f"{where}, {size}, gradient", found, want.gradients, allowed)
+
+    def _compare(
+        self, where: str, found: Mapping[str, Any], want: Arrays, allowed: float
+    ) -> None:
+        for name, right in want.items():
+            if text := difference(np.asarray(found[name]), right, allowed):
+                self.verdict.defects.append(Defect(where, f"{name} {text}"))
+                return
+
+
+def ran(program: Program, params: Arrays, batch: Arrays) -> Arrays:
+    """What NumPy makes of a program in f64: the loss and the reports."""
+    loss, reports = program.function(nn=oracle, F=np.float64)(params, batch)
+    return {k: np.asarray(v) for k, v in {"loss": loss, **reports}.items()}
+
+
+def difference(found: Array, want: Array, allowed: float) -> str:
+    """How two arrays differ; "" where they don't. NaN and infinities must be at the same places."""
+    if found.shape != want.shape:
+        return f"has shape {found.shape}, not {want.shape}"
+    if want.ndim and _kind(found) != _kind(want):
+        return f"has dtype {found.dtype}, not {want.dtype}"
+    if _kind(want) != "f":
+        same = np.asarray(found == want)
+    else:
+        a, b = found.astype(np.float64), want.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
+    return "" if same.all() else f"is\n{found}\nnot\n{want}"
+
+
+def _kind(a: Array) -> str:
+    return {"V": "f", "u": "i"}.get(a.dtype.kind, a.dtype.kind)
+
+
+__all__ = ["Defect", "Verdict", "difference", "graphc", "judge"]

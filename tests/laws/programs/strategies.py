@@ -1,0 +1,38 @@
+"""The strategies that programs are tried under."""
+
+from __future__ import annotations
+
+import random
+
+from laws.programs.program import Program
+
+STRATEGIES = (
+    "mirrored(2)", "mirrored(3)", 'mirrored(2, reduce="tree")', "accumulate(2)", "accumulate(3)",
+    'accumulate(2, order="tree")', "mirrored(2) * accumulate(2)", "accumulate(2) * mirrored(2)",
+    "tensor_split(2)", "tensor_split(2, {map})", "tensor_split(3, {map})",
+    "mirrored(2) * tensor_split(2, {map})", "tensor_split(2, {map}) * accumulate(2)",
+    "zero(2)", "zero(2, stage=2)", "zero(3, stage=3)", "zero(2, stage=3) * accumulate(2)",
+    "zero(2, stage=3) * tensor_split(2, {map})", "central_storage(2)", "central_storage(3)",
+    "parameter_server(2, 1)", "parameter_server(2, 2)", "parameter_server(2, 2) * accumulate(2)",
+    "reproducible(3)", "mirrored(2) * reproducible(4)", "mirrored(3) * reproducible(5)",
+    "tensor_split(2, {map}) * reproducible(3, tiles=2)", "zero(2, stage=2) * reproducible(4)",
+    "mirrored(2) * accumulate(2) * reproducible(4)", "local_sgd(2, every=1)", "diloco(2, every=1)",
+)  # fmt: skip
+ALONE = ("local_sgd", "diloco")  # replicas that step by themselves: another training
+
+
+def strategy_of(program: Program, seed: int) -> str:
+    """The strategy that is tried for this seed."""
+    rng = random.Random(f"strategy {seed}")
+    chosen = rng.choice(STRATEGIES)
+    return chosen.replace(", {map}", _cuts(program, rng))
+
+
+def _cuts(program: Program, rng: random.Random) -> str:
+    """A random map of a tensor_split: some parameters, each with a dim."""
+    found = {}
+    for leaf in program.leaves:
+        long = [d for d, n in enumerate(leaf.shape) if n and n > 2]
+        if leaf.tree == "params" and long and rng.random() < 0.7:
+            found[f'"{leaf.name}"'] = rng.choice(long)
+    return ", {" + ", ".join(f"{k}: {d}" for k, d in found.items()) + "}" if found else ""
