@@ -19,7 +19,7 @@ from graphc.builder import Builder, Operand, Value
 from graphc.errors import GraphcError
 from graphc.frontend.count import Derived
 from graphc.ops.composites.support import constant_array
-from graphc.types import F32, I32, DType, Size, dtype_of, promote
+from graphc.types import BF16, F32, I32, DType, Size, dtype_of, promote
 
 if TYPE_CHECKING:
     from graphc.op import Array
@@ -61,7 +61,7 @@ def value(f: Builder, x: Any) -> Value:
 
 
 def _dtype(dtype: np.dtype[Any]) -> DType:
-    if dtype.kind in "cOSUMmV":
+    if dtype.kind in "cOSUMmV" and dtype != BF16.numpy:  # NumPy has no letter for bfloat16
         raise GraphcError("G0810", f"a constant of dtype {dtype} can't be traced")
     return dtype_of(dtype)
 
