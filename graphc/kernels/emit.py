@@ -33,6 +33,7 @@ from graphc.kernels.domains import (
     strides,
 )
 from graphc.kernels.fuse import Group
+from graphc.kernels.indirect import Spot
 from graphc.kernels.nodes import Fold as FoldNode
 from graphc.kernels.nodes import Map, Node, Read, Value
 from graphc.kernels.registers import Parameters, Registers
@@ -113,7 +114,7 @@ class Writer:
                     self._store_row(i, at_end)
             elif i in self.group.rows and (at_end or self.depth[i] == depth):
                 if i not in self.row_values:
-                    self.row_values[i] = self.apply(i, self.row_code, self.of_row)
+                    self.row_values[i] = self.apply(i, self.of_rows)
                 self._store_row(i, at_end)
         if at_end:
             for i in self.group.nodes:
@@ -127,7 +128,7 @@ class Writer:
         if node.result.buffer in self.variables and not at_end:
             return
         self.done.add(i)
-        self.row_code.append(Store(self.row_access(node), self.row_values[i]))
+        self.store(node, self.row_access(node), self.row_values[i], self.of_rows)
 
     def must_store(self, i: int) -> bool:
         """Whether a node's result is written to memory."""
@@ -135,7 +136,20 @@ class Writer:
             return False
         return self.nodes[i].result in self.stored or self.nodes[i].target is not None
 
+    def store(self, node: Node, access: Access, register: int, at: Spot) -> None:
+        """Write what a node has made to its place."""
+        if isinstance(node, Map) and node.by_row:
+            indirect.store(at, node, access, register)
+        else:
+            adds = isinstance(node, Map) and node.adds
+            at.code.append(Store(access, register, add=adds))
+
     # -- rows -------------------------------------------------------------------------------------
+
+    @property
+    def of_rows(self) -> Spot:
+        """The code that runs once a row."""
+        return Spot(self, self.row_code, self.of_row, self._row_strides, axes(self.row_chain))
 
     def of_row(self, read: Read) -> int:
         """The register of what a row's node reads."""
@@ -184,6 +198,10 @@ class Writer:
         found = strides(read.layout, self.group.chain)
         return tuple(found.get(a, 0) for a in self.ordered)
 
+    def once_a_row(self, along: Sequence[int]) -> bool:
+        """Whether all cells of a row read the same entry."""
+        return bool(self.columns) and not any(along[len(self.rows) :])
+
     @property
     def ordered(self) -> list[Interval]:
         """The axes in the order in which accesses name them."""
@@ -200,10 +218,12 @@ class Writer:
 
     # -- nodes ------------------------------------------------------------------------------------
 
-    def apply(self, i: int, code: list[Statement], of: Callable[[Read], int]) -> int:
+    def apply(self, i: int, at: Spot) -> int:
         """A register with the result of a map."""
-        node = self.nodes[i]
+        node, code, of = self.nodes[i], at.code, at.read
         assert isinstance(node, Map)
+        if node.reads_anywhere:
+            return indirect.load(at, node)
         match node.function:
             case "copy" | "scatter" | "first_rows" | "every_row":
                 return of(node.reads[0])
@@ -213,8 +233,6 @@ class Writer:
                 return target
             case "iota":
                 return self._index(i, node, code)
-            case "gather":
-                raise AssertionError("a gather is written where its index is")
             case "sum" | "tree":
                 return self._added([of(r) for r in node.reads], node, code)
             case name:
@@ -286,6 +304,7 @@ class Cells:
         self.w, self.phase = writer, phase
         self.code: list[Statement] = []
         self.made: dict[object, int] = {}
+        self.spot = Spot(writer, self.code, self.read, writer.cell_strides, writer.ordered)
 
     def run(self, last: int) -> list[Statement]:
         """The folds and stores of this phase. last: the number of the last one."""
@@ -311,14 +330,10 @@ class Cells:
 
     def _store(self, node: Node, register: int, late: list[tuple[Access, int]] | None) -> None:
         access = self.w.cell_access(node)
-        if isinstance(node, Map) and node.by_row:
-            indirect.store(self, node, access, register)
-        elif isinstance(node, Map) and node.adds:
-            self.code.append(Store(access, register, add=True))
-        elif late is not None:
+        if late is not None and not (isinstance(node, Map) and node.adds):
             late.append((access, register))
         else:
-            self.code.append(Store(access, register))
+            self.w.store(node, access, register, self.spot)
 
     def _fold(self, i: int, node: FoldNode) -> None:
         target = self.w.registers.new()
@@ -343,9 +358,7 @@ class Cells:
             target = w.registers.new()
             self.code.append(Load(target, access))
             return target
-        if isinstance(node, Map) and node.reads_anywhere:
-            return indirect.load(self, node)
-        return w.apply(i, self.code, self.read)
+        return w.apply(i, self.spot)
 
     def read(self, read: Read) -> int:
         """The register of what a cell reads."""
@@ -356,12 +369,9 @@ class Cells:
                 return w.row_values[maker]
             return self.value(maker)
         along = w.cell_strides(read)
-        if self.once_a_row(along):
+        if w.once_a_row(along):
             return w.hoisted(read, along)
         key = (read.value, along, read.layout.offset)
         if key not in self.made:
             self.made[key] = w.load(read, along, self.code)
         return self.made[key]
-
-    def once_a_row(self, along: Sequence[int]) -> bool:
-        return bool(self.w.columns) and not any(along[len(self.w.rows) :])

@@ -58,13 +58,17 @@ def joined(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
     nodes, at = list[Node](), 0
     for k, (b, read) in enumerate(zip(x.operands, reads, strict=True)):
         n = read.layout.shape[dim]
-        inside = v.insides.get(v.buffers[b].root)
-        there = inside is not None and (inside.whole, inside.operand) == (x.result, k)
-        if 0 not in read.layout.shape and not there:
+        if 0 not in read.layout.shape and not _is_there(v, b, x, k):
             part = target.sliced(dim, at, at + n, 1)
             nodes.append(v.map(x, "copy", (read,), result, part, apart=True))
         at += n
     return nodes
+
+
+def _is_there(v: Values, b: int, x: Kernel, k: int) -> bool:
+    """Whether buffer b, operand k of a join, is written where it goes."""
+    inside = v.insides.get(v.buffers[b].root)
+    return inside is not None and (inside.whole, inside.operand) == (x.result, k)
 
 
 def where(v: Values, b: int) -> tuple[Value, MemoryLayout]:

@@ -17,6 +17,7 @@ from graphc import nn
 Array = NDArray[Any]
 Loss = Callable[[Any, Any], Any]
 STEP = 1e-6  # of the slope
+NODES = np.linspace(-1.5, 1.5, 5)
 
 
 @dataclass(frozen=True)
@@ -168,3 +169,72 @@ JOINS: dict[str, Structure] = {
         "transposed": lambda h, x: np.concatenate([h.T, h.T], 0).T,
     }.items()
 }
+
+
+# -- lookups --------------------------------------------------------------------------------------
+
+
+def classes(x: Any) -> Any:
+    return np.clip(np.floor(x * 2 + 2), 0, 4).astype(np.int64)
+
+
+def looked_up(index: Callable[[Any, Any], Any]) -> Loss:
+    """A number of a table for each index, which is computed from the batch and a parameter."""
+    return lambda p, b: np.mean(np.square(p["t"][index(b["x"], p["w"])] + np.sum(b["x"] * p["w"])))
+
+
+def times_a_fold(p: Any, b: Any) -> Any:
+    """The index of an extreme and the extreme itself, of one row."""
+    x = b["x"] * p["w"]
+    return np.mean(p["t"][np.argmax(x, axis=1)] * np.max(x, axis=1))
+
+
+def in_cells(p: Any, b: Any) -> Any:
+    """A row's own number of a table, for each of its entries."""
+    of_row = p["t"][classes(np.sum(b["x"], axis=1))]
+    return squares(of_row[:, None] * b["x"] * p["w"])
+
+
+def sorted_rows(p: Any, b: Any) -> Any:
+    order = np.argsort(b["x"], axis=1)
+    return squares(np.take_along_axis(b["x"] * p["w"], order, axis=1) + p["t"])
+
+
+def of_a_fold(p: Any, b: Any) -> Any:
+    """A table that is itself folded, and looked up where it was."""
+    sums = np.sum(b["x"] * p["w"], axis=1)
+    return np.mean(np.square(sums[np.argmax(b["x"], axis=1)] + p["t"][0]))
+
+
+def of_rows(p: Any, b: Any) -> Any:
+    """A lookup at the largest entry of a row that was looked up."""
+    table = np.outer(p["t"], p["w"])
+    return squares(table[np.argmax(table[classes(b["x"][:, 1])], axis=1)])
+
+
+LOOKUPS: dict[str, Structure] = {
+    name: Structure(loss, {"w": of(5), "t": of(1, 5)[0]}, {"x": of(6, 5)})
+    for name, loss in {
+        "where a row is largest": looked_up(lambda x, w: np.argmax(x * w, axis=1)),
+        "where a column is least": looked_up(lambda x, w: np.argmin(np.outer(w, w), axis=0)),
+        "where all is largest": looked_up(lambda x, w: np.argmax(w)),
+        "at how many are positive": looked_up(lambda x, w: np.sum(x > 0, axis=1) - 1),
+        "at a rounded sum": looked_up(lambda x, w: classes(np.sum(x, axis=1))),
+        "at a rounded entry": looked_up(lambda x, w: classes(x)),
+        "at what was searched": looked_up(lambda x, w: np.searchsorted(NODES[1:], x @ w)),
+        "interpolated": lambda p, b: squares(np.interp(b["x"] @ p["w"], NODES, p["t"])),
+        "interpolated everywhere": lambda p, b: squares(np.interp(b["x"] * p["w"], NODES, p["t"])),
+        "times what was folded": times_a_fold,
+        "for all cells of a row": in_cells,
+        "along a row": sorted_rows,
+        "of a row of a row's": of_rows,
+        "of what is folded": of_a_fold,
+    }.items()
+}
+for size in (2, 70):
+    LOOKUPS[f"in {size} rows"] = Structure(
+        times_a_fold, {"w": of(5), "t": of(1, 5)[0]}, {"x": of(size, 5)}
+    )
+
+KINDS = {"view": VIEWS, "join": JOINS, "lookup": LOOKUPS}
+ALL = {f"{kind}: {name}": x for kind, found in KINDS.items() for name, x in found.items()}

@@ -1,10 +1,11 @@
-"""Law: a lowered program does what its instructions do."""
+"""Law: a lowered program does what its instructions do, and stays inside its buffers."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from kernels.lowered import Stepper
+from kernels.reach import check_reach
 from laws.generator import data_for, make, recipe
 
 from graphc.passes.pipeline import distribution, partitioning, run_passes
@@ -28,6 +29,7 @@ def test_a_lowered_program_gives_what_its_ops_give(seed: int) -> None:
     strategy = parse_strategy("one_device()")
     passes = [*distribution(strategy), *partitioning(strategy)]
     program = schedule(run_passes(model.graph, passes), exact=True)
+    check_reach(program)
     cast = data.cast(dtype)
     variables, batch = cast.variables, cast.inputs
     stepper = Stepper(program, variables)

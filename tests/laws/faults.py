@@ -12,11 +12,20 @@ that notices it first:
     structure  the number and kind of collectives
     bytes      placing is as cheap as the best of all placings
     check      `graphc check` says ok to no run with a NaN or an infinity of its own
+    kernels    lowered steps of unusual structure stay in their memory, and give what NumPy gives
 """
 
 from __future__ import annotations
 
-from laws import faults_homes, faults_ops, faults_passes, faults_run
+from laws import faults_homes, faults_kernels, faults_ops, faults_passes, faults_run
 from laws.fault import FAULTS, Fault
 
-__all__ = ["FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "faults_homes",
+    "faults_kernels",
+    "faults_ops",
+    "faults_passes",
+    "faults_run",
+]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kernels.check import check_structure
+from kernels.structures import ALL as STRUCTURES
 from laws import leaf_bits
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
@@ -88,10 +90,18 @@ def checked(kinds: Kinds) -> None:
         assert row.equal and not row.spoiled, row
 
 
+def kernels(kinds: Kinds) -> None:
+    for name, x in STRUCTURES.items():
+        if name.split(":")[0] in kinds:
+            check_structure(x)
+
+
 LAWS: dict[str, Callable[[Kinds], None]] = {
     "verifier": verifier, "mesh": mesh, "run": run, "passes": passes, "memory": memory,
     "slope": slope, "structure": structure, "bytes": bytes_moved,
-    "bits": bits, "check": checked,
+    "bits": bits,
+    "check": checked,
+    "kernels": kernels,
 }  # fmt: skip
 
 
@@ -122,6 +132,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "memory": (Misread,), "slope": (WrongGradient,), "structure": (AssertionError,),
     "bytes": (AssertionError,), "bits": BROKEN,
     "check": (AssertionError,),
+    "kernels": BROKEN,
 }  # fmt: skip
 
 

@@ -1,0 +1,18 @@
+"""A structure, lowered and run by the interpreter of kernels, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from kernels.compiled import program_of
+from kernels.lowered import Stepper
+from kernels.reach import check_reach
+from kernels.structures import Structure
+
+
+def check_structure(x: Structure) -> None:
+    """No kernel leaves its buffers; the loss is NumPy's, and the gradient its slope."""
+    program = program_of(x.loss, x.params, x.batch)
+    check_reach(program)
+    stepper = Stepper(program, x.params)
+    np.testing.assert_allclose(stepper.step(x.batch)["loss"], x.wanted, rtol=1e-12)
+    x.check_slope(stepper.variables)

@@ -1,0 +1,53 @@
+"""Faults in how steps become kernels: in what is read where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laws.fault import Patch, around, fault
+
+from graphc.kernels import indirect, joins, lower, views
+from graphc.kernels.nodes import Map
+from graphc.layout import MemoryLayout
+
+
+@fault("kernels", "view")
+def _dims_known_by_stride(patch: Patch) -> None:
+    """A dim of length 1 of a product's result has its neighbour's length, as they share a stride."""
+
+    def box(view: Any, base: Any) -> list[tuple[int, int]]:
+        sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
+        seen = views.sight(view, base.shape)
+        assert seen is not None
+        strides = MemoryLayout.dense(base.shape).strides
+        return [(i, i + sizes.get(s, 1)) for i, s in zip(seen.first, strides, strict=True)]
+
+    patch.setattr(lower, "box", box)
+
+
+@fault("kernels", "view")
+def _views_across_dims(patch: Patch) -> None:
+    """A view that goes on from one dim into the next is taken for a part of one."""
+    patch.setattr(views.Sight, "last", lambda self, shape: list(self.first))
+
+
+@fault("kernels", "join")
+def _joined_twice_written_once(patch: Patch) -> None:
+    """What is joined twice is written to one of its places."""
+
+    def is_there(v: Any, b: int, x: Any, k: int) -> bool:
+        inside = v.insides.get(v.buffers[b].root)
+        return inside is not None and inside.whole == x.result
+
+    patch.setattr(joins, "_is_there", is_there)
+
+
+@fault("kernels", "lookup")
+def _lookup_in_a_row_without_index(patch: Patch) -> None:
+    """A number that is looked up once a row is the table's first."""
+
+    def load(old: Any, at: indirect.Spot, node: Map) -> int:
+        in_row = node.function == "gather" and at.code is at.writer.row_code
+        return at.read(node.reads[0]) if in_row else old(at, node)
+
+    around(patch, indirect, "load", load)
