@@ -16,6 +16,7 @@ from graphc.ops.elementwise import Aggregate, Elementwise, Select
 from graphc.ops.indexing import Gather, ScatterAdd, checked
 from graphc.ops.ordering import Cumsum
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest, sum_blocks
+from graphc.ops.reshape import Reshape
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
 from graphc.ops.unary import Cast
@@ -134,9 +135,9 @@ def _copy_of_view(op: Op, x: Array, out: Array) -> Call:
     """A view that must be made anew: the entries are copied from where they lie."""
     size = x.itemsize
     layout = op.layout(MemoryLayout(x.shape, tuple(s // size for s in x.strides)))
-    if layout is None:  # a reshape: the result is dense, so it takes the operand's shape instead
+    if layout is None and isinstance(op, Reshape):  # the result is dense: it takes x's shape
         return partial(np.copyto, out.reshape(x.shape), x)
-    if layout.offset:
+    if layout is None or layout.offset:
         return partial(_run, op, (x,), out)
     strides = tuple(s * size for s in layout.strides)
     return partial(np.copyto, out, np.lib.stride_tricks.as_strided(x, layout.shape, strides))

@@ -82,14 +82,22 @@ class Index:
     axis: int
 
 
+FUNCTIONS = frozenset((
+    "abs", "add", "and", "arctan2", "cast", "cos", "div", "eq", "erf", "exp", "expm1", "floor",
+    "floor_div", "ge", "gt", "is_finite", "le", "log", "log1p", "logistic", "lt", "maximum",
+    "minimum", "mod", "mul", "ne", "neg", "not", "or", "pow", "round", "select", "sign", "sin",
+    "sqrt", "sub", "tanh", "xor"
+))  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Apply:
     """`target = function(arguments)`, entry by entry.
 
-    function is the name of an elementwise op of graphc (`add`, `exp`, `select`, `cast`, ...), with
-    that op's meaning, for operands of one dtype (but for select's condition and cast); an aggregate
-    in the order `tree` is `aggregate:tree`, in any other plain `aggregate`. dtype is that of the
-    result. For f16 and bf16 the arithmetic is f32, rounded once per operation.
+    function is one of FUNCTIONS, with the meaning of graphc's elementwise op of that name, for
+    operands of one dtype (but for select's condition and cast); other elementwise ops stay with the
+    host. An aggregate in the order `tree` is `aggregate:tree`, in any other plain `aggregate`.
+    dtype is that of the result. For f16 and bf16 the arithmetic is f32, rounded once per operation.
     """
 
     target: int

@@ -13,6 +13,7 @@ from graphc.kernels.windows import Transposed, backwards, folded, transposed, wi
 from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.indexing import Gather, ScatterAdd
+from graphc.ops.reshape import Reshape
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
 from graphc.ops.source import Iota
@@ -54,12 +55,14 @@ def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
 
 
 def _copied(v: Values, x: Kernel, op: Op, read: Read) -> list[Node] | None:
-    """A view that was made anew."""
+    """A view that was made anew; None where only the op itself knows how."""
     layout = op.layout(read.layout)
     if layout is not None:
         seen = Read(read.value, layout, read.dtype)
         return [v.map(x, "copy", (seen,), v.wrote(x.result))]
-    result = v.wrote(x.result)  # a reshape: the result takes the operand's shape
+    if not isinstance(op, Reshape):
+        return None
+    result = v.wrote(x.result)  # the result takes the operand's shape
     target = MemoryLayout.dense(read.layout.shape)
     return [v.map(x, "copy", (read,), result, target)]
 

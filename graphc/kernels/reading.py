@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphc.kernels.code import FUNCTIONS
 from graphc.kernels.moving import moved
 from graphc.kernels.nodes import Node
 from graphc.kernels.products import contracted
@@ -14,14 +15,22 @@ from graphc.ops.collective import Accumulate
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.ordering import Argmax, Argmin
-from graphc.ops.reduce import Reduction
+from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from graphc.ops.rows import RowJoin, RowSum, RowUpdate
 from graphc.ops.source import DimSize, Iota
 from graphc.program import Feed, Instruction, Kernel, Write
 
 
 def nodes_of(v: Values, x: Instruction) -> list[Node] | None:
-    """The nodes that do what an instruction does; None where none can."""
+    """The nodes that do what an instruction does; None where none can.
+
+    None of them goes over a dim of length 0: there is nothing to do.
+    """
+    found = _nodes(v, x)
+    return None if found is None else [n for n in found if 0 not in n.shape]
+
+
+def _nodes(v: Values, x: Instruction) -> list[Node] | None:
     match x:
         case Write(operand=operand, variable=variable):
             read = v.read(operand)
@@ -60,7 +69,7 @@ def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
     match op:
         case Einsum():
             return contracted(v, x, op)
-        case Reduction():
+        case ReduceSum() | ReduceMax() | ReduceMin():
             return reduced(v, x, op)
         case Accumulate(op="sum") if shape == v.buffers[x.operands[0]].shape:
             return over_turns(v, x)
@@ -70,8 +79,10 @@ def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
             return found(v, x, op)
         case _ if op.conversion:
             return None
-        case Elementwise():
+        case Elementwise() if op.view or op.name in FUNCTIONS:
             return [_elementwise(v, x, op)]
+        case Elementwise():
+            return None
         case RowSum() | RowJoin() | RowUpdate():
             return of_rows(v, x, op)
         case _:

@@ -11,7 +11,7 @@ from graphc.kernels.nodes import Fold, Map, Node, Read
 from graphc.kernels.values import Values
 from graphc.layout import MemoryLayout
 from graphc.ops.blocks import blocks_of
-from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, Reduction, highest, lowest
+from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest
 from graphc.program import Kernel
 
 FEW = 4  # operands of a sum that are added at once
@@ -19,16 +19,20 @@ PARTS = 64  # of a fold, at most
 WIDE, LONG = 128, 4096  # a fold to fewer entries, of as many each, is done in parts
 
 
-def reduced(v: Values, x: Kernel, op: Reduction) -> list[Node] | None:
+def reduced(v: Values, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin) -> list[Node] | None:
     """The nodes of a reduction. Blocks of what is kept change nothing."""
     if isinstance(op, ReduceSum) and any(d in op.over for d, _ in op.blocks):
         return _in_blocks(v, x, op)
     read, dtype = v.read(x.operands[0]), v.buffers[x.result].dtype
-    kinds: dict[str, FoldKind] = {"sum": "sum", "max": "max", "min": "min"}
-    kind = kinds[op.reduces]
-    first: float | int | bool = 0
-    if isinstance(op, ReduceMax | ReduceMin):
-        first = (lowest if isinstance(op, ReduceMax) else highest)(dtype.numpy)
+    kind: FoldKind
+    first: float | int | bool
+    match op:
+        case ReduceSum():
+            kind, first = "sum", 0
+        case ReduceMax():
+            kind, first = "max", lowest(dtype.numpy)
+        case ReduceMin():
+            kind, first = "min", highest(dtype.numpy)
     shape = read.layout.shape
     if 0 in shape:
         return [v.map(x, "fill", (), v.wrote(x.result), number=first)]

@@ -236,5 +236,31 @@ for size in (2, 70):
         times_a_fold, {"w": of(5), "t": of(1, 5)[0]}, {"x": of(size, 5)}
     )
 
-KINDS = {"view": VIEWS, "join": JOINS, "lookup": LOOKUPS}
+# -- dims of length 0 -----------------------------------------------------------------------------
+
+
+def beside(nothing: Callable[[Any, Any], Any]) -> Loss:
+    """A sum over what has no entries, beside one that has some."""
+    return lambda p, b: np.sum(np.square(b["x"] * p["w"])) + np.sum(nothing(p["z"], b["x"]) + 1.0)
+
+
+EMPTY: dict[str, Structure] = {
+    name: Structure(beside(f), {"w": of(5), "z": of(0, 3)}, {"x": of(6, 5)})
+    for name, f in {
+        "a parameter": lambda z, x: z,
+        "a product of nothing": lambda z, x: x[:, :0] @ z,
+        "a product without rows": lambda z, x: z @ np.ones((3, 2)),
+        "sums of nothing": lambda z, x: np.sum(z, axis=0),
+        "a row of a table without columns": lambda z, x: z.T[np.argmax(x[:, :3], axis=1)],
+        "a join of nothing": lambda z, x: np.concatenate([z, z, np.tanh(z)], 0),
+        "none of a join": lambda z, x: np.concatenate([z, x[:, :3]], 0)[:0],
+        "none of a product": lambda z, x: (x @ np.ones((5, 4)))[:, 2:2] @ z[:, :2],
+        "outer": lambda z, x: x[:, :1] * np.sum(z, axis=1),
+        "sorted": lambda z, x: np.sort(z, axis=1),
+        "padded": lambda z, x: np.pad(z, ((1, 1), (0, 0))),
+        "reshaped": lambda z, x: z.reshape(3, 0, 2).T,
+    }.items()
+}
+
+KINDS = {"view": VIEWS, "join": JOINS, "lookup": LOOKUPS, "empty": EMPTY}
 ALL = {f"{kind}: {name}": x for kind, found in KINDS.items() for name, x in found.items()}

@@ -6,7 +6,17 @@ import pytest
 from kernels.check import check_structure
 from kernels.structures import ALL
 
+from graphc.kernels.code import FUNCTIONS
+from graphc.op import all_ops
+from graphc.ops.elementwise import Elementwise
+
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_structure_is_what_numpy_says(name: str) -> None:
     check_structure(ALL[name])
+
+
+def test_every_elementwise_op_of_graphc_is_a_function_of_kernels() -> None:
+    ops = {name: op for name, op in all_ops().items() if issubclass(op, Elementwise)}
+    names = {name for name, op in ops.items() if not (op.view or op.aggregates)}
+    assert names == FUNCTIONS

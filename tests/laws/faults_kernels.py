@@ -6,7 +6,7 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-from graphc.kernels import indirect, joins, lower, views
+from graphc.kernels import indirect, joins, lower, reading, views
 from graphc.kernels.nodes import Map
 from graphc.layout import MemoryLayout
 
@@ -51,3 +51,15 @@ def _lookup_in_a_row_without_index(patch: Patch) -> None:
         return at.read(node.reads[0]) if in_row else old(at, node)
 
     around(patch, indirect, "load", load)
+
+
+@fault("kernels", "third party")
+def _all_functions_known(patch: Patch) -> None:
+    """An elementwise op of another package is taken for what nests call by its name."""
+    patch.setattr(reading, "FUNCTIONS", {*reading.FUNCTIONS, "fill"})
+
+
+@fault("kernels", "empty")
+def _nodes_without_entries(patch: Patch) -> None:
+    """What has a dim of length 0 is a node like others."""
+    patch.setattr(lower, "nodes_of", reading._nodes)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from kernels.check import check_structure
 from kernels.structures import ALL as STRUCTURES
+from kernels.third_party import STRUCTURES as THIRD_PARTY
+from kernels.third_party import known
 from laws import leaf_bits
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
@@ -93,6 +95,9 @@ def checked(kinds: Kinds) -> None:
 def kernels(kinds: Kinds) -> None:
     for name, x in STRUCTURES.items():
         if name.split(":")[0] in kinds:
+            check_structure(x)
+    with known():
+        for x in THIRD_PARTY.values() if "third party" in kinds else ():
             check_structure(x)
 
 
