@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import graphc
 from graphc import nn
 
 Array = NDArray[Any]
@@ -244,6 +245,13 @@ def beside(nothing: Callable[[Any, Any], Any]) -> Loss:
     return lambda p, b: np.sum(np.square(b["x"] * p["w"])) + np.sum(nothing(p["z"], b["x"]) + 1.0)
 
 
+def with_a_state(p: Any, b: Any) -> Any:
+    """A state of no entries, which is written."""
+    graphc.state("none", np.zeros((3, 0)))
+    graphc.update("none", b["x"][:0, :3].T)
+    return squares(b["x"] * p["w"])
+
+
 EMPTY: dict[str, Structure] = {
     name: Structure(beside(f), {"w": of(5), "z": of(0, 3)}, {"x": of(6, 5)})
     for name, f in {
@@ -261,6 +269,9 @@ EMPTY: dict[str, Structure] = {
         "reshaped": lambda z, x: z.reshape(3, 0, 2).T,
     }.items()
 }
+EMPTY["a state"] = Structure(
+    with_a_state, {"w": of(5)}, {"x": of(6, 5)}, formula=lambda p, b: squares(b["x"] * p["w"])
+)
 
 KINDS = {"view": VIEWS, "join": JOINS, "lookup": LOOKUPS, "empty": EMPTY}
 ALL = {f"{kind}: {name}": x for kind, found in KINDS.items() for name, x in found.items()}
