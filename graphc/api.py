@@ -9,6 +9,7 @@ for batch in batches:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from graphc.collector import collector_paused
@@ -17,8 +18,8 @@ from graphc.frontend.trace import Recording, record
 from graphc.graph import Graph
 from graphc.kept import compiled
 from graphc.module import Module
+from graphc.random import checked_seed
 from graphc.runtime.backend import Backend
-from graphc.runtime.checkpoint import load_variables
 from graphc.runtime.trainer import OnStep, Trainer
 from graphc.strategy import Strategy, parse_strategy
 
@@ -51,6 +52,8 @@ def compile(
     optimizer:     a record of graphc.optim; not needed where loss_fn calls `graphc.minimize`
     strategy:      such as "mirrored(4) * accumulate(2)"
     whole:         globs of batch leaves that have no batch dim
+    seed:          of the initialisers and random functions that have none of their own: the same
+                   seed gives the same weights and masks under any strategy
     order:         how contributions to one gradient are added: add_n, tree, accumulate, or a choice
                    for each place where they meet, "devices=tree,turns=add_n" (see graphc.orders)
     reduction:     what the loss is meant to be: sum or mean over the batch
@@ -86,7 +89,8 @@ def traced_module(
             "there is nothing to minimize: no optimizer is given",
             help="give optimizer=graphc.optim.adam(1e-3), or call graphc.minimize in the function",
         )
-    return Module(train.graph.name, train.graph, evaluate, train.first), train
+    seed = checked_seed(options.get("seed", 0))
+    return Module(train.graph.name, train.graph, evaluate, train.first, seed=seed), train
 
 
 class StepTrainer:
@@ -176,13 +180,24 @@ class StepTrainer:
             raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(found)}")
         return found[after]
 
-    def save(self, path: str) -> None:
-        """Write all variables, and how far the training has come, to a .safetensors file."""
+    def save(self, path: str | Path) -> None:
+        """Write the training to a .safetensors file: all variables, and what `load` needs more."""
         self.trainer.save(path)
 
-    def load(self, path: str) -> None:
-        """Read variables that `save` wrote, under any strategy."""
-        self.trainer.load(load_variables(path))
+    def load(self, path: str | Path, *, partial: bool = False) -> None:
+        """Take up the training that `save` wrote down, under any strategy.
+
+        Under the same one it goes on to the same bits: k steps, save, load, m steps are k + m
+        steps. The batches are the caller's to go on with: `steps` says how many were used.
+        partial: start from the params and states of any .safetensors file that this step has too,
+                 by name and type; what is left out is warned of (G0531), and `steps` stays.
+        Raises G0509 for a file that is damaged or is no training, G0510 for one that has other
+        variables. Warns (G0527-G0530) where the bits will be others than before.
+        """
+        if partial:
+            self.trainer.start_from(path)
+        else:
+            self.trainer.resume(path)
 
     def close(self) -> None:
         """End the devices."""

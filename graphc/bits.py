@@ -19,7 +19,8 @@ from graphc.driver import compile_module
 from graphc.errors import GraphcError
 from graphc.module import Module
 from graphc.runtime.plan import Plan
-from graphc.runtime.trainer import Trainer, first_values
+from graphc.runtime.saving import first_values
+from graphc.runtime.trainer import Trainer
 from graphc.strategy import OneDevice, Reproducible, Strategy, layout_of
 
 Array: TypeAlias = NDArray[Any]

@@ -31,7 +31,8 @@ from graphc.ops.source import Random
 from graphc.periodic import periodicity
 from graphc.runtime.data import Dataset
 from graphc.runtime.plan import Plan
-from graphc.runtime.trainer import Trainer, first_values
+from graphc.runtime.saving import first_values
+from graphc.runtime.trainer import Trainer
 from graphc.strategy import OneDevice, Strategy
 from graphc.types import F64, DType, TensorType, Type
 

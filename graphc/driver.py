@@ -20,6 +20,7 @@ from graphc.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.graph import Graph, Node
 from graphc.later import Later, joined, made
 from graphc.module import Module
+from graphc.ops.source import Random
 from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
 from graphc.passes.cut import cut_of
@@ -95,6 +96,8 @@ def compile_module(
         "grid": next((str(p) for p in strategy.parts if p.layout("").grid), ""),
         "every": meets.every if meets else 0,
         "untiled": untiled(train, layout_of(strategy)),
+        "seed": module.seed,
+        "random": any(isinstance(node.op, Random) for node in train),
     }
     how = asynchrony(strategy)
     return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)

@@ -419,7 +419,9 @@ CODES: dict[str, Entry] = {
     ),
     "G0509": Entry(
         "variables can't be read or written",
-        "The file of variables (.safetensors) is missing, damaged, or can't be written.",
+        "The file of variables (.safetensors) is missing, damaged, or can't be written. It has a\n"
+        "checksum of all that is in it: a file that was changed, cut off or made by another program is\n"
+        "refused. `--load`, or load(partial=True), takes variables from any .safetensors file.",
     ),
     "G0506": Entry(
         "index out of range",
@@ -438,7 +440,8 @@ CODES: dict[str, Entry] = {
     ),
     "G0510": Entry(
         "the values do not fit the variables",
-        "Every variable needs one value of its global shape and of a dtype that casts to its own.",
+        "Every variable needs one value of its global shape and of a dtype that casts to its own; of a\n"
+        "checkpoint that is taken up, one of its own dtype.",
     ),
     "G0511": Entry(
         "no such program",
@@ -496,6 +499,17 @@ CODES: dict[str, Entry] = {
         "The slots and tiles of `reproducible` decide in which order all sums are taken, so they are\n"
         "fixed for a run. The run goes on; to keep its bits, resume it with the grid that the\n"
         "message names.",
+    ),
+    "G0530": Entry(
+        "another seed than that of the checkpoint",
+        "The step draws random numbers (dropout, noise), and they follow from its seed. The run goes\n"
+        "on with other numbers than an unchanged run would have. `graphc run --resume FILE.safetensors`\n"
+        "of a .gc file takes the seed of the checkpoint where no --seed is given.",
+    ),
+    "G0531": Entry(
+        "not every variable starts from the file",
+        "`--load`, or load(partial=True), takes the params and states that the file has under the same\n"
+        "name and with the same shape and dtype. The others start as the program says.",
     ),
     "G0561": Entry(
         "the devices disagree",

@@ -1,4 +1,4 @@
-"""Output files are written whole: a reader sees the old content or the new one, never a part.
+"""Files, read and written whole: a reader sees the old content or the new one, never a part.
 
 The new content goes to a temporary file of its own in the same folder, is on the disk (fsync)
 before it takes the name (rename), and the folder is then on the disk too. So writers of one path
@@ -32,6 +32,20 @@ def write_whole(path: str | Path, content: bytes | str, code: str = "G0512") -> 
     data = content.encode() if isinstance(content, str) else content
     with writing(path, code), replaced(path) as file:
         file.write(data)
+
+
+def read_whole(path: str | Path, code: str, what: str = "") -> bytes:
+    """The content of a regular file. Raises an error of that code where there is none.
+
+    Anything else is an error: a pipe may have no end, and a device none either.
+    """
+    try:
+        if not stat.S_ISREG(mode := os.stat(path).st_mode):
+            raise OSError(None, f"it is {_kind(mode)}")
+        with open(path, "rb") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise GraphcError(code, f"can't read {what}{path}: {_reason(error)}") from None
 
 
 @contextmanager
@@ -74,8 +88,15 @@ def writing(path: str | Path, code: str = "G0512") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise GraphcError(code, f"can't write {path}: {reason}") from None
+        raise GraphcError(code, f"can't write {path}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _kind(mode: int) -> str:
+    return KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
@@ -90,8 +111,7 @@ def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
             raise
         return target, None
     if not stat.S_ISREG(old.st_mode):
-        kind = KINDS.get(stat.S_IFMT(old.st_mode), "no regular file")
-        raise OSError(None, f"it is {kind}, and only regular files are replaced")
+        raise OSError(None, f"it is {_kind(old.st_mode)}, and only regular files are replaced")
     if not os.access(path, os.W_OK):
         raise PermissionError(None, "it is read-only")
     return target, old

@@ -124,7 +124,8 @@ def _key(module: Module, strategy: Strategy, options: Mapping[str, Any]) -> str:
     graphs = dict.fromkeys((module.train, module.evaluate, module.init))
     made_by = f"graphc {graphc_version()} {_sources()} {sys.version} {np.__version__}"
     digest = hashlib.sha256(f"plan {FORMAT} {made_by} verify {config.get().verify}\n".encode())
-    around = (module.name, module.data, module.duration, strategy, sorted(options.items()))
+    asked = (strategy, module.seed, sorted(options.items()))
+    around = (module.name, module.data, module.duration, *asked)
     digest.update(f"{around!r}\n".encode())
     for graph in graphs:
         digest.update(print_ir(graph, locs=True).encode())

@@ -48,6 +48,7 @@ class Module:
     init:     a graph without inputs; output NAME is the first value of variable NAME. Variables
               that it does not name start from their `fill`.
     data:     by name; 'train' is trained on, 'test' is evaluated on
+    seed:     of the initialisers and random ops that have none of their own
     """
 
     name: str
@@ -57,6 +58,7 @@ class Module:
     data: Mapping[str, DataSpec] = field(default_factory=dict)
     duration: Duration | None = None
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    seed: int = 0
 
     def ordered(self, order: str) -> Module:
         """The module with an order of summation for all its objectives, before their own."""

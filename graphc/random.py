@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.errors import GraphcError
+
 Array: TypeAlias = "np.ndarray[Any, Any]"
 CHUNK = 1 << 14  # elements per pass: the temporaries stay in the second-level cache
 WORD, WORD_BITS = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -27,6 +29,13 @@ WEYL = 0x9E3779B9, 0xBB67AE85
 ROUNDS = 10
 LOW_BITS = 0x5BF0_3635_D1E2_96A7  # xor of the key of the words below the first 32 bits
 MANTISSA = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+
+
+def checked_seed(seed: Any) -> int:
+    """The seed, an integer from 0 below 2**63. Raises G0206 for anything else."""
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63:
+        return int(seed)
+    raise GraphcError("G0206", f"seed={seed!r}: a seed is an integer from 0 below 2**63")
 
 
 def key(seed: int, name: str) -> int:

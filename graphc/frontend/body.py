@@ -55,10 +55,12 @@ class StepBody:
         sizes: Mapping[str, int],
         training: bool,
         batch: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.step, self.scope, self.sizes, self.batch = step, scope, dict(sizes), batch
         self.f = Builder(step.name.id, training=training)
         self.first = Builder(f"{step.name.id}.init")
+        self.f.seed = self.first.seed = seed
         self.evaluator = Evaluator(self.f, training)
         self.losses: list[Pending] = []
 

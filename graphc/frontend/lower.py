@@ -23,6 +23,7 @@ from graphc.frontend.sources import data_spec
 from graphc.frontend.static import in_words, is_integer
 from graphc.graph import Graph
 from graphc.module import DataSpec, Duration, Module
+from graphc.random import checked_seed
 from graphc.strategy import Strategy, strategy_of
 
 MAX_IMPORTS = 100
@@ -44,22 +45,23 @@ class File:
     strategies: dict[str, Strategy] = field(default_factory=dict)
 
 
-def load_module(path: str | Path, sizes: Mapping[str, int] | None = None) -> Module:
+def load_module(path: str | Path, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Module:
     """The module of a .gc file. sizes binds named dims, before what the data says of them.
 
+    seed: of the initialisers and random ops that have none of their own
     Raises GraphcError for whatever is wrong with the program.
     """
-    return _module(parse_file(path), Path(path), dict(sizes or {}))
+    return _module(parse_file(path), Path(path), dict(sizes or {}), checked_seed(seed))
 
 
 def module_of_source(
-    text: str, file: str = "<source>", sizes: Mapping[str, int] | None = None
+    text: str, file: str = "<source>", sizes: Mapping[str, int] | None = None, seed: int = 0
 ) -> Module:
     """The module of a program given as text; imports and data are relative to `file`."""
-    return _module(parse_source(text, file), Path(file), dict(sizes or {}))
+    return _module(parse_source(text, file), Path(file), dict(sizes or {}), checked_seed(seed))
 
 
-def _module(tree: s.Module, path: Path, sizes: dict[str, int]) -> Module:
+def _module(tree: s.Module, path: Path, sizes: dict[str, int], seed: int) -> Module:
     file = Loader().read(tree, path)
     if len(file.steps) != 1:
         raise GraphcError(
@@ -76,9 +78,9 @@ def _module(tree: s.Module, path: Path, sizes: dict[str, int]) -> Module:
     data = {name: data_spec(d, path.parent, static) for name, d in file.data.items()}
     duration = _duration(file)
     sizes = _sizes_of_data(step, scope, data) | sizes
-    train, init = _graphs(step, scope, sizes, _batch(data, "train"), training=True)
-    evaluate, _ = _graphs(step, scope, sizes, _batch(data, "test"), training=False)
-    return Module(step.name.id, train, evaluate, init, data, duration, file.strategies)
+    train, init = _graphs(step, scope, sizes, _batch(data, "train"), seed, training=True)
+    evaluate, _ = _graphs(step, scope, sizes, _batch(data, "test"), seed, training=False)
+    return Module(step.name.id, train, evaluate, init, data, duration, file.strategies, seed)
 
 
 def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
@@ -109,10 +111,11 @@ def _sizes_of_data(step: s.Step, scope: Scope, data: Mapping[str, DataSpec]) -> 
 
 
 def _graphs(
-    step: s.Step, scope: Scope, sizes: Mapping[str, int], batch: int | None, *, training: bool
-) -> tuple[Graph, Graph]:
+    step: s.Step, scope: Scope, sizes: Mapping[str, int], batch: int | None, seed: int, *,
+    training: bool,
+) -> tuple[Graph, Graph]:  # fmt: skip
     """The step's graph in one mode, and the graph of its variables' first values."""
-    return StepBody(step, Scope(scope), sizes, training, batch).run()
+    return StepBody(step, Scope(scope), sizes, training, batch, seed).run()
 
 
 # -- files -----------------------------------------------------------------------------------------

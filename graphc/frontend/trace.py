@@ -39,6 +39,7 @@ from graphc.frontend.tree import Structure, flatten
 from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.ops.init import initial_value
+from graphc.random import checked_seed
 from graphc.types import F32, I32, Extent, TensorType, dtype_of
 
 if TYPE_CHECKING:
@@ -141,12 +142,13 @@ def record(
                for each place where they meet, "devices=tree,turns=add_n".
     reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
     sparse:    whether gradients of tables are kept as rows: auto, on or off (see graphc.sparse).
+    seed:      of the initialisers and random functions that have none of their own.
 
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
     """
     request = _Request(
-        function, params, state, batch, optimizer, training, tuple(whole), batch_dim, seed,
-        user_span(), order, reduction, sparse,
+        function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
+        checked_seed(seed), user_span(), order, reduction, sparse,
     )  # fmt: skip
     made = _run(request, None)
     return made if made.exact is None else _run(request, made.exact)
@@ -156,8 +158,8 @@ def _run(request: _Request, exact: Span | None) -> Recording:
     """One run of the function; with `exact`, the batch dims are static."""
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
-    f.seed = request.seed
     session = Session(f, first=Builder(f"{f.name}.init"))
+    f.seed = session.first.seed = request.seed
     with running(session), f.at(request.span):
         params, param_form = _variables(session, request.params, "params")
         state, state_form = None, None

@@ -1,12 +1,17 @@
 """Variables in a file: safetensors, with global values, so that a file knows no topology.
 
-Notes (strings by name) stand beside them in the file's metadata. Where replicas have copies of
-their own, `NAME@copies` has them all, for a run that goes on with as many replicas.
+Notes (strings by name) stand beside them in the file's metadata, and so does `sha256`, a checksum
+of all tensors and notes: a file that was damaged is an error, never another value. Where replicas
+have copies of their own, `NAME@copies` has them all, for a run that goes on with as many replicas;
+`NAME@before` is what a variable was before the meeting that ended the run.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +19,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
-from graphc.files import write_whole
-from graphc.types import DTYPES
+from graphc.files import read_whole, write_whole
+from graphc.types import DTYPES, dtype_of
 
 Array = NDArray[Any]
-COPIES = "@copies"  # what follows the name of a variable where the file has its copies
+COPIES, BEFORE = "@copies", "@before"  # what may follow the name of a variable
+CHECKSUM = "sha256"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds: global values by name, and notes."""
+
+    tensors: Mapping[str, Array]
+    notes: Mapping[str, str]
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """The variables."""
+        return {name: a for name, a in self.tensors.items() if "@" not in name}
+
+    def beside(self, suffix: str) -> dict[str, Array]:
+        """What stands beside variables under their name with a suffix, by their names."""
+        found = self.tensors.items()
+        return {name.removesuffix(suffix): a for name, a in found if name.endswith(suffix)}
 
 
 def save_variables(
@@ -29,38 +53,69 @@ def save_variables(
 
     # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
     dense = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()}
-    content = save(dense, dict(notes) if notes else None)
+    written = dict(notes or {})
+    content = save(dense, written | {CHECKSUM: _checksum(dense, written)})
     write_whole(path, content, "G0509")
 
 
 def load_variables(path: str | Path) -> dict[str, Array]:
-    """The variables in a file. Raises G0509 where it can't be read."""
-    return load_checkpoint(path)[0]
+    """The variables in a file. Raises G0509 where it can't be read, or is not as it was written."""
+    return read_checkpoint(path).values
 
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The variables in a file, and its notes. Raises G0509 where it can't be read."""
-    values, notes = _read(path)
-    return {name: a for name, a in values.items() if not name.endswith(COPIES)}, notes
+    """The variables in a file, and its notes. Raises G0509."""
+    found = read_checkpoint(path)
+    return found.values, dict(found.notes)
 
 
-def load_copies(path: str | Path) -> dict[str, Array]:
-    """The copies of variables in a file, by the variables' names. Raises G0509."""
-    found = _read(path)[0].items()
-    return {name.removesuffix(COPIES): a for name, a in found if name.endswith(COPIES)}
+def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
+    """What is in a file. Raises G0509 where it can't be read, or is not as it was written.
 
+    foreign: it may also be one without a checksum, as other programs write them
+    """
+    from safetensors import SafetensorError
 
-def _read(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
-    # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
-    from safetensors import SafetensorError, deserialize, safe_open
-
+    content = read_whole(path, "G0509", "variables from ")
     try:
-        entries = deserialize(Path(path).read_bytes())  # type: ignore[no-untyped-call]
-        with safe_open(path, framework="np") as file:
-            notes = file.metadata() or {}
-        return {name: _array(entry) for name, entry in entries}, notes
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise GraphcError("G0509", f"can't read variables from {path}: {error}") from None
+        tensors, notes = _tensors(content), _notes(content)
+    except (SafetensorError, *_MALFORMED) as error:
+        text = f"can't read variables from {path}: {str(error) or type(error).__name__}"
+        raise GraphcError("G0509", text) from None
+    said = notes.pop(CHECKSUM, "")
+    if not said and not foreign:
+        text = f"{path} has no checksum: another program wrote it, or it was changed since"
+        help = "to start from its variables without a check: graphc run --load, load(partial=True)"
+        raise GraphcError("G0509", text, help=help)
+    if said and said != _checksum(tensors, notes):
+        text = f"{path} was changed after it was written: its checksum does not fit"
+        raise GraphcError("G0509", text, help="go on from another copy of it, or an older one")
+    return Checkpoint(tensors, notes)
+
+
+def _checksum(tensors: Mapping[str, Array], notes: Mapping[str, str]) -> str:
+    """A hash of name, dtype, shape and bytes of all tensors, and of all notes."""
+    digest = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
+    for name, a in sorted(tensors.items()):
+        digest.update(json.dumps(["", name, dtype_of(a.dtype).name, a.shape]).encode())
+        digest.update(
+            a.astype(a.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
+        )
+    return digest.hexdigest()
+
+
+# -- the format ------------------------------------------------------------------------------------
+
+_NAMES = {"U8": "u8", "BOOL": "bool"}
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def _tensors(content: bytes) -> dict[str, Array]:
+    # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
+    from safetensors import deserialize
+
+    entries = deserialize(content)  # type: ignore[no-untyped-call]
+    return {name: _array(entry) for name, entry in entries}
 
 
 def _array(entry: Mapping[str, Any]) -> Array:
@@ -68,4 +123,7 @@ def _array(entry: Mapping[str, Any]) -> Array:
     return np.frombuffer(entry["data"], dtype.newbyteorder("<")).reshape(entry["shape"]).copy()
 
 
-_NAMES = {"U8": "u8", "BOOL": "bool"}
+def _notes(content: bytes) -> dict[str, str]:
+    """The metadata: of these bytes, not of what the file may be by now."""
+    size = int.from_bytes(content[:8], "little")
+    return dict(json.loads(content[8 : 8 + size]).get("__metadata__") or {})

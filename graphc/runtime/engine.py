@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
-from types import FrameType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,6 +18,7 @@ from graphc.runtime.backend import Backend, Device, Programs, Quick
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
 from graphc.runtime.copies import copy_at, copy_axes, copy_count, copy_of, joined
+from graphc.runtime.interrupts import Uninterrupted
 from graphc.runtime.shards import (
     check_placements,
     check_variables,
@@ -338,28 +337,3 @@ def _has_lengths(program: Program, batch: Batch) -> bool:
         for name, t in program.inputs.items()
         if t.extents and name in batch
     )
-
-
-class Uninterrupted:
-    """Ctrl-C is noted inside and raised at the end; a second one is raised at once."""
-
-    def __enter__(self) -> Self:
-        self.noted = False
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._before = signal.getsignal(signal.SIGINT)
-            self._main = self._before is signal.default_int_handler
-        if self._main:
-            signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.noted:
-            raise KeyboardInterrupt
-        self.noted = True
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
-        if self.noted and kind is None:
-            raise KeyboardInterrupt

@@ -108,15 +108,16 @@ def warn_of_change(path: object, before: Part, now: Part) -> None:
     later = f"the run goes on; after step {now.start} its bits may differ from an unchanged run's"
     if not before.kernels:
         text = f"{path} does not say by which kernels its {now.start} steps were made"
-        _warn("note", "G0528", text, "the run goes on; what it saves says it from here on")
+        warn("note", "G0528", text, "the run goes on; what it saves says it from here on")
         return
     for text in _of_grid(before, now):
-        _warn("warning", "G0529", f"{text} since {path} was written", later)
+        warn("warning", "G0529", f"{text} since {path} was written", later)
     if kernels := ", ".join(_of_kernels(before, now)):
         text = f"the kernels are not those that made {path}: {kernels}"
-        _warn("warning", "G0527", text, later)
+        warn("warning", "G0527", text, later)
 
 
-def _warn(kind: str, code: str, message: str, help: str) -> None:
+def warn(kind: str, code: str, message: str, help: str) -> None:
+    """Warn of something in a checkpoint; kind: note or warning."""
     text = GraphcError(code, message, help=help).render().replace("error", kind, 1)
     warnings.warn(GraphcWarning(text), stacklevel=4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from graphc.aggregation import DIFFER
 from graphc.errors import GraphcError
+from graphc.placement import Mesh
 from graphc.program import Program
 from graphc.runtime import plugins
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
@@ -21,20 +21,29 @@ from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_o
 from graphc.runtime.asynchronous.source import Source
 from graphc.runtime.backend import Backend
 from graphc.runtime.batches import Batch
-from graphc.runtime.checkpoint import COPIES, load_checkpoint, load_copies, save_variables
-from graphc.runtime.copies import has_all
 from graphc.runtime.data import Dataset, Position
-from graphc.runtime.engine import Engine, run_once
+from graphc.runtime.engine import Engine
 from graphc.runtime.fingerprint import kernel_fingerprint
-from graphc.runtime.history import History, Part, gone_on, in_json, of_json, warn_of_change
+from graphc.runtime.history import History, Part, gone_on, warn_of_change
+from graphc.runtime.interrupts import Uninterrupted
 from graphc.runtime.memory import check_memory
 from graphc.runtime.plan import SYNC, Plan
 from graphc.runtime.proportion import replicas, warn_of_proportion
+from graphc.runtime.saving import (
+    Saved,
+    first_values,
+    fitting,
+    read,
+    taken_up,
+    warn_of_seed,
+    with_outer,
+)
 from graphc.runtime.sharding import Sharding
-from graphc.types import TensorType, dtype_of
+from graphc.types import dtype_of
 
 Array = NDArray[Any]
 Metrics = dict[str, Any]
+Variables = dict[str, Array]
 OnStep = Callable[[int, Metrics], None]
 
 
@@ -61,8 +70,9 @@ class Trainer:
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         self.engine = _engine(plan, self.backend, deadline)
         first = first_values(plan) | dict(values or {})
-        self.engine.load_variables(_with_outer(plan, first, values))
+        self.engine.load_variables(with_outer(plan, first, values))
         self._alone = 0  # steps since replicas that step alone met
+        self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
         self.history: History = (self._part(0),)
         self.quick: Callable[[Any], Metrics | None] | None = None  # see graphc.runtime.backend
 
@@ -86,11 +96,14 @@ class Trainer:
         """
         if self.quick is not None and (found := self.quick(batch)) is not None:
             return found
-        made = _plains(self.engine.step(batch, "train"))
-        every = self.plan.meta.get("every") or 0
-        self._alone += bool(every)
-        if every and self._alone >= every:
-            self.meet()
+        every, before = self.plan.meta.get("every") or 0, self.steps
+        self._reopen()
+        self._meet_after(every)  # where Ctrl-C came between the last step and its meeting
+        try:
+            made = _plains(self.engine.step(batch, "train"))
+        finally:  # Ctrl-C is raised behind a step that was made
+            self._alone += (self.steps - before) * bool(every)
+        self._meet_after(every)
         if self.quick is None:
             self._shorten(batch, made)
         return _agreed(made)
@@ -105,8 +118,35 @@ class Trainer:
     def meet(self) -> None:
         """Let replicas that step alone meet now; nothing where they don't, or have just met."""
         if self._alone:
-            self.engine.step({}, SYNC)
-            self._alone = 0
+            before = self.engine.finished[SYNC]
+            try:
+                self.engine.step({}, SYNC)
+            finally:
+                self._alone *= self.engine.finished[SYNC] == before
+
+    def _end(self) -> None:
+        """Let replicas meet, so that there is one value of all. A step that follows, here or in a
+        run that is resumed, goes on from before: how a training is cut into runs changes nothing.
+        """
+        if self._alone:
+            copies = self._own()
+            assert isinstance(self.engine, Engine)
+            rest = self.engine.variables(self.plan.variables.keys() - copies.keys())
+            with Uninterrupted():
+                self._before_end = copies, rest, self._alone
+                self.meet()
+
+    def _reopen(self) -> None:
+        """Undo the meeting at the end of a run."""
+        if self._before_end is not None:
+            copies, rest, alone = self._before_end
+            self.engine.load_variables(rest | copies)
+            self._alone, self._before_end = alone, None
+
+    def _meet_after(self, steps: int) -> None:
+        """Let replicas meet that have made so many steps alone."""
+        if steps and self._alone >= steps:
+            self.meet()
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
         """The loss and the reports over all batches, each example counted once.
@@ -162,7 +202,7 @@ class Trainer:
                 self.position = position if self.steps > before else self.position
             if on_step:
                 on_step(number, last)
-        self.meet()
+        self._end()
         return last
 
     def fit_stream(
@@ -183,7 +223,7 @@ class Trainer:
             last = self.step(batch)
             if on_step:
                 on_step(number, last)
-        self.meet()
+        self._end()
         return last
 
     def _train(
@@ -223,47 +263,59 @@ class Trainer:
 
     def load(self, values: Mapping[str, Array]) -> None:
         """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
-        self.engine.load_variables(_with_outer(self.plan, dict(values), values), partly=True)
+        self.engine.load_variables(with_outer(self.plan, dict(values), values), partly=True)
+        self._before_end = None
 
     def save(self, path: str | Path) -> None:
-        """Write all variables, and how far the training has come, to a .safetensors file."""
-        at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
-        notes = {k: str(n) for k, n in at.items()} | {"history": in_json(self.history)}
-        copies = {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
-        notes |= {"alone": str(self._alone)} if copies else {}
-        outer = [n for n, v in self.plan.variables.items() if v.kind == "outer"]
-        notes |= {"outer": json.dumps(outer)} if outer else {}
-        values = self.variables() | {f"{name}{COPIES}": a for name, a in copies.items()}
-        save_variables(path, values, notes)
+        """Write the training to a .safetensors file: all variables, and what `resume` needs more.
+
+        Raises G0509 where it can't be written, G0505 after a step that failed half-way.
+        """
+        values = self.variables()
+        copies, before, alone = self._own(), {}, self._alone
+        if self._before_end is not None:
+            copies, every, alone = self._before_end
+            before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
+        outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
+        seed = self.plan.meta.get("seed", 0)
+        at = self.steps, self.position, self.history, seed
+        Saved(values, *at, copies, before, alone, outer).write(path)
 
     def resume(self, path: str | Path) -> None:
-        """Take up the training that `save` wrote down, under any strategy. Raises G0509, G0510.
+        """Take up the training that `save` wrote down, under any strategy.
 
-        Warns (G0527-G0529) where the run is to have the same bits as on any devices, and other
-        kernels or another grid made the steps before.
+        Under the same one it goes on to the same bits. Raises G0509 where the file is damaged or is
+        no training, and G0510, naming all of them, where its variables are not those of this step.
+        Warns (G0527-G0530) where the run is to have the same bits as on any devices, and other
+        kernels or another grid made the steps before, or where the seed is another.
         """
-        values, notes = load_checkpoint(path)
-        at = {k: int(notes[k]) for k in ("steps", "epoch", "example") if notes.get(k, "").isdigit()}
-        if len(at) < 3:
-            text = f"{path} has variables, but not how far their training had come"
-            help = "to start from its variables only, use load"
-            raise GraphcError("G0509", text, help=help)
-        before, now = of_json(notes.get("history", "")), self._part(at["steps"])
-        copies = self._own_copies(path) if "alone" in notes else {}
-        self.engine.load_variables(_fitted(self.plan, values, notes.get("outer", "[]")) | copies)
-        self._alone = int(notes["alone"]) if copies else 0
-        self.engine.resume_at("train", at["steps"])
-        self.position = Position(at["epoch"], at["example"])
+        found = read(path)
+        before, now = found.history, self._part(found.steps)
+        values, alone = taken_up(path, found, self.plan, self._mesh)
+        self.engine.load_variables(values)
+        self._alone, self._before_end = alone, None
+        self.engine.resume_at("train", found.steps)
+        self.position = found.position
         warn_of_change(path, before[-1], now)
+        warn_of_seed(path, found.seed, self.plan)
         self.history = gone_on(before, now)
 
-    def _own_copies(self, path: str | Path) -> dict[str, Array]:
-        """The replicas' copies in a checkpoint, where there are as many replicas here."""
-        if isinstance(self.engine, AsynchronousEngine):
-            return {}
-        mesh, types = self.engine.mesh, self.engine.first.variable_types
-        found = load_copies(path).items()
-        return {n: a for n, a in found if n in types and has_all(a, types[n], mesh)}
+    def start_from(self, path: str | Path) -> None:
+        """Take the params and states of any .safetensors file that this step has too, by name.
+
+        How far their training had come counts for nothing. Warns (G0531) of what is not in the file
+        or is of another type. Raises G0509, and G0510 where nothing fits.
+        """
+        self.load(fitting(path, self.plan))
+
+    @property
+    def _mesh(self) -> Mesh | None:
+        """The mesh, where replicas may have copies of their own."""
+        return None if isinstance(self.engine, AsynchronousEngine) else self.engine.mesh
+
+    def _own(self) -> dict[str, Array]:
+        """The copies that replicas have of their own."""
+        return {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
 
     def _part(self, start: int) -> Part:
         """The steps that this trainer makes."""
@@ -288,45 +340,6 @@ class Trainer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def first_values(plan: Plan) -> dict[str, Array]:
-    """The variables' values before the first step: what `init` computes, else their fill."""
-    init = plan.programs.get("init")
-    made = run_once(init, plugins.backend("reference"))[0] if init and init.outputs else {}
-    types = next(iter(plan.step_programs.values())).variable_types
-    return {
-        name: made[name] if name in made else _filled(t, plan.variables[name].fill)
-        for name, t in types.items()
-    }
-
-
-def _filled(t: TensorType, fill: float) -> Array:
-    """A value with one number everywhere, of which there is only one in memory."""
-    return np.broadcast_to(np.asarray(fill).astype(t.dtype.numpy), t.shape)
-
-
-def _with_outer(
-    plan: Plan, values: dict[str, Array], given: Mapping[str, Array] | None
-) -> dict[str, Array]:
-    """The values with outer copies of the params that were given without their own."""
-    outer = {
-        n: v.of for n, v in plan.variables.items() if v.kind == "outer" and n == f"{v.of}.outer"
-    }
-    fresh = {n: values[p] for n, p in outer.items() if p in values and n not in (given or {})}
-    return values | fresh
-
-
-def _fitted(plan: Plan, values: dict[str, Array], outer: str) -> dict[str, Array]:
-    """The variables of a checkpoint, with this strategy's outer ones and no other's (JSON names).
-
-    Outer copies that were not there are those of the params, as if the replicas had met.
-    """
-    gone = set(json.loads(outer)) - plan.variables.keys()
-    kept = {name: a for name, a in values.items() if name not in gone}
-    new = {n for n, v in plan.variables.items() if v.kind == "outer"} - kept.keys()
-    fresh = {n: a for n, a in first_values(plan).items() if n in new} if new else {}
-    return _with_outer(plan, kept | fresh, kept)
 
 
 def _agreed(results: Metrics) -> Metrics:

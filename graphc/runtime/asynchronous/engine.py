@@ -24,7 +24,8 @@ from graphc.runtime.asynchronous.worker import Compute
 from graphc.runtime.backend import Backend
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
-from graphc.runtime.engine import Engine, Uninterrupted
+from graphc.runtime.engine import Engine
+from graphc.runtime.interrupts import Uninterrupted
 from graphc.runtime.plan import Plan
 from graphc.runtime.shards import check_variables
 
@@ -161,7 +162,7 @@ class AsynchronousEngine:
             return computing(self._worker(name), name, source.get)
 
         with Uninterrupted() as stop, self._guarded():
-            stops = lambda: stop.noted or kept.error is not None  # noqa: E731
+            stops = lambda: stop.noted is not None or kept.error is not None  # noqa: E731
             Threads(coordinator, servers, hire, self.how.workers, stops).run()
             if kept.error is not None:
                 raise kept.error
@@ -182,7 +183,7 @@ class AsynchronousEngine:
             def stopping(entry: Entry, results: Mapping[str, Any]) -> None:
                 note(entry, results)
                 if stop.noted:
-                    raise KeyboardInterrupt
+                    raise stop.noted
 
             replay(entries, self.stores, compute, stopping)
 
