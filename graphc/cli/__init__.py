@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from graphc.errors import GraphcError, InternalError, VerifyError
+from graphc.runtime.interrupts import Terminated, ending_on_sigterm
 
 COMMANDS = {
     "run": ("graphc.cli.run", "Train what a .gc file or a plan describes, and evaluate it."),
@@ -30,7 +31,7 @@ COMMANDS = {
     "explain": ("graphc.cli.info", "Explain an error code."),
 }
 
-FINE, USER, USAGE, DEFECT, INTERRUPTED, PIPE = 0, 1, 2, 70, 130, 141
+FINE, USER, USAGE, DEFECT, INTERRUPTED, PIPE, TERMINATED = 0, 1, 2, 70, 130, 141, 143
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a full disk says
 
 
@@ -72,10 +73,11 @@ def main() -> None:
     """Run the command line; every error is a message and an exit status, never a traceback.
 
     Status: 0 fine, 1 the user's error, 2 wrong usage, 70 a defect of graphc, 130 interrupted,
-    141 nobody reads the output.
+    141 nobody reads the output, 143 terminated.
     """
     try:
-        status = _run()
+        with ending_on_sigterm():
+            status = _run()
         sys.stdout.flush()
     except BrokenPipeError:
         status = PIPE
@@ -107,8 +109,9 @@ def _run() -> int:
     except GraphcError as error:
         return _told(error)
     except (KeyboardInterrupt, click.Abort) as stop:
-        click.echo(f"interrupted{_after(stop)}", err=True)
-        return INTERRUPTED
+        ended = isinstance(stop, Terminated)
+        click.echo(f"{'terminated' if ended else 'interrupted'}{_after(stop)}", err=True)
+        return TERMINATED if ended else INTERRUPTED
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.run import in_json
+from graphc.cli.run import in_json, seed_option
 
 if TYPE_CHECKING:
     from graphc.bits import BitsRow
@@ -49,11 +49,12 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-nan", is_flag=True, help="Pass, too, where all runs end in the same NaN or infinity."
 )
+@seed_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def check_command(
     file: Path, devices: str, accumulate: str, templates: tuple[str, ...], steps: int,
     backends: tuple[str, ...], bits: bool, slots: int, tiles: int | None, switch: bool,
-    allow_nan: bool, as_json: bool,
+    allow_nan: bool, seed: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Check that the distributed program equals the single device, within stated rounding.
 
@@ -67,7 +68,7 @@ def check_command(
     from graphc.frontend.lower import load_module
 
     with shown_warnings():
-        module = load_module(file)
+        module = load_module(file, seed=seed or 0)
         data = _data(module)
         chosen = _strategies(templates, _numbers(devices), _numbers(accumulate))
         given = _backends(backends)

@@ -33,6 +33,11 @@ bucket_option = click.option(
     help="Join small sums over devices to exchanges of as many bytes. Default: each by itself.",
 )  # fmt: skip
 peak_option = click.option("--peak", help="Limit on what one device may need, such as 2GiB.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="INTEGER",
+    help="Of first values, dropout and other random numbers that have none of their own; data is "
+    "shuffled by its own. Default: 0.",
+)  # fmt: skip
 check_option = click.option(
     "--check-replicas", is_flag=True, help="Fail where replicas differ and the first one is taken."
 )
@@ -45,46 +50,62 @@ check_option = click.option(
 @sparse_option
 @peak_option
 @bucket_option
+@seed_option
 @check_option
 @click.option("--max-bytes", help="What all devices may need. Default: the machine's memory.")
 @click.option("--backend", default="numpy", show_default=True, help="See `graphc backends`.")
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
-@click.option("--save", type=click.Path(path_type=Path), help="Write the variables (.safetensors).")
+@click.option("--save", type=click.Path(path_type=Path), help="Write the training (.safetensors).")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on from what --save wrote.")
+@click.option(
+    "--load", type=click.Path(path_type=Path),
+    help="Start a new training from the variables of a .safetensors file that fit.",
+)  # fmt: skip
 @click.option("--record", type=click.Path(path_type=Path), help="Write who applied what when.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Do what --record wrote again.")
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
-    bucket: int, check_replicas: bool, max_bytes: str | None, backend: str,
+    bucket: int, seed: int | None, check_replicas: bool, max_bytes: str | None, backend: str,
     epochs: int | None, steps: int | None,
-    save: Path | None, resume: Path | None, record: Path | None, replay: Path | None,
+    save: Path | None, resume: Path | None, load: Path | None,
+    record: Path | None, replay: Path | None,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
 
-    Ctrl-C ends the training after the step that is running; --save still writes the variables, and
-    --resume goes on from there, at the same example, on any devices. The epochs or steps
-    are those of the whole training.
+    Ctrl-C or SIGTERM ends the training after the step that is running; --save still writes it, and
+    --resume goes on from there, at the same example, on any devices; on the same ones it ends with
+    the same bits as an unbroken run. The epochs or steps are those of the whole training, and the
+    seed is that of the checkpoint unless it is given.
 
     An asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends on who was
     when: --record writes that down, and --replay does it again, to the same bits.
     """
+    from graphc.cli.outputs import check_outputs, saved
+    from graphc.runtime.saving import seed_of
     from graphc.runtime.trainer import Trainer
 
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")
+    if resume and load:
+        raise click.UsageError("give --resume or --load, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse)
+    check_outputs(save, record)
+    if seed is None and resume is not None and file.suffix != ".plan":
+        seed = seed_of(resume)
+    plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit) as trainer:
-        if resume is not None:
-            with shown_warnings():
+        with shown_warnings():
+            if resume is not None:
                 trainer.resume(resume)
+            if load is not None:
+                trainer.start_from(load)
         start = time.perf_counter()
-        with _saved(trainer, save):
+        with saved(trainer, save):
             schedules: dict[str, Any] = {"record": record, "replay": replay}
             last = _train(trainer, train, epochs, steps, quiet or as_json, schedules)
         seconds = time.perf_counter() - start
@@ -106,6 +127,7 @@ def _report(
         "loss": last.get("loss"),
         "metrics": metrics,
         "params_sha256": trainer.params_sha256(),
+        "seed": plan.meta.get("seed", 0),
         "strategy": plan.strategy,
         "devices": plan.devices,
         "backend": backend.name,
@@ -145,21 +167,6 @@ def _besides(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
-    """Write the variables behind the training, also where Ctrl-C ended it between two steps."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        stop.add_note(f"after step {trainer.steps}")
-        if path is not None and trainer.valid:
-            trainer.save(path)
-            stop.add_note(f"- wrote {path}")
-        raise
-    if path is not None:
-        trainer.save(path)
-
-
 @click.command("compile")
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
@@ -167,15 +174,19 @@ def _saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
 @sparse_option
 @peak_option
 @bucket_option
+@seed_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE with .plan.")
 def compile_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
-    bucket: int, output: Path | None,
+    bucket: int, seed: int | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
+    from graphc.files import check_writable
     from graphc.runtime.memory import memory_in_words
 
-    plan = plan_of(file, strategy, peak, order, bucket, sparse=sparse)
+    if output is not None:
+        check_writable(output, "G0507")
+    plan = plan_of(file, strategy, peak, order, bucket, sparse=sparse, seed=seed)
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n = plan.training, plan.devices
@@ -201,16 +212,16 @@ def _promised(plan: Plan) -> str:
 
 def plan_of(
     file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0,
-    check_replicas: bool = False, sparse: str | None = None,
+    check_replicas: bool = False, sparse: str | None = None, seed: int | None = None,
 ) -> Plan:  # fmt: skip
     """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
     if file.suffix == ".plan":
         from graphc.runtime.plan import load
 
-        if strategy or peak or order or bucket or sparse:
+        if strategy or peak or order or bucket or sparse or seed is not None:
             raise click.UsageError(
-                "a plan is compiled already: give --strategy, --order, --sparse, --peak and "
-                "--bucket-bytes to compile"
+                "a plan is compiled already: give --strategy, --order, --sparse, --peak, "
+                "--bucket-bytes and --seed to compile"
             )
         return load(file)
     from graphc.driver import compile_module
@@ -219,7 +230,7 @@ def plan_of(
 
     limit = bytes_of(peak, "--peak")
     with shown_warnings():
-        module = load_module(file).ordered(order or "").with_sparse(sparse or "")
+        module = load_module(file, seed=seed or 0).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
         return compile_module(
             module, chosen, peak=limit, bucket=bucket, check_replicas=check_replicas

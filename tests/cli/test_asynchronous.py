@@ -62,8 +62,8 @@ def test_a_recorded_run_is_replayed_to_the_same_bits(folder: Path, call: Any) ->
     assert (again["loss"], again["staleness"]) == (first["loss"], first["staleness"])
     lines = [json.loads(line) for line in Path("run.sched").read_text().splitlines()]
     assert lines[0]["strategy"] == "parameter_server(3, servers=2, staleness=2)"
-    assert [line["order"] for line in lines[1:]] == list(range(9))
-    assert sorted(line["batch"] for line in lines[1:]) == list(range(9))
+    assert [line["order"] for line in lines[1:-1]] == list(range(9))
+    assert sorted(line["batch"] for line in lines[1:-1]) == list(range(9))
 
 
 def test_a_replay_of_something_else_is_refused(folder: Path, call: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_replay_of_something_else_is_refused(folder: Path, call: Any) -> None:
     result = call(*args, "--strategy", STRATEGY, "--replay", "no.sched")
     assert "error[G0521]: can't read no.sched: No such file" in result.err
     result = call(*args, "--strategy", STRATEGY, "--record", "no/run.sched")
-    assert "error[G0512]: cannot write no/run.sched" in result.err
+    assert "error[G0512]: can't write no/run.sched" in result.err
 
 
 def test_one_worker_is_the_single_device(folder: Path, call: Any) -> None:
@@ -146,4 +146,4 @@ def test_ctrl_c_finishes_what_is_under_way_and_saves(folder: Path, strategy: str
     assert found, err
     steps = int(found.group(1))
     assert load_file("half.safetensors")["seen"] == steps >= 30
-    assert len(Path("run.sched").read_text().splitlines()) == steps + 1
+    assert len(Path("run.sched").read_text().splitlines()) == steps + 2

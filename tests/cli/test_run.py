@@ -25,7 +25,7 @@ Call = Callable[..., Any]
 KEYS = {
     "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
     "peak_bytes", "sent_bytes", "memory", "compile_seconds", "run_seconds", "promise", "breaks",
-    "kernels",
+    "kernels", "seed",
 }  # fmt: skip
 
 

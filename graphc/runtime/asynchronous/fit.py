@@ -13,6 +13,7 @@ from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.schedule import (
     Header,
     Schedule,
+    check_bound,
     check_header,
     load,
     recording,
@@ -44,6 +45,7 @@ class Training:
         if replayed:
             self.schedule = load(replayed)
             check_header(self.schedule.header, self.header)
+            check_bound(self.schedule, engine.how.staleness)
 
     def run(self, source: Source[Any], on_push: Any) -> Mapping[str, Any]:
         """Train to the end; the results of the last push."""

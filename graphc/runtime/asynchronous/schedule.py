@@ -1,30 +1,34 @@
 """Schedules: the record of an asynchronous run, and its replay, which gives the same bits.
 
 A file has a line of JSON for what the run was (graph, strategy, seed, ...), then one per push, in
-the order in which they were applied:
+the order in which they were applied, and one for how many there are, with a hash of all lines
+above:
 
-    {"format": "graphc-schedule", "version": 1, "fingerprint": "...", "strategy": "...", ...}
+    {"format": "graphc-schedule", "version": 2, "fingerprint": "...", "strategy": "...", ...}
     {"order": 0, "worker": "worker.1", "number": 1, "batch": 1, "versions": [0, 0]}
+    {"pushes": 1, "sha256": "..."}
 
 versions: how many pushes the variables of each server had seen when the worker pulled them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graphc.errors import GraphcError
+from graphc.files import read_whole, replaced, writing
 from graphc.runtime.asynchronous.coordinator import Entry, OnEntry
 from graphc.runtime.asynchronous.server import Store
 from graphc.runtime.asynchronous.worker import Compute
 
-FORMAT, VERSION = "graphc-schedule", 1
+FORMAT, VERSION = "graphc-schedule", 2
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Schedule:
 
     def text(self) -> str:
         """The content of a schedule file."""
-        return _line(self.header) + "".join(map(_line, self.entries))
+        lines = [_line(self.header), *map(_line, self.entries)]
+        return "".join([*lines, _end(len(self.entries), hashlib.sha256("".join(lines).encode()))])
 
 
 def _line(x: Header | Entry) -> str:
@@ -60,45 +65,51 @@ def _line(x: Header | Entry) -> str:
     return json.dumps(head | asdict(x)) + "\n"
 
 
+def _end(pushes: int, digest: hashlib._Hash) -> str:
+    return json.dumps({"pushes": pushes, "sha256": digest.hexdigest()}) + "\n"
+
+
 @contextmanager
 def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Entry], None]]:
     """Gives what writes an entry to the file, which has all of them however the run ends.
 
-    Without a path it does nothing. Raises G0512, at once where the file can't be written.
+    The file is there when the block ends, and whole. Without a path it does nothing. Raises G0512,
+    at once where the file can't be written.
     """
     if path is None:
         yield lambda entry: None
         return
-    with _writing(path):
-        file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+    digest, stop, pushes = hashlib.sha256(), None, -1  # the header is no push
+    with ExitStack() as stack:
+        with writing(path):
+            file = stack.enter_context(replaced(path))
 
-    def write(x: Header | Entry) -> None:
-        with _writing(path):
-            file.write(_line(x))
+        def write(x: Header | Entry) -> None:
+            nonlocal pushes
+            line = _line(x).encode()
+            digest.update(line)
+            with writing(path):
+                file.write(line)
+            pushes += 1
 
-    try:
-        write(header)
-        yield write
-    finally:
-        with _writing(path):
-            file.close()
-
-
-@contextmanager
-def _writing(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise GraphcError("G0512", f"cannot write {path}: {error.strerror}") from None
+        try:
+            write(header)
+            yield write
+        except BaseException as error:
+            stop = error
+        with writing(path):
+            file.write(_end(pushes, digest).encode())
+            stack.close()
+    if stop is not None:
+        raise stop
 
 
 def load(path: str | Path) -> Schedule:
-    """The schedule in a file. Raises G0521 where it can't be read or is none."""
+    """The schedule in a file. Raises G0521 where it can't be read, is none, or was changed."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        words = getattr(error, "strerror", None) or "it is no text"
-        raise GraphcError("G0521", f"can't read {path}: {words}") from None
+        text = read_whole(path, "G0521").decode()
+    except UnicodeDecodeError:
+        raise GraphcError("G0521", f"can't read {path}: it is no text") from None
     return parse(text, str(path))
 
 
@@ -112,13 +123,22 @@ def parse(text: str, name: str = "the schedule") -> Schedule:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
     header = _made(Header, head, name, 1)
     entries: list[Entry] = []
-    for number, line in enumerate(lines[1:], 2):
+    end = _record(lines[-1], name, len(lines))
+    for number, line in enumerate(lines[1:] if "order" in end else lines[1:-1], 2):
         entry = _made(Entry, _record(line, name, number), name, number)
         entries.append(_checked(entry, len(entries), name, number))
     twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
     if twice:
         raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
-    return Schedule(header, tuple(entries))
+    found = Schedule(header, tuple(entries))
+    if "pushes" not in end:
+        raise GraphcError("G0521", f"{name} was cut off: it does not say how many pushes there are")
+    if end["pushes"] != len(entries):
+        message = f"{name} has {len(entries)} pushes, and says that there are {end['pushes']}"
+        raise GraphcError("G0521", message)
+    if text != found.text():
+        raise GraphcError("G0521", f"{name} was changed after it was written: its hash is another")
+    return found
 
 
 def _record(line: str, name: str, number: int) -> dict[str, Any]:
@@ -153,6 +173,14 @@ def _checked(entry: Entry, order: int, name: str, number: int) -> Entry:
         text = f"{name}:{number} pulled versions {entry.versions}: at most {order} were there"
         raise GraphcError("G0521", text)
     return entry
+
+
+def check_bound(schedule: Schedule, bound: int | None) -> None:
+    """Raise G0523 where a push is older than the strategy allows."""
+    for number, entry in enumerate(schedule.entries, 2):
+        if bound is not None and entry.staleness > bound:
+            text = f"line {number} of the schedule has staleness {entry.staleness}, over {bound}"
+            raise GraphcError("G0523", text, help="the strategy sets the bound: staleness=k")
 
 
 def check_header(found: Header, wanted: Header) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from graphc.driver import compile_module
 from graphc.errors import GraphcError, GraphcWarning
 from graphc.frontend.lower import module_of_source
 from graphc.runtime import plan as plans
+from graphc.runtime.asynchronous.coordinator import Entry
+from graphc.runtime.asynchronous.schedule import load
 from graphc.runtime.data import Dataset, from_arrays
 from graphc.runtime.trainer import Trainer
 from graphc.strategy import parse_strategy
@@ -126,7 +129,7 @@ def test_each_push_is_of_the_values_that_its_worker_pulled(tmp_path: Path) -> No
         assert trainer.observed is not None
         assert max(trainer.observed.staleness) > 0
     w, b = [np.ones(4)], [np.ones(())]  # w on server 0, b on server 1: after 0, 1, 2, ... pushes
-    for line in map(json.loads, file.read_text().splitlines()[1:]):
+    for line in map(json.loads, file.read_text().splitlines()[1:-1]):
         at = line["batch"] % 13 * 8
         xs, ys = x[at : at + 8].astype(np.float64), y[at : at + 8]
         error = xs @ w[line["versions"][0]] + b[line["versions"][1]] - ys
@@ -143,13 +146,8 @@ def test_a_schedule_by_hand_in_which_every_pull_is_newest_is_the_single_device(
     file = tmp_path / "run.sched"
     strategy = "parameter_server(2, 2, staleness=1)"
     sha(strategy, record=file)
-    head = file.read_text().splitlines()[0]
-    lines = [
-        {"order": i, "worker": f"worker.{i % 2}", "number": i // 2 + 1, "batch": i,
-         "versions": [i, i]}
-        for i in range(2 * 26)
-    ]  # fmt: skip
-    file.write_text("\n".join([head, *map(json.dumps, lines)]))
+    entries = (Entry(i, f"worker.{i % 2}", i // 2 + 1, i, (i, i)) for i in range(2 * 26))
+    file.write_text(replace(load(file), entries=tuple(entries)).text())
     assert sha(strategy, replay=file) == sha("one_device()")
 
 
@@ -246,8 +244,12 @@ def test_a_schedule_needs_the_same_first_values(recorded: Path) -> None:
     ('"versions": [0, 0]', '"versions": [0, 9]', "pulled versions (0, 9)"),
     ('"batch": 1,', '"batch": 0,', "uses batch 0 twice"),
     ("graphc-schedule", "other", "is no schedule"),
-    ('"version": 1', '"version": 2', "has format 2"),
+    ('"version": 2', '"version": 3', "has format 3"),
     ('{"order": 2', "{order", "is no line of a schedule"),
+    ('"pushes": 52', '"pushes": 51', "has 52 pushes, and says that there are 51"),
+    ('"number": 1', '"number": 7', "was changed after it was written"),
+    ('"backend": ', '"backend":  ', "was changed after it was written"),
+    ('{"pushes"', '{"order"', "does not have the fields order, worker"),
 ])  # fmt: skip
 def test_a_damaged_schedule_is_refused_with_its_line(
     recorded: Path, before: str, after: str, words: str
@@ -259,6 +261,44 @@ def test_a_damaged_schedule_is_refused_with_its_line(
         sha("parameter_server(2, 2, staleness=1)", replay=recorded)
     assert caught.value.code == "G0521"
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize("lines", [1, 2, 30, 52, 53])
+def test_a_schedule_that_was_cut_off_is_refused(recorded: Path, lines: int) -> None:
+    every = recorded.read_text().splitlines(keepends=True)
+    recorded.write_text("".join(every[:lines]))
+    with pytest.raises(GraphcError, match="was cut off") as caught:
+        sha("parameter_server(2, 2, staleness=1)", replay=recorded)
+    assert caught.value.code == "G0521"
+
+
+def test_a_schedule_without_a_line_in_the_middle_is_refused(recorded: Path) -> None:
+    every = recorded.read_text().splitlines(keepends=True)
+    recorded.write_text("".join(every[:-2] + every[-1:]))
+    with pytest.raises(GraphcError, match="has 51 pushes, and says that there are 52"):
+        sha("parameter_server(2, 2, staleness=1)", replay=recorded)
+
+
+def test_a_push_that_is_older_than_the_bound_is_not_replayed(recorded: Path) -> None:
+    found = load(recorded)
+    late = replace(found.entries[9], versions=(7, 9))
+    made = replace(found, entries=(*found.entries[:9], late, *found.entries[10:]))
+    recorded.write_text(made.text())
+    words = "line 11 of the schedule has staleness 2, over 1"
+    with pytest.raises(GraphcError, match=words) as caught:
+        sha("parameter_server(2, 2, staleness=1)", replay=recorded)
+    assert caught.value.code == "G0523"
+
+
+def test_a_record_is_written_whole_when_the_run_ends(recorded: Path) -> None:
+    before = recorded.read_text()
+    seen: list[str] = []
+    with Trainer(plan("parameter_server(2, 2, staleness=1)"), "reference") as trainer:
+        trainer.fit(data(), BATCH, steps=5, record=recorded,
+                    on_step=lambda *_: seen.append(recorded.read_text()))  # fmt: skip
+    assert set(seen) == {before}
+    assert len(load(recorded).entries) == 5
+    assert [p.name for p in recorded.parent.iterdir()] == ["run.sched"]
 
 
 def test_a_failing_step_names_its_worker_and_leaves_a_usable_trainer() -> None:

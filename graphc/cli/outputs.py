@@ -1,0 +1,42 @@
+"""What `graphc run` leaves behind: checked before the training, written when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphc.files import check_writable
+from graphc.runtime.interrupts import Uninterrupted
+
+if TYPE_CHECKING:
+    from graphc.runtime.trainer import Trainer
+
+
+def check_outputs(save: Path | None, record: Path | None) -> None:
+    """Raise G0509, G0512 before the training where its results can't be written."""
+    if save is not None:
+        check_writable(save, "G0509")
+    if record is not None:
+        check_writable(record)
+
+
+@contextmanager
+def saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
+    """Write the training when it ends, also where a signal ended it between two steps.
+
+    A signal that comes meanwhile waits until it is written.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"after step {trainer.steps}")
+        if path is not None and trainer.valid:
+            with suppress(KeyboardInterrupt), Uninterrupted():
+                trainer.save(path)
+                stop.add_note(f"- wrote {path}")
+        raise
+    if path is not None:
+        with Uninterrupted():
+            trainer.save(path)
