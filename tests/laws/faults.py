@@ -13,6 +13,10 @@ that notices it first:
     bytes      placing is as cheap as the best of all placings
     check      `graphc check` says ok to no run with a NaN or an infinity of its own
     kernels    lowered steps of unusual structure stay in their memory, and give what NumPy gives
+    resume     a run that is saved and taken up again ends with the same bits
+    damage     a damaged checkpoint is refused, or gives what was saved
+    fit        a checkpoint of another step is refused
+    seeds      first values follow from the seed and the names
 """
 
 from __future__ import annotations
@@ -29,3 +33,9 @@ __all__ = [
     "faults_passes",
     "faults_run",
 ]
+from laws import faults_homes, faults_ops, faults_passes, faults_run, faults_saved
+from laws.fault import FAULTS, Fault
+
+__all__ = [
+    "FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run", "faults_saved",
+]  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from kernels.check import check_structure
@@ -12,12 +14,14 @@ from kernels.structures import ALL as STRUCTURES
 from kernels.third_party import STRUCTURES as THIRD_PARTY
 from kernels.third_party import known
 from laws import leaf_bits
+from laws.damage import check_damage
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
 from laws.faults import FAULTS, Fault
 from laws.footprint import Misread, check_memory
 from laws.law import Case, case, check
 from laws.networks import NETWORKS, check_network
+from laws.resume import STEADY, STRATEGIES, check_fit, check_resume, check_seeds, drawn
 from laws.simulate import simulate
 from laws.test_passes import holds_with_passes
 from laws.test_placement import check_best, problems
@@ -26,6 +30,7 @@ from laws.test_structure import check_exchange, check_tree
 from graphc.check import check_strategies
 from graphc.errors import GraphcError
 from graphc.frontend.lower import load_module
+from graphc.errors import GraphcError, GraphcWarning
 from graphc.passes.schedule import schedule
 from graphc.runtime.data import load
 from graphc.runtime.reference import BACKEND as REFERENCE
@@ -99,6 +104,26 @@ def kernels(kinds: Kinds) -> None:
     with known():
         for x in THIRD_PARTY.values() if "third party" in kinds else ():
             check_structure(x)
+def resume(kinds: Kinds) -> None:
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphcWarning)
+        for seed in sorted(range(len(STRATEGIES)), key=lambda seed: abs(seed - len(STEADY))):
+            check_resume(drawn(seed), "reference", Path(folder) / "half")
+
+
+def damage(kinds: Kinds) -> None:
+    with TemporaryDirectory() as folder:
+        for seed in range(SEEDS):
+            check_damage(Path(folder), seed)
+
+
+def fit(kinds: Kinds) -> None:
+    with TemporaryDirectory() as folder:
+        check_fit(Path(folder) / "other")
+
+
+def seeds(kinds: Kinds) -> None:
+    check_seeds("mirrored(2)")
 
 
 LAWS: dict[str, Callable[[Kinds], None]] = {
@@ -107,6 +132,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "bits": bits,
     "check": checked,
     "kernels": kernels,
+    "bits": bits, "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
 }  # fmt: skip
 
 
@@ -138,6 +164,8 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "bytes": (AssertionError,), "bits": BROKEN,
     "check": (AssertionError,),
     "kernels": (*BROKEN, ZeroDivisionError),
+    "bytes": (AssertionError,), "bits": BROKEN, "resume": (AssertionError,),
+    "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
 }  # fmt: skip
 
 
