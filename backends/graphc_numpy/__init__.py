@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 from graphc.config import get
 from graphc.runtime.backend import Loaded, Programs
+from graphc_numpy.memory import USUAL, Allocator
 
 NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
 
@@ -19,10 +20,12 @@ class NumpyBackend:
     """CPU arrays; compiled steps where llvmlite is there, else `out=` everywhere.
 
     native: whether steps are compiled; None is what GRAPHC_NATIVE says, or NATIVE
+    allocator: where the memory of devices comes from
     """
 
     name: str = "numpy"
     native: bool | None = None
+    allocator: Allocator = USUAL
 
     @property
     def executor(self) -> str:
@@ -57,10 +60,10 @@ class NumpyBackend:
         if self.executor == "native":
             from graphc_numpy.native.device import NativeLoaded
 
-            return NativeLoaded(programs, role)
+            return NativeLoaded(programs, role, self.allocator)
         from graphc_numpy.device import NumpyLoaded
 
-        return NumpyLoaded(programs, role)
+        return NumpyLoaded(programs, role, self.allocator)
 
 
 BACKEND = NumpyBackend()

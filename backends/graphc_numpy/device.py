@@ -15,7 +15,7 @@ from graphc.runtime.site import Site
 from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding
-from graphc_numpy.memory import Scratch, arrays_of, block
+from graphc_numpy.memory import Allocator, Bytes, Scratch, arrays_of
 
 Array: TypeAlias = NDArray[Any]
 
@@ -23,23 +23,26 @@ Array: TypeAlias = NDArray[Any]
 class NumpyLoaded:
     """Programs; each device binds them to arrays of its own."""
 
-    def __init__(self, programs: Programs, role: str) -> None:
-        self._programs, self._role = programs, role
+    def __init__(self, programs: Programs, role: str, allocator: Allocator) -> None:
+        self._programs, self._role, self._allocator = programs, role, allocator
 
     def device(self, rank: int, comm: Communicator) -> NumpyDevice:
-        return NumpyDevice(self._programs, self._role, rank, comm)
+        return NumpyDevice(self._programs, self._role, rank, comm, self._allocator)
 
 
 class NumpyDevice:
     """One rank: its arena, which all programs use in turn, and its variables."""
 
-    def __init__(self, programs: Programs, role: str, rank: int, comm: Communicator) -> None:
+    def __init__(
+        self, programs: Programs, role: str, rank: int, comm: Communicator, allocator: Allocator
+    ) -> None:
         sites = {name: Site(p, rank) for name, p in programs.items()}
-        self._arena = arena = block(max(s.program.arena_at(s.places[0]) for s in sites.values()))
-        variables = _variables(next(iter(sites.values())))
-        self._scratch = scratch = Scratch()
+        size = max(s.program.arena_at(s.places[0]) for s in sites.values())
+        self._arena = arena = allocator.block(size)
+        variables = _variables(next(iter(sites.values())), allocator)
+        self._scratch = scratch = Scratch(allocator)
         self._steps = {
-            name: _Step(role, site, comm, arrays_of(site, arena, variables), scratch)
+            name: _Step(role, site, comm, arrays_of(site, arena, variables, allocator), scratch)
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
@@ -71,9 +74,9 @@ class NumpyDevice:
             return step.commit()
 
 
-def _variables(site: Site) -> dict[str, NDArray[np.uint8]]:
+def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
     buffers, found = site.program.buffers, site.program.variables
-    return {name: block(buffers[b].bytes) for name, b in found.items() if site.holds(b)}
+    return {name: allocator.block(buffers[b].bytes) for name, b in found.items() if site.holds(b)}
 
 
 class _Step:

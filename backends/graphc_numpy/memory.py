@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from graphc.program import Buffer
 from graphc.runtime.site import Site
 
 Array: TypeAlias = NDArray[Any]
+Bytes: TypeAlias = NDArray[np.uint8]
 ALIGN = 64
 
 
@@ -22,8 +24,24 @@ def block(size: int) -> NDArray[np.uint8]:
     return raw[start : start + size]
 
 
+@dataclass(frozen=True)
+class Allocator:
+    """Where devices get the memory from that kernels read and write.
+
+    block: so many bytes, aligned as their elements must be: kernels count on no more
+    apart: whether each buffer of a step gets a block of its own, instead of a place in the arena.
+           This takes more memory, and shows a test what reaches past the end of a buffer.
+    """
+
+    block: Callable[[int], Bytes] = block
+    apart: bool = False
+
+
+USUAL = Allocator()
+
+
 def arrays_of(
-    site: Site, arena: NDArray[np.uint8], variables: Mapping[str, NDArray[np.uint8]]
+    site: Site, arena: Bytes, variables: Mapping[str, Bytes], allocator: Allocator
 ) -> list[Array]:
     """An array for every buffer of a program: in the arena, on a variable, or on its own.
 
@@ -31,22 +49,22 @@ def arrays_of(
     """
     program = site.program
     names = {b: name for name, b in program.variables.items()}
-    roots: dict[int, tuple[NDArray[np.uint8], int]] = {}
+    roots: dict[int, tuple[Bytes, int]] = {}
     for b in filter(lambda b: site.holds(b.id), program.buffers):
         match b.kind:
-            case "arena":
-                roots[b.id] = arena, b.offset
             case "variable":
                 roots[b.id] = variables[names[b.id]], 0
-            case "constant":
-                roots[b.id] = block(b.bytes), 0
+            case "arena" if not allocator.apart:
+                roots[b.id] = arena, b.offset
+            case "arena" | "constant":
+                roots[b.id] = allocator.block(b.bytes), 0
     return [
         array_on(b, *roots[b.root]) if site.holds(b.id) else np.empty(0, b.dtype.numpy)
         for b in program.buffers
     ]
 
 
-def array_on(b: Buffer, memory: NDArray[np.uint8], start: int) -> Array:
+def array_on(b: Buffer, memory: Bytes, start: int) -> Array:
     """A buffer's array, where the first byte of its root is memory[start]."""
     dtype = b.dtype.numpy
     if 0 in b.shape:
@@ -65,9 +83,10 @@ class Scratch:
     Calls reserve while a program is bound, and take when they run; a slot is one operand's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: Allocator = USUAL) -> None:
+        self._allocator = allocator
         self._sizes: dict[int, int] = {}
-        self._blocks: dict[int, NDArray[np.uint8]] = {}
+        self._blocks: dict[int, Bytes] = {}
         self._taken: dict[tuple[int, tuple[int, ...], np.dtype[Any]], Array] = {}
 
     @property
@@ -88,7 +107,7 @@ class Scratch:
         found = self._taken.get(key)
         if found is None:
             if slot not in self._blocks:
-                self._blocks[slot] = block(self._sizes[slot])
+                self._blocks[slot] = self._allocator.block(self._sizes[slot])
             size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             found = self._blocks[slot][:size].view(dtype).reshape(shape)
             self._taken[key] = found

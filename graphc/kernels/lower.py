@@ -46,19 +46,21 @@ from graphc.program import (
 
 
 def lower(
-    program: Program, role: str = "replica", together: frozenset[str] | None = None
-) -> Lowered:
+    program: Program, role: str = "replica", together: frozenset[str] | None = None,
+    apart: bool = False,
+) -> Lowered:  # fmt: skip
     """The native form of a role of a program.
 
     together: of devices that reach each other's memory, the variables that they have once; None of
     devices that do not
+    apart: whether each buffer has memory of its own, but for what other devices reach
     """
-    return _Lowering(program, role, together).lowered()
+    return _Lowering(program, role, together, apart).lowered()
 
 
 def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
     """The variables that no device can write a part of: the host writes them, or rows are added."""
-    lowering = _Lowering(program, role, None)
+    lowering = _Lowering(program, role, None, False)
     names = {b: name for name, b in program.variables.items()}
     found = set()
     for x in lowering.role.instructions:
@@ -71,8 +73,10 @@ def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
 
 
 class _Lowering:
-    def __init__(self, program: Program, role: str, together: frozenset[str] | None) -> None:
-        self.program, self.role = program, program.role(role)
+    def __init__(
+        self, program: Program, role: str, together: frozenset[str] | None, apart: bool
+    ) -> None:
+        self.program, self.role, self.apart = program, program.role(role), apart
         self.together = {program.variables[name] for name in together or ()}
         literals = literals_of(self.role.setup, program.buffers)
         self.values = Values(list(program.buffers), literals, exact=program.mesh.leaves is not None)
@@ -331,6 +335,8 @@ class _Lowering:
         found, size = offsets(timeline, self.buffers, outputs, fed)
         memories = [Memory("arena", -1, size)]
         places = {b: Pointer(0, offset) for b, offset in found.items()}
+        if self.apart:
+            self._place_apart(places, memories)
         unused = self.values.indices.keys() - outputs - set().union(*timeline.touched)
         for b in self.buffers:
             if 0 in b.shape and b.kind == "arena":
@@ -344,6 +350,12 @@ class _Lowering:
         lines = tuple(tuple(self._line(x, places) for x in part) for part in parts)
         setup = needed(self.role.setup, places)
         return Lowered(tuple(memories), places, setup, lines, size, tuple(self.checks))
+
+    def _place_apart(self, places: dict[int, Pointer], memories: list[Memory]) -> None:
+        """What no other device reaches lies alone."""
+        for root in sorted(places.keys() - set(self.peers.homes.values())):
+            places[root] = Pointer(len(memories))
+            memories.append(Memory("own", root, self.buffers[root].bytes))
 
     def _place_peers(self, places: dict[int, Pointer], memories: list[Memory]) -> None:
         """Other devices' arenas are laid out as this one's."""

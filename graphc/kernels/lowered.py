@@ -13,7 +13,7 @@ from graphc.kernels.code import Call, Pointer
 from graphc.program import Instruction, Kernel, writes
 
 MemoryKind: TypeAlias = Literal[
-    "arena", "constant", "variable", "shared", "feed", "peer"
+    "arena", "own", "constant", "variable", "shared", "feed", "peer"
 ]  # fmt: skip
 Turn: TypeAlias = Literal["any", "first", "later"]
 Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
@@ -23,6 +23,7 @@ Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
 class Memory:
     """A block that pointers go by; memory 0 of a step is the arena.
 
+    own:      of `buffer`, which has no place in the arena (see `lower`)
     constant: of `buffer`, written once, by `setup`
     variable: of `buffer`, outlives the step; two programs of one engine share it by its name
     shared:   a variable that all devices of this process have in one block

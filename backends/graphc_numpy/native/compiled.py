@@ -29,10 +29,15 @@ class Compiled:
 
 
 @collector_paused()
-def compiled(program: Program, role: str, together: frozenset[str] | None) -> Compiled:
-    """Lower a program and make machine code of it, or find that on disk."""
-    if cache_folder() is None:
-        return Compiled(program, **vars(_lowered(program, role, together)))
+def compiled(
+    program: Program, role: str, together: frozenset[str] | None, apart: bool = False
+) -> Compiled:
+    """Lower a program and make machine code of it, or find that on disk.
+
+    together, apart: as `graphc.kernels.lower` has them
+    """
+    if cache_folder() is None or apart:
+        return Compiled(program, **vars(_lowered(program, role, together, apart)))
     key = records.key_of(program, role, together)
     found = records.read(key, program, role)
     if found is None:
@@ -41,10 +46,12 @@ def compiled(program: Program, role: str, together: frozenset[str] | None) -> Co
     return Compiled(program, **vars(found))
 
 
-def _lowered(program: Program, role: str, together: frozenset[str] | None) -> records.Found:
+def _lowered(
+    program: Program, role: str, together: frozenset[str] | None, apart: bool = False
+) -> records.Found:
     from graphc.kernels.lower import lower  # where it is not on disk
 
-    lowered = lower(program, role, together)
+    lowered = lower(program, role, together, apart)
     stretches: list[list[Native]] = []
     parts = [_joined(part, stretches) for part in lowered.parts]
     checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))

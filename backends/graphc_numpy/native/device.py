@@ -17,7 +17,7 @@ from graphc.runtime.site import Site
 from graphc.runtime.supply import Supply
 from graphc.runtime.transport import Communicator
 from graphc_numpy.binding import Binding, Call
-from graphc_numpy.memory import Scratch, array_on, block
+from graphc_numpy.memory import Allocator, Bytes, Scratch, array_on
 from graphc_numpy.native import barrier
 from graphc_numpy.native.across import Across
 from graphc_numpy.native.checks import Noted
@@ -37,15 +37,14 @@ from graphc_numpy.native.step import (
 from graphc_numpy.native.threads import Pool, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
-Bytes: TypeAlias = NDArray[np.uint8]
 ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class NativeLoaded:
     """Programs, of which each is compiled when its first step is run, once for all devices."""
 
-    def __init__(self, programs: Programs, role: str) -> None:
-        self.programs, self.role = programs, role
+    def __init__(self, programs: Programs, role: str, allocator: Allocator) -> None:
+        self.programs, self.role, self.allocator = programs, role, allocator
         self._found: dict[str, Compiled] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
@@ -65,14 +64,16 @@ class NativeLoaded:
         for program in self.programs.values():
             names -= written_apart(program, self.role) if names else names
         program = next(iter(self.programs.values()))
-        return {n: block(program.buffers[program.variables[n]].bytes) for n in sorted(names)}
+        sizes = {n: program.buffers[program.variables[n]].bytes for n in sorted(names)}
+        return {n: self.allocator.block(size) for n, size in sizes.items()}
 
     def compiled(self, name: str) -> Compiled:
         """The machine code of a program."""
         with self._lock:
             if name not in self._found:
                 together = None if self._blocks is None else frozenset(self._blocks)
-                self._found[name] = compiled(self.programs[name], self.role, together)
+                apart = self.allocator.apart
+                self._found[name] = compiled(self.programs[name], self.role, together, apart)
             return self._found[name]
 
 
@@ -83,18 +84,18 @@ class NativeDevice:
         self, loaded: NativeLoaded, rank: int, comm: Communicator, shared: Mapping[str, Bytes]
     ) -> None:
         self._loaded, self._comm = loaded, comm
-        self.rank = rank
+        self.rank, self.block = rank, loaded.allocator.block
         site = Site(next(iter(loaded.programs.values())), rank)
         program = site.program
         held = {name: b for name, b in program.variables.items() if site.holds(b)}
         self.blocks = {
-            n: shared[n] if n in shared else block(program.buffers[b].bytes)
+            n: shared[n] if n in shared else self.block(program.buffers[b].bytes)
             for n, b in held.items()
         }
         self._variables = {
             name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
         }
-        self._arena, self.scratch = block(0), Scratch()
+        self._arena, self.scratch = self.block(0), Scratch(loaded.allocator)
         self._used = [0]  # bytes of each arena: steps keep the one that they began with
         self._shared = frozenset(shared)
         self.threads = thread_count(program.mesh.devices)
@@ -152,7 +153,7 @@ class NativeDevice:
         there is room for that, which costs nothing while nobody writes there.
         """
         if size > self._arena.nbytes:
-            self._arena = block(max(size, planned + planned // 2))
+            self._arena = self.block(max(size, planned + planned // 2))
             self._used.append(0)
         self._used[-1] = max(self._used[-1], size)
         return self._arena[:size]
@@ -179,7 +180,7 @@ class Step:
         self.noted = Noted(lowered, made.limits)
         self.barrier = new_words(barrier.WORDS)
         most = max((s.scratch for s in made.stretches.found), default=0)
-        self.scratch = block(most * device.threads)
+        self.scratch = device.block(most * device.threads)
         self.counts = new_words(len(made.stretches.found) + 1)
         self.across = Across(comm, any(s.across for s in made.stretches.found))
         self.peers = self.across.peers(site, lowered.memories, self.blocks[0])
@@ -225,7 +226,7 @@ class Step:
         """Memory for a part that is fed, where it can't be read as it lies in the batch."""
         if buffer not in self._copies:
             b = self.program.buffers[buffer]
-            self._copies[buffer] = array_on(b, block(b.bytes), 0)
+            self._copies[buffer] = array_on(b, self.device.block(b.bytes), 0)
         return self._copies[buffer]
 
     def _block(self, number: int, site: Site) -> Bytes:
@@ -236,11 +237,13 @@ class Step:
                 return self.device.arena(self.made.lowered.arena, self.program.arena)
             case "variable" | "shared":
                 names = {b: name for name, b in self.program.variables.items()}
-                return self.device.blocks.get(names[b], block(0))
+                return self.device.blocks.get(names[b], self.device.block(0))
+            case "own":  # perhaps of a buffer that the program does not have
+                return self.device.block(memory.bytes)
             case "feed" if b in self.pointed:
-                return block(0)  # made when it is needed
+                return self.device.block(0)  # made when it is needed
             case _:
-                return block(memory.bytes if site.holds(b) else 0)
+                return self.device.block(memory.bytes if site.holds(b) else 0)
 
     @cached_property
     def pointed(self) -> set[int]:

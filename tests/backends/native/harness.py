@@ -1,4 +1,8 @@
-"""One kernel, compiled for this machine and called with NumPy arrays."""
+"""One kernel, compiled for this machine and called with NumPy arrays.
+
+It is run twice, on copies: once every operand, result and scratch memory lies against pages that it
+may not touch in one way, then in the other (in front, behind). Both runs must give the same bits.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphc_numpy.native.machine import Target, target
+from guard import Guard
 from llvmlite import binding, ir
 
 from graphc import config
@@ -40,14 +45,30 @@ class Compiled:
 
     def __call__(self, arrays: Sequence[Array], turns: Sequence[range] | None = None) -> Array:
         """Do the units, in these turns; what the checks have noted, a row each."""
-        errors = np.zeros((ERRORS, 2), np.int64)
-        scratch = np.full(self.scratch + 64, 0xFF, np.uint8)
-        start = -scratch.ctypes.data % 64
-        for turn in turns if turns is not None else [range(self.units)]:
-            pointers = [x.ctypes.data for x in arrays]
-            ends = (turn.start, turn.stop, scratch.ctypes.data + start, errors.ctypes.data)
-            self.function(*pointers, *ends)
-        return errors
+        each = list(turns) if turns is not None else [range(self.units)]
+        first, second = (self._run(list(arrays), each, front) for front in (False, True))
+        for x, y in zip(first, second, strict=True):
+            assert x.tobytes() == y.tobytes(), f"{x} and, where it lies otherwise, {y}"
+        for x, y in zip(arrays, second[1:], strict=True):
+            if x.flags.writeable:
+                x[...] = y
+        return second[0]
+
+    def _run(self, arrays: list[Array], turns: Sequence[range], front: bool) -> list[Array]:
+        """The errors, and what the arrays hold afterwards. Arrays that are one stay one."""
+        guard, copies = Guard(front), dict[int, Array]()
+        for x in arrays:
+            assert x.flags.c_contiguous
+            if x.ctypes.data not in copies:
+                copies[x.ctypes.data] = guard.copy(x)
+        errors = guard.copy(np.zeros((ERRORS, 2), np.int64))
+        scratch = guard.block(self.scratch)
+        mine = [copies[x.ctypes.data] for x in arrays]
+        for turn in turns:
+            ends = (turn.start, turn.stop, scratch.ctypes.data, errors.ctypes.data)
+            self.function(*(x.ctypes.data for x in mine), *ends)
+        guard.check()
+        return [errors, *mine]
 
 
 def compile_kernel(kernel: Kernel, name: str | None = None) -> Compiled:
