@@ -6,6 +6,7 @@ GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print an
 GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code
 GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
 GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
+GRAPHC_CHECK_MEMORY=0|1  whether compiled steps check every address that they load or store
 GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
 """
 
@@ -39,6 +40,7 @@ class Config:
     native: bool | None = None
     target: str = "host"
     threads: int = 0
+    check_memory: bool = False
     cache: str = ""
 
     @property
@@ -57,6 +59,7 @@ def get() -> Config:
         native=_switch("GRAPHC_NATIVE"),
         target=os.environ.get("GRAPHC_TARGET", "") or "host",
         threads=_number("GRAPHC_THREADS", 0),
+        check_memory=bool(_switch("GRAPHC_CHECK_MEMORY")),
         cache=os.environ.get("GRAPHC_CACHE", ""),
     )
 

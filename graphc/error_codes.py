@@ -842,6 +842,13 @@ CODES: dict[str, Entry] = {
         "no such pass",
         "`graphc passes` lists the passes. Options go in braces: differentiate{order=tree}.",
     ),
+    "G0998": Entry(
+        "a kernel reaches outside of its buffers",
+        "With GRAPHC_CHECK_MEMORY=1 compiled steps look at every address that they load or store.\n"
+        "One was not inside of the buffer that it belongs to: a defect of graphc, not of your\n"
+        "program. The message names the nodes, the buffer and a file that replays it; please report\n"
+        "it with that file.",
+    ),
     "G0999": Entry(
         "graphc failed",
         "This is a defect of graphc, not of your program. The message names a file that replays it;\n"

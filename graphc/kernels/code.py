@@ -340,12 +340,25 @@ class Pointer:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Where a buffer lies in its memory block: bytes [start, stop)."""
+
+    buffer: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel with its arguments, one pointer per parameter; node names what it computes."""
+    """A kernel with its arguments, one pointer per parameter; node names what it computes.
+
+    spans: of the buffers that the arguments point into, where they are known
+    """
 
     kernel: Kernel
     arguments: tuple[Pointer, ...]
     node: str = ""
+    spans: tuple[Span, ...] = ()
 
 
 def registers(statement: Statement) -> tuple[int, ...]:

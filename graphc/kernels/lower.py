@@ -15,7 +15,7 @@ from dataclasses import replace
 from graphc.kernels.again import make_again, readers
 from graphc.kernels.blocks import in_blocks
 from graphc.kernels.build import Built, build
-from graphc.kernels.code import Call, Pointer
+from graphc.kernels.code import Call, Pointer, Span
 from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.joins import insides
@@ -370,5 +370,12 @@ class _Lowering:
     def _line(self, item: Item, places: dict[int, Pointer]) -> Line:
         if isinstance(item, Host):
             return item
-        calls = tuple(Call(b.kernel, b.pointers(places), name) for b, name in item.built)
+        calls = tuple(
+            Call(b.kernel, b.pointers(places), name, self._spans(b, places))
+            for b, name in item.built
+        )
         return Native(calls, item.turn, item.home)
+
+    def _spans(self, built: Built, places: dict[int, Pointer]) -> tuple[Span, ...]:
+        starts = [(b, places[b].offset) for b in built.buffers]
+        return tuple(Span(b, at, at + self.buffers[b].bytes) for b, at in starts)

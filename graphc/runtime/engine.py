@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.errors import GraphcError, did_you_mean
+from graphc.errors import GraphcError, InternalError, did_you_mean
 from graphc.later import made
 from graphc.placement import Mesh
 from graphc.program import Footprint, Program, by_kind
@@ -168,16 +168,20 @@ class Engine:
         self._check_valid()
         name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
         with Uninterrupted():
-            outputs = self._run(lambda comm: self._devices[comm.rank].step(name, supply))
+            outputs = self._run(name, supply)
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
-    def _run(self, step: Callable[[Communicator], dict[str, Array]]) -> dict[str, Array]:
+    def _run(self, name: str, supply: Supply) -> dict[str, Array]:
         for device in self._devices.values():
             device.committing = False
         try:
-            return self._on_devices(step)[0]
+            return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
         except BaseException as error:
+            if isinstance(error, InternalError) and error.help is None:
+                from graphc.runtime.replay import with_replay
+
+                with_replay(error, self.programs[name])
             if any(device.committing for device in self._devices.values()):
                 self._invalid = str(error) or type(error).__name__
                 self._shut()

@@ -2,6 +2,9 @@
 
     kernel, units, turns, meet, dealt, n, then n times (word of the frame, bytes from there)
 
+In a build that checks addresses two words come before the places: the number of the call, and the
+bytes of scratch memory that it needs; and two more to each place: where its buffer begins and ends.
+
 A step that is unrolled calls few kernels very often: as a table its calls are data, which costs
 LLVM no time, where they would be most of the code.
 """
@@ -13,19 +16,31 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from graphc_numpy.native import barrier
+from graphc_numpy.native import addresses, barrier
 from graphc_numpy.native.barrier import print_barrier, print_meeting, word
 from graphc_numpy.native.lanes import I8, INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.machine import target
 
 SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, MEMORIES = range(9)  # of a frame
 KERNEL, UNITS, WHEN, MEET, DEALT, COUNT, PLACES = range(7)  # words of a call
+NUMBER, ROOM = PLACES, PLACES + 1  # of one that is checked: then PLACES come later
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
 OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
 TOGETHER, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
-LAST_MEETING = [0, 0, TURNS["any"], ALL, 0, 0]  # a call of nothing
 NAME = "run_calls"
 
 Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
+
+
+def places_at() -> tuple[int, int]:
+    """The word of a call where its places begin, and how many words each has."""
+    return (PLACES + 2, 4) if target().checked else (PLACES, 2)
+
+
+def last_meeting() -> list[int]:
+    """A call of nothing."""
+    words = [0, 0, TURNS["any"], ALL, 0, 0]
+    return words + [0] * (places_at()[0] - len(words))
 
 
 def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariable:
@@ -77,6 +92,7 @@ class _Dispatcher:
 
     def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
         self.b, self.p = b, Printer(b)
+        self.first, self.each = places_at()
         self.frame, _, _, size, self.thread, self.threads = function.args
         self.errors = self.read(self.frame, ERRORS, POINTER)
         self.barrier = self.read(self.frame, BARRIER, POINTER)
@@ -97,8 +113,8 @@ class _Dispatcher:
 
     def following(self, at: ir.Value) -> ir.Value:
         """Where the next call stands."""
-        words = self.b.mul(self.read(at, COUNT), index(2))
-        return self.b.gep(word(self.b, at, PLACES), [words], source_etype=INT64)
+        words = self.b.mul(self.read(at, COUNT), index(self.each))
+        return self.b.gep(word(self.b, at, self.first), [words], source_etype=INT64)
 
     def call(self, at: ir.Value, kernels: Kernels) -> None:
         """One call, in its turn: wait for the others if it must, then this thread's part of it."""
@@ -109,7 +125,8 @@ class _Dispatcher:
             begin, end = self.part(at)
             with b.if_then(b.icmp_signed("<", begin, end)):
                 self.point(at)
-                self.run(self.read(at, KERNEL), begin, end, kernels)
+                scratch = self.own(at) if self.p.checked else self.scratch
+                self.run(self.read(at, KERNEL), begin, end, kernels, scratch)
 
     def meet(self, who: ir.Value) -> None:
         """Wait for the threads of this device, or of all: the call is left if one has failed."""
@@ -152,19 +169,35 @@ class _Dispatcher:
 
     def point(self, at: ir.Value) -> None:
         """Put the call's pointers in a row."""
-        b, places = self.b, word(self.b, at, PLACES)
+        b, places = self.b, word(self.b, at, self.first)
 
         def turn(k: ir.Value) -> None:
-            place = b.gep(places, [b.mul(k, index(2))], source_etype=INT64)
+            place = b.gep(places, [b.mul(k, index(self.each))], source_etype=INT64)
             base = b.load(
                 b.gep(self.frame, [self.read(place, 0)], source_etype=INT64), typ=INT64, align=8
             )
             there = b.gep(self.pointers, [k], source_etype=INT64)
-            b.store(b.add(base, self.read(place, 1)), there, align=8)
+            pointer = b.add(base, self.read(place, 1))
+            if self.p.checked:
+                start, stop = (b.add(base, self.read(place, n)) for n in (2, 3))
+                slot = b.add(k, index(1))
+                pointer = addresses.marked(b, self.worker, slot, pointer, start, stop)
+            b.store(pointer, there, align=8)
 
         self.p.loop(0, self.read(at, COUNT), 1, turn)
 
-    def run(self, number: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels) -> None:
+    def own(self, at: ir.Value) -> ir.Value:
+        """The thread's scratch memory, marked as long as this call needs; and which call it is."""
+        b, number = self.b, self.read(at, NUMBER)
+        addresses.marked(b, self.worker, 0, index(0), number, number)
+        start = b.ptrtoint(self.scratch, INT64)
+        stop = b.add(start, self.read(at, ROOM))
+        made = addresses.marked(b, self.worker, addresses.SCRATCH, start, start, stop)
+        return b.inttoptr(made, POINTER)
+
+    def run(
+        self, number: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels, scratch: ir.Value
+    ) -> None:
         """The kernel of that number on some of its units."""
         b = self.b
         after = b.append_basic_block("done")
@@ -174,6 +207,6 @@ class _Dispatcher:
             choice.add_case(index(i), block)
             b.position_at_end(block)
             pointers = [self.read(self.pointers, k, POINTER) for k in range(count)]
-            b.call(function, [*pointers, begin, end, self.scratch, self.errors])
+            b.call(function, [*pointers, begin, end, scratch, self.errors])
             b.branch(after)
         b.position_at_end(after)

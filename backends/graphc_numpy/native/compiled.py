@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import graphc.config as config
 from graphc.collector import collector_paused
 from graphc.config import cache_folder
 from graphc.kernels.lowered import Home, Host, Lowered, Native
@@ -36,7 +37,8 @@ def compiled(
 
     together, apart: as `graphc.kernels.lower` has them
     """
-    if cache_folder() is None or apart:
+    # What is kept does not tell an error of checked addresses in words.
+    if cache_folder() is None or apart or config.get().check_memory:
         return Compiled(program, **vars(_lowered(program, role, together, apart)))
     key = records.key_of(program, role, together)
     found = records.read(key, program, role)

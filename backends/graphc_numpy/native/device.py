@@ -20,8 +20,10 @@ from graphc_numpy.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, Scratch, array_on
 from graphc_numpy.native import barrier
 from graphc_numpy.native.across import Across
+from graphc_numpy.native.addresses import NAME, Addresses
 from graphc_numpy.native.checks import Noted
 from graphc_numpy.native.compiled import Compiled, compiled
+from graphc_numpy.native.machine import target
 from graphc_numpy.native.quick import Quick, quick
 from graphc_numpy.native.step import (
     BARRIER,
@@ -178,6 +180,7 @@ class Step:
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
         self.bound = bound = Binding(site, comm, self.arrays, device.scratch)
         self.noted = Noted(lowered, made.limits)
+        self.addresses = self._addresses()
         self.barrier = new_words(barrier.WORDS)
         most = max((s.scratch for s in made.stretches.found), default=0)
         self.scratch = device.block(most * device.threads)
@@ -305,11 +308,19 @@ class Step:
     def stretch(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
         """A stretch, called with a frame, and a look at what its checks have noted."""
         found, at = self.made.stretches.found[number], frame.ctypes.data
-        checks = [self.noted.check] if number in self.made.checked else []
+        checks = [self.addresses.check] if self.addresses is not None else []
+        checks += [self.noted.check] if number in self.made.checked else []
         checks += [self.across.look] if found.across else []
         if found.shared and self.device.threads > 1:
             return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
         return [*self._turn(), partial(ALONE(found.alone), at), *checks]
+
+    def _addresses(self) -> Addresses | None:
+        """What a build notes that checks all addresses."""
+        stretches = self.made.stretches
+        if not target().checked or not stretches.found:
+            return None
+        return Addresses(stretches.symbols[NAME], stretches.calls, self.program)
 
     def _turn(self) -> list[Call]:
         if self.program.mesh.turns == 1:

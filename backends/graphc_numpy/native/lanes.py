@@ -16,6 +16,8 @@ from llvmlite import ir
 
 from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
 from graphc_numpy.native import halves
+from graphc_numpy.native.addresses import allowed
+from graphc_numpy.native.machine import target
 
 WIDTH = 16  # lanes of a vector
 
@@ -138,7 +140,37 @@ class Printer:
         """x * y + z, rounded once."""
         return self.intrinsic("fma", x, y, z)
 
-    # -- memory ---------------------------------------------------------------------------------
+    # -- memory: every load and store of a kernel, but those of its stack, stands here -----------
+
+    def read(self, address: ir.Value, t: ir.Type, align: int) -> ir.Value:
+        """A scalar or a vector, as it lies in memory."""
+        return self.b.load(self._allowed(address, size_of(t)), typ=t, align=align)
+
+    def write(self, x: ir.Value, address: ir.Value, align: int) -> None:
+        """A scalar or a vector."""
+        self.b.store(x, self._allowed(address, size_of(x.type), written=True), align=align)
+
+    def clear(self, address: ir.Value, lines: int) -> None:
+        """Write zeros to so many lines of 64 bytes."""
+        zeros = self.number(0, ir.VectorType(INT64, 8))
+        if self.checked:
+            self.loop(0, 64 * lines, 64, lambda k: self.write(zeros, self._byte(address, k), 1))
+            return
+        fill = self.b.module.declare_intrinsic("llvm.memset", [POINTER, INT64])
+        no = ir.Constant(I1, 0)
+        self.b.call(fill, [address, ir.Constant(I8, 0), index(64 * lines), no])
+
+    def _byte(self, address: ir.Value, where: ir.Value) -> ir.Value:
+        return self.b.gep(address, [where], source_etype=I8)
+
+    @property
+    def checked(self) -> bool:
+        """Whether the build is one that checks all addresses."""
+        return target().checked
+
+    def _allowed(self, address: ir.Value, size: int, written: bool = False) -> ir.Value:
+        """The address, where so many bytes may be read (or written) there."""
+        return allowed(self.b, address, size, written) if self.checked else address
 
     def at(self, pointer: ir.Value, where: ir.Value | int, dtype: DType) -> ir.Value:
         """The address of element `where`."""
@@ -147,7 +179,7 @@ class Printer:
 
     def load(self, address: ir.Value, dtype: DType) -> Lanes:
         """One element."""
-        raw = self.b.load(address, typ=memory_type(dtype), align=dtype.bytes)
+        raw = self.read(address, memory_type(dtype), dtype.bytes)
         return Lanes(self._held(raw, dtype), dtype)
 
     def load_lanes(
@@ -158,8 +190,9 @@ class Printer:
         if stride != 1:
             return self.gather([self.at(address, k * stride, dtype) for k in range(active)], dtype)
         if active == WIDTH:
-            raw = self.b.load(address, typ=t, align=dtype.bytes)
+            raw = self.read(address, t, dtype.bytes)
         else:
+            address = self._allowed(address, active * dtype.bytes)
             xs = (address, ir.Constant(INT32, dtype.bytes), _mask(active), self.number(0, t))
             raw = self.call(f"llvm.masked.load.{suffix(t)}.p0", xs, t)
         return Lanes(self._held(raw, dtype), dtype, WIDTH)
@@ -167,7 +200,7 @@ class Printer:
     def store(self, x: Lanes, address: ir.Value) -> None:
         """One element."""
         assert x.width == 1
-        self.b.store(self._lain(x.value, x.dtype), address, align=x.dtype.bytes)
+        self.write(self._lain(x.value, x.dtype), address, x.dtype.bytes)
 
     def store_lanes(
         self, x: Lanes, address: ir.Value, stride: int = 1, active: int = WIDTH
@@ -179,13 +212,16 @@ class Printer:
             return
         raw = self._lain(self.widened(x, WIDTH), x.dtype)
         if active == WIDTH:
-            self.b.store(raw, address, align=x.dtype.bytes)
+            self.write(raw, address, x.dtype.bytes)
         else:
+            address = self._allowed(address, active * x.dtype.bytes, written=True)
             xs = (raw, address, ir.Constant(INT32, x.dtype.bytes), _mask(active))
             self.call(f"llvm.masked.store.{suffix(raw.type)}.p0", xs, VOID)
 
     def prefetch(self, address: ir.Value, written: bool) -> None:
         """Ask for a line of memory that will be read, or written; any address will do."""
+        if self.checked:
+            return
         hints = (ir.Constant(INT32, k) for k in (int(written), 3, 1))  # into all caches, data
         self.call("llvm.prefetch.p0", [address, *hints], VOID)
 
@@ -193,7 +229,7 @@ class Printer:
         """One element from each address (at most WIDTH; the other lanes are 0)."""
         raw: ir.Value = self.number(0, ir.VectorType(memory_type(dtype), WIDTH))
         for k, address in enumerate(addresses):
-            lane = self.b.load(address, typ=memory_type(dtype), align=dtype.bytes)
+            lane = self.read(address, memory_type(dtype), dtype.bytes)
             raw = self.b.insert_element(raw, lane, ir.Constant(INT32, k))
         return Lanes(self._held(raw, dtype), dtype, WIDTH)
 
@@ -202,7 +238,7 @@ class Printer:
         raw = self._lain(self.widened(x, WIDTH), x.dtype)
         for k, address in enumerate(addresses):
             lane = self.b.extract_element(raw, ir.Constant(INT32, k))
-            self.b.store(lane, address, align=x.dtype.bytes)
+            self.write(lane, address, x.dtype.bytes)
 
     def _held(self, raw: ir.Value, dtype: DType) -> ir.Value:
         """From memory to a register."""
@@ -284,6 +320,21 @@ class Printer:
         """Print `body` to run only where the condition holds."""
         with self.b.if_then(condition):
             body()
+
+
+def size_of(t: Any) -> int:
+    """Bytes of a scalar or a vector in memory."""
+    if isinstance(t, ir.VectorType):
+        return int(t.count) * size_of(t.element)
+    match t:
+        case ir.HalfType():
+            return 2
+        case ir.FloatType():
+            return 4
+        case ir.DoubleType():
+            return 8
+        case _:
+            return int(t.width) // 8
 
 
 def suffix(t: Any) -> str:

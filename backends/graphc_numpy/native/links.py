@@ -13,6 +13,7 @@ from graphc.types import I32
 from graphc_numpy.native.cells import Cells
 from graphc_numpy.native.lanes import INT32, INT64, POINTER, VOID, Lanes, Printer, index
 
+LINE = 64  # bytes: a table is some of them
 UNITS = 64  # parts of the hashes
 GOLDEN = 0x9E3779B97F4A7C15  # multiplicative hashing: Knuth, The Art of Computer Programming, 6.4
 
@@ -55,10 +56,8 @@ class _Printing:
         self.first, self.stop = (p.b.shl(x, index(part)) for x in (begin, end))
 
     def run(self) -> None:
-        p, b = self.p, self.p.b
-        fill = b.module.declare_intrinsic("llvm.memset", [POINTER, INT64])
-        no = ir.Constant(ir.IntType(1), 0)
-        b.call(fill, [self.table, ir.Constant(ir.IntType(8), 0), index(4 << self.bits), no])
+        p = self.p
+        p.clear(self.table, (4 << self.bits) // LINE)
         p.loop(0, self.kernel.count, 1, self._place)
 
     def _place(self, k: ir.Value) -> None:

@@ -38,12 +38,16 @@ _LOCK = threading.Lock()  # one process may load programs on several threads
 
 @dataclass(frozen=True)
 class Target:
-    """What code is made for. instructions: 'avx512', 'avx2', 'neon' or 'baseline'."""
+    """What code is made for. instructions: 'avx512', 'avx2', 'neon' or 'baseline'.
+
+    checked: every load and store looks first whether its address is allowed
+    """
 
     instructions: str
     triple: str
     cpu: str
     features: str = ""
+    checked: bool = False
 
     @property
     def family(self) -> str:
@@ -52,7 +56,8 @@ class Target:
         return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(kind, "")
 
     def __str__(self) -> str:
-        return f"{self.instructions} {self.triple} {self.cpu} {self.features}"
+        checked = " checked" * self.checked
+        return f"{self.instructions} {self.triple} {self.cpu} {self.features}{checked}"
 
 
 def target() -> Target:
@@ -60,7 +65,8 @@ def target() -> Target:
 
     Raises G0706 for an unknown name, or for one that this host can't run.
     """
-    return _target(config.get().target)
+    found = _target(config.get().target)
+    return replace(found, checked=True) if config.get().check_memory else found
 
 
 @lru_cache

@@ -117,14 +117,14 @@ def _added(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> Values:
     add = p.b.fadd if m.dtype.kind == "f" else p.b.add
     t = ir.VectorType(memory_type(m.dtype), WIDTH)
     return [
-        add(p.b.load(place, typ=t, align=m.dtype.bytes), x)
+        add(p.read(place, t, m.dtype.bytes), x)
         for place, x in zip(_places(p, m, sums), made, strict=True)
     ]
 
 
 def _stored(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> None:
     for place, x in zip(_places(p, m, sums), made, strict=True):
-        p.b.store(x, place, align=m.dtype.bytes)
+        p.write(x, place, m.dtype.bytes)
 
 
 def _places(p: Printer, m: MicroKernel, sums: ir.Value) -> Values:

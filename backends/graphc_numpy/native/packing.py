@@ -193,14 +193,14 @@ def _square(
         kept = row
         if x.width < x.square:
             kept = p.b.shuffle_vector(row, row, _numbers(range(x.width)))
-        p.b.store(kept, target, align=x.made.bytes)
+        p.write(kept, target, x.made.bytes)
         target = p.at(target, step, x.made)
 
 
 def _read(p: Printer, x: Strip, address: ir.Value, t: ir.Type) -> ir.Value:
     if x.square == WIDTH:
         return p.load_lanes(address, x.dtype).value
-    return p.b.load(address, typ=t, align=x.dtype.bytes)
+    return p.read(address, t, x.dtype.bytes)
 
 
 def transposed(p: Printer, rows: Values) -> Values:

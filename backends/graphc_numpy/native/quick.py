@@ -191,6 +191,7 @@ def quick(steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock) -
     *body, commit = made.parts
     if (
         first.hosted
+        or first.addresses is not None
         or any(isinstance(x, Feed) for x in commit)
         or not any(isinstance(x, int) for x in commit)
         or not made.checked.isdisjoint(commit)

@@ -17,9 +17,9 @@ from operator import attrgetter
 
 from llvmlite import ir
 
-from graphc.kernels.code import Blocks, Kernel, Links, Nest, Product
+from graphc.kernels.code import Blocks, Call, Kernel, Links, Nest, Product
 from graphc.kernels.lowered import Memory, Native, Turn
-from graphc_numpy.native import machine
+from graphc_numpy.native import addresses, machine
 from graphc_numpy.native.barrier import word
 from graphc_numpy.native.calls import (
     ACROSS,
@@ -30,12 +30,12 @@ from graphc_numpy.native.calls import (
     DEVICE,
     DEVICES,
     ERRORS,
-    LAST_MEETING,
     MEMORIES,
     SCRATCH,
     TURN,
     TURNS,
     dispatcher,
+    last_meeting,
     print_dispatcher,
     table,
 )
@@ -77,11 +77,13 @@ class Stretches:
     """The stretches of one program, compiled: their addresses are valid as long as this lives.
 
     code: what their object is kept under
+    calls: all of them, as a build that checks addresses counts them
     """
 
     symbols: machine.Symbols
     found: list[Stretch]
     code: str = ""
+    calls: tuple[Call, ...] = ()
 
 
 def compile_stretches(
@@ -99,17 +101,21 @@ def compile_stretches(
         for i, (natives, dealt, size) in enumerate(zip(stretches, lines, scratch, strict=True)):
             step.stretch(i, natives, dealt, size)
         _print_sizes(step.module, scratch)
+        if machine.target().checked:
+            addresses.print_noted(step.module)
         return step.finish()
 
     description = _description(stretches, grain, memories)
-    symbols = machine.load(description, make, (*sum(names, ()), "sizes"))
+    noted = (addresses.NAME,) if machine.target().checked else ()
+    symbols = machine.load(description, make, (*sum(names, ()), "sizes", *noted))
     sizes = (ctypes.c_int64 * len(names))()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
     found = [
         Stretch(symbols[n], symbols[alone], size, *(_any(dealt, of) for of in _ASKED))
         for (n, alone), dealt, size in zip(names, lines, sizes, strict=True)
     ]
-    return Stretches(symbols, found, machine.key_of(description))
+    calls = tuple(c for natives in stretches for native in natives for c in native.calls)
+    return Stretches(symbols, found, machine.key_of(description), calls)
 
 
 def names_of(stretches: int) -> list[tuple[str, str]]:
@@ -186,7 +192,7 @@ def _description(
     """All that the code depends on: kernels once each, and calls by the numbers of kernels."""
     numbers: dict[Kernel, int] = {}
     kinds = {i: m.kind for i, m in enumerate(memories) if m.kind in ("shared", "peer")}
-    lines = [f"grain {grain} {kinds}"]
+    lines, checked = [f"grain {grain} {kinds}"], machine.target().checked
     for natives in stretches:
         lines.append("stretch")
         for native in natives:
@@ -194,6 +200,7 @@ def _description(
                 (
                     numbers.setdefault(c.kernel, len(numbers)),
                     *((p.memory, p.offset) for p in c.arguments),
+                    *(((x.start, x.stop) for x in c.spans) if checked else ()),
                 )
                 for c in native.calls
             )
@@ -208,6 +215,7 @@ class _Step:
     printers: Printers
     module: ir.Module = field(default_factory=lambda: ir.Module("step"))
     numbers: dict[Kernel, int] = field(default_factory=dict)
+    count: int = 0  # calls so far
 
     def stretch(
         self, number: int, natives: Sequence[Native], lines: list[list[Shared]], scratch: int
@@ -217,7 +225,7 @@ class _Step:
         for native, dealt in zip(natives, lines, strict=True):
             for x in dealt:
                 words += self.entry(x, native.turn)
-        words += LAST_MEETING if _any(lines, _ACROSS) else []
+        words += last_meeting() if _any(lines, _ACROSS) else []
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
         function = ir.Function(self.module, kind, f"stretch{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -240,13 +248,19 @@ class _Step:
     def entry(self, x: Shared, turn: Turn) -> list[int]:
         """The words of a call; none for one without work."""
         units = self.printers.units(x.call.kernel)
+        self.count += 1
         if not units:
             return []
         number = self.numbers.setdefault(x.call.kernel, len(self.numbers))
-        places = [word for p in x.call.arguments for word in (MEMORIES + p.memory, p.offset)]
+        places = [[MEMORIES + p.memory, p.offset] for p in x.call.arguments]
         meet = ALL if x.meet_all else int(x.meet)
         dealt = x.together + ACROSS * x.dealt
-        return [number, units, TURNS[turn], meet, dealt, len(x.call.arguments), *places]
+        words = [number, units, TURNS[turn], meet, dealt, len(places)]
+        if machine.target().checked:
+            words += [self.count - 1, self.printers.scratch_bytes(x.call.kernel)]
+            spans = ([s.start, s.stop] for s in x.call.spans)
+            places = [p + s for p, s in zip(places, spans, strict=True)]
+        return [*words, *(word for p in places for word in p)]
 
     def finish(self) -> ir.Module:
         """The module, with the kernels and what calls them."""

@@ -121,7 +121,7 @@ def _some(p: Printer, x: Zeros, left: ir.Value, start: ir.Value) -> ir.Value:
     def row(k: ir.Value, found: ir.Value) -> list[ir.Value]:
         here = p.at(left, b.add(b.mul(k, index(x.columns)), start), x.dtype)
         for n in range(0, x.chunk, WIDTH):
-            found = b.or_(found, b.load(p.at(here, n, x.dtype), typ=t, align=x.dtype.bytes))
+            found = b.or_(found, p.read(p.at(here, n, x.dtype), t, x.dtype.bytes))
         return [found]
 
     (found,) = p.loop(0, x.rows, 1, row, [p.number(0, t)])
