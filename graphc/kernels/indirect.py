@@ -71,7 +71,8 @@ def _clamped(at: Spot, node: Map) -> int:
     """The register of an index that the links have checked; one that is wrong is clamped."""
     w, ids = at.writer, node.reads[1]
     found = at.read(ids)
-    for name, bound in (("maximum", 0), ("minimum", node.limit - 1)):
+    largest = min(node.limit, 1 << (8 * ids.dtype.bytes - (ids.dtype.kind == "i"))) - 1
+    for name, bound in (("maximum", 0), ("minimum", largest)):
         limit = w.constant(bound, ids.dtype, at.code)
         found = w.operation(name, (found, limit), ids.dtype, at.code)
     return found

@@ -160,5 +160,6 @@ def _scatter(v: Values, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> lis
     at = Read(ids.value, where, ids.dtype)
     target = MemoryLayout(shape, rows, 0)
     step = whole.strides[dim]
-    added = v.map(x, "scatter", (updates, at), result, target, limit=op.size, step=step, adds=True)
+    rows = v.buffers[x.result].shape[dim]  # what there is memory for, whatever the op says
+    added = v.map(x, "scatter", (updates, at), result, target, limit=rows, step=step, adds=True)
     return [fill, added]

@@ -34,6 +34,8 @@ class Einsum(Op):
         left, right, out = parse_spec(self.spec)
         require(a.dtype == b.dtype, f"einsum: {a.dtype} with {b.dtype}", code="G0202")
         require(a.dtype.kind in "fiu", f"einsum does not take {a.dtype}", code="G0202")
+        cut = [x for x, n in self.blocks if n >= 1 and x in {*left, *right}]
+        require(len(set(cut)) == len(self.blocks), f"einsum: blocks {self.blocks}", code="G0206")
         ranks = len(left) == a.rank and len(right) == b.rank
         require(ranks, f"einsum '{self.spec}' of shapes {a.shape} and {b.shape}")
         sizes: dict[str, int] = {}

@@ -123,7 +123,8 @@ class ScatterAdd(Op):
         ids, updates = types
         check_integers("scatter_add", ids.dtype, ids.dtype.kind)
         fits = updates.shape[self.dim : self.dim + ids.rank] == ids.shape
-        require(fits, f"scatter_add: indices {ids.shape} and updates {updates.shape}")
+        inside = 0 <= self.dim <= updates.rank - ids.rank and self.size >= 0
+        require(fits and inside, f"scatter_add: indices {ids.shape} and updates {updates.shape}")
         rest = updates.shape[self.dim + ids.rank :]
         return TensorType((*updates.shape[: self.dim], self.size, *rest), updates.dtype)
 
@@ -227,6 +228,7 @@ class AddAlong(Op):
         ids, updates = types
         require(ids.shape == updates.shape, f"add_along: {ids.shape} and {updates.shape}")
         check_dim("add_along", self.dim, ids.rank)
+        require(self.size >= 0, f"add_along: a dim of {self.size}", code="G0206")
         check_integers("add_along", ids.dtype, ids.dtype.kind)
         return TensorType(resized(ids.shape, self.dim, self.size), updates.dtype)
 

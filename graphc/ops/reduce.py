@@ -28,6 +28,9 @@ class Reduction(Op):
         require(
             len(set(self.over)) == len(self.over), f"{self.name}: {self.over} repeats", code="G0206"
         )
+        cut = [d for d, n in self.attributes.get("blocks", ()) if 0 <= d < x.rank and n >= 1]
+        text = f"{self.name}: blocks of {x.shape}"
+        require(len(set(cut)) == len(self.attributes.get("blocks", ())), text, code="G0206")
         return TensorType(tuple(n for i, n in enumerate(x.shape) if i not in self.over), x.dtype)
 
     def dims(self, *types: TensorType) -> str:

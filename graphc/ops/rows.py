@@ -114,6 +114,8 @@ class RowSum(Op):
     def infer(self, *types: TensorType) -> TensorType:
         ids, rows = types
         _check("row_sum", ids, rows, rows.shape[ids.rank :])
+        good = self.size >= 0 and self.order in ("", "tree", "accumulate")
+        require(good, f"row_sum: {self.size} rows, order '{self.order}'", code="G0206")
         return TensorType(rows.shape, rows.dtype)
 
     def dims(self, *types: TensorType) -> str:

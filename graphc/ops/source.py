@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import nan
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +17,9 @@ from graphc.types import F32, I32, DType, Extent, Extents, TensorType, dtype_nam
 
 if TYPE_CHECKING:
     from graphc.op import Array
+
+
+HUGE = 1 << 1023  # of an integer that is rounded to a float
 
 
 class Source(Op):
@@ -64,6 +68,15 @@ class ReadVariable(External):
     name = "variable"
 
 
+def fits(value: bool | int | float, dtype: DType) -> bool:
+    """Whether a number can be one of a dtype: in range for integers; floats are rounded."""
+    if dtype.kind not in "iu":
+        return isinstance(value, float) or abs(value) < HUGE
+    limits = np.iinfo(dtype.numpy)
+    whole = value == value and abs(value) != float("inf")
+    return whole and int(limits.min) <= int(value) <= int(limits.max)
+
+
 @register
 class Const(Source):
     """`y = value`, a scalar"""
@@ -77,14 +90,12 @@ class Const(Source):
             object.__setattr__(self, "value", nan)
 
     def infer(self, *types: TensorType) -> TensorType:
-        text = f"{self.value} does not fit into {self.dtype}"
-        require(self.dtype.kind not in "iu" or self._fits(), text, code="G0206")
+        require(
+            fits(self.value, self.dtype),
+            f"{self.value} does not fit into {self.dtype}",
+            code="G0206",
+        )
         return TensorType((), self.dtype)
-
-    def _fits(self) -> bool:
-        limits = np.iinfo(self.dtype.numpy)
-        whole = self.value == self.value and abs(self.value) != float("inf")
-        return whole and int(limits.min) <= int(self.value) <= int(limits.max)
 
     def run(self, *xs: Array) -> Array:
         return np.array(self.value, dtype=self.dtype.numpy)
@@ -108,6 +119,14 @@ class Data:
         raw = np.ascontiguousarray(array, dtype=dtype.numpy).tobytes()
         return cls(dtype.name, array.shape, base64.b64encode(raw).decode())
 
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the content; -1 where it is no base64."""
+        try:
+            return len(base64.b64decode(self.base64, validate=True))
+        except ValueError:
+            return -1
+
     def array(self) -> Array:
         raw = np.frombuffer(base64.b64decode(self.base64), dtype_named(self.dtype).numpy)
         return raw.reshape(self.shape)
@@ -120,7 +139,10 @@ class ConstArray(Source):
     data: Data
 
     def infer(self, *types: TensorType) -> TensorType:
-        return TensorType(self.data.shape, dtype_named(self.data.dtype))
+        t = TensorType(self.data.shape, dtype_named(self.data.dtype))
+        text = f"const_array: its data is no {t}"
+        require(min(t.shape, default=0) >= 0 and self.data.size == t.bytes, text, code="G0206")
+        return t
 
     def dims(self, *types: TensorType) -> str:
         # Each dim is whole: a rank holds all of it and slices what it needs.
@@ -147,6 +169,8 @@ class DimSize(Source):
     count = True
 
     def infer(self, *types: TensorType) -> TensorType:
+        good = self.size >= 0 and fits(self.size, self.dtype)
+        require(good, f"dim_size: {self.size} does not fit into {self.dtype}", code="G0206")
         return TensorType((), self.dtype)
 
     def run(self, *xs: Array) -> Array:
@@ -178,6 +202,7 @@ class Iota(Source):
 
     def infer(self, *types: TensorType) -> TensorType:
         require(0 <= self.dim < len(self.shape), f"iota: no dim {self.dim}", code="G0205")
+        require(min(self.shape) >= 0, f"iota: bad shape {self.shape}", code="G0206")
         return TensorType(self.shape, self.dtype)
 
     @property
@@ -223,6 +248,7 @@ class Random(Source):
         good = len(types) == 1 and types[0].shape == () and types[0].dtype.kind in "iu"
         require(good, "random takes the step, an integer scalar")
         require(self.dtype.kind == "f", f"random: {self.dtype} is no float", code="G0202")
+        require(min(self.shape, default=0) >= 0, f"random: bad shape {self.shape}", code="G0206")
         return TensorType(self.shape, self.dtype)
 
     def dims(self, *types: TensorType) -> str:

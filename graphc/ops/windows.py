@@ -33,6 +33,7 @@ class Windows(Op):
         (x,) = types
         same = len(self.at) == len(self.sizes) == len(self.strides) == len(self.dilations)
         require(same, "windows: dims, sizes, strides and dilations differ in number", code="G0206")
+        require(len(set(self.at)) == len(self.at), f"windows: {self.at} repeats", code="G0206")
         shape = list(x.shape)
         for d, k, s, r in zip(self.at, self.sizes, self.strides, self.dilations, strict=True):
             check_dim("windows", d, x.rank)
@@ -95,9 +96,17 @@ class FoldWindows(Op):
 
     def infer(self, *types: TensorType) -> TensorType:
         (x,) = types
-        shape = list(x.shape[: x.rank - len(self.at)])
-        for d, n in zip(self.at, self.lengths, strict=True):
-            check_dim("fold_windows", d, len(shape))
+        numbers = {len(self.at), len(self.lengths), len(self.strides), len(self.dilations)}
+        good = len(numbers) == 1 and len(set(self.at)) == len(self.at) <= x.rank
+        require(good, "fold_windows: dims, lengths, strides and dilations", code="G0206")
+        rank = x.rank - len(self.at)
+        shape, windows = list(x.shape[:rank]), zip(self.at, x.shape[rank:], strict=True)
+        for i, (d, k) in enumerate(windows):
+            check_dim("fold_windows", d, rank)
+            s, r, n = self.strides[i], self.dilations[i], self.lengths[i]
+            reach = (x.shape[d] - 1) * s + (k - 1) * r + 1 if x.shape[d] and k else 0
+            text = f"windows {x.shape} (strides {self.strides}) do not lie in {self.lengths}"
+            require(min(s, r) >= 1 and 0 <= reach <= n, f"fold_windows: {text}")
             shape[d] = n
         return TensorType(tuple(shape), x.dtype)
 

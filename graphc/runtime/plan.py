@@ -21,6 +21,7 @@ from graphc.later import chosen
 from graphc.placement import Mesh
 from graphc.program import Program
 from graphc.runtime.check import complaints
+from graphc.runtime.check.plans import plan_complaints
 from graphc.runtime.codec import Misfit, decode, encode
 from graphc.runtime.copies import how_joined
 from graphc.strategy.base import Asynchronous
@@ -95,8 +96,11 @@ class Plan:
 
     @property
     def training(self) -> Program:
-        """The program that takes the training batches."""
-        return self.programs[WORKER if self.asynchronous else "train"]
+        """The program that takes the training batches. Raises G0507 where there is none."""
+        name = WORKER if self.asynchronous else "train"
+        if name not in self.programs:
+            raise GraphcError("G0507", f"the plan has no program '{name}'")
+        return self.programs[name]
 
     @property
     def servers(self) -> list[Program]:
@@ -174,11 +178,18 @@ def _checked(body: Any) -> Plan:
         plan = decode(Plan, body)
     except (Misfit, GraphcError, TypeError, ValueError, AssertionError) as error:
         words = error.message if isinstance(error, GraphcError) else str(error)
-        raise GraphcError("G0507", f"the plan is not well-formed: {words}") from None
+        raise _bad(f"the plan is not well-formed: {words}") from None
     for name, program in plan.programs.items():
         for complaint in complaints(program):
-            raise GraphcError("G0507", f"program '{name}' is not well-formed: {complaint}")
+            raise _bad(f"program '{name}' is not well-formed: {complaint}")
+    for complaint in plan_complaints(plan):
+        raise _bad(f"the plan is not well-formed: {complaint}")
     return plan
+
+
+def _bad(message: str) -> GraphcError:
+    help = "the file was changed, or written by something else: compile the plan again"
+    return GraphcError("G0507", message, help=help)
 
 
 def _digest(body: Any) -> str:

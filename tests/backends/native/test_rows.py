@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import graphc
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.graph import Variable
-from graphc.kernels.code import Chain, Links, Nest, Param, statements
+from graphc.kernels.code import Chain, Check, Links, Nest, Param, statements
 from graphc.kernels.lower import lower
 from graphc.kernels.lowered import Host, Native
 from graphc.ops.shape import Broadcast
@@ -33,7 +33,7 @@ from graphc.program import Feed, Program
 from graphc.runtime.engine import Engine
 from graphc.runtime.reference import BACKEND as REFERENCE
 from graphc.testing.running import run
-from graphc.types import BF16, F16, F32, F64, I32, I64, DType, TensorType
+from graphc.types import BF16, F16, F32, F64, I32, I64, U8, DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NATIVE = NumpyBackend(native=True)
@@ -224,6 +224,48 @@ def test_an_index_out_of_range_leaves_the_table_as_it_was() -> None:
             said.append(caught.value.message)
             assert engine.variables()["v"].tobytes() == c.table().tobytes()
     assert said[0] == said[1]
+
+
+def test_indices_of_one_byte_reach_all_rows_that_they_can_name() -> None:
+    """The last row of a table of 300 is no u8: clamped to it, an index was clamped to row 43."""
+    f = Builder("bytes")
+    f.variables["v"] = Variable("v", TensorType((300, 2), F32))
+    table = f.add(ReadVariable("v"), type=TensorType((300, 2), F32), name="v")
+    ids = f.add(Input("ids"), type=TensorType((4, 1), U8), name="ids")
+    rows = f.add(Input("rows"), type=TensorType((4, 1, 2), F32), name="rows")
+    f.updates["v"] = f.row_add(table, ids, rows).name
+    batch = {
+        "ids": np.array([[200], [255], [43], [200]], np.uint8),
+        "rows": np.ones((4, 1, 2), np.float32),
+    }
+    made = []
+    for backend in (REFERENCE, NATIVE):
+        with Engine({"step": schedule(f.build())}, backend) as engine:
+            engine.load_variables({"v": np.zeros((300, 2), np.float32)})
+            engine.step(batch)
+            made.append(engine.variables()["v"])
+    np.testing.assert_array_equal(made[0], made[1])
+    assert made[1][[43, 200, 255], 0].tolist() == [1, 2, 1]
+
+
+def test_the_limit_of_an_index_is_the_length_of_the_buffer() -> None:
+    """An op that says of itself that it has more rows writes to none that is not there."""
+    f = Builder("scatter")
+    ids = f.add(Input("ids"), type=TensorType((3,), I32), name="ids")
+    rows = f.add(Input("rows"), type=TensorType((3, 2), F32), name="rows")
+    f.outputs["y"] = f.scatter_add(ids, f.tanh(rows), dim=0, size=5).name
+    program = schedule(f.build())
+    role = program.roles[0]
+    body = tuple(
+        replace(x, op=replace(x.op, size=10**6))
+        if getattr(x, "op", None) and x.op.name == "scatter_add"
+        else x
+        for x in role.body
+    )
+    lowered = lower(replace(program, roles=(replace(role, body=body),)))
+    calls = [c for part in lowered.parts for x in part if isinstance(x, Native) for c in x.calls]
+    checks = [x for c in calls for x in statements(c.kernel) if isinstance(x, Check)]
+    assert [x.limit for x in checks] == [5]
 
 
 # -- a model -------------------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""Runs hostile plans, each in a process of its own, so that a crash or a hang has a seed.
+
+`python attack.py FOLDER FIRST LAST` prints a line of JSON for every seed: how its plan ended on
+each way to run it. Fine is "refused G05xx", "ran" or another error of the user's; not fine are a
+traceback, a signal, and a run that takes too long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOM = 4 << 30  # bytes of addresses that a run may take
+SECONDS = 60  # of processor time; and twice as many on the clock
+WAYS = ("native", "calls", "reference")
+FINE = ("refused", "ran", "error")
+
+
+def apart(run: Callable[[], str], seconds: int = SECONDS) -> str:
+    """What `run` returns in a child process, or how the child ended."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _limit(seconds)
+        try:
+            text = run()
+        except BaseException:
+            text = "TRACEBACK " + traceback.format_exc()
+        os.write(writer, text.encode(errors="replace")[-4000:])
+        os._exit(0)
+    os.close(writer)
+    status, late = _waited(child, 2 * seconds)
+    with os.fdopen(reader, "rb") as file:
+        said = file.read().decode(errors="replace")
+    if late:
+        return "HANG"
+    if os.WIFSIGNALED(status):
+        return f"SIGNAL {signal.Signals(os.WTERMSIG(status)).name}"
+    return said or f"EXIT {os.waitstatus_to_exitcode(status)}"
+
+
+def _limit(seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    null = os.open(os.devnull, os.O_RDWR)
+    for handle in (0, 1, 2):
+        os.dup2(null, handle)
+
+
+def _waited(child: int, seconds: float) -> tuple[int, bool]:
+    """(status, whether it had to be killed)."""
+    end = time.monotonic() + seconds
+    pause = 0.001
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status, False
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1], True
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def outcome(run: Callable[[], Any]) -> str:
+    """'ran', or the error that is the user's. Anything else is raised."""
+    from graphc.errors import GraphcError, InternalError, VerifyError
+
+    try:
+        run()
+    except (InternalError, VerifyError) as error:
+        return "TRACEBACK " + error.render()
+    except GraphcError as error:
+        kind = "refused" if error.code == "G0507" else "error"
+        return f"{kind} {error.code} {error.message[:300]}"
+    return "ran"
+
+
+def attack(text: str, folder: Path) -> dict[str, str]:
+    """How a plan ends that is read, listed, and run in every way."""
+    from graphc.runtime import plan as plans
+
+    read = apart(lambda: outcome(lambda: _shown(plans.parse(text))))
+    if read != "ran":
+        return {"read": read}
+    path = folder / f"{os.getpid()}.plan"
+    path.write_text(text)
+    found = {"read": read} | {
+        way: apart(lambda w=way: outcome(lambda: _run(path, w))) for way in WAYS
+    }
+    path.unlink()
+    return found
+
+
+def _shown(plan: Any) -> None:
+    from graphc.runtime.listing import print_program
+
+    for program in plan.programs.values():
+        print_program(program)
+
+
+def _run(path: Path, way: str) -> None:
+    """What `graphc run PLAN --steps 2` does."""
+    from graphc import config
+    from graphc.cli import group
+    from graphc.errors import GraphcError
+
+    os.environ["GRAPHC_NATIVE"] = "0" if way == "calls" else "1"
+    os.environ["GRAPHC_CACHE"] = str(path.parent / "cache")
+    os.environ["GRAPHC_THREADS"] = "2"
+    config.get.cache_clear()
+    backend = "reference" if way == "reference" else "numpy"
+    out = str(path.with_suffix(".safetensors"))
+    words = ["run", str(path), "--steps", "2", "--backend", backend, "--json", "--save", out]
+    try:
+        with group.make_context("graphc", words) as context:
+            group.invoke(context)
+    except MemoryError:
+        raise GraphcError("G0204", "the machine's memory is used up") from None
+    finally:
+        Path(out).unlink(missing_ok=True)
+
+
+def attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
+    """Every seed's plan and how it ended."""
+    from hostile import corpus
+    from hostile.mutate import mutated
+
+    from graphc.runtime import plan as plans
+
+    corpus.write_data(folder)
+    texts = {name: plan.text() for name, plan in corpus.plans(folder)}
+    names = list(texts)
+    _import_all()
+    for text in texts.values():
+        plans.parse(text)  # what is looked up once is looked up here
+    for seed in seeds:
+        name = names[seed % len(names)]
+        text = mutated(texts[name], seed)
+        yield {"seed": seed, "plan": name} | attack(text, folder)
+
+
+def _import_all() -> None:
+    """Import here what children need, so that none of them has to."""
+    import graphc_numpy
+
+    import graphc
+
+    for package in (graphc, graphc_numpy):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if ".testing" not in info.name and "__main__" not in info.name:
+                import_module(info.name)
+
+
+def bad(found: dict[str, Any]) -> dict[str, str]:
+    """The ways that ended as no plan may."""
+    ways = {k: v for k, v in found.items() if k in ("read", *WAYS)}
+    return {k: v for k, v in ways.items() if not v.startswith(FINE)}
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    where, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    where.mkdir(parents=True, exist_ok=True)
+    for each in attacks(where, range(first, last)):
+        print(json.dumps(each), flush=True)
