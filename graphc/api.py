@@ -9,6 +9,7 @@ for batch in batches:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -113,7 +114,8 @@ class StepTrainer:
         quick = self.trainer.quick
         if quick is not None and self._flat and (made := quick(batch)) is not None:
             return made
-        return self.trainer.step(self._fed(batch))
+        with self._explaining():
+            return self.trainer.step(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:
         if isinstance(batch, Iterator):
@@ -135,11 +137,20 @@ class StepTrainer:
         on_step(number, results) is called after each update.
         """
         fed = (self._fed(batch) for batch in batches)
-        return self.trainer.fit_stream(fed, on_step=on_step, record=record, replay=replay)
+        with self._explaining():
+            return self.trainer.fit_stream(fed, on_step=on_step, record=record, replay=replay)
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
         """The loss and the reports in evaluation mode, every example counted once."""
-        return self.trainer.evaluate(self._recording.inputs(b) for b in batches)
+        with self._explaining():
+            return self.trainer.evaluate(self._recording.inputs(b) for b in batches)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except GraphcError as error:
+            raise self._recording.explained(error) from None
 
     @property
     def params(self) -> Any:

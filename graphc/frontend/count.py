@@ -1,21 +1,22 @@
-"""The length of a run-time dim as Python sees it: an int that stays a run-time count.
+"""The length of a run-time dim as front ends hand it on: an int that stays a run-time count.
 
-`x.shape[0]` is the static batch size where NumPy needs an int (a shape, a range, a slice), and the
-run-time count where it meets a traced value: `np.sum(loss) / x.shape[0]` is exact for a short last
-batch. Arithmetic with Python numbers keeps both sides: `1 / (n - 1)` is a float that remembers.
-`int(n)`, `float(n)`, NumPy's scalars and `np.prod(x.shape)` are plain numbers and forget.
+`batch` is the static size where an int is needed (a shape, a range, a slice), and the run-time
+count where it meets a tensor: `sum(loss) / batch` is exact for a short last batch. `combine` keeps
+both sides of arithmetic with plain numbers: `1.0 / (batch - 1)` is a float that remembers. A
+traced function sees it as a `length.Length`.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from operator import eq, ne
 from typing import Any, TypeAlias
 
 from graphc.types import Size
 
 Formula: TypeAlias = Callable[[Callable[[Size], Any]], Any]  # from a way to read a Size to a value
-Function: TypeAlias = Callable[[Any, Any], Any]
+Function: TypeAlias = Callable[..., Any]
 
 
 def _formula(x: object) -> Formula | None:
@@ -35,19 +36,45 @@ def _formula(x: object) -> Formula | None:
 _PLAIN = (int, float, Size)
 
 
-def _static(x: Any) -> Any:
+def static(x: Any) -> Any:
+    """The plain number for the size that the step is compiled for."""
     return int(x) if isinstance(x, int) else float(x)
 
 
-def _combine(function: Function, a: object, b: object) -> Any:
-    left, right = _formula(a), _formula(b)
-    if left is None or right is None:
+def combine(function: Function, *xs: Any) -> Any:
+    """`function` of numbers, some of which remember counts; NotImplemented for other operands."""
+    formulas = [_formula(x) for x in xs]
+    if any(formula is None for formula in formulas):
         return NotImplemented
-    static = function(_static(a), _static(b))
-    kind = DerivedInt if isinstance(static, int) else DerivedFloat
-    made = kind(static)
-    made.formula = lambda read: function(left(read), right(read))
+    known = function(*map(static, xs))
+    made = (DerivedInt if isinstance(known, int) else DerivedFloat)(known)
+    made.formula = lambda read: function(*(formula(read) for formula in formulas if formula))
     return made
+
+
+def computed(function: Function, a: Any, b: Any) -> Any:
+    """An operator of two numbers; a float on the left does not answer for a count on the right."""
+    remembers = isinstance(b, Derived) or (isinstance(b, Size) and b.extent is not None)
+    return combine(function, a, b) if remembers and type(a) is float else function(a, b)
+
+
+def for_every_size(function: Function, a: Any, b: Any) -> bool | None:
+    """A comparison's answer where it is the same for every batch that may come, else None.
+
+    A batch has 1 example at least, and at most as many as the step is compiled for.
+    """
+    units = [x.extent.unit if isinstance(x, Size) and x.extent else None for x in (a, b)]
+    derived = isinstance(a, Derived) or isinstance(b, Derived)
+    if units == [None, None] and not derived:
+        return bool(function(a, b))
+    if derived or None not in units:
+        same = not derived and a.extent == b.extent
+        return bool(function(int(a), int(b))) if same else None
+    least = [x if unit is None else unit for x, unit in zip((a, b), units, strict=True)]
+    answers = {bool(function(*least)), bool(function(static(a), static(b)))}
+    (other, count), unit = ((b, a), units[0]) if units[1] is None else ((a, b), units[1])
+    between = function in (eq, ne) and unit < other < int(count)
+    return None if between or len(answers) > 1 else answers.pop()
 
 
 class Derived:
@@ -60,49 +87,49 @@ class _Arithmetic:
     """Operators that keep the formula. What is no Python number decides for itself."""
 
     def __add__(self, other: object) -> Any:
-        return _combine(operator.add, self, other)
+        return combine(operator.add, self, other)
 
     def __radd__(self, other: object) -> Any:
-        return _combine(operator.add, other, self)
+        return combine(operator.add, other, self)
 
     def __sub__(self, other: object) -> Any:
-        return _combine(operator.sub, self, other)
+        return combine(operator.sub, self, other)
 
     def __rsub__(self, other: object) -> Any:
-        return _combine(operator.sub, other, self)
+        return combine(operator.sub, other, self)
 
     def __mul__(self, other: object) -> Any:
-        return _combine(operator.mul, self, other)
+        return combine(operator.mul, self, other)
 
     def __rmul__(self, other: object) -> Any:
-        return _combine(operator.mul, other, self)
+        return combine(operator.mul, other, self)
 
     def __truediv__(self, other: object) -> Any:
-        return _combine(operator.truediv, self, other)
+        return combine(operator.truediv, self, other)
 
     def __rtruediv__(self, other: object) -> Any:
-        return _combine(operator.truediv, other, self)
+        return combine(operator.truediv, other, self)
 
     def __floordiv__(self, other: object) -> Any:
-        return _combine(operator.floordiv, self, other)
+        return combine(operator.floordiv, self, other)
 
     def __rfloordiv__(self, other: object) -> Any:
-        return _combine(operator.floordiv, other, self)
+        return combine(operator.floordiv, other, self)
 
     def __mod__(self, other: object) -> Any:
-        return _combine(operator.mod, self, other)
+        return combine(operator.mod, self, other)
 
     def __rmod__(self, other: object) -> Any:
-        return _combine(operator.mod, other, self)
+        return combine(operator.mod, other, self)
 
     def __pow__(self, other: object) -> Any:
-        return _combine(operator.pow, self, other)
+        return combine(operator.pow, self, other)
 
     def __rpow__(self, other: object) -> Any:
-        return _combine(operator.pow, other, self)
+        return combine(operator.pow, other, self)
 
     def __neg__(self) -> Any:
-        return _combine(operator.mul, -1, self)
+        return combine(operator.mul, -1, self)
 
 
 class DerivedInt(_Arithmetic, Derived, int):  # type: ignore[misc]
@@ -120,6 +147,6 @@ class Count(_Arithmetic, Size):  # type: ignore[misc]
         if type(other) is int:
             product = Size.__mul__(self, other)
             return Count(product, product.extent) if isinstance(product, Size) else product
-        return _combine(operator.mul, self, other)
+        return combine(operator.mul, self, other)
 
     __rmul__ = __mul__

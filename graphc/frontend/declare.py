@@ -17,7 +17,7 @@ import numpy as np
 from graphc.builder import Value
 from graphc.errors import GraphcError, did_you_mean
 from graphc.frontend.caller import user_span
-from graphc.frontend.operands import value
+from graphc.frontend.operands import as_shape, value
 from graphc.frontend.session import Pending, Session, current
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import leaf
@@ -62,7 +62,7 @@ def param(
     order, sparse = str(parse_orders(order)), checked_mode(sparse)
     if init is None:
         return Param(first, decay=decay, trainable=trainable, order=order, sparse=sparse)
-    shape = (first,) if isinstance(first, int) else tuple(first)
+    shape = as_shape(first)
     return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, order, sparse)
 
 

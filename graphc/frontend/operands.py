@@ -10,6 +10,7 @@ says, float64 included: write `.astype(np.float32)` at the constant where it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from graphc.builder import Builder, Operand, Value
 from graphc.errors import GraphcError
 from graphc.frontend.count import Derived
 from graphc.ops.composites.support import constant_array
-from graphc.types import BF16, F32, I32, DType, Size, dtype_of, promote
+from graphc.types import BF16, F32, F64, I32, DType, Size, dtype_of, promote
 
 if TYPE_CHECKING:
     from graphc.op import Array
@@ -67,15 +68,17 @@ def _dtype(dtype: np.dtype[Any]) -> DType:
 
 
 def _derived(f: Builder, x: Derived, like: DType | None) -> Value:
-    whole = isinstance(x, int) and (like is None or like.kind != "f")
-    dtype = I32 if whole else like if like is not None and like.kind == "f" else F32
+    kind = like.kind if like is not None else ""
+    whole = isinstance(x, int) and kind != "f"
+    dtype = I32 if whole else F64 if like == F64 else F32  # no half: they end below many a count
 
     def read(size: Size) -> Value:
         return f.lift(size, dtype)
 
     result = x.formula(read)
     assert isinstance(result, Value)
-    return result
+    half = like is not None and kind == "f" and like.bytes == 2
+    return f.to_dtype(result, like) if half and like is not None else result
 
 
 def constant(f: Builder, array: Array) -> Value:
@@ -126,9 +129,11 @@ def common(f: Builder, xs: Sequence[Operand]) -> list[Value]:
 
 
 def operands(f: Builder, *xs: Any) -> list[Operand]:
-    """Several operands of one function: counts take the dtype of the first tensor."""
-    like = next((x.dtype for x in xs if isinstance(x, Value)), None)
-    return [operand(f, x, like) for x in xs]
+    """Several operands of one function: counts take the dtype of the tensors beside them."""
+    made = [x if isinstance(x, Derived) else operand(f, x) for x in xs]
+    known = [x.dtype for x in made if isinstance(x, Value)]
+    like = reduce(promote, known) if known else None
+    return [operand(f, x, like) if isinstance(x, Derived) else x for x in made]
 
 
 def dtype_argument(dtype: Any) -> DType:

@@ -35,7 +35,8 @@ class Session:
 
     first:   the graph of first values that are made by initialisers
     initial: first values that are arrays, by variable
-    exact:   where the function asked for the batch size as a plain int
+    exact:   where the function asked for the batch size as a plain number
+    sized:   where it asked for it as a length, of an array or a range
     """
 
     builder: Builder
@@ -43,6 +44,7 @@ class Session:
     initial: dict[str, Array] = field(default_factory=dict)
     losses: list[Pending] = field(default_factory=list)
     exact: Span | None = None
+    sized: Span | None = None
     over: bool = False
 
     def check_open(self) -> None:
@@ -68,6 +70,11 @@ def running(session: Session) -> Iterator[Session]:
     finally:
         session.over = True
         _CURRENT.reset(token)
+
+
+def open_session() -> Session | None:
+    """The trace that is running, if there is one."""
+    return _CURRENT.get()
 
 
 def current(what: str) -> Session:

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphc.builder import Value
 from graphc.errors import GraphcError
+from graphc.frontend.count import computed, for_every_size
 from graphc.frontend.names import Builtin, Closure, Namespace
 from graphc.types import DType
 
@@ -25,6 +26,9 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _ORDER: Mapping[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    **_ORDER, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 
 
@@ -43,6 +47,8 @@ def is_integer(x: Any) -> bool:
 
 def combine(op: str, a: Any, b: Any) -> Any:
     """`a op b` of two static values. Raises G0122."""
+    if op in _COMPARED:
+        _check_known(op, a, b)
     match op:
         case "==" | "!=":
             return _equal(op, a, b)
@@ -56,6 +62,16 @@ def combine(op: str, a: Any, b: Any) -> Any:
             raise misuse(op, a, b)
 
 
+def _check_known(op: str, a: Any, b: Any) -> None:
+    """Raise G0122 for a comparison whose answer differs between batches."""
+    if for_every_size(_COMPARED[op], a, b) is None:
+        raise GraphcError(
+            "G0122",
+            f"'{op}' of the batch's length is not known when the step is compiled",
+            help="a batch may have fewer examples: let a const of its own say the size",
+        )
+
+
 def misuse(op: str, a: Any, b: Any) -> GraphcError:
     """G0122 for operands that an operator does not take."""
     return GraphcError("G0122", f"'{op}' does not work on {in_words(a)} and {in_words(b)}")
@@ -67,7 +83,7 @@ def _computed(op: str, a: Any, b: Any) -> Any:
             raise GraphcError("G0122", f"{a} ** {b} is too large a number")
         b = MAX_EXPONENT + b % 2  # of 0, 1 and -1
     try:
-        result = _ARITHMETIC[op](a, b)
+        result = computed(_ARITHMETIC[op], a, b)
     except ArithmeticError as error:
         raise GraphcError("G0122", f"can't compute {a} {op} {b}: {error.args[-1]}") from None
     if isinstance(result, complex):

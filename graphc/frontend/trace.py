@@ -33,6 +33,7 @@ from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
 from graphc.frontend.declare import Param, add_loss, declare, objectives, output, write
 from graphc.frontend.operands import value
+from graphc.frontend.same import same_but_for_lengths
 from graphc.frontend.session import Session, running
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import Structure, flatten
@@ -54,9 +55,10 @@ class Recording:
     first:  a graph without inputs: output NAME is the first value of variable NAME
     values: the first values that are arrays, by variable
     params, state, batch: the forms of the trees, to take them apart and to put them together
-    exact:  where the function asked for the batch size as a plain int (`len(x)`). The graph then
-            holds for this batch size only, and its inputs have no run-time dim.
+    exact:  where the function asked for the batch size as a plain number (`len(x)`, `float(n)`).
+            The graph then holds for this batch size only, and its inputs have no run-time dim.
     asked:  whether something in the function depends on the mode
+    needs:  the place of the first node that needs the whole batch, if there is one
     """
 
     graph: Graph
@@ -67,11 +69,20 @@ class Recording:
     batch: Structure
     exact: Span | None = None
     asked: bool = True
+    needs: Span | None = None
 
     @property
     def evaluation(self) -> Graph | None:
         """The graph in evaluation mode, where it is known from the one for training."""
         return None if self.asked else replace(self.graph, updates={}, objectives=())
+
+    def explained(self, error: GraphcError) -> GraphcError:
+        """The error, with the reason why a batch of another size is refused."""
+        place = self.exact or self.needs
+        if error.code == "G0613" and place is not None and not error.labels:
+            error.labels = ((place, _REASONS[self.exact is not None]),)
+            error.help = error.help or _PLAIN_SIZE
+        return error
 
     def inputs(self, batch: Any) -> dict[str, Array]:
         """A batch as arrays by input name. Raises G0806 where its form is another one."""
@@ -87,6 +98,21 @@ class Recording:
             name: np.asarray(x, types[name] if isinstance(x, bool | int | float) else None)
             for name, x in leaves.items()
         }
+
+
+_REASONS = {
+    True: "here the size of the batch is a plain number, the same for every batch",
+    False: "here the batch is needed whole",
+}
+_PLAIN_SIZE = (
+    "for a count of the examples that there are, compute with x.shape[0] itself: 1 / n, "
+    "np.sqrt(n), np.maximum(n, 1); for arrays as long as the batch, np.zeros_like(x) or "
+    "graphc.nn.arange(n)"
+)
+
+
+def _needs_whole(f: Builder) -> Span | None:
+    return next((f.nodes[n].origin for n in f.unpaddable if n in f.nodes), None)
 
 
 @dataclass(frozen=True)
@@ -150,12 +176,29 @@ def record(
         function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
         checked_seed(seed), user_span(), order, reduction, sparse,
     )  # fmt: skip
-    made = _run(request, None)
-    return made if made.exact is None else _run(request, made.exact)
+    made, sized = _run(request)
+    exact = made.exact
+    if exact is None and sized is not None and not _holds_for_another_size(request, made):
+        exact = sized
+    return made if exact is None else _run(request, exact)[0]
 
 
-def _run(request: _Request, exact: Span | None) -> Recording:
-    """One run of the function; with `exact`, the batch dims are static."""
+def _holds_for_another_size(request: _Request, made: Recording) -> bool:
+    """Whether the function is the same step for a batch of another size."""
+    try:
+        other, _ = _run(request, grown=True)
+    except Exception:  # what fits the example does not fit another size
+        return False
+    return other.exact is None and same_but_for_lengths(made.graph, other.graph)
+
+
+def _run(
+    request: _Request, exact: Span | None = None, grown: bool = False
+) -> tuple[Recording, Span | None]:
+    """One run of the function, and where it asked for the batch size as a length.
+
+    With `exact` the batch dims are static; with `grown` they are of another size.
+    """
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
     session = Session(f, first=Builder(f"{f.name}.init"))
@@ -165,15 +208,16 @@ def _run(request: _Request, exact: Span | None) -> Recording:
         state, state_form = None, None
         if request.state is not None:
             state, state_form = _variables(session, request.state, "state")
-        batch, batch_form = _inputs(session, request, exact is None)
+        batch, batch_form = _inputs(session, request, exact is None, grown)
         given = (params, batch) if request.state is None else (params, state, batch)
         returned = _called(request.function, given)
         _take_result(session, request, returned, state_form)
         objectives(session)
-    return Recording(
+    recording = Recording(
         f.build(), session.first.build(), session.initial, param_form, state_form, batch_form,
-        exact or session.exact, f.asked,
+        exact or session.exact, f.asked, _needs_whole(f),
     )  # fmt: skip
+    return recording, session.sized
 
 
 def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
@@ -258,7 +302,9 @@ def _leaf_type(name: str, x: Any) -> TensorType:
             )
 
 
-def _inputs(session: Session, request: _Request, dynamic: bool) -> tuple[Any, Structure]:
+def _inputs(
+    session: Session, request: _Request, dynamic: bool, grown: bool
+) -> tuple[Any, Structure]:
     """The batch with a traced input for every leaf."""
     f = session.builder
     leaves, form = flatten(request.batch, "batch")
@@ -269,7 +315,8 @@ def _inputs(session: Session, request: _Request, dynamic: bool) -> tuple[Any, St
     for name, t in types.items():
         if name in cut and dynamic:
             extents = (Extent(request.batch_dim), *(None,) * (t.rank - 1))
-            t = TensorType(t.shape, t.dtype, extents)
+            first = 2 * t.shape[0] + 3 if grown else t.shape[0]
+            t = TensorType((first, *t.shape[1:]), t.dtype, extents)
         op = op_named("input")(source_name=name)  # type: ignore[call-arg]
         made[name] = Tracer(session, f.add(op, type=t, name=name))
     return form.build(made), form

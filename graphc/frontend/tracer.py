@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
@@ -18,6 +19,7 @@ from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, Span, did_you_mean
 from graphc.frontend import numpy_table, numpy_ufuncs
 from graphc.frontend.caller import assigned_name, in_augmented_assignment, user_span
+from graphc.frontend.length import Length, Traced, shown
 from graphc.frontend.numpy_index import getitem, getview, is_basic
 from graphc.frontend.numpy_make import lengths
 from graphc.frontend.numpy_registry import Handler
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 MAX_NESTING = 32  # of lists in an argument, as NumPy's own limit on dims
 
 
-class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
+class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
     """An array of the step that is being traced: shape and dtype, but no entries.
 
     Its value can be replaced (`x += y`, `out=x`), as an ndarray's memory can be overwritten.
@@ -46,8 +48,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     # -- what is known of it ------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return lengths(self._value.type)
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(map(shown, lengths(self._value.type)))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -58,11 +60,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return self._value.rank
 
     @property
-    def size(self) -> int:
-        total = 1
-        for n in self.shape:
-            total = n * total
-        return total
+    def size(self) -> Any:
+        return prod(self.shape)
 
     @property
     def itemsize(self) -> int:
@@ -296,6 +295,8 @@ def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:
                 x._session.check_open()
                 raise GraphcError("G0808", "a value of another trace is used in this one")
             return x._value
+        case Length():
+            return x.number
         case slice():
             return slice(*(unwrap(end, f, depth) for end in (x.start, x.stop, x.step)))
         case list() | tuple() if depth < MAX_NESTING:
@@ -315,7 +316,7 @@ def wrap(session: Session, x: Any) -> Any:
         case list():
             return [wrap(session, item) for item in x]
         case _:
-            return x
+            return shown(x)
 
 
 def _replace(f: Builder, out: Tracer, result: Value) -> None:

@@ -24,10 +24,13 @@ once, while tracing.
   `.astype(np.float32)` at the constant where that is not meant.
 * Sums of integers keep their dtype (bools and u8 are summed in i32); means of integers are f32;
   indices that come out (`argmax`, `argsort`) are i32.
-* **The batch size** `x.shape[0]` is an int in shapes, slices and ranges, and the run-time count in
-  arithmetic: `np.sum(loss) / x.shape[0]` is a mean over however many examples there are. What
-  makes a plain number of it (`np.sqrt(n)`, `np.prod(x.shape)`, `float(n)`) forgets that. `len(x)`
-  is a plain int too: a step that asks for it is compiled for this batch size only.
+* **The batch size** `n = x.shape[0]` is a count of the examples that there are. Python's
+  operators, with numbers of any kind on either side, and NumPy's ufuncs keep it one: `loss / n`,
+  `1.0 / n`, `np.sqrt(n - 1)`, `np.maximum(n, 8)`, `x.size`, `math.prod(x.shape)`. It is a length
+  of shapes, slices and ranges, too; where the step depends on which length that was
+  (`sum(range(n))`, an array of `np.zeros(n)` beside the batch), and where a plain number is made of
+  it (`float(n)`, `math.sqrt(n)`, `if n > 8`, `max(n, 8)`, `np.prod(x.shape)`, `len(x)`), the step
+  is compiled for this batch size only, and a shorter batch is an error that names the place.
 * **In place**: `x += y` and `out=x` make x refer to the new value, for every name of it. Where
   another living array shares x's memory (a slice, a transpose, a reshape of it) they are an error,
   as is writing entries: `x[i] = v`.

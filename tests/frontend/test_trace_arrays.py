@@ -303,13 +303,13 @@ def test_a_mean_by_hand_is_the_graph_of_a_mean() -> None:
     assert by_hand.fingerprint() == mean.fingerprint()
 
 
-def test_the_batch_size_is_an_int_in_shapes() -> None:
+def test_the_batch_size_is_a_length_in_shapes() -> None:
     def step(params: Any, batch: Any) -> Any:
         x = batch["x"]
         n = x.shape[0]
-        assert isinstance(n, int) and n == 3 and list(range(n)) == [0, 1, 2]
+        assert not isinstance(n, int) and len(range(n)) == len([0] * n) >= 3 and 0 < n == n
         y = x.reshape(n, 2, 2).reshape(n * 2, 2)
-        assert y.shape[0].extent.unit == 2
+        assert y.shape[0].number.extent.unit == 2
         ones = np.broadcast_to(np.ones_like(x[0]), (n, 4))
         return np.mean(y) + np.mean(ones + x + np.zeros((n, 4)))
 

@@ -1,0 +1,193 @@
+"""The size of the batch in a traced function: each form of it is right on a short batch, or said
+to be compiled for one size only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import config
+from graphc.errors import GraphcError
+from graphc.frontend.trace import record
+
+Form = Callable[[Any, Any], Any]
+X = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
+
+# Of an array and the length of its first dim, which is 4 when it is traced.
+COUNTS: dict[str, Form] = {
+    "1.0 / n": lambda x, n: 1.0 / n * np.sum(x),
+    "1 / n": lambda x, n: 1 / n * np.sum(x),
+    "2 * n": lambda x, n: 2 * n * np.sum(x),
+    "2.5 * n": lambda x, n: 2.5 * n * np.sum(x),
+    "2.5 + n": lambda x, n: (2.5 + n) * np.sum(x),
+    "2.5 - n": lambda x, n: (2.5 - n) * np.sum(x),
+    "n // 2": lambda x, n: n // 2 * np.sum(x),
+    "n ** 0.5": lambda x, n: n**0.5 * np.sum(x),
+    "2.0 ** n": lambda x, n: 2.0**n * np.sum(x),
+    "7 // n": lambda x, n: 7 // n * np.sum(x),
+    "7.0 // n": lambda x, n: 7.0 // n * np.sum(x),
+    "7.0 % n": lambda x, n: 7.0 % n * np.sum(x),
+    "-n": lambda x, n: -n * np.sum(x),
+    "+n": lambda x, n: +n * np.sum(x),
+    "abs(n)": lambda x, n: abs(n) * np.sum(x),
+    "n * n": lambda x, n: np.sum(x) * (n * n),
+    "n << 1": lambda x, n: np.sum(x) * (n << 1),
+    "1 << n": lambda x, n: np.sum(x) * (1 << n),
+    "n >> 1": lambda x, n: np.sum(x) * (n >> 1),
+    "divmod(n, 3)": lambda x, n: np.sum(x) * (divmod(n, 3)[0] + 2 * divmod(n, 3)[1]),
+    "divmod(7, n)": lambda x, n: np.sum(x) * divmod(7, n)[1],
+    "1.0 / (n + 1)": lambda x, n: np.sum(x) * (1.0 / (n + 1)),
+    "np.float32(3) / n": lambda x, n: np.float32(3) / n * np.sum(x),
+    "np.float64(3) / n": lambda x, n: np.float64(3) / n * np.sum(x),
+    "n / np.float32(3)": lambda x, n: n / np.float32(3) * np.sum(x),
+    "np.int64(3) * n": lambda x, n: np.int64(3) * n * np.sum(x),
+    "np.array(1.0) / n": lambda x, n: np.array(1.0) / n * np.sum(x),
+    "np.array([1.0, 2.0]) / n": lambda x, n: np.sum(np.array([1.0, 2.0]) / n * x),
+    "np.sqrt(n)": lambda x, n: np.sqrt(n) * np.sum(x),
+    "np.log(n + 1)": lambda x, n: np.log(n + 1) * np.sum(x),
+    "np.maximum(n, 3)": lambda x, n: np.sum(x) * np.maximum(n, 3),
+    "np.where(n > 3, ...)": lambda x, n: np.where(n > 3, np.sum(x), 2 * np.sum(x)),
+    "np.where(n == 2, ...)": lambda x, n: np.where(n == 2, np.sum(x), 2 * np.sum(x)),
+    "np.stack([n, n])": lambda x, n: np.sum(x * np.stack([n, n])),
+    "np.clip(x, 0, n)": lambda x, n: np.sum(np.clip(x, 0, n)),
+    "np.full_like(x, n)": lambda x, n: np.sum(x * np.full_like(x, n)),
+    "x > n": lambda x, n: np.sum(np.where(x > n, x, 0)),
+    "x.size": lambda x, n: np.sum(x) / x.size,
+    "np.size(x)": lambda x, n: np.sum(x) / np.size(x),
+    "np.shape(x)[0]": lambda x, n: np.sum(x) / np.shape(x)[0],
+    "math.prod(x.shape)": lambda x, n: np.sum(x) / math.prod(x.shape),
+    "x.reshape(n, -1)": lambda x, n: np.sum(x.reshape(n, -1) ** 2),
+    "x.reshape(n * 2)": lambda x, n: np.sum(x.reshape(n * 2) ** 2),
+    "x[:n]": lambda x, n: np.sum(x[:n]),
+    "np.broadcast_to(x, (n, 2))": lambda x, n: np.sum(np.broadcast_to(x[:, :1], (n, 2))),
+    "x[np.arange(n), i]": lambda x, n: np.sum(x[np.arange(n), (x[:, 0] > 2).astype(np.int32)]),
+    "x.shape == x.shape": lambda x, n: np.sum(x) * (2 if x.shape == (x * x).shape else 1),
+    "n > 0": lambda x, n: np.sum(x) / (n if n > 0 and n >= 1 and n and not n < 1 else 7),
+}  # fmt: skip
+
+NUMBERS: dict[str, Form] = {
+    "float(n)": lambda x, n: np.sum(x) / float(n),
+    "int(n)": lambda x, n: np.sum(x) / int(n),
+    "round(n / 3)": lambda x, n: np.sum(x) * round(n / 3),
+    "math.sqrt(n)": lambda x, n: math.sqrt(n) * np.sum(x),
+    "math.comb(n, 2)": lambda x, n: math.comb(n, 2) * np.sum(x),
+    "if n > 3": lambda x, n: np.sum(x) if n > 3 else 2 * np.sum(x),
+    "if n == 4": lambda x, n: np.sum(x) if n == 4 else 2 * np.sum(x),
+    "n in (4, 8)": lambda x, n: np.sum(x) * (2 if n in (4, 8) else 1),
+    "x.shape == (4, 2)": lambda x, n: np.sum(x) * (2 if x.shape == (4, 2) else 1),
+    "max(n, 3)": lambda x, n: np.sum(x) * max(n, 3),
+    "n & 3": lambda x, n: np.sum(x) * (n & 6),
+    "{4: 1}.get(n)": lambda x, n: np.sum(x) * {4: 1, 2: 2}.get(n, 0),
+    "sum(range(n))": lambda x, n: np.sum(x) * sum(range(n)),
+    "x[i] for i in range(n)": lambda x, n: sum((np.sum(x[i]) for i in range(n)), 0.0),
+    "np.arange(n).sum()": lambda x, n: np.sum(x) * np.arange(n).sum(),
+    "np.arange(1, n + 1)": lambda x, n: np.sum(x) * np.arange(1, n + 1).sum(),
+    "np.float32(n)": lambda x, n: np.sum(x) * np.float32(n),
+    "np.array(n)": lambda x, n: np.sum(x) * np.array(n),
+    "np.array([n, 1.0])": lambda x, n: np.sum(x * np.array([n, 1.0])),
+    "np.mean([n, n])": lambda x, n: np.sum(x) * np.mean([n, n]),
+    "np.prod(x.shape)": lambda x, n: np.sum(x) / np.prod(x.shape),
+    "np.full((n, 1), 1.0 / n)": lambda x, n: np.sum(x * np.full((n, 1), 1.0 / n)),
+    "len(x)": lambda x, n: np.sum(x) / len(x),
+    "f'{n}'": lambda x, n: np.sum(x) * int(f"{n}"),
+}  # fmt: skip
+
+WHOLE: dict[str, Form] = {
+    "x + np.zeros((n, 2))": lambda x, n: np.sum(x + np.zeros((n, 2), np.float32)),
+    "x * np.arange(n)[:, None]": lambda x, n: np.sum(x * np.arange(n)[:, None]),
+    "np.eye(n) @ x": lambda x, n: np.sum(np.eye(n, dtype=np.float32) @ x),
+    "np.ones((1, n)) @ x": lambda x, n: np.sum(np.ones((1, n), np.float32) @ x),
+    "x[n - 1]": lambda x, n: np.sum(x[n - 1]),
+    "x[: n - 1]": lambda x, n: np.sum(x[: n - 1]),
+}
+
+
+def step_of(form: Form) -> Any:
+    return lambda p, b: form(b["x"], b["x"].shape[0])
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_count_of_the_examples_is_that_of_a_short_batch(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def every(params: Any, batch: Any) -> Any:
+        x = batch["x"]
+        for name, form in COUNTS.items():
+            graphc.report(name, form(x, x.shape[0]))
+        return np.sum(x) * params["w"]
+
+    monkeypatch.setenv("GRAPHC_NATIVE", native)
+    config.get.cache_clear()
+    w = {"w": np.float32(1)}
+    with graphc.compile(every, w, {"x": X}, optimizer=graphc.optim.sgd(0.1)) as trainer:
+        for count in (4, 2, 1):
+            found = trainer.step({"x": X[:count]})
+            for name, form in COUNTS.items():
+                wanted = form(X[:count], count)
+                np.testing.assert_allclose(found[name], wanted, rtol=1e-5, err_msg=name)
+    config.get.cache_clear()
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_step_with_a_count_is_compiled_for_any_size(name: str) -> None:
+    recording = record(step_of(COUNTS[name]), {}, {"x": X})
+    assert recording.exact is None and recording.needs is None
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_plain_number_fixes_the_batch_size(name: str) -> None:
+    recording = record(step_of(NUMBERS[name]), {}, {"x": X})
+    assert recording.exact is not None and recording.exact.file == __file__
+    assert all(not node.type.extents for node in recording.graph)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_array_as_long_as_the_batch_needs_it_whole(name: str) -> None:
+    recording = record(step_of(WHOLE[name]), {}, {"x": X})
+    assert (recording.exact or recording.needs) is not None
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (NUMBERS["float(n)"], "the size of the batch is a plain number"),
+        (WHOLE["x + np.zeros((n, 2))"], "the batch is needed whole"),
+    ],
+)
+def test_a_short_batch_that_cannot_be_taken_is_refused_with_the_place(
+    form: Form, words: str
+) -> None:
+    def step(params: Any, batch: Any) -> Any:
+        return form(batch["x"], batch["x"].shape[0]) * params["w"]
+
+    w = {"w": np.float32(1)}
+    with graphc.compile(step, w, {"x": X}, optimizer=graphc.optim.sgd(0.1)) as trainer:
+        trainer.step({"x": X})
+        with pytest.raises(GraphcError, match="the step takes") as caught:
+            trainer.step({"x": X[:2]})
+    text = caught.value.render()
+    assert caught.value.code == "G0613" and words in text and "np.maximum(n, 1)" in text
+
+
+def test_a_count_is_as_precise_as_the_array_beside_it() -> None:
+    x = X.astype(np.float64)
+    for form in (
+        lambda x, n: x / (n - 1),
+        lambda x, n: np.array([1.0, 3.0]) * (1.0 / (n + 3)),
+        lambda x, n: np.hypot(x, np.sqrt(n)),
+    ):
+        graph = record(lambda p, b, f=form: {"y": f(b["x"], b["x"].shape[0])}, {}, {"x": x}).graph
+        counts = [node for node in graph if node.op.count]
+        assert counts and all(str(node.tensor.dtype) == "f64" for node in counts)
+
+
+def test_a_count_beyond_f16_is_divided_by_in_f32() -> None:
+    x = np.ones((4, 2), np.float16)
+    graph = record(lambda p, b: {"y": b["x"] / (b["x"].shape[0] * 3 + 1)}, {}, {"x": x}).graph
+    assert {str(node.tensor.dtype) for node in graph if node.op.count} == {"f32"}
+    assert graph[graph.outputs["y"]].tensor.dtype.name == "f16"
