@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import log as ln
 from typing import Any
 
 from graphc.builder import Builder, Operand, Value
@@ -26,10 +25,12 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {
     "subtract": "sub", "divide": "div", "floor_divide": "floor_div", "remainder": "mod",
-    "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "maximum": "maximum",
-    "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt",
+    "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "maximum": "maximum", "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt",
     "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
-    "bitwise_or": "or", "bitwise_xor": "xor",
+    "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "shift_left",
+    "right_shift": "shift_right", "bitwise_left_shift": "shift_left",
+    "bitwise_right_shift": "shift_right",
 }  # fmt: skip
 
 
@@ -122,8 +123,11 @@ def reciprocal(f: Builder, x: Value) -> Value:
 def fmod(f: Builder, a: Operand, b: Operand) -> Value:
     """the remainder with the sign of a"""
     x, y = f.match(a, b)
-    size = f.binary("mod", f.abs(x), f.abs(y))
-    return f.where(f.lt(x, 0), -size, size)
+    if x.dtype.kind in "bu":
+        return f.binary("mod", x, y)
+    below = f.lt(x, 0)
+    rest = f.binary("mod", f.where(below, -x, x), f.abs(y))  # not abs, whose gradient at 0 is 0
+    return f.where(below, -rest, rest)
 
 
 @traces_ufunc("divmod")
@@ -144,13 +148,6 @@ def modf(f: Builder, x: Value) -> tuple[Value, Value]:
 def fabs(f: Builder, x: Value) -> Value:
     """`abs` as a float"""
     return f.abs(floats(f, x))
-
-
-@traces_ufunc("logaddexp2")
-def logaddexp2(f: Builder, a: Operand, b: Operand) -> Value:
-    """the logarithm to base 2 of 2^a + 2^b"""
-    x, y = (floats(f, v) * ln(2) for v in f.match(a, b))
-    return f.logaddexp(x, y) * (1 / ln(2))
 
 
 @traces_ufunc("ldexp")

@@ -156,50 +156,41 @@ def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> 
     """`einsum`, with `...`"""
     require(isinstance(subscripts, str), "np.einsum takes its subscripts as text", code="G0810")
     values = _values(f, *arrays)
-    spec = subscripts.replace(" ", "")
-    if "..." in spec:
-        spec, values = _without_dots(f, spec, values)
-    return f.einsum(spec, *values)
+    terms, out = _written_out(subscripts.replace(" ", ""), values)
+    lengths = _lengths(terms, values)
+    made = [_term(f, t, v, lengths) for t, v in zip(terms, values, strict=True)]
+    return f.einsum(f"{','.join(t for t, _ in made)}->{out}", *(v for _, v in made))
 
 
-def _without_dots(f: Builder, spec: str, values: list[Value]) -> tuple[str, list[Value]]:
-    """`...` written out in free letters; dims of length 1 that broadcast are dropped."""
+def _written_out(spec: str, values: list[Value]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, with free letters for `...`."""
     left, arrow, out = spec.partition("->")
     terms = left.split(",")
     require(len(terms) == len(values), f"np.einsum '{spec}' takes {len(terms)} operands")
     widths = [v.rank - len(t.replace("...", "")) for t, v in zip(terms, values, strict=True)]
-    most = max(w for t, w in zip(terms, widths, strict=True) if "..." in t)
-    free = "".join(c for c in ascii_letters if c not in spec)[:most]
-    require(min(widths) >= 0 and len(free) == most, f"np.einsum '{spec}' of these shapes")
-    lengths = _dot_lengths(free, terms, values, widths)
-    made = [
-        _term(f, t, v, free[len(free) - w :] if "..." in t else "", lengths)
-        for t, v, w in zip(terms, values, widths, strict=True)
-    ]
+    most = max((w for t, w in zip(terms, widths, strict=True) if "..." in t), default=0)
+    free = "".join(c for c in ascii_letters if c not in spec)[: max(0, most)]
+    fits = all(w >= 0 if "..." in t else w == 0 for t, w in zip(terms, widths, strict=True))
+    require(fits and len(free) == most, f"np.einsum '{spec}' of these shapes")
     if not arrow:
-        every = left.replace("...", "")
-        out = "..." + "".join(sorted(x for x in set(every) - {","} if every.count(x) == 1))
-    letters = ",".join(t for t, _ in made)
-    return f"{letters}->{out.replace('...', free)}", [v for _, v in made]
+        every = left.replace("...", "").replace(",", "")
+        out = "..." * ("..." in left) + "".join(sorted(x for x in every if every.count(x) == 1))
+    each = zip(terms, widths, strict=True)
+    return [t.replace("...", free[len(free) - w :]) for t, w in each], out.replace("...", free)
 
 
-def _dot_lengths(
-    free: str, terms: list[str], values: list[Value], widths: list[int]
-) -> dict[str, int]:
-    lengths = dict.fromkeys(free, 1)
-    for t, v, w in zip(terms, values, widths, strict=True):
-        if "..." in t:
-            start = t.index("...")
-            for x, n in zip(free[len(free) - w :], v.shape[start : start + w], strict=True):
-                lengths[x] = max(lengths[x], n)
+def _lengths(terms: list[str], values: list[Value]) -> dict[str, int]:
+    """The length of each letter's dims: that of the one which is not of length 1."""
+    lengths: dict[str, int] = {}
+    for t, v in zip(terms, values, strict=True):
+        for x, n in zip(t, v.shape, strict=True):
+            lengths[x] = n if lengths.get(x, 1) == 1 else lengths[x]
     return lengths
 
 
-def _term(f: Builder, term: str, v: Value, free: str, lengths: dict[str, int]) -> tuple[str, Value]:
-    letters = term.replace("...", free)
-    if len(letters) != v.rank:
-        return letters, v  # einsum says what is wrong
-    keep = [x not in free or n == lengths[x] for x, n in zip(letters, v.shape, strict=True)]
+def _term(f: Builder, letters: str, v: Value, lengths: dict[str, int]) -> tuple[str, Value]:
+    """An operand without its dims of length 1 that are longer in another operand."""
+    keep = [n == lengths[x] or n != 1 for x, n in zip(letters, v.shape, strict=True)]
     shape = [n for n, k in zip(v.shape, keep, strict=True) if k]
     return "".join(x for x, k in zip(letters, keep, strict=True) if k), f.reshape(v, shape)
 

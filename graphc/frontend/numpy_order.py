@@ -9,7 +9,7 @@ import numpy as np
 from graphc.builder import Builder, Value
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.numpy_select import searchsorted
-from graphc.frontend.operands import as_axis, as_int, operand, value
+from graphc.frontend.operands import as_array, as_axis, as_int, operand, value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, dims_of, floats
 from graphc.types import I32, TensorType, broadcast_types
@@ -35,6 +35,8 @@ def take(f: Builder, a: Any, indices: Any, axis: Any = None, mode: str = "raise"
         (f.flatten(x), 0) if axis is None else (x, dim_of("take", as_int(axis, "axis"), x.rank))
     )
     n = x.shape[dim]
+    if isinstance(indices, list | tuple):
+        indices = as_array(f, indices)
     if mode == "raise" and not isinstance(indices, Value):
         return f.gather(x, index_value(f, indices, n, "np.take"), dim=dim)
     ids = value(f, indices)

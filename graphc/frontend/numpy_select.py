@@ -28,8 +28,7 @@ def heaviside(f: Builder, a: Operand, b: Operand) -> Value:
 def copysign(f: Builder, a: Operand, b: Operand) -> Value:
     """a with the sign of b"""
     x, y = (floats(f, v) for v in f.match(a, b))
-    size = f.abs(x)
-    return f.where(signbit(f, y), -size, size)
+    return f.where(f.eq(signbit(f, x), signbit(f, y)), x, -x)
 
 
 def _ignoring_nan(op: str) -> Any:

@@ -15,6 +15,7 @@ from graphc.frontend import (
     numpy_reduce,
     numpy_select,
     numpy_shape,
+    numpy_slope,
 )
 from graphc.frontend.numpy_registry import (
     ADVICE,
@@ -31,7 +32,7 @@ from graphc.frontend.numpy_registry import (
 
 HANDLERS = (
     numpy_elementwise, numpy_join, numpy_linear, numpy_make, numpy_nan, numpy_order, numpy_reduce,
-    numpy_select, numpy_shape,
+    numpy_select, numpy_shape, numpy_slope,
 )  # fmt: skip
 
 __all__ = [

@@ -101,6 +101,11 @@ def _listed(f: Builder, xs: Sequence[Any]) -> Operand:
     return f.stack(values)
 
 
+def as_array(f: Builder, xs: Sequence[Any]) -> Any:
+    """A list as an array: a value where something in it is traced."""
+    return value(f, xs) if _traced_inside(xs) else np.asarray(xs)
+
+
 def _traced_inside(xs: Sequence[Any]) -> bool:
     stack: list[Any] = [xs]
     while stack:

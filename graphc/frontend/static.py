@@ -47,7 +47,7 @@ def is_integer(x: Any) -> bool:
 
 def combine(op: str, a: Any, b: Any) -> Any:
     """`a op b` of two static values. Raises G0122."""
-    if op in _COMPARED:
+    if op in _COMPARED and is_number(a) and is_number(b):
         _check_known(op, a, b)
     match op:
         case "==" | "!=":

@@ -31,6 +31,7 @@ import numpy as np
 from graphc.builder import Builder
 from graphc.errors import GraphcError, Span
 from graphc.frontend.caller import user_span
+from graphc.frontend.constant_table import taking
 from graphc.frontend.declare import Param, add_loss, declare, objectives, output, write
 from graphc.frontend.operands import value
 from graphc.frontend.same import same_but_for_lengths
@@ -203,7 +204,7 @@ def _run(
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
     session = Session(f, first=Builder(f"{f.name}.init"))
     f.seed = session.first.seed = request.seed
-    with running(session), f.at(request.span):
+    with running(session), taking(), f.at(request.span):
         params, param_form = _variables(session, request.params, "params")
         state, state_form = None, None
         if request.state is not None:

@@ -75,7 +75,7 @@ class Div(Binary):
 
 @register
 class Pow(Binary):
-    """`y = a ^ b`; the gradient to b is 0 where a <= 0"""
+    """`y = a ^ b`; the gradient to a is 0 where b = 0, that to b where a <= 0"""
 
     identity = 1.0
     kinds = "f"
@@ -87,7 +87,9 @@ class Pow(Binary):
         a, b = xs
         positive = f.gt(a, f.zeros_like(a))
         log = f.log(f.select(positive, a, f.ones_like(a)))  # 0 where a <= 0: no NaN from log
-        return g * b * a ** (b - 1), g * y * log
+        zero = f.zeros_like(g)
+        slope = f.select(f.ne(b, f.zeros_like(b)), g * b * a ** (b - 1), zero)
+        return slope, f.select(positive, g * y * log, zero)
 
 
 @register
@@ -124,7 +126,7 @@ class Mod(Binary):
     ufunc = np.remainder
 
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
-        return g, -g * f.floor(xs[0] / xs[1])
+        return g, -g * f.floor_div(xs[0], xs[1])
 
 
 @register
@@ -147,5 +149,5 @@ class Arctan2(Binary):
 
     def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
         a, b = xs
-        square = a * a + b * b
-        return g * b / square, -g * a / square
+        length = f.hypot(a, b)  # whose square would overflow sooner than the gradient
+        return g * (b / length) / length, -g * (a / length) / length

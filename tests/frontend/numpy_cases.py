@@ -260,6 +260,11 @@ PRODUCTS: dict[str, list[Call]] = {
                   lambda x: np.correlate(x[0, 0], V[:3], "full"),
                   lambda x: np.correlate(V[:2], x[0, 0], "full")],
     "polyval": [lambda x: np.polyval([1.0, -2.0, 3.0], x), lambda x: np.polyval(x[0, 0], V)],
+    "gradient": [np.gradient, lambda x: np.gradient(x, axis=-1),
+                 lambda x: np.gradient(x, 0.5, axis=(2, 0)),
+                 lambda x: np.gradient(x, 2.0, 0.5, axis=(1, 2), edge_order=2),
+                 lambda x: np.gradient(x, np.array([0.0, 1.0, 3.0, 4.5]), axis=2),
+                 lambda x: np.gradient(x, np.array([0.0, 1.0, 3.0]), axis=1, edge_order=2)],
     "vander": [lambda x: np.vander(x[0, 0]), lambda x: np.vander(x[0, 0], 3, increasing=True)],
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.errors import GraphcError
 from graphc.frontend import numpy_table
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
@@ -111,6 +112,24 @@ def test_nan_is_ignored_or_kept_as_numpy_does() -> None:
 
 def test_ldexp_scales_by_a_power_of_two() -> None:
     check(np.ldexp, real(4), ints(4, low=0, high=4))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("name", ["left_shift", "right_shift"])
+def test_shifts_equal_numpy_at_any_number_of_places(name: str, dtype: type) -> None:
+    i, function = np.iinfo(dtype), getattr(np, name)
+    x = np.array([0, 1, 2, 3, -1, -5, i.max, i.min, i.max - 1, 100]).astype(dtype)
+    places = np.array([0, 1, 2, 7, 8, 15, 16, 31, 32, 33, 63, 64, -1, i.max, i.min]).astype(dtype)
+    check(function, *(v.ravel() for v in np.meshgrid(x, places)))
+    for n in (0, 1, 5, 31, 40):
+        check(lambda v, n=n: function(v, n), x)
+    check(lambda v: function(3, v), places)
+    check(lambda v, n: (v << n) + (v >> n), x, np.ones_like(x))
+
+
+def test_a_shift_of_floats_is_refused() -> None:
+    with pytest.raises(GraphcError, match="a shift does not take f64"):
+        traced(lambda x: x << 1, real(3))
 
 
 # -- reductions -----------------------------------------------------------------------------------
@@ -218,6 +237,38 @@ def test_statistics_equal_numpy() -> None:
 # -- shapes ---------------------------------------------------------------------------------------
 
 A, V = cases.A, cases.V
+
+
+@pytest.mark.parametrize("spec", ["ij,ij->ij", "ij,ij", "ij,ij->i", "ij,ij->j", "ij,jk->ik"])
+def test_einsum_broadcasts_dims_of_length_one(spec: str) -> None:
+    for left, right in [((1, 3), (2, 3)), ((1, 3), (2, 1)), ((2, 1), (1, 3)), ((1, 1), (3, 2))]:
+        if spec != "ij,jk->ik" or 1 in (left[1], right[0]):
+            check(lambda a, b: np.einsum(spec, a, b), real(*left), real(*right, seed=1))
+    check(lambda a, b: np.einsum("...j,ij->...i", a, b), real(1, 3), real(2, 3))
+    check(lambda a, b: np.einsum("a...,a...->...", a, b), real(1, 2, 3), real(4, 2, 1))
+
+
+def test_a_constant_table_is_looked_up_by_traced_indices() -> None:
+    ids, table = np.array([0, 3, 4, 1]), real(5, 4)
+    for call in (
+        lambda i: np.take(table, i, axis=0),
+        lambda i: np.take(table, i),
+        lambda i: np.take(table, indices=i - 5, axis=0),
+        lambda i: np.take(table, i + 2, axis=1, mode="clip"),
+        lambda i: np.take(table, [i[0], i[1]], axis=0),
+        lambda i: np.take([1.0, 2.0, 3.0, 4.0, 5.0], i),
+    ):
+        check(call, ids)
+    check(lambda i, x: np.take(table, i, axis=0) * x, ids, real(4, 4))
+    check(lambda x: np.take(table, [1, 2], axis=0)[0] * x, real(3, 4))
+
+
+def test_numpys_take_is_its_own_after_a_trace() -> None:
+    before = np.take
+    traced(lambda i: np.take(V, i), np.array([1]))
+    with pytest.raises(GraphcError, match="is no index|indices are integers"):
+        traced(lambda x: np.take(V, x), V)
+    assert np.take is before
 
 
 def _exists(name: str) -> bool:

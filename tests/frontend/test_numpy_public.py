@@ -18,7 +18,7 @@ cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"
 traced, words, real, V = cases.traced, cases.words, cases.real, cases.V
 
 _OTHER_CASES = words(
-    "invert bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor round around "
+    "invert bitwise_and bitwise_or bitwise_xor left_shift right_shift logical_and logical_or logical_xor round around "
     "modf ldexp divmod cumsum cumprod nancumsum nancumprod cumulative_sum cumulative_prod diff "
     "ediff1d trapezoid cov corrcoef quantile percentile partition argpartition empty_like "
     "result_type array_repr array_str array2string row_stack"

@@ -7,8 +7,10 @@ function works on floats. A count in a mean is the run-time one: see `mean`.
 
 from graphc.ops.composites import (
     activations,
+    angles,
     arithmetic,
     attention,
+    bits,
     convolution,
     creation,
     losses,
@@ -22,6 +24,6 @@ from graphc.ops.composites import (
 )
 
 __all__ = [
-    "activations", "arithmetic", "attention", "convolution", "creation", "losses", "normalization",
-    "picking", "products", "recurrent", "reductions", "replicas", "shaping",
+    "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation", "losses",
+    "normalization", "picking", "products", "recurrent", "reductions", "replicas", "shaping",
 ]  # fmt: skip

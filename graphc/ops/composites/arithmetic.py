@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf
 from math import log as ln
-from math import pi
+from typing import TypeAlias
 
 from graphc.builder import Builder, Operand, Value
-from graphc.op import require
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
 from graphc.ops.registry import composite
 from graphc.ops.unary import Cast
 from graphc.types import DType, broadcast_types, dtype_named
+
+Function: TypeAlias = Callable[[Value], Value]
 
 
 @composite
@@ -72,15 +76,32 @@ def rsqrt(f: Builder, x: Operand) -> Value:
 
 @composite
 def cbrt(f: Builder, x: Operand) -> Value:
-    """`y = x^(1/3)`, with the sign of x; its gradient is not finite at 0"""
+    """`y = x^(1/3)`, with the sign of x; its gradient at 0 is infinite"""
     value = floats(f, x)
-    return f.sign(value) * f.abs(value) ** (1 / 3)
+    third = value.dtype.numpy.type(1 / 3)  # what it lacks of 1/3 is made up by a factor
+    below = f.lt(value, 0)
+    size = f.select(below, -value, value)
+    ends = f.or_(f.eq(size, 0), f.eq(size, inf))
+    rest = f.log(f.stop_gradient(f.select(ends, f.ones_like(size), size))) * _less(1, 3, third)
+    y = size ** float(third) * (1 + rest)
+    return f.select(below, -y, y)
+
+
+def _less(a: int, b: int, rounded: float) -> float:
+    """a / b less a float that is near it."""
+    return float(Fraction(a, b) - Fraction(float(rounded)))
 
 
 @composite
 def hypot(f: Builder, a: Operand, b: Operand) -> Value:
-    """`y = sqrt(a^2 + b^2)`"""
-    return f.sqrt(f.square(a) + f.square(b))
+    """`y = sqrt(a^2 + b^2)`, where no square overflows; its gradient at 0, 0 is 0"""
+    x, y = (f.abs(floats(f, v)) for v in f.match(a, b))
+    first = f.or_(f.gt(x, y), f.isnan(y))
+    large, small = f.select(first, x, y), f.select(first, y, x)
+    endless, one = f.not_(f.lt(large, inf)), f.ones_like(large)
+    top = f.select(endless, f.zeros_like(small), small)
+    ratio = top / f.select(f.or_(endless, f.eq(large, 0)), one, large)
+    return large * f.sqrt(1 + ratio * ratio)
 
 
 # -- exponentials and logarithms -----------------------------------------------------------------
@@ -89,26 +110,53 @@ def hypot(f: Builder, a: Operand, b: Operand) -> Value:
 @composite
 def exp2(f: Builder, x: Operand) -> Value:
     """`y = 2^x`"""
-    return f.exp(floats(f, x) * ln(2))
+    return f.binary("pow", 2.0, floats(f, x))
 
 
 @composite
 def log2(f: Builder, x: Operand) -> Value:
-    """`y` is the logarithm of x to base 2"""
-    return f.log(x) * (1 / ln(2))
+    """`y` is the logarithm of x to base 2, exact for powers of 2"""
+    return _logarithm(f, floats(f, x), 2.0)
 
 
 @composite
 def log10(f: Builder, x: Operand) -> Value:
-    """`y` is the logarithm of x to base 10"""
-    return f.log(x) * (1 / ln(10))
+    """`y` is the logarithm of x to base 10, exact for powers of 10"""
+    return _logarithm(f, floats(f, x), 10.0)
+
+
+def _logarithm(f: Builder, x: Value, base: float) -> Value:
+    import ml_dtypes
+
+    eps = float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
+    y = f.log(x) * (1 / ln(base))
+    whole = f.round(y)
+    close = f.le(f.abs(whole - y), 4 * eps * f.abs(y))
+    exact = f.and_(f.and_(close, f.is_finite(y)), f.eq(f.binary("pow", base, whole), x))
+    return y + f.stop_gradient(f.select(exact, whole - y, f.zeros_like(y)))
 
 
 @composite
 def logaddexp(f: Builder, a: Operand, b: Operand) -> Value:
-    """`y = log(e^a + e^b)`, without overflow"""
-    x, y = f.match(a, b)
-    return floats(f, y) + f.softplus(x - y)
+    """`y = log(e^a + e^b)`, without overflow; of equal infinities that one"""
+    return _added_powers(f, a, b, f.exp, 1.0)
+
+
+@composite
+def logaddexp2(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y = log2(2^a + 2^b)`, without overflow; of equal infinities that one"""
+    return _added_powers(f, a, b, f.exp2, ln(2))
+
+
+def _added_powers(f: Builder, a: Operand, b: Operand, power: Function, unit: float) -> Value:
+    """max + log(1 + base^-|a - b|): the difference is 0 where one infinity meets itself."""
+    x, y = (floats(f, v) for v in f.match(a, b))
+    first = f.gt(x, y)
+    large, small = f.select(first, x, y), f.select(first, y, x)
+    alike = f.and_(f.eq(x, y), f.eq(f.abs(x), inf))
+    below = f.select(alike, f.zeros_like(large), small - large)
+    more = f.log1p(power(below)) / unit if unit != 1 else f.log1p(power(below))
+    return f.select(alike, 0.5 * x + 0.5 * y, large + more)
 
 
 # -- selection -----------------------------------------------------------------------------------
@@ -162,96 +210,3 @@ def isnan(f: Builder, x: Operand) -> Value:
 def isinf(f: Builder, x: Operand) -> Value:
     """`y` is whether x is infinite"""
     return f.eq(f.abs(floats(f, x)), float("inf"))
-
-
-# -- trigonometry --------------------------------------------------------------------------------
-
-
-@composite
-def tan(f: Builder, x: Operand) -> Value:
-    """`y = sin x / cos x`"""
-    return f.sin(x) / f.cos(x)
-
-
-@composite
-def arctan(f: Builder, x: Operand) -> Value:
-    """`y` is the angle whose tangent is x"""
-    return f.arctan2(floats(f, x), 1.0)
-
-
-@composite
-def arcsin(f: Builder, x: Operand) -> Value:
-    """`y` is the angle in [-pi/2, pi/2] whose sine is x"""
-    value = floats(f, x)
-    return f.arctan2(value, f.sqrt((1 - value) * (1 + value)))
-
-
-@composite
-def arccos(f: Builder, x: Operand) -> Value:
-    """`y` is the angle in [0, pi] whose cosine is x"""
-    value = floats(f, x)
-    return f.arctan2(f.sqrt((1 - value) * (1 + value)), value)
-
-
-@composite
-def sinh(f: Builder, x: Operand) -> Value:
-    """`y = (e^x - e^-x) / 2`, exact near 0"""
-    value = floats(f, x)
-    return 0.5 * (f.expm1(value) - f.expm1(-value))
-
-
-@composite
-def cosh(f: Builder, x: Operand) -> Value:
-    """`y = (e^x + e^-x) / 2`"""
-    value = floats(f, x)
-    return 0.5 * (f.exp(value) + f.exp(-value))
-
-
-@composite
-def arcsinh(f: Builder, x: Operand) -> Value:
-    """`y = log(x + sqrt(x^2 + 1))`, exact near 0"""
-    value = floats(f, x)
-    positive, square = f.gt(value, 0), value * value
-    size = f.select(positive, value, -value)  # not abs, whose gradient at 0 is 0
-    y = f.log1p(size + square / (1 + f.sqrt(square + 1)))
-    return f.select(positive, y, -y)
-
-
-@composite
-def arccosh(f: Builder, x: Operand) -> Value:
-    """`y = log(x + sqrt(x^2 - 1))`, for x >= 1"""
-    value = floats(f, x)
-    return f.log(value + f.sqrt((value - 1) * (value + 1)))
-
-
-@composite
-def arctanh(f: Builder, x: Operand) -> Value:
-    """`y = log((1 + x) / (1 - x)) / 2`"""
-    value = floats(f, x)
-    return 0.5 * (f.log1p(value) - f.log1p(-value))
-
-
-@composite
-def deg2rad(f: Builder, x: Operand) -> Value:
-    """`y = x * pi / 180`"""
-    return floats(f, x) * (pi / 180)
-
-
-@composite
-def rad2deg(f: Builder, x: Operand) -> Value:
-    """`y = x * 180 / pi`"""
-    return floats(f, x) * (180 / pi)
-
-
-@composite
-def invert(f: Builder, x: Operand) -> Value:
-    """`y` is x with every bit flipped; not x for a bool"""
-    value = f.lift(x)
-    require(value.dtype.kind in "biu", f"invert does not take {value.dtype}", code="G0202")
-    match value.dtype.kind:
-        case "b":
-            return f.not_(value)
-        case "u":
-            return f.xor(value, 255)
-        case _:
-            return f.xor(value, -1)

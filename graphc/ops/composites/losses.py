@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from graphc.builder import Builder, Operand, Value
 from graphc.op import require
 from graphc.ops.composites.picking import hits
@@ -27,7 +29,9 @@ def cross_entropy(f: Builder, logits: Operand, labels: Operand) -> Value:
     shifted = x - along(f, peak(f, x, last), x, last)
     total = f.log(f.sum(f.exp(shifted), last))
     if soft:
-        return f.sum(f.to_dtype(t, x.dtype) * (along(f, total, x, last) - shifted), last)
+        weight, log = f.to_dtype(t, x.dtype), along(f, total, x, last) - shifted
+        masked = f.and_(f.eq(weight, 0), f.eq(log, inf))  # 0 of an impossible class is 0
+        return f.sum(weight * f.select(masked, f.zeros_like(log), log), last)
     classes = x.shape[-1]
     chosen = f.select(hits(f, t, classes), shifted, f.zeros_like(shifted))
     loss = total - f.sum(chosen, last)

@@ -189,7 +189,10 @@ def logsumexp(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False)
         return value
     top = peak(f, value, dims)
     top = f.select(f.is_finite(top), top, f.zeros_like(top))  # inf - inf is NaN
-    y = f.log(f.sum(f.exp(value - along(f, top, value, dims)), dims)) + top
+    total = f.sum(f.exp(value - along(f, top, value, dims)), dims)
+    none = f.eq(total, 0)  # where all are minus infinity, none has a gradient
+    y = f.log(f.select(none, f.ones_like(total), total)) + top
+    y = f.select(none, f.full_like(y, float("-inf")), y)
     return kept(f, y, value.type, dims) if keepdims else y
 
 

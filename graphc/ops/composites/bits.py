@@ -1,0 +1,57 @@
+"""Functions of the bits of integers."""
+
+from __future__ import annotations
+
+from graphc.builder import Builder, Operand, Value
+from graphc.op import require
+from graphc.ops.registry import composite
+from graphc.types import BOOL, I32
+
+
+@composite
+def invert(f: Builder, x: Operand) -> Value:
+    """`y` is x with every bit flipped; not x for a bool"""
+    value = f.lift(x)
+    require(value.dtype.kind in "biu", f"invert does not take {value.dtype}", code="G0202")
+    match value.dtype.kind:
+        case "b":
+            return f.not_(value)
+        case "u":
+            return f.xor(value, 255)
+        case _:
+            return f.xor(value, -1)
+
+
+@composite
+def shift_left(f: Builder, x: Operand, n: Operand) -> Value:
+    """`y = x * 2^n` of integers; 0 where n is no number of their bits"""
+    value, count, fits = _shifted(f, x, n)
+    for step in _steps(value):
+        value = f.select(f.ne(f.and_(count, step), 0), value * 2**step, value)
+    return f.select(fits, value, f.zeros_like(value))
+
+
+@composite
+def shift_right(f: Builder, x: Operand, n: Operand) -> Value:
+    """`y = floor(x / 2^n)` of integers; 0 or -1 where n is no number of their bits"""
+    value, count, fits = _shifted(f, x, n)
+    zero = f.zeros_like(value)
+    beyond = zero if value.dtype.kind == "u" else f.select(f.lt(value, 0), zero - 1, zero)
+    for step in _steps(value):
+        part = f.binary("floor_div", value, 2**step)
+        value = f.select(f.ne(f.and_(count, step), 0), part, value)
+    return f.select(fits, value, beyond)
+
+
+def _shifted(f: Builder, x: Operand, n: Operand) -> tuple[Value, Value, Value]:
+    """Both with one dtype and shape, and where the number of places is one that shifts."""
+    a, b = f.match(x, n)
+    if a.dtype == BOOL:
+        a, b = f.to_dtype(a, I32), f.to_dtype(b, I32)
+    require(a.dtype.kind in "iu", f"a shift does not take {a.dtype}", code="G0202")
+    return a, b, f.and_(f.ge(b, 0), f.lt(b, 8 * a.dtype.bytes))
+
+
+def _steps(x: Value) -> tuple[int, ...]:
+    """The powers of 2 that a number of places is made of."""
+    return tuple(1 << k for k in range((8 * x.dtype.bytes).bit_length() - 1))
