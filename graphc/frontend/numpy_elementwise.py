@@ -7,9 +7,10 @@ from typing import Any
 from graphc.builder import Builder, Operand, Value
 from graphc.frontend.numpy_registry import traces, traces_ufunc
 from graphc.frontend.operands import as_int, operands, value
+from graphc.op import require
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
-from graphc.types import F64
+from graphc.types import BOOL, F64, I32, I64
 
 # -- by the same name, or nearly ------------------------------------------------------------------
 
@@ -17,14 +18,14 @@ _UNARY = {
     "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt",
     "tanh": "tanh", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "arcsin",
     "arccos": "arccos", "arctan": "arctan", "sinh": "sinh", "cosh": "cosh",
-    "arcsinh": "arcsinh", "arccosh": "arccosh", "arctanh": "arctanh", "absolute": "abs",
-    "sign": "sign", "negative": "neg", "square": "square", "cbrt": "cbrt", "exp2": "exp2",
+    "arcsinh": "arcsinh", "arccosh": "arccosh", "arctanh": "arctanh",
+    "sign": "sign", "negative": "neg", "cbrt": "cbrt", "exp2": "exp2",
     "log2": "log2", "log10": "log10", "deg2rad": "deg2rad", "radians": "deg2rad",
     "rad2deg": "rad2deg", "degrees": "rad2deg", "isfinite": "is_finite", "isnan": "isnan",
     "isinf": "isinf", "invert": "invert",
 }  # fmt: skip
 _BINARY = {
-    "subtract": "sub", "divide": "div", "floor_divide": "floor_div", "remainder": "mod",
+    "subtract": "sub", "divide": "div",
     "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
     "maximum": "maximum", "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt",
     "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
@@ -82,14 +83,32 @@ def multiply(f: Builder, a: Operand, b: Operand) -> Value:
     return f.binary("and" if _both_bool(a, b) else "mul", a, b)
 
 
+def _numbers(f: Builder, *xs: Operand) -> list[Operand]:
+    """The operands, bools as i32 where all are bools (NumPy says int8)."""
+    bools = all(x.dtype == BOOL if isinstance(x, Value) else type(x) is bool for x in xs)
+    return [f.to_dtype(f.lift(x), I32) for x in xs] if bools else list(xs)
+
+
 @traces_ufunc("power")
 def power(f: Builder, a: Operand, b: Operand) -> Value:
-    """`power`; of two integer arrays in f64, rounded back"""
-    x, y = f.match(a, b) if isinstance(b, Value) else (a, None)
-    if y is None or y.dtype.kind == "f" or not isinstance(x, Value):
+    """`power`; of integers an integer, which wraps around"""
+    a, b = _numbers(f, a, b)
+    if not isinstance(b, Value):
         return f.power(a, b)
-    exact = f.power(f.to_dtype(x, F64), f.to_dtype(y, F64))
-    return f.to_dtype(f.round(exact), x.dtype)
+    x, y = f.match(a, b)
+    return f.integer_power(x, y) if x.dtype.kind in "iu" else f.power(a, b)
+
+
+def _of_numbers(op: str) -> Any:
+    def call(f: Builder, a: Operand, b: Operand) -> Value:
+        return f.binary(op, *_numbers(f, a, b))
+
+    call.__doc__ = f"`{op}`"
+    return call
+
+
+floor_divide = traces_ufunc("floor_divide")(_of_numbers("floor_div"))
+remainder = traces_ufunc("remainder")(_of_numbers("mod"))
 
 
 @traces_ufunc("float_power")
@@ -113,19 +132,34 @@ def conjugate(f: Builder, x: Any) -> Value:
 
 @traces_ufunc("reciprocal")
 def reciprocal(f: Builder, x: Value) -> Value:
-    """`reciprocal`; of integers cut towards zero, as NumPy does"""
+    """`reciprocal`; of integers cut towards zero, and 0 of 0"""
     if x.dtype.kind == "f":
         return f.reciprocal(x)
-    return f.where(f.eq(f.abs(x), 1), x, f.zeros_like(x))
+    (number,) = _numbers(f, x)
+    return f.where(f.eq(f.abs(number), 1), number, f.zeros_like(f.lift(number)))
+
+
+@traces_ufunc("absolute")
+def absolute(f: Builder, x: Value) -> Value:
+    """`abs`; a bool is its own"""
+    return x if x.dtype == BOOL else f.abs(x)
+
+
+@traces_ufunc("square")
+def square(f: Builder, x: Value) -> Value:
+    """`square`"""
+    return f.square(*_numbers(f, x))
 
 
 @traces_ufunc("fmod")
 def fmod(f: Builder, a: Operand, b: Operand) -> Value:
     """the remainder with the sign of a"""
-    x, y = f.match(a, b)
-    if x.dtype.kind in "bu":
-        return f.binary("mod", x, y)
+    x, y = f.match(*_numbers(f, a, b))
     below = f.lt(x, 0)
+    if x.dtype.kind != "f":
+        rest = f.binary("mod", x, y)  # the smallest integer has no abs
+        apart = f.and_(f.ne(rest, 0), f.ne(below, f.lt(y, 0)))
+        return f.where(apart, rest - y, rest)
     rest = f.binary("mod", f.where(below, -x, x), f.abs(y))  # not abs, whose gradient at 0 is 0
     return f.where(below, -rest, rest)
 
@@ -133,7 +167,7 @@ def fmod(f: Builder, a: Operand, b: Operand) -> Value:
 @traces_ufunc("divmod")
 def divmod_(f: Builder, a: Operand, b: Operand) -> tuple[Value, Value]:
     """`floor_div` and `mod`"""
-    return f.binary("floor_div", a, b), f.binary("mod", a, b)
+    return floor_divide(f, a, b), remainder(f, a, b)
 
 
 @traces_ufunc("modf")
@@ -153,8 +187,13 @@ def fabs(f: Builder, x: Value) -> Value:
 @traces_ufunc("ldexp")
 def ldexp(f: Builder, a: Operand, b: Operand) -> Value:
     """a * 2^b"""
-    x = floats(f, a)
-    return x * f.binary("pow", 2.0, f.to_dtype(f.lift(b), x.dtype))
+    x, places = floats(f, a), f.lift(b)
+    require(places.dtype.kind in "iu", f"np.ldexp with {places.dtype} places", code="G0202")
+    most = {"f16": 80, "f64": 2400}.get(str(x.dtype), 480)
+    places = f.clip(f.to_dtype(places, I32 if places.dtype.bytes < 8 else I64), -most, most)
+    part = f.binary("floor_div", places, 4)  # 2^b itself may be beyond the range
+    step, last = (f.exp2(f.to_dtype(n, x.dtype)) for n in (part, places - 3 * part))
+    return x * step * step * step * last
 
 
 # -- rounding -------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def power(f: Builder, a: Operand, b: Operand) -> Value:
                 return f.sqrt(a)
             case -1.0:
                 return f.reciprocal(a)
-            case n if n.is_integer() and 0 <= n <= (8 if a.dtype.kind == "f" else 64):
+            case n if n.is_integer() and 0 <= n <= (8 if a.dtype.kind == "f" else 2**31):
                 base = floats(f, a) if isinstance(b, float) else a
                 return _multiplied(f, base, int(n))
     return f.binary("pow", a, b)

@@ -55,3 +55,21 @@ def _shifted(f: Builder, x: Operand, n: Operand) -> tuple[Value, Value, Value]:
 def _steps(x: Value) -> tuple[int, ...]:
     """The powers of 2 that a number of places is made of."""
     return tuple(1 << k for k in range((8 * x.dtype.bytes).bit_length() - 1))
+
+
+@composite
+def integer_power(f: Builder, a: Value, b: Value) -> Value:
+    """`y = a^b` of integers, which wraps around; of b < 0 what 1 / a^-b is, cut towards zero"""
+    require(
+        a.dtype.kind in "iu" and a.dtype == b.dtype, "integer_power takes integers", code="G0202"
+    )
+    one = f.ones_like(a)
+    y, base, rest = one, a, f.maximum(b, 0)
+    for k in range(8 * a.dtype.bytes - (a.dtype.kind == "i")):
+        base = base * base if k else base
+        y = f.select(f.ne(f.and_(rest, 2**k), 0), y * base, y)
+    if a.dtype.kind == "u":
+        return y
+    sign = f.select(f.ne(f.and_(b, 1), 0), a, one)  # of a = 1 and a = -1
+    ends = f.select(f.eq(f.abs(a), 1), sign, f.zeros_like(a))
+    return f.select(f.lt(b, 0), ends, y)
