@@ -527,6 +527,12 @@ CODES: dict[str, Entry] = {
         "The session is closed, in the middle of another run, or lost a device in an earlier run.\n"
         "Open a new one.",
     ),
+    "G0564": Entry(
+        "a trainer is used in a forked process",
+        "A fork copies the memory of a process, but only one of its threads: the threads of devices\n"
+        "stay in the parent, and so does the trainer. Make a new trainer in the child, or start it by\n"
+        "'spawn'. The parent's trainer is as it was; children that do not use it do no harm.",
+    ),
     "G0535": Entry(
         "copies of another number of replicas",
         'A state with { on="never" } is saved with a copy for each replica, in a leading dim. It can be\n'

@@ -37,6 +37,7 @@ class NumpyDevice:
         self, programs: Programs, role: str, rank: int, comm: Communicator, allocator: Allocator
     ) -> None:
         sites = {name: Site(p, rank) for name, p in programs.items()}
+        self._comm = comm
         size = max(s.program.arena_at(s.places[0]) for s in sites.values())
         self._arena = arena = allocator.block(size)
         variables = _variables(next(iter(sites.values())), allocator)
@@ -65,11 +66,15 @@ class NumpyDevice:
     ) -> None:
         return None
 
+    def prepare(self, program: str) -> None:
+        """Nothing: every step is bound when the device is made."""
+
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
         self.committing = False
         step = self._steps[program]
         with np.errstate(all="ignore"):
             step.before_commit(supply)
+            self._comm.meet_all()
             self.committing = True
             return step.commit()
 

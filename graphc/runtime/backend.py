@@ -69,11 +69,20 @@ class Device(Protocol):
         """Overwrite this rank's shard of a variable with a copy of the value."""
         ...
 
-    def step(self, program: str, supply: Supply) -> dict[str, Array]:
-        """Run one step and return its outputs.
+    def prepare(self, program: str) -> None:
+        """Make ready what the steps of a program need, before the first of them.
 
-        Sets `committing` to False at its begin and to True before the first write of a variable. A
-        step that raises before that leaves the variables as they were.
+        All ranks call it in one run, so that it may exchange what they need of each other. Where
+        one of them fails, or is interrupted, it is called on all of them again.
+        """
+        ...
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        """Run one step of a program that was prepared, and return its outputs.
+
+        Sets `committing` to False at its begin and to True before the first write of a variable,
+        which no rank makes before all have come so far. A step that raises before that leaves the
+        variables as they were.
         """
         ...
 

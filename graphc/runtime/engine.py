@@ -14,6 +14,7 @@ from graphc.errors import GraphcError, InternalError, did_you_mean
 from graphc.later import made
 from graphc.placement import Mesh
 from graphc.program import Footprint, Program, by_kind
+from graphc.runtime import forks
 from graphc.runtime.backend import Backend, Device, Programs, Quick
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
@@ -57,8 +58,10 @@ class Engine:
         self._devices: dict[int, Device] = {}
         self._invalid = ""
         self._finished: Counter[str] = Counter()
+        self._prepared: set[str] = set()  # programs that all devices have made ready
         self._quick: dict[str, Quick] = {}
         self._turn = threading.Lock()  # held by whoever uses the devices
+        self._lost = False
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
@@ -70,6 +73,7 @@ class Engine:
         except BaseException:
             self.close()
             raise
+        forks.watch(self)
 
     def _start(self, comm: Communicator) -> None:
         self._devices[comm.rank] = self._loaded.device(comm.rank, comm)
@@ -93,9 +97,11 @@ class Engine:
         types, mesh, joins = self.first.variable_types, self.mesh, self.joins
         kept = [n for n, t in types.items() if copy_axes(t, mesh)]
         arrays = check_variables(self.first, values, partly=partly, kept=kept)
+        begun: list[int] = []
 
         def run(comm: Communicator) -> None:
             device, rank = self._devices[comm.rank], comm.rank
+            begun.append(rank)
             for name, value in arrays.items():
                 t = types[name]
                 if is_held(t, mesh, rank):
@@ -105,11 +111,17 @@ class Engine:
                         )
                     device.set(name, shard_of(value, t, mesh, rank))
 
-        self._on_devices(run)
-        if not partly:
-            self._invalid = ""
-            for quick in self._quick.values():
-                quick.open = True
+        with Uninterrupted():
+            try:
+                self._on_devices(run)
+            except BaseException as error:
+                if begun:
+                    self._fail(error)
+                raise
+            if arrays.keys() >= types.keys():
+                self._invalid = ""
+                for quick in self._quick.values():
+                    quick.open = True
 
     def variables(self, names: Container[str] | None = None) -> dict[str, Array]:
         """The global values of all variables, or of the named ones.
@@ -168,9 +180,16 @@ class Engine:
         self._check_valid()
         name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
         with Uninterrupted():
+            self._prepare(name)
             outputs = self._run(name, supply)
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
+
+    def _prepare(self, name: str) -> None:
+        """Have all devices make a program ready, or none: it may hold what they share."""
+        if name not in self._prepared:
+            self._on_devices(lambda comm: self._devices[comm.rank].prepare(name))
+            self._prepared.add(name)
 
     def _run(self, name: str, supply: Supply) -> dict[str, Array]:
         for device in self._devices.values():
@@ -183,11 +202,17 @@ class Engine:
 
                 with_replay(error, self.programs[name])
             if any(device.committing for device in self._devices.values()):
-                self._invalid = str(error) or type(error).__name__
-                self._shut()
+                self._fail(error)
             raise
 
+    def _fail(self, error: BaseException) -> None:
+        """Some variables may be new, and some old."""
+        self._invalid = str(error) or type(error).__name__
+        self._shut()
+
     def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
+        if self._lost:
+            raise forks.use_in_child()
         if self._turn.locked():
             raise GraphcError("G0563", "the session is in the middle of another run")
         with self._turn:  # no signal is raised between its being taken and the block
@@ -198,10 +223,17 @@ class Engine:
         devices = [self._devices[rank] for rank in sorted(self._devices)]
         if len(devices) < self.mesh.devices or program in self._quick:
             return None
+        with Uninterrupted():
+            self._prepare(program)
         made = devices[0].quick(program, names, self._turn, devices)
         if made is not None:
             self._quick[program] = made
         return made
+
+    def lost(self) -> None:
+        """This process is a fork: see graphc.runtime.forks."""
+        self._lost = True
+        self._shut()
 
     def _shut(self) -> None:
         for quick in self._quick.values():

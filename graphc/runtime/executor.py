@@ -55,6 +55,7 @@ class KernelDevice:
         self, backend: KernelBackend, programs: Programs, role: str, rank: int, comm: Communicator
     ) -> None:
         self._backend = backend
+        self._comm = comm
         self._runs = {n: _Run(backend, p, role, rank, comm) for n, p in programs.items()}
         self._variables: dict[str, Any] = {}
         self.committing = False
@@ -79,13 +80,19 @@ class KernelDevice:
     ) -> None:
         return None
 
+    def prepare(self, program: str) -> None:
+        """Nothing: no rank keeps what it needs of another."""
+
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
         self.committing = False
         run = self._runs[program]
         with np.errstate(all="ignore"):
             run.before_commit(supply, self._variables)
-            self.committing = True
-            return run.commit(self._variables)
+            outputs = run.commit()
+        self._comm.meet_all()
+        self.committing = True
+        self._variables |= run.written
+        return outputs
 
 
 class _Run:
@@ -99,11 +106,12 @@ class _Run:
         self.constants: dict[int, Any] | None = None
         self.values: dict[int, Any] = {}
         self.handles: dict[int, tuple[Handle, int]] = {}
+        self.written: dict[str, Any] = {}  # the variables, as the step leaves them
         self.supply: Supply
 
     def before_commit(self, supply: Supply, variables: dict[str, Any]) -> None:
         """Everything up to the first write of a variable."""
-        self.supply, self.handles = supply, {}
+        self.supply, self.handles, self.written = supply, {}, {}
         if self.constants is None:
             self.values = {}
             self.run(self.role.setup)
@@ -113,11 +121,10 @@ class _Run:
             self.values[buffer] = variables[name]
         self.run(self.role.body)
 
-    def commit(self, variables: dict[str, Any]) -> dict[str, Array]:
-        """The rest of the step; the outputs."""
+    def commit(self) -> dict[str, Array]:
+        """The rest of the step, on values of its own; the outputs."""
         self.run(self.role.commit)
-        for name, buffer in self._held():
-            variables[name] = self.values[buffer]
+        self.written = {name: self.values[buffer] for name, buffer in self._held()}
         to_host, outputs = self.backend.to_host, self.program.outputs
         found = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
         self.values = {}

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -129,6 +130,7 @@ class _Run:
 
     def __init__(self, fn: Callable[[Communicator], Any], room: Room, workers: int) -> None:
         self.fn, self.room, self.left = fn, room, workers
+        self.begun: set[int] = set()  # ranks whose workers have taken their job
         self.results: list[Any] = [None] * len(room.gates)
         self.done = shut_gate()
 
@@ -141,7 +143,11 @@ class _Run:
             self.room.fail(comm.rank, error)
 
     def work(self, comm: LocalCommunicator) -> None:
-        """`play` on a worker's thread."""
+        """`play` on a worker's thread, once: a job that may not have been given is given again."""
+        with self.room.mutex:
+            if comm.rank in self.begun:
+                return
+            self.begun.add(comm.rank)
         self.play(comm)
         with self.room.mutex:
             self.left -= 1
@@ -177,22 +183,18 @@ class _Worker:
     """A thread that runs the jobs of one rank, one after the other, until it is given None."""
 
     def __init__(self, comm: LocalCommunicator) -> None:
-        self.comm, self._gate = comm, shut_gate()
-        self._job: Callable[[], None] | None = None
+        self.comm = comm
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self.thread = threading.Thread(
             target=self._main, name=f"graphc-device-{comm.rank}", daemon=True
         )
         self.thread.start()
 
     def give(self, job: Callable[[], None] | None) -> None:
-        self._job = job
-        self._gate.release()
+        self._jobs.put(job)
 
     def _main(self) -> None:
-        while self._gate.acquire():
-            job, self._job = self._job, None
-            if job is None:
-                return
+        while (job := self._jobs.get()) is not None:
             job()
             del job  # keep nothing of a run alive while idle
 
@@ -216,14 +218,12 @@ class LocalSession:
 
     def run(self, fn: Callable[[Communicator], T]) -> list[T]:
         """See `graphc.runtime.transport.Session.run`. Raises G0563 if the session is not usable."""
-        if not self._turn.acquire(blocking=False):
+        if self._turn.locked():
             raise GraphcError("G0563", "the session is in the middle of another run")
-        try:
+        with self._turn:  # no signal is raised between its being taken and the block
             if self._state != "open":
                 raise GraphcError("G0563", f"the session is {self._state}")
             return self._run(fn)
-        finally:
-            self._turn.release()
 
     def _run(self, fn: Callable[[Communicator], T]) -> list[T]:
         if self._common is not None:
@@ -241,6 +241,8 @@ class LocalSession:
             rested = run.rest()
         except BaseException as interrupt:  # Ctrl-C; a second one gives up waiting
             run.room.fail(INTERRUPTED, interrupt)
+            for worker, job in zip(self._workers, jobs, strict=True):
+                worker.give(job)  # again: each must come, to see that it has nothing to do
             rested = run.rest()
         if rested:
             self._state = "open"

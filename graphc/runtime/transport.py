@@ -245,6 +245,11 @@ class Communicator(Protocol):
     def barrier(self, group: Group) -> None:
         self.start(Barrier(group)).wait()
 
+    def meet_all(self) -> None:
+        """Wait until all ranks have come so far. Raises PeerFailed if one never will."""
+        if self.size > 1:
+            self.barrier(tuple(range(self.size)))
+
     def all_reduce(
         self, x: Array, op: ReduceOp, group: Group, order: Order = "engine", *, out: Array = None
     ) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphc_numpy import NumpyBackend
 
 from graphc.builder import Builder
 from graphc.errors import GraphcError
@@ -223,12 +224,30 @@ def burn() -> None:
     raise RuntimeError("the device is on fire")
 
 
-def test_a_failure_while_writing_makes_the_engine_invalid() -> None:
+def test_a_failure_of_an_update_changes_nothing_where_it_is_made_apart() -> None:
     kernel = Failing(Sub, burn)
     with Engine({"p": counter()}, KernelBackend("failing", kernel)) as engine:
         engine.load_variables({"w": np.ones(3)})
         kernel.on = True
         with pytest.raises(RuntimeError, match="on fire"):
+            engine.step(BATCH)
+        assert engine.valid
+        assert np.array_equal(engine.variables()["w"], np.ones(3))
+        engine.step(BATCH)
+        assert not engine.variables()["w"].any()
+
+
+def test_a_failure_while_writing_makes_the_engine_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphc_numpy.device import _Step
+
+    def write(self: _Step) -> None:
+        self.variables["w"][0] = 7
+        burn()
+
+    with Engine({"p": counter()}, NumpyBackend(native=False)) as engine:
+        engine.load_variables({"w": np.ones(3)})
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="on fire"):
+            patch.setattr(_Step, "commit", write)
             engine.step(BATCH)
         for call in (lambda: engine.step(BATCH), engine.variables):
             with pytest.raises(GraphcError, match=r"while it wrote the variables: .* on fire"):

@@ -24,11 +24,11 @@ class Across:
     """What a step needs of the other devices. needed: they meet in its stretches.
 
     words: of a frame: what all share, the number of this device, how many there are
-    common: what all share; None where they do not meet
+    common: what all share; None where they do not meet in stretches
     """
 
     def __init__(self, comm: Communicator, needed: bool) -> None:
-        self._comm, self._needed = comm, needed
+        self._comm = comm
         self.common = comm.common if needed else None
         address = 0 if self.common is None else self.common.ctypes.data
         self.words = address, comm.rank, comm.size
@@ -44,8 +44,11 @@ class Across:
 
     def agree(self) -> None:
         """Wait until all devices have come so far; raises PeerFailed if one never will."""
-        if self.common is not None and _meet()(self.common.ctypes.data, self._comm.size):
-            self.look()
+        common = self._comm.common
+        if common is None or self._comm.size == 1:
+            self._comm.meet_all()
+        elif _meet()(common.ctypes.data, self._comm.size):
+            raise PeerFailed("another device has failed")
 
     def look(self) -> None:
         """Raise PeerFailed if another device has failed: a stretch may have ended early."""

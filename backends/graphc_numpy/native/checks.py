@@ -34,6 +34,10 @@ class Noted:
         self.words = new_words(2 * len(lowered.checks) + 2)
         self._kernels, self._limits = lowered.checks, limits
 
+    def forget(self) -> None:
+        """Forget what was noted: another device's error may have ended the step."""
+        self.words[:] = 0
+
     def check(self) -> None:
         """Raise the first error that was noted, at the line it comes from, and forget them all."""
         if not self.words.any():

@@ -120,9 +120,14 @@ class NativeDevice:
     def set(self, name: str, value: Array) -> None:
         np.copyto(self._variables[name], value)
 
+    def prepare(self, program: str) -> None:
+        """Compile a program, and bind it to the memory of all ranks."""
+        site = Site(self._loaded.programs[program], self.rank)
+        self._steps[program] = Step(self._loaded.compiled(program), site, self._comm, self)
+
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
         self.committing = False
-        step = self._steps.get(program) or self._made(program)
+        step = self._steps[program]
         if not step.hosted:
             return self._run(step, supply)
         with np.errstate(all="ignore"):
@@ -137,16 +142,7 @@ class NativeDevice:
     def quick(
         self, program: str, names: tuple[str, ...], turn: threading.Lock, devices: Sequence[Any]
     ) -> Quick | None:
-        if len(devices) == 1:
-            return quick([self._steps.get(program) or self._made(program)], names, turn)
-        steps = [d._steps.get(program) for d in devices]  # devices make them together, in a step
-        return quick(steps, names, turn) if all(steps) else None
-
-    def _made(self, name: str) -> Step:
-        site = Site(self._loaded.programs[name], self.rank)
-        made = Step(self._loaded.compiled(name), site, self._comm, self)
-        self._steps[name] = made
-        return made
+        return quick([d._steps[program] for d in devices], names, turn)
 
     def arena(self, size: int, planned: int) -> Bytes:
         """The block that steps use in turn; another one where it is too small.
@@ -205,6 +201,7 @@ class Step:
         """Everything up to the first write of a variable."""
         self.bound.begin(supply)
         self.barrier[:] = 0  # where a run that failed has left some waiting
+        self.noted.forget()
         for i, part in enumerate(self.body):
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
 from graphc.program import Footprint, by_kind
+from graphc.runtime import forks
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
 from graphc.runtime.asynchronous.schedule import replay
@@ -73,13 +74,14 @@ class AsynchronousEngine:
         self.plan, self.how, self.backend = plan, plan.asynchronous, backend
         self.finished: Counter[str] = Counter()
         self.observed = Observed()
-        self._deadline, self._invalid = deadline, ""
+        self._deadline, self._invalid, self._lost = deadline, "", False
         self._workers: dict[str, ProgramWorker] = {}
         self._evaluated = -1  # the number of updates of the variables that the evaluator has
         self._blas = limit_blas(self.how.workers)
         self.evaluator = Engine(plan.step_programs, backend, deadline=deadline)
         self.programs = self.evaluator.programs
         self.stores = stores_of(plan, backend)
+        forks.watch(self)
 
     @property
     def footprints(self) -> tuple[Footprint, ...]:
@@ -97,18 +99,17 @@ class AsynchronousEngine:
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
         """Set the variables from global values. Raises G0510 for missing, extra or unfit ones."""
         arrays = check_variables(self.evaluator.first, values, partly=partly)
-        for store in self.stores:
-            mine = {k: a for k, a in arrays.items() if k in store.names}
-            store.engine.load_variables(mine, partly=partly)
-        self._evaluated = -1
-        if not partly:
-            self._invalid = ""
+        with Uninterrupted():
+            for store in self.stores:
+                mine = {k: a for k, a in arrays.items() if k in store.names}
+                store.engine.load_variables(mine, partly=partly)
+            self._evaluated = -1
+            if arrays.keys() >= self.evaluator.first.variable_types.keys():
+                self._invalid = ""
 
     def variables(self) -> dict[str, Array]:
         """The global values of all variables. Raises G0505 after a server failed."""
-        if self._invalid:
-            help = "load variables (a checkpoint, or initial values) to go on"
-            raise GraphcError("G0505", f"a server failed: {self._invalid}", help=help)
+        self._check_valid()
         found: dict[str, Array] = {}
         for store in reversed(self.stores):  # the first of several copies counts
             found |= store.engine.variables()
@@ -217,13 +218,29 @@ class AsynchronousEngine:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """After an error no worker is used again, and after a server's no variable."""
+        if self._lost:
+            raise forks.use_in_child()
+        self._check_valid()
+        before = [store.updates for store in self.stores]
         try:
             yield
         except BaseException as error:
-            if isinstance(error, GraphcError) and error.code == "G0524":
-                self._invalid = error.message
+            made = {store.updates - n for store, n in zip(self.stores, before, strict=True)}
+            failed = isinstance(error, GraphcError) and error.code == "G0524"
+            if failed or len(made) > 1 or not all(store.engine.valid for store in self.stores):
+                words = error.message if isinstance(error, GraphcError) else str(error)
+                self._invalid = words or type(error).__name__
             self._close_workers()
             raise
+
+    def _check_valid(self) -> None:
+        if self._invalid:
+            help = "load variables (a checkpoint, or initial values) to go on"
+            raise GraphcError("G0505", f"a server failed: {self._invalid}", help=help)
+
+    def lost(self) -> None:
+        """This process is a fork: see graphc.runtime.forks."""
+        self._lost = True
 
     # -- the end --------------------------------------------------------------------------------
 

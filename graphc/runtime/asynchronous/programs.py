@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from graphc.errors import GraphcError
 from graphc.program import Program
+from graphc.runtime.asynchronous.server import server_failed
 from graphc.runtime.asynchronous.worker import Parts
 from graphc.runtime.backend import Backend
 from graphc.runtime.engine import Engine
@@ -40,13 +40,12 @@ class ProgramStore:
             self.engine.step(values)
         except Exception as error:
             lost = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-            words = error.message if isinstance(error, GraphcError) else str(error)
-            text = f"{self.name} failed: {words or type(error).__name__}"
-            help = (
-                f"what is lost since the last checkpoint: {lost}; "
-                "load variables, or resume from a checkpoint, to go on"
-            )
-            raise GraphcError("G0524", text, help=help) from error
+            raise server_failed(self.name, error, lost) from error
+
+    @property
+    def updates(self) -> int:
+        """How many pushes were applied."""
+        return self.engine.finished[self.name]
 
 
 def stores_of(plan: Plan, backend: Backend) -> list[ProgramStore]:

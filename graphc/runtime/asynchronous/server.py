@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Applied,
@@ -29,6 +30,19 @@ class Store(Protocol):
     def apply(self, values: Mapping[str, Any]) -> None:
         """Update the variables with this server's part of one push."""
         ...
+
+
+def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcError:
+    """G0524: a server that fails, at whatever it does, takes its variables with it."""
+    if isinstance(error, GraphcError) and error.code == "G0524":
+        return error
+    words = error.message if isinstance(error, GraphcError) else str(error)
+    text = f"{name} failed: {words or type(error).__name__}"
+    what = f"what is lost since the last checkpoint: {lost}; " if lost else ""
+    help = f"{what}load variables, or resume from a checkpoint, to go on"
+    made = GraphcError("G0524", text, help=help)
+    made.__cause__ = error
+    return made
 
 
 @dataclass

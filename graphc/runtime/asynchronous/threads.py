@@ -12,7 +12,7 @@ from typing import TypeAlias
 from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.coordinator import Coordinator
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Lost, Message
-from graphc.runtime.asynchronous.server import Server
+from graphc.runtime.asynchronous.server import Server, server_failed
 from graphc.runtime.asynchronous.worker import Compute, Worker
 
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
@@ -89,7 +89,7 @@ class Threads:
 
     def _failed(self, role: str, error: BaseException) -> None:
         if any(role == server.name for server in self.servers):
-            raise error
+            raise server_failed(role, error)
         if not isinstance(error, WorkerLost):
             self.error = self.error or error
             self._post(self.coordinator.abandon(role))
