@@ -35,6 +35,7 @@ class Span:
         return f"{self.file}:{self.line}:{self.col}"
 
 
+SOURCES = (".gc", ".gir", ".py")
 _SOURCES: dict[str, list[str]] = {}
 
 
@@ -43,11 +44,18 @@ def remember_source(file: str, text: str) -> None:
     _SOURCES[file] = text.splitlines()
 
 
+def hide_source(file: str) -> None:
+    """Show no line of `file` in errors, only its places: it is not the author's own."""
+    _SOURCES[file] = []
+
+
 def source_line(span: Span) -> str | None:
     """The source line of `span`, or None where the text is not to be had."""
     lines = _SOURCES.get(span.file)
     if lines is not None:
         return lines[span.line - 1] if 0 < span.line <= len(lines) else None
+    if not (span.file in linecache.cache or span.file.endswith(SOURCES)):
+        return None  # a plan or a graph in text form may name any file
     return linecache.getline(span.file, span.line).rstrip("\n") or None
 
 
@@ -142,8 +150,10 @@ def _excerpt(span: Span, arrow: str, mark: str) -> list[str]:
 
 
 def _shortened(text: str, most: int = 1_000) -> str:
-    """A text that repeats a name of 10 MB, without most of it."""
-    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    """A text that repeats a name of 10 MB, without most of it, and without what is no text."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    return "\n".join(_printable(line) for line in text.split("\n"))
 
 
 def _clip(text: str, col: int, width: int = 100) -> tuple[str, int]:

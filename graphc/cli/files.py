@@ -6,11 +6,17 @@ from pathlib import Path
 
 from graphc.errors import GraphcError
 
+MAX_TEXT = 1 << 28  # bytes of a graph in text form
+
 
 def read_text(file: Path) -> str:
     """The content of a text file. Raises G0106."""
     try:
-        return file.read_text(encoding="utf-8")
+        with open(file, "rb") as opened:
+            data = opened.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            raise GraphcError("G0106", f"cannot read {file}: it has more than {MAX_TEXT:,} bytes")
+        return data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise GraphcError("G0106", f"cannot read {file}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:

@@ -24,9 +24,10 @@ def _formatted(file: Path, check: bool) -> bool:
     """Format one file, or say that it would be; whether it was formatted before."""
     from graphc.frontend.format import format_source
     from graphc.frontend.parse import read_file
+    from graphc.frontend.source import MAX_BYTES
 
     piped = str(file) == "-"
-    before = sys.stdin.buffer.read() if piped else read_file(file)
+    before = sys.stdin.buffer.read(MAX_BYTES + 1) if piped else read_file(file)
     after = format_source(before, "<stdin>" if piped else str(file))
     same = after.encode() == before
     if piped and not check:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
+from graphc.errors import GraphcError, hide_source
 from graphc.frontend import syntax as s
 from graphc.frontend.body import StepBody, batch_dim
 from graphc.frontend.entries import entry_shapes
 from graphc.frontend.evaluate import Evaluator
 from graphc.frontend.names import Closure, Namespace, Scope
-from graphc.frontend.parse import parse_file, parse_source
+from graphc.frontend.parse import parse_file, parse_source, read_file
 from graphc.frontend.sources import data_spec
 from graphc.frontend.static import in_words, is_integer
 from graphc.graph import Graph
@@ -189,17 +189,37 @@ class Loader:
         if target not in self.done:
             if len(self.open) + len(self.done) >= MAX_IMPORTS:
                 raise GraphcError("G0127", f"more than {MAX_IMPORTS} files", span=item.span)
-            self.done[target] = self.read(self._parsed(item, where), target)
+            self.done[target] = self.read(self._parsed(item, where, target), target)
         return self.done[target]
 
-    def _parsed(self, item: s.Import, where: Path) -> s.Module:
+    def _parsed(self, item: s.Import, where: Path, target: Path) -> s.Module:
         try:
-            return parse_file(where)
+            data = read_file(where, special=False)
         except GraphcError as error:
-            if error.code == "G0106":
-                error.span = item.path.span
-            error.labels += ((item.span, "imported here"),) if error.code != "G0106" else ()
+            error.span = item.path.span
             raise
+        try:
+            return parse_source(data, str(where))
+        except GraphcError as error:
+            if not self._is_own(target):
+                raise _unshown(error, item) from None
+            error.labels += ((item.span, "imported here"),)
+            raise
+        finally:
+            if not self._is_own(target):
+                hide_source(str(where))
+
+    def _is_own(self, target: Path) -> bool:
+        """Whether a file lies in the folder of the program, or below."""
+        return target.is_relative_to(self.open[0].parent)
+
+
+def _unshown(error: GraphcError, item: s.Import) -> GraphcError:
+    """An error in a file from elsewhere, which may be any file: nothing of its text is repeated."""
+    at = f"line {error.span.line}, column {error.span.col}" if error.span else "it"
+    help = "its text is not shown here, since it lies outside the program's folder"
+    message = f"{item.path.value} is no file of this language: see {at}"
+    return GraphcError(error.code, message, span=item.path.span, help=help)
 
 
 def static_value(tree: s.Expr, scope: Scope) -> Any:

@@ -12,6 +12,7 @@ from lark.exceptions import UnexpectedInput
 from lark.lark import PostLex
 
 from graphc.errors import GraphcError, Span
+from graphc.reading import Unreadable, opened
 from graphc.frontend.build import CURRENT, Build
 from graphc.frontend.check import check_call, check_depth, check_module
 from graphc.frontend.diagnose import diagnose
@@ -52,13 +53,16 @@ def parse_with_source(data: str | bytes, file: str) -> tuple[Module, Source]:
     return module, source
 
 
-def read_file(path: str | Path) -> bytes:
-    """The bytes of a source file, no more than one beyond the limit. Raises G0106."""
+def read_file(path: str | Path, special: bool = True) -> bytes:
+    """The bytes of a source file, no more than one beyond the limit. Raises G0106.
+
+    special: whether it may be a pipe or a device, as a shell's `<(...)` is
+    """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") if special else opened(Path(path)) as file:
             return file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+    except (OSError, ValueError, Unreadable) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise GraphcError(
             "G0106", f"cannot read {path}: {reason}", span=Span(str(path), 1)
         ) from None

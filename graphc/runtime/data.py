@@ -8,19 +8,17 @@ taken up where it ended, also with batches of another size.
 
 from __future__ import annotations
 
-import glob
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.datafiles import csv_columns, npz_arrays, shown_names
 from graphc.errors import GraphcError, Span, did_you_mean
+from graphc.reading import Unreadable, files_of
 from graphc.placement import chop
 from graphc.runtime.sharding import Sharding
 from graphc.types import DTYPES, DType, TensorType, dtype_of
@@ -166,6 +164,7 @@ def load(
 
     path: a file, or a pattern such as `part-*.npz` for the examples of several, file after file
 
+    No message repeats what stands in a file, but for the names of entries.
     Raises G0601 (unknown kind), G0602 (unreadable), G0603 (shapes), G0604 (a missing entry),
     G0605 (dtypes).
     """
@@ -180,14 +179,8 @@ def load(
         raise error.at(span) from None
     except FileNotFoundError:
         raise GraphcError("G0602", f"there is no file {path}", span=span) from None
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
+    except Unreadable as error:
         raise GraphcError("G0602", f"{path} can't be read: {error}", span=span) from None
-
-
-def files_of(path: str) -> list[Path]:
-    """The files that a path with `*`, `?` or `[ ]` means, in the order of their names."""
-    found = [] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
-    return [Path(p) for p in found] or [Path(path)]
 
 
 def _read(kind: str, path: Path, inputs: Mapping[str, TensorType]) -> Dataset:
@@ -197,7 +190,7 @@ def _read(kind: str, path: Path, inputs: Mapping[str, TensorType]) -> Dataset:
 
 def _missing(name: str, known: Iterable[str]) -> GraphcError:
     names = tuple(known)
-    hint = did_you_mean(name, names) or f"it has: {', '.join(names)}"
+    hint = did_you_mean(name, names) or (f"it has: {', '.join(names)}" if names else None)
     return GraphcError("G0604", f"the data has no entry '{name}'", help=hint)
 
 
@@ -227,41 +220,28 @@ def _lossless(a: Array, to: DType) -> bool:
 
 
 def _read_npz(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
-    with open(path, "rb") as raw:
-        file = np.load(raw, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise ValueError("it is a single array (.npy), not an .npz with named arrays")
-        for name in inputs:
-            if name not in file.files:
-                raise _missing(name, file.files)
-        return {name: file[name] for name in inputs}
+    arrays, names = npz_arrays(path, inputs)
+    for name in inputs:
+        if name not in arrays:
+            raise _missing(name, names)
+    return arrays
 
 
 def _read_csv(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
     """Columns by header name. An input of rank 2 takes the columns `name.0`, `name.1`, ..."""
-    columns = _columns(path)
+    columns = csv_columns(path)
     arrays: dict[str, Array] = {}
     for name, t in inputs.items():
-        parts = [f"{name}.{i}" for i in range(t.shape[1])] if t.rank == 2 else []
+        is_run = t.rank == 2 and t.shape[1] <= len(columns)
+        parts = [f"{name}.{i}" for i in range(t.shape[1])] if is_run else []
         if name in columns:
             arrays[name] = columns[name]
         elif parts and all(part in columns for part in parts):
             arrays[name] = np.stack([columns[part] for part in parts], axis=1)
         else:
-            raise _missing(name, columns)
+            rows = max(map(len, columns.values()))
+            raise _missing(name, shown_names(columns, rows))
     return {k: _whole(a) if inputs[k].dtype.kind in "iu" else a for k, a in arrays.items()}
-
-
-def _columns(path: Path) -> dict[str, Array]:
-    with open(path, encoding="utf-8-sig") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # NumPy's, of a table without rows
-        header = [name.strip() for name in file.readline().split(",")]
-        table = np.loadtxt(file, delimiter=",", ndmin=2)
-    twice = [name for name, n in Counter(header).items() if n > 1]
-    if twice:
-        raise ValueError(f"it has two columns '{twice[0]}'")
-    table = table if table.size else np.empty((0, len(header)))
-    return dict(zip(header, table.T, strict=True))
 
 
 def _whole(a: Array) -> Array:
