@@ -135,7 +135,7 @@ def compared(g: Grower) -> None:
     g.apart(a, b)
     text = g.of(COMPARED)
     text = text.format(a.name, b.name) if "{0}" in text else filled(text, a.name, b.name)
-    g.add(text, a, b, exact=True)
+    g.add(text, a, b, exact=True, narrow=True)
 
 
 @piece(1)
@@ -148,7 +148,8 @@ def chosen(g: Grower) -> None:
         "{m} + {a}", "np.where({m}, 1.0, -1.0) * {a}", "np.select([{m}, ~{m}], [{a}, {b}])",
         "np.select([{m}], [{a}], 0.25)", "np.where({m}, 2, 0.75)", "{m}.astype(F) * {a}",
     ))  # fmt: skip
-    g.add(text.format(m=mask.name, a=a.name, b=b.name), mask, a, b, exact=True)
+    narrow = "{a}" not in text.replace("{m}.astype(F) * {a}", "")
+    g.add(text.format(m=mask.name, a=a.name, b=b.name), mask, a, b, exact=True, narrow=narrow)
 
 
 # -- integers, bools, casts -----------------------------------------------------------------------

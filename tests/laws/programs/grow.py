@@ -37,6 +37,7 @@ class Var:
     trained: whether a parameter moves it
     exact:   whether it is a multiple of 1/256 that was computed without rounding
     coarse:  whether it was rounded to half precision
+    narrow:  whether it may be f32 in an f64 program: floats made of integers and bools are
     """
 
     name: str
@@ -44,6 +45,7 @@ class Var:
     trained: bool = False
     exact: bool = False
     coarse: bool = False
+    narrow: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,7 +150,9 @@ class Grower:
 
     # -- statements -----------------------------------------------------------------------------
 
-    def add(self, text: str, *uses: Var, exact: bool = False, coarse: bool = False) -> Var:
+    def add(
+        self, text: str, *uses: Var, exact: bool = False, coarse: bool = False, narrow: bool = False
+    ) -> Var:
         """`name = text`, if it is good. exact: whether it does not round where operands don't."""
         values = tuple(self._evaluated(text, s) for s in self.scope)
         var = Var(
@@ -157,6 +161,7 @@ class Grower:
             any(u.trained for u in uses) and values[0].dtype.kind == "f",
             exact and all(u.exact for u in uses) and all(map(_is_dyadic, values)),
             coarse or any(u.coarse for u in uses),
+            narrow or any(u.narrow for u in uses) or not any(u.kind == "f" for u in uses),
         )
         if values[0].ndim != values[1].ndim or not all(map(_is_small, values)):
             raise Skip
@@ -301,18 +306,19 @@ def _start(g: Grower) -> None:
 
 def _finished(g: Grower) -> Program:
     finite = [v for v in g.pool if v.kind == "f" and v.trained and not v.wild]
-    finite = [v for v in finite if v.values[1].size and v.values[0].size] or finite[:1]
-    terms = []
-    for v in _ends(g, finite, g.of((1, 2, 3))):
-        terms.append(Statement("", _term(g, v), (v.name,)))
+    finite = [v for v in finite if v.values[1].size and v.values[0].size]
+    weights = [v for v in g.pool if v.name.startswith("w")]
+    terms = [Statement("", _term(g, v), (v.name,)) for v in _ends(g, finite, g.of((1, 2, 3)))]
+    if not terms:
+        terms = [Statement("", f"np.sum({weights[0].name})", (weights[0].name,))]
     made = [v for v in g.pool if v.name.startswith("v")]
     reports = [v.name for v in _ends(g, made, g.of((0, 2, 3, 4)))]
     if reports and g.chance(0.1):
         reports.append(reports[0])
-    coarse = any(v.coarse for v in g.pool)
+    coarse, narrow = (any(v.coarse for v in g.pool), any(v.narrow and v.kind == "f" for v in g.pool))
     return Program(
         g.seed, g.sizes, tuple(g.leaves), tuple(g.statements), tuple(terms), tuple(reports),
-        g.smooth, coarse,
+        g.smooth, coarse, narrow,
     ).needed()  # fmt: skip
 
 

@@ -118,7 +118,8 @@ class _Judge:
         gradients = {k: params[k] - new[k] for k in params if k in new}
         self.truth[size] = Results(outputs, gradients)
         largest = self._largest(size)
-        self._compare(f"f64 {size}", found, outputs, (HALF if p.coarse else DOUBLE) * largest)
+        allowed = HALF if p.coarse else SINGLE if p.narrow else DOUBLE
+        self._compare(f"f64 {size}", found, outputs, allowed * largest)
         if p.smooth and not p.coarse and not self.verdict.defects:
             self._slope(size, params, batch, gradients)
 

@@ -88,7 +88,7 @@ def binned(g: Grower) -> None:
         f"np.interp({x.name}, {edges}, {edges[::-1]})", f"{t.name}[np.digitize({x.name}, {edges})]",
         f"np.searchsorted({edges}, {x.name}, side='right') * 0.5", f"np.take({t.name}, np.digitize({x.name}, {edges}))",
     ))  # fmt: skip
-    g.add(text, x, t)
+    g.add(text, x, t, narrow="0.5" in text)
 
 
 @piece(0.7)
@@ -111,4 +111,4 @@ def labelled(g: Grower) -> None:
         f"np.equal({ids}[..., None], np.arange({n})) * {logits.name}", f"np.choose({ids} % 2, [{logits.name}, 0.5])",
         f"-nn.log_softmax({logits.name})[np.arange({logits.name}.shape[0]), {ids}]",
     ))  # fmt: skip
-    g.add(text, logits, *used)
+    g.add(text, logits, *used, narrow="one_hot" in text)

@@ -70,6 +70,7 @@ class Program:
     sizes:  examples in a full batch, and in a short one
     smooth: whether finite differences of the loss are its gradient
     coarse: whether something on the way is in half precision
+    narrow: whether something on the way is f32 in an f64 program, too
     """
 
     seed: int
@@ -80,6 +81,7 @@ class Program:
     reports: tuple[str, ...]
     smooth: bool = True
     coarse: bool = False
+    narrow: bool = False
 
     @property
     def text(self) -> str:
