@@ -12,6 +12,7 @@ from graphc.frontend.operands import as_int, as_shape, common, operand, operands
 from graphc.op import require
 from graphc.ops.composites import shaping
 from graphc.ops.composites.support import dim_of
+from graphc.types import Extent
 
 # -- joining --------------------------------------------------------------------------------------
 
@@ -137,13 +138,17 @@ def meshgrid(
     if indexing == "xy" and len(vectors) > 1:
         order[0], order[1] = 1, 0
     shape = [0] * len(vectors)
+    extents: list[Extent | None] = [None] * len(vectors)
     for v, dim in zip(vectors, order, strict=True):
-        shape[dim] = v.shape[0]
+        shape[dim], extents[dim] = v.shape[0], v.type.extent(0)
     placed = [
         f.reshape(v, tuple(v.shape[0] if i == dim else 1 for i in range(len(shape))))
         for v, dim in zip(vectors, order, strict=True)
     ]
-    return tuple(placed if sparse else [f.broadcast_to(v, tuple(shape)) for v in placed])
+    if sparse:
+        return tuple(placed)
+    lengths = extents if any(extents) else ()
+    return tuple(f.broadcast_to(v, tuple(shape), tuple(lengths)) for v in placed)
 
 
 # -- taking apart ---------------------------------------------------------------------------------

@@ -124,11 +124,19 @@ def sinc(f: Builder, x: Any) -> Value:
 
 @traces("searchsorted", methods=("searchsorted",))
 def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
-    """how many entries of the sorted a are below (`right`: not above) each entry of v"""
+    """how many entries of the sorted a come before (`right`: not after) each entry of v"""
     require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
     table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
     below = f.binary("lt" if side == "left" else "le", table, wanted)
+    if wanted.dtype.kind == "f":
+        below = f.or_(below, _above_all(f, table, wanted, side))
     return f.sum(f.to_dtype(below, I32), axis=-1)
+
+
+def _above_all(f: Builder, table: Value, wanted: Value, side: str) -> Value:
+    """Whether a wanted NaN comes after an entry: NaN comes after every number."""
+    nan = f.isnan(wanted)
+    return f.and_(nan, f.not_(f.isnan(table))) if side == "left" else nan
 
 
 @traces("digitize")

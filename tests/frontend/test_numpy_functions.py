@@ -110,6 +110,14 @@ def test_nan_is_ignored_or_kept_as_numpy_does() -> None:
         check(getattr(np, name), ODD, ODD[::-1].copy())
 
 
+def test_nan_is_searched_for_behind_every_number() -> None:
+    edges = np.array([-1.0, 0.0, 2.0])
+    for side in ("left", "right"):
+        check(lambda v, s=side: np.searchsorted(edges, v, side=s), ODD)
+        check(lambda v, s=side: np.searchsorted(np.append(edges, np.nan), v, side=s), ODD)
+        check(lambda v, s=side: np.digitize(v, edges, right=s == "left"), ODD)
+
+
 def test_ldexp_scales_by_a_power_of_two() -> None:
     check(np.ldexp, real(4), ints(4, low=0, high=4))
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphc
 from graphc.errors import GraphcError
 from graphc.frontend.trace import record
 from graphc.ops.evaluate import evaluate
@@ -326,3 +327,14 @@ def test_len_of_the_batch_fixes_the_batch_size() -> None:
     assert recording.exact is not None and recording.exact.file == __file__
     assert all(not node.type.extents for node in recording.graph)
     np.testing.assert_allclose(loss, np.sum(X) / 3)
+
+
+def test_a_grid_of_the_batch_has_its_run_time_length() -> None:
+    def report(p: Any, b: Any) -> Any:
+        return np.sum(p["w"]), dict(enumerate(np.meshgrid(b["x"], p["w"])))
+
+    x, w = np.arange(4, dtype=np.float32), np.ones(3, np.float32)
+    with graphc.compile(report, {"w": w}, {"x": x}, optimizer=graphc.optim.sgd(0.0)) as trainer:
+        made = trainer.step({"x": x[:2]})
+    for i, want in enumerate(np.meshgrid(x[:2], w)):
+        np.testing.assert_array_equal(made[str(i)], want)

@@ -114,7 +114,9 @@ def companion(g: Grower, a: Var) -> Var:
         case 4 if a.rank:
             return g.add(f"{a.name}[..., {g.of((':1', '-1:', '0:1'))}]", a, exact=True)
         case 5 if a.rank:
-            return g.add(f"np.expand_dims({a.name}.sum({g.axis(a)}) * 0.25, {g.axis(a)})", a, exact=True)
+            return g.add(
+                f"np.expand_dims({a.name}.sum({g.axis(a)}) * 0.25, {g.axis(a)})", a, exact=True
+            )
         case _:
             return g.float()
 
@@ -219,7 +221,9 @@ def tested(g: Grower) -> None:
 def cut_to_integers(g: Grower) -> None:
     a = g.float()
     g.apart(a, _rounded(a))
-    g.add(g.of(("{}.astype(np.int32)", "np.trunc({}).astype(np.int64)")).format(a.name), a, exact=True)
+    g.add(
+        g.of(("{}.astype(np.int32)", "np.trunc({}).astype(np.int64)")).format(a.name), a, exact=True
+    )
 
 
 @piece(0.35)

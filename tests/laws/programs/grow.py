@@ -84,7 +84,9 @@ class Grower:
     leaves: list[Leaf] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     smooth: bool = True
-    scope: tuple[dict[str, Any], dict[str, Any]] = field(default_factory=lambda: (_names(), _names()))
+    scope: tuple[dict[str, Any], dict[str, Any]] = field(
+        default_factory=lambda: (_names(), _names())
+    )
 
     # -- choices --------------------------------------------------------------------------------
 
@@ -136,7 +138,9 @@ class Grower:
         if full.dtype.kind == "f":
             full, short = full.astype(np.float64), short.astype(np.float64)
         trained = tree == "params"
-        return self._known(Var(name, (full, short), trained, how == "grid" or full.dtype.kind != "f"))
+        return self._known(
+            Var(name, (full, short), trained, how == "grid" or full.dtype.kind != "f")
+        )
 
     def param(self, *shape: int) -> Var:
         """A parameter of that shape, new or there already."""
@@ -315,7 +319,10 @@ def _finished(g: Grower) -> Program:
     reports = [v.name for v in _ends(g, made, g.of((0, 2, 3, 4)))]
     if reports and g.chance(0.1):
         reports.append(reports[0])
-    coarse, narrow = (any(v.coarse for v in g.pool), any(v.narrow and v.kind == "f" for v in g.pool))
+    coarse, narrow = (
+        any(v.coarse for v in g.pool),
+        any(v.narrow and v.kind == "f" for v in g.pool),
+    )
     return Program(
         g.seed, g.sizes, tuple(g.leaves), tuple(g.statements), tuple(terms), tuple(reports),
         g.smooth, coarse, narrow,

@@ -175,9 +175,7 @@ class _Judge:
         found = {k: params[k].astype(np.float64) - new[k] for k in want.gradients}
         self._compare(f"{where}, {size}, gradient", found, want.gradients, allowed)
 
-    def _compare(
-        self, where: str, found: Mapping[str, Any], want: Arrays, allowed: float
-    ) -> None:
+    def _compare(self, where: str, found: Mapping[str, Any], want: Arrays, allowed: float) -> None:
         for name, right in want.items():
             if text := difference(np.asarray(found[name]), right, allowed):
                 self.verdict.defects.append(Defect(where, f"{name} {text}"))

@@ -12,7 +12,7 @@ def _ids(g: Grower, limit: int) -> tuple[str, list[Var]]:
     some = [v for v in g.pool if v.kind == "i" or v.kind == "u"]
     if some and g.chance(0.75):
         v = g.of(some)
-        inside = all(0 <= x.min(initial=0) and x.max(initial=0) < limit for x in v.values)
+        inside = all(x.min(initial=0) >= 0 and x.max(initial=0) < limit for x in v.values)
         if inside and g.chance(0.8):
             return v.name, [v]
         return f"({v.name} % {limit})", [v]

@@ -13,10 +13,19 @@ def dense(g: Grower) -> None:
     match g.rng.randrange(6):
         case 0:
             w = g.param(k)
-            g.add(g.of(("{x} @ {w}", "np.dot({x}, {w})", "np.inner({x}, {w})")).format(x=x.name, w=w.name), x, w, exact=True)
+            g.add(
+                g.of(("{x} @ {w}", "np.dot({x}, {w})", "np.inner({x}, {w})")).format(
+                    x=x.name, w=w.name
+                ),
+                x,
+                w,
+                exact=True,
+            )
         case 1:
             w = g.param(n, k)
-            text = g.of(("{x} @ {w}.T", "np.inner({x}, {w})", "np.tensordot({x}, {w}, ([-1], [1]))"))
+            text = g.of(
+                ("{x} @ {w}.T", "np.inner({x}, {w})", "np.tensordot({x}, {w}, ([-1], [1]))")
+            )
             g.add(text.format(x=x.name, w=w.name), x, w, exact=True)
         case 2 if x.rank > 1 and not x.is_batch(x.rank - 2):
             w = g.param(n, x.shape[-2])
@@ -60,7 +69,9 @@ def einsum(g: Grower) -> None:
     kept = [c for c in used if g.chance(0.6)]
     g.rng.shuffle(kept)
     arrow = f"->{''.join(kept)}" if g.chance(0.9) else ""
-    g.add(f"np.einsum('{','.join(terms)}{arrow}', {', '.join(x.name for x in xs)})", *xs, exact=True)
+    g.add(
+        f"np.einsum('{','.join(terms)}{arrow}', {', '.join(x.name for x in xs)})", *xs, exact=True
+    )
 
 
 def _letters(g: Grower, x: Var, lengths: dict[str, tuple[int, int]]) -> str:
@@ -82,13 +93,19 @@ def _letters(g: Grower, x: Var, lengths: dict[str, tuple[int, int]]) -> str:
 
 def _picture(g: Grower, rank: int) -> Var:
     """A batch of pictures [n, lengths.., channels]: one that is there, or something reshaped."""
-    fit = [v for v in g.pool if v.kind == "f" and v.rank == rank + 2 and not any(map(v.is_batch, range(1, v.rank)))]
+    fit = [
+        v
+        for v in g.pool
+        if v.kind == "f" and v.rank == rank + 2 and not any(map(v.is_batch, range(1, v.rank)))
+    ]
     if fit and g.chance(0.7):
         return g.of(fit)
     lengths = tuple(g.of((1, 2, 3, 4, 5, 6)) for _ in range(rank))
     if len(g.leaves) > 7:
         raise Skip
-    return g.leaf("batch", (None, *lengths, g.of((1, 1, 2, 3, 4, 6))), "float32", g.of(("normal", "grid")))
+    return g.leaf(
+        "batch", (None, *lengths, g.of((1, 1, 2, 3, 4, 6))), "float32", g.of(("normal", "grid"))
+    )
 
 
 @piece(1.5)
@@ -116,7 +133,18 @@ def pooled(g: Grower) -> None:
     if name == "max_pool":
         for d in (1, 2):
             g.ordered(x, f"({d}, {3 - d})")
-    text = g.of(("", ", 1", ", 3", ", 2, 1", ", 3, 2", ', 2, padding="same"', ', 3, 1, padding="same"', ", 1, 2"))
+    text = g.of(
+        (
+            "",
+            ", 1",
+            ", 3",
+            ", 2, 1",
+            ", 3, 2",
+            ', 2, padding="same"',
+            ', 3, 1, padding="same"',
+            ", 1, 2",
+        )
+    )
     g.add(f"nn.{name}({x.name}{text})", x, exact=name == "max_pool")
 
 
@@ -129,10 +157,16 @@ def convolved(g: Grower) -> None:
     taps = w.shape[0]
     if x.is_batch(x.rank - 1):
         raise Skip
-    shifted = " + ".join(f"{x.name}[..., {i}:{n - taps + 1 + i}] * {w.name}[{i}]" for i in range(taps))
+    shifted = " + ".join(
+        f"{x.name}[..., {i}:{n - taps + 1 + i}] * {w.name}[{i}]" for i in range(taps)
+    )
     options = [shifted]
     if x.rank == 1:
-        options += [f'np.{f}({x.name}, {w.name}, "{mode}")' for f in ("convolve", "correlate") for mode in ("full", "same", "valid")]
+        options += [
+            f'np.{f}({x.name}, {w.name}, "{mode}")'
+            for f in ("convolve", "correlate")
+            for mode in ("full", "same", "valid")
+        ]
     g.add(g.of(options), x, w, exact=True)
 
 

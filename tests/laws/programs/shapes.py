@@ -112,7 +112,11 @@ def repeated(g: Grower) -> None:
     ]  # fmt: skip
     if x.rank:
         d = g.axis(x)
-        texts += [f"np.repeat({{x}}, 2, axis={d})", f"np.repeat({{x}}, 1, axis={d})", "np.tile({x}, 1)"]
+        texts += [
+            f"np.repeat({{x}}, 2, axis={d})",
+            f"np.repeat({{x}}, 1, axis={d})",
+            "np.tile({x}, 1)",
+        ]
         if not x.is_batch(d):
             counts = [g.rng.randrange(3) for _ in range(x.shape[d])]
             texts.append(f"np.repeat({{x}}, {counts}, axis={d})")
@@ -124,7 +128,17 @@ def padded(g: Grower) -> None:
     x = g.any("fi", lambda v: v.rank > 0)
     low, high = g.rng.randrange(3), g.rng.randrange(3)
     widths = [(0, 0) if x.is_batch(d) or g.chance(0.3) else (low, high) for d in range(x.rank)]
-    mode = g.of(("", "", ", constant_values=2", ', mode="edge"', ', mode="reflect"', ', mode="wrap"', ', mode="symmetric"'))
+    mode = g.of(
+        (
+            "",
+            "",
+            ", constant_values=2",
+            ', mode="edge"',
+            ', mode="reflect"',
+            ', mode="wrap"',
+            ', mode="symmetric"',
+        )
+    )
     g.add(f"np.pad({x.name}, {widths}{mode})", x, exact=True)
 
 
