@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from graphc.datafiles import csv_header, npz_shapes
-from graphc.reading import Unreadable, files_of
 from graphc.module import DataSpec
+from graphc.reading import Unreadable, files_of
 
 Shapes = dict[str, tuple[int, ...]]
 

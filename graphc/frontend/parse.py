@@ -12,12 +12,12 @@ from lark.exceptions import UnexpectedInput
 from lark.lark import PostLex
 
 from graphc.errors import GraphcError, Span
-from graphc.reading import Unreadable, opened
 from graphc.frontend.build import CURRENT, Build
 from graphc.frontend.check import check_call, check_depth, check_module
 from graphc.frontend.diagnose import diagnose
 from graphc.frontend.source import MAX_BYTES, Source, open_source
 from graphc.frontend.syntax import Call, Module, StrategyExpr, walk
+from graphc.reading import Unreadable, opened
 
 GRAMMAR: Final = Path(__file__).with_name("gc.lark")
 

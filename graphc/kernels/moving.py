@@ -148,18 +148,18 @@ def _gather(v: Values, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Nod
 def _scatter(v: Values, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[Node]:
     ids, updates = reads
     result = v.wrote(x.result)
-    whole = MemoryLayout.dense(v.buffers[x.result].shape)
+    room = v.buffers[x.result].shape
+    whole = MemoryLayout.dense(room)
     fill = v.map(x, "fill", (), result, whole)
     shape, dim, rank = updates.layout.shape, op.dim, len(ids.layout.shape)
     if 0 in shape:
         return [fill]
-    whole = MemoryLayout.dense(v.buffers[x.result].shape)
     rest = len(shape) - dim - rank
     rows = (*whole.strides[:dim], *(0,) * rank, *whole.strides[dim + 1 :])
     where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
     at = Read(ids.value, where, ids.dtype)
     target = MemoryLayout(shape, rows, 0)
     step = whole.strides[dim]
-    rows = v.buffers[x.result].shape[dim]  # what there is memory for, whatever the op says
-    added = v.map(x, "scatter", (updates, at), result, target, limit=rows, step=step, adds=True)
+    limit = room[dim]  # what there is memory for, whatever the op says
+    added = v.map(x, "scatter", (updates, at), result, target, limit=limit, step=step, adds=True)
     return [fill, added]

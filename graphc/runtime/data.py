@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from graphc.datafiles import csv_columns, npz_arrays, shown_names
 from graphc.errors import GraphcError, Span, did_you_mean
-from graphc.reading import Unreadable, files_of
 from graphc.placement import chop
+from graphc.reading import Unreadable, files_of
 from graphc.runtime.sharding import Sharding
 from graphc.types import DTYPES, DType, TensorType, dtype_of
 

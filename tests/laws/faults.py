@@ -33,8 +33,7 @@ __all__ = [
     "faults_passes",
     "faults_run",
 ]
-from laws import faults_homes, faults_ops, faults_passes, faults_run, faults_saved
-from laws.fault import FAULTS, Fault
+from laws import faults_saved
 
 __all__ = [
     "FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run", "faults_saved",

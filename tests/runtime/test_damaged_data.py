@@ -18,9 +18,9 @@ from damage import damaged, resealed
 
 from graphc import reading
 from graphc.errors import GraphcError, Span
-from graphc.reading import Unreadable, files_of
 from graphc.frontend.entries import entry_shapes
 from graphc.module import DataSpec
+from graphc.reading import Unreadable, files_of
 from graphc.runtime.data import load
 from graphc.types import TensorType, parse_types
 
