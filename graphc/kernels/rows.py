@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from graphc.kernels.nodes import Chained, Node, Read, Value
-from graphc.kernels.values import Values
+from graphc.kernels.values import Places, Values
 from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.rows import RowAdd, RowJoin, RowSum
@@ -50,6 +50,11 @@ def _is_dense(read: Read) -> bool:
     return read.layout.is_dense and not read.layout.offset
 
 
+def _places(ids: Read) -> Places:
+    """Which indices are read: they begin a value, and may be some of its entries only."""
+    return ids.value, prod(ids.layout.shape)
+
+
 def _join(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node]:
     whole, at = MemoryLayout.dense(v.buffers[x.result].shape), 0
     result, nodes = v.wrote(x.result), list[Node]()
@@ -68,8 +73,8 @@ def _join(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node]:
 def _linked(v: Values, x: Kernel, ids: Read, limit: int) -> tuple[list[Node], Value]:
     """The links of indices, and what makes them where nobody has yet."""
     for home in (v.home, ()):
-        if _is_dense(ids) and (home, ids.value) in v.links:
-            return [], v.links[home, ids.value]
+        if _is_dense(ids) and (home, _places(ids)) in v.links:
+            return [], v.links[home, _places(ids)]
     count, nodes, given = prod(ids.layout.shape), list[Node](), ids
     if not ids.layout.is_dense:
         b = v.temporary(ids.layout.shape, ids.dtype, x.result)
@@ -78,7 +83,7 @@ def _linked(v: Values, x: Kernel, ids: Read, limit: int) -> tuple[list[Node], Va
     result = v.wrote(v.temporary((count,), I32, x.result))
     nodes.append(Chained((count,), (given,), result, I32, x, limit))
     if _is_dense(ids):
-        v.links[v.home, ids.value] = result
+        v.links[v.home, _places(ids)] = result
     return nodes, result
 
 
@@ -98,7 +103,7 @@ def _sum(v: Values, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Node]:
     name = "chain:tree" if op.order == "tree" else "chain"
     nodes.append(v.map(x, name, (rows, seen), result, limit=count))
     if _is_dense(ids):
-        v.chained[result] = ids.value
+        v.chained[result] = _places(ids)
     return nodes
 
 
@@ -106,7 +111,7 @@ def _add(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node] | None:
     table, ids, rows = reads
     buffer, shape = v.buffers[x.result], rows.layout.shape
     whole = MemoryLayout.dense(buffer.shape)
-    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == ids.value
+    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == _places(ids)
     if 0 not in shape and not joined and buffer.dtype != rows.dtype:
         return None  # rounded at every addition, in an order of its own
     nodes = list[Node]()

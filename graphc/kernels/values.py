@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from graphc.kernels.lowered import Home
 from graphc.kernels.nodes import Contract, Map, Read, Value
@@ -26,6 +27,9 @@ class Inside:
     dim: int
     start: int
     shape: tuple[int, ...]
+
+
+Places: TypeAlias = tuple[Value, int]  # the first so many entries of a value, as indices
 
 
 @dataclass
@@ -55,8 +59,8 @@ class Values:
     once: frozenset[int] = frozenset()
     made_by: dict[Value, Contract] = field(default_factory=dict)
     home: Home = ()
-    links: dict[tuple[Home, Value], Value] = field(default_factory=dict)
-    chained: dict[Value, Value] = field(default_factory=dict)
+    links: dict[tuple[Home, Places], Value] = field(default_factory=dict)
+    chained: dict[Value, Places] = field(default_factory=dict)
     indices: Mapping[int, Kernel] = field(default_factory=dict)
 
     def read(self, buffer: int) -> Read:

@@ -237,6 +237,25 @@ for size in (2, 70):
         times_a_fold, {"w": of(5), "t": of(1, 5)[0]}, {"x": of(size, 5)}
     )
 
+
+def in_two_tables(first: int, second: int) -> Structure:
+    """So many of the indices, from the first on, look up rows of one table and of another."""
+
+    def loss(look_up: Loss) -> Loss:
+        return lambda p, b: (
+            squares(look_up(p["e"], b["i"][:first]))
+            + squares(np.tanh(look_up(p["g"], b["i"][:second])))
+        )
+
+    return Structure(
+        loss(lambda table, i: nn.gather(table, i, dim=0)), {"e": of(60, 3), "g": of(60, 3)},
+        {"i": np.array([3, 50, 3, 7, 50, 3])}, formula=loss(lambda table, i: table[i]),
+    )  # fmt: skip
+
+
+LOOKUPS["of some, and of more"] = in_two_tables(4, 6)
+LOOKUPS["of all, and of some"] = in_two_tables(6, 4)
+
 # -- dims of length 0 -----------------------------------------------------------------------------
 
 
