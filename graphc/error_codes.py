@@ -646,8 +646,9 @@ CODES: dict[str, Entry] = {
     ),
     "G0707": Entry(
         "a wrong value in the environment",
-        "An environment variable that graphc reads has a value that means nothing: GRAPHC_NATIVE is 0 or\n"
-        "1; GRAPHC_THREADS, GRAPHC_DEBUG and GRAPHC_VERIFY are numbers. Leave it out for the default.",
+        "An environment variable that graphc reads has a value that means nothing: GRAPHC_NATIVE and\n"
+        "GRAPHC_CHECK_MEMORY are 0 or 1; GRAPHC_THREADS, GRAPHC_DEBUG and GRAPHC_VERIFY are numbers.\n"
+        "Leave it out for the default.",
     ),
     # -- G08 tracing ------------------------------------------------------------------------
     "G0801": Entry(

@@ -60,7 +60,7 @@ def lower(
 
 def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
     """The variables that no device can write a part of: the host writes them, or rows are added."""
-    lowering = _Lowering(program, role, None, False)
+    lowering = _Lowering(program, role, None)
     names = {b: name for name, b in program.variables.items()}
     found = set()
     for x in lowering.role.instructions:
@@ -74,7 +74,7 @@ def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
 
 class _Lowering:
     def __init__(
-        self, program: Program, role: str, together: frozenset[str] | None, apart: bool
+        self, program: Program, role: str, together: frozenset[str] | None, apart: bool = False
     ) -> None:
         self.program, self.role, self.apart = program, program.role(role), apart
         self.together = {program.variables[name] for name in together or ()}

@@ -8,6 +8,8 @@ that notices it first:
     run        law 1, by the backends
     passes     law 2
     memory     no buffer is read where something else lies
+    guard      machine code touches no memory but its own, and uses nothing that nobody wrote
+    address    a build that checks addresses says which kernel reaches outside of which buffer
     slope      the gradient is the slope of the loss
     structure  the number and kind of collectives
     bytes      placing is as cheap as the best of all placings
@@ -21,7 +23,15 @@ that notices it first:
 
 from __future__ import annotations
 
-from laws import faults_homes, faults_kernels, faults_ops, faults_passes, faults_run
+from laws import (
+    faults_homes,
+    faults_kernels,
+    faults_memory,
+    faults_ops,
+    faults_passes,
+    faults_run,
+    faults_saved,
+)
 from laws.fault import FAULTS, Fault
 
 __all__ = [
@@ -29,12 +39,9 @@ __all__ = [
     "Fault",
     "faults_homes",
     "faults_kernels",
+    "faults_memory",
     "faults_ops",
     "faults_passes",
     "faults_run",
+    "faults_saved",
 ]
-from laws import faults_saved
-
-__all__ = [
-    "FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run", "faults_saved",
-]  # fmt: skip

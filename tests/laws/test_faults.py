@@ -19,6 +19,7 @@ from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
 from laws.faults import FAULTS, Fault
 from laws.footprint import Misread, check_memory
+from laws.guarded import check_address, check_guarded
 from laws.law import Case, case, check
 from laws.networks import NETWORKS, check_network
 from laws.resume import STEADY, STRATEGIES, check_fit, check_resume, check_seeds, drawn
@@ -29,6 +30,7 @@ from laws.test_structure import check_exchange, check_tree
 
 from graphc.check import check_strategies
 from graphc.errors import GraphcError, GraphcWarning
+from graphc.errors import GraphcError, InternalError
 from graphc.frontend.lower import load_module
 from graphc.passes.schedule import schedule
 from graphc.runtime.data import load
@@ -127,6 +129,16 @@ def seeds(kinds: Kinds) -> None:
     check_seeds("mirrored(2)")
 
 
+def guard(kinds: Kinds) -> None:
+    for name in kinds:
+        check_guarded(name)
+
+
+def address(kinds: Kinds) -> None:
+    for name in kinds:
+        check_address(name)
+
+
 LAWS: dict[str, Callable[[Kinds], None]] = {
     "verifier": verifier, "mesh": mesh, "run": run, "passes": passes, "memory": memory,
     "slope": slope, "structure": structure, "bytes": bytes_moved,
@@ -134,6 +146,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "check": checked,
     "kernels": kernels,
     "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
+    "bits": bits, "check": checked, "guard": guard, "address": address,
 }  # fmt: skip
 
 
@@ -167,6 +180,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "kernels": (*BROKEN, ZeroDivisionError),
     "resume": (AssertionError,),
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
+    "check": (AssertionError,), "guard": (AssertionError,), "address": (InternalError,),
 }  # fmt: skip
 
 

@@ -1,0 +1,58 @@
+"""Faults of lowering that only memory tells of.
+
+Where nothing lies beside a buffer, and fresh memory is full of NaN, the step itself shows the first
+two, which the laws before did not: what lay beside an operand was harmless to read, most of fresh
+memory is 0, and no random step had a view of a product with a dim of length 1, or a join that goes
+into another one twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laws.fault import Patch, around, fault
+
+from graphc.kernels import build, joins, lower
+from graphc.layout import MemoryLayout
+from graphc.program import Buffer
+
+
+def widened_box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
+    """A dim of length 1 has the stride of its neighbour, and is taken for as long as that."""
+    sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
+    strides = MemoryLayout.dense(base.shape).strides
+    return [(0, sizes.get(s, 1)) for s in strides]
+
+
+@fault("guard", "view: a row of one")
+def _products_are_widened(patch: Patch) -> None:
+    """A product is made for more rows than its operand has."""
+    patch.setattr(lower, "box", widened_box)
+
+
+@fault("address", "view: a row of one")
+def _products_are_widened_and_checked(patch: Patch) -> None:
+    """A product is made for more rows than its operand has, and every address is checked."""
+    patch.setattr(lower, "box", widened_box)
+
+
+@fault("guard", "join: twice in one")
+def _a_join_lies_in_both_places(patch: Patch) -> None:
+    """What is joined twice is taken to lie in its second place too."""
+
+    def is_there(v: Any, b: int, x: Any, k: int) -> bool:
+        inside = v.insides.get(v.buffers[b].root)
+        return inside is not None and inside.whole == x.result
+
+    patch.setattr(joins, "_is_there", is_there)
+
+
+@fault("address", "view: a row of one")
+def _stored_an_entry_too_late(patch: Patch) -> None:
+    """A kernel's results begin an entry behind the start of their buffer."""
+
+    def change(old: Any, kernel: Any) -> Any:
+        made, starts = old(kernel)
+        return made, [x + 1 if p.written else x for x, p in zip(starts, made.params, strict=True)]
+
+    around(patch, build, "_from_the_start", change)
