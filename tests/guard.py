@@ -20,12 +20,15 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy.memory import Allocator
+from graphc_numpy import NumpyBackend
+from graphc_numpy.memory import USUAL, Allocator
+
+from graphc.runtime.backend import Loaded, Programs
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 PAGE = mmap.PAGESIZE
@@ -124,7 +127,8 @@ class Guard:
 
     def _new(self, size: int, front: bool) -> Bytes:
         whole = -(-max(size, 1) // PAGE) * PAGE
-        memory = mmap.mmap(-1, whole + 2 * AROUND, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        memory = mmap.mmap(-1, whole + 2 * AROUND, flags)
         first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         at = AROUND if front else AROUND + whole - size
         _protect(first, AROUND, NONE)
@@ -224,6 +228,22 @@ def _call(name: str, *arguments: Any) -> None:
 
 
 _LIBRARY = ctypes.PyDLL(None, use_errno=True) if POSSIBLE else None
+
+
+@contextmanager
+def guarded_devices(front: bool = False, apart: bool = False) -> Iterator[None]:
+    """All devices of the NumPy backend take their memory from a guard, which is asked at the end."""
+    guard, load = Guard(front), NumpyBackend.load
+
+    def guarded(self: NumpyBackend, programs: Programs, role: str = "replica") -> Loaded:
+        if self.allocator is USUAL:
+            self = replace(self, allocator=guard.allocator(apart))
+        return load(self, programs, role)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NumpyBackend, "load", guarded)
+        yield
+    guard.check()
 
 
 @contextmanager
