@@ -18,7 +18,7 @@ import graphc.config as config
 from graphc.errors import GraphcError, InternalError
 from graphc.program import Program
 from graphc.runtime.engine import Engine
-from graphc.runtime.plan import Plan, load
+from graphc.runtime.plan import Plan, PlannedVariable, load
 from graphc.runtime.plugins import backend
 from graphc.types import TensorType
 
@@ -29,7 +29,7 @@ def with_replay(error: InternalError, program: Program) -> InternalError:
     """The error, naming a file that holds the program and how to run it."""
     path = Path(config.get().dump or ".") / FILE
     try:
-        Plan(program.name, {"train": program}).save(path)
+        plan_of(program).save(path)
     except GraphcError:
         error.help = "this is a defect of graphc; no replay file could be written"
         return error
@@ -38,6 +38,13 @@ def with_replay(error: InternalError, program: Program) -> InternalError:
     error.help = f"this is a defect of graphc; `{how}python -m graphc.runtime.replay {path}`"
     error.help += " replays it"
     return error
+
+
+def plan_of(program: Program) -> Plan:
+    """A plan of nothing else."""
+    return Plan(
+        program.name, {"train": program}, {x: PlannedVariable() for x in program.variable_types}
+    )
 
 
 def replay(path: str | Path) -> None:

@@ -13,16 +13,10 @@ from graphc_numpy import NumpyBackend
 from graphc_numpy.memory import USUAL, Allocator
 from guard import Guard, fresh_arrays
 from kernels.compiled import program_of
-from kernels.structures import JOINS, VIEWS, Structure
+from kernels.structures import ALL, Structure
 
 import graphc.config as config
 from graphc.runtime.engine import Engine
-
-ALL: dict[str, Structure] = {
-    f"{kind}: {name}": x
-    for kind, xs in (("view", VIEWS), ("join", JOINS))
-    for name, x in xs.items()
-}
 
 
 def check_guarded(name: str, front: bool = False, apart: bool = True) -> None:
@@ -44,7 +38,9 @@ def _step(x: Structure, allocator: Allocator, guard: Guard) -> None:
     batch = {name: guard.copy(value) for name, value in x.batch.items()}
     backend = NumpyBackend(native=True, allocator=allocator)
     with Engine({"train": program}, backend) as engine:
-        engine.load_variables(x.params | {"step": np.zeros((), np.int64)})
+        types = program.variable_types.items()
+        states = {k: np.zeros(t.shape, t.dtype.numpy) for k, t in types if k not in x.params}
+        engine.load_variables(states | x.params)
         loss = engine.step(batch)["loss"]
         guard.check()
         np.testing.assert_allclose(loss, x.wanted, rtol=1e-12)

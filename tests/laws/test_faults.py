@@ -29,8 +29,7 @@ from laws.test_placement import check_best, problems
 from laws.test_structure import check_exchange, check_tree
 
 from graphc.check import check_strategies
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.errors import GraphcError, InternalError
+from graphc.errors import GraphcError, GraphcWarning, InternalError
 from graphc.frontend.lower import load_module
 from graphc.passes.schedule import schedule
 from graphc.runtime.data import load
@@ -146,7 +145,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "check": checked,
     "kernels": kernels,
     "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
-    "bits": bits, "check": checked, "guard": guard, "address": address,
+    "guard": guard, "address": address,
 }  # fmt: skip
 
 
@@ -180,7 +179,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "kernels": (*BROKEN, ZeroDivisionError),
     "resume": (AssertionError,),
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
-    "check": (AssertionError,), "guard": (AssertionError,), "address": (InternalError,),
+    "guard": (AssertionError,), "address": (InternalError,),
 }  # fmt: skip
 
 

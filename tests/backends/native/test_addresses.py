@@ -22,7 +22,7 @@ from graphc.errors import GraphcError, InternalError
 from graphc.kernels import lower
 from graphc.program import Program
 from graphc.runtime.engine import Engine
-from graphc.runtime.replay import replay
+from graphc.runtime.replay import plan_of, replay
 
 NATIVE = NumpyBackend(native=True)
 Arrays = dict[str, Any]
@@ -100,10 +100,8 @@ def test_a_file_replays_the_error(checked: None, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_of_a_program_without_faults_replays_nothing(tmp_path: Path) -> None:
-    from graphc.runtime.plan import Plan
-
     program = program_of(*structure("a row of one"))
-    Plan("p", {"train": program}).save(tmp_path / "p.plan")
+    plan_of(program).save(tmp_path / "p.plan")
     replay(tmp_path / "p.plan")
 
 
