@@ -198,7 +198,8 @@ def difference(found: Array, want: Array, allowed: float) -> str:
         same = np.asarray(found == want)
     else:
         a, b = found.astype(np.float64), want.astype(np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
+        near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowed)
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | near
     return "" if same.all() else f"is\n{found}\nnot\n{want}"
 
 

@@ -1,0 +1,78 @@
+"""Law: a NumPy function gives in graphc what it gives in NumPy, and its gradients are its slopes.
+
+Functions are drawn (laws/programs); each is run by NumPy in f64, and traced, interpreted, run as
+NumPy calls and as machine code, on full and on short batches.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from laws.programs.campaign import Tally, campaign
+from laws.programs.grow import grow
+from laws.programs.judge import difference, judge
+from laws.programs.program import Leaf, Program, Statement
+from laws.programs.shrink import shrunk
+
+SEEDS = 200
+MORE = 2_000
+ALL = 200_000
+
+
+def check(seeds: range, strategies: bool = False, log: Path | None = None) -> Tally:
+    tally = Tally(list(campaign(seeds, strategies, log)))
+    assert not tally.defects, tally.report
+    return tally
+
+
+def test_programs_are_what_numpy_makes_of_them() -> None:
+    tally = check(range(SEEDS))
+    refused = sum(bool(f.refused) for f in tally.found)
+    assert refused < SEEDS / 5, "too many programs are refused to show much"
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(3600)
+def test_two_thousand_programs() -> None:
+    check(range(SEEDS, MORE))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_two_hundred_thousand_programs_under_all_strategies(tmp_path: Path) -> None:
+    """`python -m laws.programs` does it in parts, and goes on where it stopped."""
+    check(range(ALL), strategies=True, log=tmp_path / "log.jsonl")
+
+
+# -- the law itself -------------------------------------------------------------------------------
+
+
+def test_a_seed_is_always_the_same_program() -> None:
+    assert [grow(s) for s in range(20)] == [grow(s) for s in range(20)]
+
+
+def test_nan_and_infinity_are_differences_unless_both_have_them() -> None:
+    one, odd = np.array([1.0, 2.0]), np.array([1.0, np.nan])
+    assert difference(one, odd, np.inf)
+    assert difference(odd, one, np.inf)
+    assert difference(odd, np.array([np.nan, 1.0]), 1.0)
+    assert difference(np.array([np.inf]), np.array([-np.inf]), np.inf)
+    assert not difference(odd, odd, 0.0)
+
+
+def test_a_wrong_function_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of five statements, of which one is wrong where graphc runs it."""
+    monkeypatch.setattr("laws.programs.oracle.silu", lambda x: x * 1.0)
+    x = Leaf("x0", "batch", (None, 3), "float32", "normal")
+    w = Leaf("w1", "params", (3,), "float32", "normal")
+    texts = ["x0 * w1", "np.tanh(v0)", "nn.silu(v1)", "v2 + x0", "np.sum(v3)"]
+    uses = [("x0", "w1"), ("v0",), ("v1",), ("v2", "x0"), ("v3",)]
+    made = (Statement(f"v{i}", t, uses[i]) for i, t in enumerate(texts))
+    loss = Statement("", "np.mean(v4)", ("v4",))
+    program = Program(0, (3, 2), (x, w), tuple(made), (loss,), ("v4", "v1"))
+    assert judge(program, paths=()).defects
+    least = shrunk(program, lambda p: bool(judge(p, paths=()).defects))
+    assert len(least.statements) <= 2
+    assert "nn.silu" in least.text
