@@ -187,7 +187,7 @@ class Fusion:
                     if fit.row:
                         group.rows.add(i)
                     base = group
-            elif self._unite(i, node, base, group):
+            elif not self._reaches(number, needs) and self._unite(i, node, base, group):
                 needs.pop(number, None)
         return base
 

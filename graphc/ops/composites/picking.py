@@ -73,6 +73,8 @@ def one_hot(f: Builder, ids: Operand, n: int, dtype: DType = F32) -> Value:
 
 def hits(f: Builder, ids: Value, n: int) -> Value:
     """bool [.., n]: whether an id is k. It compares, so that the new dim can be split."""
+    if ids.dtype.bytes == 1:  # bool and u8 can't count as far as n
+        ids = f.to_dtype(ids, I32)
     shape, extents = (*ids.shape, n), ids.type.extents and (*ids.type.extents, None)
     wide = f.broadcast(ids, shape=shape, at=tuple(range(ids.rank)))
     return f.eq(wide, f.iota(shape=shape, dim=ids.rank, dtype=ids.dtype, extents=extents))

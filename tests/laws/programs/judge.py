@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from graphc_numpy import NumpyBackend
+from kernels.lowered import Stepper
+from kernels.reach import check_reach
 from laws.programs import entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
 from laws.programs.program import Array, Arrays, Program
 
@@ -25,6 +27,7 @@ from graphc.errors import GraphcError, InternalError, VerifyError
 from graphc.frontend.trace import record
 from graphc.module import Module
 from graphc.passes.differentiate import Differentiate
+from graphc.periodic import periodicity
 from graphc.runtime.reference import interpret
 from graphc.runtime.trainer import Trainer
 from graphc.strategy import parse_strategy
@@ -79,6 +82,9 @@ class _Judge:
         full, short = program.sizes
         self.sizes = {"full": full} | ({"short": short} if short < full else {})
         self.truth: dict[str, Results] = {}
+        self.interpreted: dict[str, Results] | None = (
+            None  # instead, where another training is made
+        )
 
     def try_all(self, strategy: str) -> None:
         for size in self.sizes:
@@ -89,7 +95,15 @@ class _Judge:
         if module is not None:
             self._guarded("plan", self._run, module, "one_device()", self.paths)
             if strategy:
-                self._guarded(strategy, self._run, module, strategy, self.paths[:1])
+                self._guarded(strategy, self._spread, module, strategy)
+
+    def _spread(self, traced: tuple[Module, Any], strategy: str) -> None:
+        """Under a strategy. Replicas that step alone are compared with themselves, interpreted."""
+        if periodicity(parse_strategy(strategy)) is not None:
+            self.interpreted = {}
+            self._run(traced, strategy, ("reference",))
+            self.truth = self.interpreted
+        self._run(traced, strategy, self.paths[:1])
 
     def _guarded(self, where: str, function: Any, *args: Any) -> Any:
         try:
@@ -158,17 +172,42 @@ class _Judge:
     def _run(self, traced: tuple[Module, Any], strategy: str, paths: tuple[str, ...]) -> None:
         module, recording = traced
         plan = compile_module(module, parse_strategy(strategy))
-        for path in paths:
+        if "native" in paths and strategy == "one_device()":
+            self._guarded(f"reach, {strategy}", check_reach, plan.programs["train"])
+        if "kernels" in paths:
+            self._guarded("kernels, full", self._interpreted, plan.programs["train"])
+        for path in (x for x in paths if x in PATHS):
             where = path if strategy == "one_device()" else f"{path}, {strategy}"
-            with Trainer(plan, PATHS[path], values=recording.values) as trainer:
-                for size in self.sizes:
-                    self._guarded(f"{where}, {size}", self._step, trainer, where, size)
+            self._trained(plan, path, where, recording.values)
+
+    def _trained(self, plan: Any, path: str, where: str, values: Arrays) -> None:
+        with Trainer(plan, PATHS[path], values=values) as trainer:
+            for size in self.sizes:
+                self._guarded(f"{where}, {size}", self._step, trainer, where, size)
+
+    def _interpreted(self, program: Any) -> None:
+        """The kernels, run by their interpreter, in memory that holds NaN where nothing was written."""
+        params, batch = self.program.data(self.sizes["full"])
+        stepper = Stepper(program, params)
+        made = stepper.step(batch)
+        self._judged("kernels", "full", made, params, stepper.variables)
 
     def _step(self, trainer: Trainer, where: str, size: str) -> None:
         params, batch = self.program.data(self.sizes[size])
         trainer.load(params)
-        made = trainer.step(batch)
-        new = trainer.variables("param")
+        self._judged(where, size, trainer.step(batch), params, trainer.variables("param"))
+
+    def _judged(
+        self, where: str, size: str, made: Mapping[str, Any], params: Arrays, new: Arrays
+    ) -> None:
+        """The results of a step of sgd(1.0), whose updates are the gradients."""
+        if self.interpreted is not None and size not in self.interpreted:
+            gradients = {
+                k: params[k].astype(np.float64) - new[k] for k in self.truth[size].gradients
+            }
+            outputs = {k: np.asarray(made[k]) for k in self.truth[size].outputs}
+            self.interpreted[size] = Results(outputs, gradients)
+            return
         want = self.truth[size]
         allowed = (HALF if self.program.coarse else SINGLE) * self._largest(size)
         self._compare(f"{where}, {size}", made, want.outputs, allowed)
@@ -200,7 +239,12 @@ def difference(found: Array, want: Array, allowed: float) -> str:
         a, b = found.astype(np.float64), want.astype(np.float64)
         near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowed)
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | near
-    return "" if same.all() else f"is\n{found}\nnot\n{want}"
+    wrong = np.argwhere(~same)
+    if not len(wrong):
+        return ""
+    where = [tuple(map(int, i)) for i in wrong[:4]]
+    shown = "; ".join(f"{found[i]} instead of {want[i]} at {i}" for i in where)
+    return f"is {shown}, {len(wrong)} of {want.size} wrong"
 
 
 def _kind(a: Array) -> str:

@@ -18,7 +18,6 @@ STRATEGIES = (
     "tensor_split(2, {map}) * reproducible(3, tiles=2)", "zero(2, stage=2) * reproducible(4)",
     "mirrored(2) * accumulate(2) * reproducible(4)", "local_sgd(2, every=1)", "diloco(2, every=1)",
 )  # fmt: skip
-ALONE = ("local_sgd", "diloco")  # replicas that step by themselves: another training
 
 
 def strategy_of(program: Program, seed: int) -> str:

@@ -30,8 +30,14 @@ def gc_split(f: Builder, x: Value, parts: Any, axis: int) -> Value:
     return f.concat([2.0**i * p for i, p in enumerate(split(f, x, parts, axis))], axis=axis)
 
 
+def np_one_hot(ids: Array, n: int) -> Array:
+    return (ids[..., None] == np.arange(n)).astype(np.float32)
+
+
 # (composite, NumPy, arrays, options of both)
 SAME: list[tuple[Any, Any, tuple[Array, ...], dict[str, Any]]] = [
+    # indices of one byte, and more places than they can count
+    *[("one_hot", np_one_hot, (x,), {"n": n}) for x in (BITS, BYTES) for n in (3, 300)],
     # reductions
     *[("sum", np.sum, (C,), {"axis": a}) for a in (None, 0, -1, (0, 2), (-1, 1), ())],
     *[("sum", np.sum, (C,), {"axis": a, "keepdims": True}) for a in (None, 1, (0, 2))],
