@@ -257,6 +257,10 @@ def _named(f: Builder, part: Value, x: Value) -> Value:
     An op that needs the batch whole loses the name of that dim, and so does its gradient.
     """
     extents = x.type.extents
-    if not extents or part.type.extents == extents:
+    if part.type.extents == extents:
+        return part
+    if not extents and 1 in x.shape:  # else the next op takes a length of 1 for one to be repeated
+        return f.add(op_named("add")(), (part, f.zeros_like(x)))
+    if not extents:
         return part
     return f.broadcast(part, shape=x.shape, at=tuple(range(x.rank)), extents=extents)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import graphc
 from graphc.autodiff import gradients
 from graphc.builder import Builder, Value
 from graphc.errors import GraphcError, GraphcWarning
@@ -166,3 +169,15 @@ def test_gradients_stand_in_a_scope_of_their_own() -> None:
     graph = differentiated(f, f.sum(f.exp(w)), "w")
     assert any(n.scope.startswith("grad") for n in graph)
     assert graph[graph.updates["w"]].scope.startswith("update")
+
+
+def test_the_gradient_of_a_parameter_has_no_run_time_dim() -> None:
+    """A product over the batch, which has one example: what its gradient lies along is that."""
+    w, x = np.ones((1, 3), np.float32), np.full(1, 2.0, np.float32)
+
+    def loss(p: Any, b: Any) -> Any:
+        return np.sum(b["x"] @ p["w"])
+
+    with graphc.compile(loss, {"w": w}, {"x": x}, optimizer=graphc.optim.sgd(1.0)) as trainer:
+        trainer.step({"x": x})
+        np.testing.assert_array_equal(trainer.params["w"], w - 2.0)

@@ -338,3 +338,12 @@ def test_a_grid_of_the_batch_has_its_run_time_length() -> None:
         made = trainer.step({"x": x[:2]})
     for i, want in enumerate(np.meshgrid(x[:2], w)):
         np.testing.assert_array_equal(made[str(i)], want)
+
+
+def test_a_batch_as_long_as_a_feature_stays_the_dim_that_it_is() -> None:
+    x = {"x": np.ones((3, 3), np.float32)}
+    for shape in (lambda n: (n, 3), lambda n: (n, -1)):
+        with pytest.raises(GraphcError, match="its batch does not become dim 0"):
+            record(lambda p, b, s=shape: np.sum(b["x"].T.reshape(s(b["x"].shape[0]))), {}, x)
+    made = record(lambda p, b: np.sum(b["x"].reshape(b["x"].shape[0], 1, 3)), {}, x).graph
+    assert next(n for n in made if n.op.name == "reshape").tensor.extents

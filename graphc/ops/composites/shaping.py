@@ -12,20 +12,26 @@ from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, resh
 from graphc.ops.registry import composite
 from graphc.ops.shape import Reverse, Transpose
 from graphc.ops.slicing import Concat, Pad, Slice
-from graphc.types import promote
+from graphc.types import Size, promote
 
 
 @composite
 def reshape(f: Builder, x: Operand, shape: int | Sequence[int]) -> Value:
     """`y` has x's entries in row-major order in `shape`, where one length may be -1"""
     value = f.lift(x)
-    lengths = [int(n) for n in ([shape] if isinstance(shape, int) else shape)]
+    given = [shape] if isinstance(shape, int) else list(shape)
+    lengths = [int(n) for n in given]
     if -1 in lengths:
         rest = prod(n for n in lengths if n != -1)
         fits = lengths.count(-1) == 1 and rest > 0 and value.type.size % rest == 0
         require(fits, f"can't reshape {value.shape} to {tuple(lengths)}")
         lengths[lengths.index(-1)] = value.type.size // rest
-    return reshaped(f, value, tuple(lengths))
+    made = reshaped(f, value, tuple(lengths))
+    for i, n in enumerate(given):  # a feature may be as long as the batch by chance
+        asked = n.extent if isinstance(n, Size) else None
+        fits = asked is None or not made.type.extents or made.type.extent(i) == asked
+        require(fits, f"can't reshape {value.type}: its batch does not become dim {i}")
+    return made
 
 
 @composite

@@ -158,7 +158,8 @@ class Grower:
         self, text: str, *uses: Var, exact: bool = False, coarse: bool = False, narrow: bool = False
     ) -> Var:
         """`name = text`, if it is good. exact: whether it does not round where operands don't."""
-        values = tuple(self._evaluated(text, s) for s in self.scope)
+        made = [_evaluated(text, s) for s in self.scope]
+        values = tuple(map(_wide, made))
         var = Var(
             f"v{len(self.statements)}",
             (values[0], values[1]),
@@ -172,26 +173,13 @@ class Grower:
         if var.wild and not any(u.wild for u in uses):
             raise Skip
         self.statements.append(Statement(var.name, text, tuple(u.name for u in uses)))
-        return self._known(var)
+        return self._known(var, made)
 
-    def _known(self, v: Var) -> Var:
+    def _known(self, v: Var, made: Sequence[Array] = ()) -> Var:
         self.pool.append(v)
-        for scope, value in zip(self.scope, v.values, strict=True):
+        for scope, value in zip(self.scope, made or v.values, strict=True):
             scope[v.name] = value
         return v
-
-    def _evaluated(self, text: str, scope: dict[str, Any]) -> Array:
-        try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                made = np.asarray(eval(text, scope))
-        except Exception as error:
-            raise Skip from error
-        if made.dtype.kind == "f" and made.dtype != np.float64:
-            return made.astype(np.float64)
-        if made.dtype.kind == "V":  # bfloat16
-            return made.astype(np.float64)
-        return made
 
     # -- jumps ----------------------------------------------------------------------------------
 
@@ -231,6 +219,20 @@ class Grower:
                 self.smooth = False
 
 
+def _evaluated(text: str, scope: dict[str, Any]) -> Array:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.asarray(eval(text, scope))
+    except Exception as error:
+        raise Skip from error
+
+
+def _wide(a: Array) -> Array:
+    """Floats in f64; NumPy knows bfloat16 as a kind of its own."""
+    return a.astype(np.float64) if a.dtype.kind in "fV" else a
+
+
 def _names() -> dict[str, Any]:
     return {"np": np, "nn": oracle, "F": np.float64, **HALF}
 
@@ -267,6 +269,11 @@ def piece(weight: float) -> Callable[[Piece], Piece]:
 
 def grow(seed: int) -> Program:
     """The program of that seed."""
+    with np.errstate(all="ignore"):
+        return _grown(seed)
+
+
+def _grown(seed: int) -> Program:
     rng = random.Random(f"program {seed}")
     full = rng.choice((2, 3, 4, 5, 6, 7, 8))
     g = Grower(seed, rng, (full, rng.randrange(1, full)), empty=rng.random() < 0.04)

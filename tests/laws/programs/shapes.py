@@ -211,7 +211,7 @@ def broadcast(g: Grower) -> None:
     x = g.any("fi")
     y = companion(g, x)
     text = g.of((
-        "np.broadcast_to({y}, {x}.shape)", "np.broadcast_arrays({x}, {y})[1]", "{y} + np.zeros_like({x})",
+        "np.broadcast_to({y}, {x}.shape) + {x}", "np.broadcast_arrays({x}, {y})[1] - {x}", "{y} + np.zeros_like({x})",
         "np.broadcast_arrays({y}, {x})[0] * {x}", "np.meshgrid({x}, {y})[0]", "np.meshgrid({x}, {y})[1]",
     ))  # fmt: skip
     if x.kind != "f":
