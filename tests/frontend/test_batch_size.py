@@ -191,3 +191,19 @@ def test_a_count_beyond_f16_is_divided_by_in_f32() -> None:
     graph = record(lambda p, b: {"y": b["x"] / (b["x"].shape[0] * 3 + 1)}, {}, {"x": x}).graph
     assert {str(node.tensor.dtype) for node in graph if node.op.count} == {"f32"}
     assert graph[graph.outputs["y"]].tensor.dtype.name == "f16"
+
+
+def test_the_length_of_what_needs_the_batch_whole_does_not_follow_it() -> None:
+    """Only the shape of two batches, one behind the other, is used."""
+
+    def step(p: Any, b: Any) -> Any:
+        twice = np.concatenate([b["x"], b["x"]])
+        return np.sum(np.meshgrid(twice, p["w"])[1])
+
+    given = {"w": np.ones(1, np.float32)}, {"x": np.ones(4, np.float32)}
+    assert record(step, *given).exact is not None
+    with (
+        graphc.compile(step, *given, optimizer=graphc.optim.sgd(1.0)) as trainer,
+        pytest.raises(GraphcError, match="has shape"),
+    ):
+        trainer.step({"x": np.ones(2, np.float32)})

@@ -16,7 +16,7 @@ from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.programs.shrink import shrunk
 
-SEEDS = 200
+SEEDS = 250
 MORE = 2_000
 ALL = 200_000
 
