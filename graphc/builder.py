@@ -58,6 +58,7 @@ class Builder:
         self.scope_path = ""
         self.unpaddable: list[str] = []  # nodes that need a run-time dim whole
         self.seed = 0  # of random numbers
+        self.float = F32  # of a Python float, or an integer in a function of floats, alone
         self._counters: dict[str, int] = {}
         self._keys: dict[str, int] = {}
         self._reads: dict[str, str] = {}
@@ -175,10 +176,10 @@ class Builder:
         return self.add(cls(**attributes), self.floated(cls, [self.lift(x) for x in operands]))
 
     def floated(self, cls: type[Op], operands: Sequence[Value]) -> Sequence[Value]:
-        """The operands, integers cast to f32 where the op works on floats."""
+        """The operands, integers cast to floats where the op works on floats."""
         if not cls.floats:
             return operands
-        return [x if x.dtype.kind == "f" else self.to_dtype(x, F32) for x in operands]
+        return [x if x.dtype.kind == "f" else self.to_dtype(x, self.float) for x in operands]
 
     def unique(self, name: str) -> str:
         """`name`, or `name.1`, `name.2`, ... where it is taken."""
@@ -266,9 +267,10 @@ class Builder:
     # -- operands -------------------------------------------------------------------------------
 
     def constant(self, value: Scalar, dtype: DType | None = None) -> Value:
-        """A scalar constant: bool, i32 or f32 unless a dtype is given."""
+        """A scalar constant: bool, i32 or a float (f32) unless a dtype is given."""
         if dtype is None:
-            dtype = BOOL if isinstance(value, bool) else I32 if isinstance(value, int) else F32
+            whole = I32 if isinstance(value, int) else self.float
+            dtype = BOOL if isinstance(value, bool) else whole
         return self.const(value=_as_dtype(value, dtype), dtype=dtype)
 
     def lift(self, x: Operand, like: DType | None = None) -> Value:
@@ -279,7 +281,7 @@ class Builder:
             dtype = like if like is not None and like.kind != "b" else I32
             return self.dim_size(size=int(x), extent=x.extent, dtype=dtype)
         if like is not None and isinstance(x, float) and like.kind != "f":
-            like = F32
+            like = self.float
         if like is not None and like.kind == "b" and not isinstance(x, bool):
             like = I32
         return self.constant(x, like)

@@ -93,6 +93,8 @@ def _numbers(f: Builder, *xs: Operand) -> list[Operand]:
 def power(f: Builder, a: Operand, b: Operand) -> Value:
     """`power`; of integers an integer, which wraps around"""
     a, b = _numbers(f, a, b)
+    if isinstance(a, Value) and a.dtype == BOOL and type(b) is int:
+        a = f.to_dtype(a, I32)
     if not isinstance(b, Value):
         return f.power(a, b)
     x, y = f.match(a, b)

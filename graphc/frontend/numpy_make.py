@@ -12,7 +12,7 @@ from graphc.frontend.numpy_registry import PROPERTIES, traces
 from graphc.frontend.operands import as_int, as_shape, dtype_argument, operand, value
 from graphc.op import require
 from graphc.ops.composites.support import sized
-from graphc.types import BOOL, F32, I32, DType, TensorType, promote
+from graphc.types import BOOL, I32, DType, TensorType, promote
 
 # -- filled ---------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ def size(f: Builder, a: Any, axis: Any = None) -> int:
     return total
 
 
-def _dtype_of(x: Any) -> DType:
+def _dtype_of(f: Builder, x: Any) -> DType:
     match x:
         case Value():
             return x.dtype
@@ -145,7 +145,7 @@ def _dtype_of(x: Any) -> DType:
         case int():
             return I32
         case float():
-            return F32
+            return f.float
         case _:
             return dtype_argument(x)
 
@@ -154,12 +154,12 @@ def _dtype_of(x: Any) -> DType:
 def result_type(f: Builder, *arrays_and_dtypes: Any) -> np.dtype[Any]:
     """the dtype of an operation on these, by graphc's promotion"""
     strong = [x for x in arrays_and_dtypes if type(x) not in (bool, int, float)]
-    result = _dtype_of(strong[0])
+    result = _dtype_of(f, strong[0])
     for x in strong[1:]:
-        result = promote(result, _dtype_of(x))
+        result = promote(result, _dtype_of(f, x))
     for x in arrays_and_dtypes:  # Python numbers are weak
         if type(x) is float and result.kind != "f":
-            result = F32
+            result = f.float
         elif type(x) is int and result.kind == "b":
             result = I32
     return result.numpy

@@ -8,10 +8,10 @@ from typing import Any
 from graphc.builder import Builder, Operand, Scalar, Value
 from graphc.frontend.numpy_elementwise import signbit
 from graphc.frontend.numpy_registry import traces, traces_ufunc
-from graphc.frontend.operands import operand, operands, value
+from graphc.frontend.operands import common, operand, operands, value
 from graphc.op import require
 from graphc.ops.composites.support import floats
-from graphc.types import I32, DType
+from graphc.types import I32, DType, broadcast_types
 
 # -- selection ------------------------------------------------------------------------------------
 
@@ -86,21 +86,22 @@ def where(f: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
 def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
     """the first choice whose condition holds"""
     require(len(condlist) == len(choicelist), "np.select: as many conditions as choices")
-    result = operand(f, default)
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+    *choices, result = common(f, operands(f, *choicelist, default))
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         result = where(f, condition, choice, result)
-    return f.lift(result)
+    return result
 
 
 @traces("choose", methods=("choose",))
 def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
     """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
-    ids, options = value(f, a), list(choices)
-    require(len(options) > 0, "np.choose of no choices", code="G0810")
-    result = operand(f, options[-1])
-    for i, choice in reversed(list(enumerate(options[:-1]))):
+    ids, given = value(f, a), list(choices)
+    require(len(given) > 0, "np.choose of no choices", code="G0810")
+    *others, result = common(f, operands(f, *given))
+    for i, choice in reversed(list(enumerate(others))):
         result = where(f, f.le(ids, i), choice, result)
-    return f.lift(result)
+    shape, extents = broadcast_types(ids.type, result.type)
+    return f.broadcast_to(result, shape, extents)
 
 
 @traces("clip", methods=("clip",))

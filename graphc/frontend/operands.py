@@ -70,7 +70,8 @@ def _dtype(dtype: np.dtype[Any]) -> DType:
 def _derived(f: Builder, x: Derived, like: DType | None) -> Value:
     kind = like.kind if like is not None else ""
     whole = isinstance(x, int) and kind != "f"
-    dtype = I32 if whole else F64 if like == F64 else F32  # no half: they end below many a count
+    wide = like == F64 or (kind != "f" and f.float == F64)
+    dtype = I32 if whole else F64 if wide else F32  # no half: they end below many a count
 
     def read(size: Size) -> Value:
         return f.lift(size, dtype)

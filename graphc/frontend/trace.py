@@ -42,7 +42,7 @@ from graphc.graph import Graph, Variable, subgraph_nodes
 from graphc.op import op_named
 from graphc.ops.init import initial_value
 from graphc.random import checked_seed
-from graphc.types import F32, I32, Extent, TensorType, dtype_of
+from graphc.types import F32, F64, I32, DType, Extent, TensorType, dtype_of
 
 if TYPE_CHECKING:
     from graphc.op import Array
@@ -214,6 +214,7 @@ def _run(
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
     session = Session(f, first=Builder(f"{f.name}.init"))
     f.seed = session.first.seed = request.seed
+    f.float = session.first.float = _float_of(request)
     with running(session), taking(), f.at(request.span):
         params, param_form = _variables(session, request.params, "params")
         state, state_form = None, None
@@ -230,6 +231,18 @@ def _run(
         exact or session.exact or _measured(f, graph), f.asked, _needs_whole(f),
     )  # fmt: skip
     return recording, session.sized
+
+
+def _float_of(request: _Request) -> DType:
+    """The dtype of Python floats where no array is beside them: f64 in a step of f64 only."""
+    trees = (request.params, "params"), (request.state, "state"), (request.batch, "batch")
+    leaves = [
+        x for tree, kind in trees if tree is not None for x in flatten(tree, kind)[0].values()
+    ]
+    kept = (x.value if isinstance(x, Param) and not x.init else x for x in leaves)
+    known = {str(getattr(x, "dtype", "")) for x in kept}
+    floats = {name for name in known if "float" in name or name in ("f16", "bf16", "f32", "f64")}
+    return F64 if floats and floats <= {"float64", "f64"} else F32
 
 
 def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:

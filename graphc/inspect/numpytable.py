@@ -22,6 +22,11 @@ once, while tracing.
 * **Promotion** is graphc's: a float beats an integer, whatever their sizes, so i32 with f32 is f32
   (NumPy says f64). Two floats give the wider one: an f32 array times a float64 array is f64. Write
   `.astype(np.float32)` at the constant where that is not meant.
+* **Alone**, a Python float and an integer that a function of floats takes (`np.exp(ids)`,
+  `np.where(mask, 0.1, 0.7)`, `ids / 3`) are f32, and a Python int is i32; in a step whose float
+  arrays (params, state and batch) are all f64 they are f64.
+* Shifts, powers and remainders of integers are integers, and wrap around as NumPy's do. What NumPy
+  makes of two bools in i8 is i32.
 * Sums of integers keep their dtype (bools and u8 are summed in i32); means of integers are f32;
   indices that come out (`argmax`, `argsort`) are i32.
 * **The batch size** `n = x.shape[0]` is a count of the examples that there are. Python's

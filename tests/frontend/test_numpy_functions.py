@@ -303,10 +303,15 @@ def test_result_type_promotes_as_graphc_does() -> None:
     def call(x: Any) -> Any:
         assert np.result_type(x, np.float32) == np.float64
         assert np.result_type(x.astype(np.int32), np.float32) == np.float32
+        assert np.result_type(x.astype(np.int32), 1.5) == np.float64  # a step of f64 alone
+        return x
+
+    def narrow(x: Any) -> Any:
         assert np.result_type(x.astype(np.int32), 1.5) == np.float32
         return x
 
     traced(call, V)
+    traced(narrow, V.astype(np.float32))
 
 
 def test_traced_arrays_print_their_type() -> None:

@@ -65,9 +65,9 @@ def constant_array(f: Builder, array: Array, dtype: DType) -> Value:
 
 
 def floats(f: Builder, x: Operand) -> Value:
-    """`x` as a float tensor: integers and bools become f32."""
+    """`x` as a float tensor: integers and bools become f32 (f64 in a step of f64)."""
     value = f.lift(x)
-    return value if value.dtype.kind == "f" else f.to_dtype(value, F32)
+    return value if value.dtype.kind == "f" else f.to_dtype(value, f.float)
 
 
 def widened(f: Builder, x: Operand) -> Value:
