@@ -177,7 +177,8 @@ def modf(f: Builder, x: Value) -> tuple[Value, Value]:
     """the fraction and the whole part, both with the sign of x"""
     number = floats(f, x)
     whole = f.trunc(number)
-    return number - whole, whole
+    rest = f.where(f.isinf(number), f.zeros_like(number), number)
+    return rest - f.trunc(rest), whole
 
 
 @traces_ufunc("fabs")

@@ -27,7 +27,9 @@ def leaky_relu(f: Builder, x: Operand, slope: float = 0.01) -> Value:
 def elu(f: Builder, x: Operand, alpha: float = 1.0) -> Value:
     """`y = x where x > 0, else alpha * (e^x - 1)` (Clevert, Unterthiner, Hochreiter 2015)"""
     value = floats(f, x)
-    return f.select(f.gt(value, 0), value, alpha * f.expm1(f.minimum(value, 0)))
+    positive = f.gt(value, 0)
+    below = f.select(positive, f.zeros_like(value), value)  # not min, whose gradient at 0 is 0
+    return f.select(positive, value, alpha * f.expm1(below))
 
 
 @composite
