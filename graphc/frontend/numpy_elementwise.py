@@ -192,7 +192,7 @@ def ldexp(f: Builder, a: Operand, b: Operand) -> Value:
     """a * 2^b"""
     x, places = floats(f, a), f.lift(b)
     require(places.dtype.kind in "iu", f"np.ldexp with {places.dtype} places", code="G0202")
-    most = {"f16": 80, "f64": 2400}.get(str(x.dtype), 480)
+    most = {"f16": 60, "f64": 2400}.get(str(x.dtype), 480)
     places = f.clip(f.to_dtype(places, I32 if places.dtype.bytes < 8 else I64), -most, most)
     part = f.binary("floor_div", places, 4)  # 2^b itself may be beyond the range
     step, last = (f.exp2(f.to_dtype(n, x.dtype)) for n in (part, places - 3 * part))

@@ -9,6 +9,7 @@ from runpy import run_path
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -25,6 +26,7 @@ from graphc.runtime import plugins
 from graphc.runtime.backend import Backend
 from graphc.runtime.reference import BACKEND as REFERENCE
 from graphc.testing.running import run
+from graphc.types import BF16, F16, DType
 
 table = SimpleNamespace(**run_path(str(Path(__file__).with_name("function_table.py"))))
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -116,14 +118,15 @@ def results(path: str, dtype: type, two: bool, slopes: bool) -> dict[str, Array]
     """What every function of one operand (or of two) gives on one of the paths."""
     entries = table.BINARY if two else table.UNARY
     names = [n for n in entries if not slopes or n in table.SLOPES]
-    xs = operands(names[0], dtype)
+    return computed(path, names, operands(names[0], dtype), slopes)
+
+
+def computed(path: str, names: list[str], xs: tuple[Array, ...], slopes: bool) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRAPHC_NATIVE", "1" if path == "native" else "0")
         config.get.cache_clear()
-        made = run(
-            program_of(names, xs, slopes), backend_of(path),
-            {f"x{i}": x for i, x in enumerate(xs)}, poison=False,
-        )  # fmt: skip
+        feeds = {f"x{i}": x for i, x in enumerate(xs)}
+        made = run(program_of(names, xs, slopes), backend_of(path), feeds, poison=False)
     config.get.cache_clear()
     return made
 
@@ -182,6 +185,33 @@ def test_a_value_is_within_its_bound(name: str, dtype: type) -> None:
                 check(y, np.asarray(true, L), entry.bounds[dtype is np.float64], floor, xs)
                 signs = (y == 0) & (true == 0) & (np.signbit(y) != np.signbit(true))
                 assert not entry.zeros or not signs.any(), [(x[signs][:3] for x in xs)]
+
+
+@wide
+@pytest.mark.parametrize("path", PATHS[:2])
+@pytest.mark.parametrize("two", [False, True], ids=["unary", "binary"])
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@np.errstate(all="ignore")
+def test_half_precision_is_within_a_few_units(dtype: DType, two: bool, path: str) -> None:
+    fi = ml_dtypes.finfo(dtype.numpy)
+    x = np.arange(0, 2**16, 7, dtype=np.uint16).view(dtype.numpy)
+    x = x[x == x]
+    xs = (x, np.random.default_rng(0).permutation(x)) if two else (x,)
+    entries = table.BINARY if two else table.UNARY
+    made = computed(path, list(entries), xs, False)
+    for name, entry in entries.items():
+        known = (entry.true or entry.call)(*(v.astype(L) for v in xs))
+        for i, true in enumerate(known if isinstance(known, tuple) else (known,)):
+            y = made[f"{name}:{i}"].astype(L)
+            true = np.asarray(true, L)
+            right = (y == true.astype(np.float32).astype(dtype.numpy)) | ((y != y) & (true != true))
+            unit = float(fi.eps) * np.maximum(np.abs(true), float(fi.tiny))
+            near = np.abs(y - true) <= 4 * unit + (float(fi.eps) * scale(xs) if entry.floor else 0)
+            top = (
+                np.isinf(y) & (np.sign(y) == np.sign(true)) & (np.abs(true) > 0.97 * float(fi.max))
+            )
+            wrong = np.flatnonzero(~(right | near | top))[:4]
+            assert not wrong.size, (name, [(*(v[k] for v in xs), y[k], true[k]) for k in wrong])
 
 
 @wide

@@ -1,0 +1,133 @@
+"""Functions of integers over their whole range: zero, the smallest and the largest, what wraps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import config
+from graphc.frontend import numpy_table
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DTYPES = (np.int32, np.int64, np.uint8, np.bool_)
+UFUNCS = [u for u in numpy_table.UFUNCS if not u.signature and u.__name__ != "power"]
+# What NumPy leaves open, has in a dtype that graphc does not have, or refuses.
+OPEN = {("reciprocal", d) for d in ("int32", "int64", "uint8")} | {("ldexp", "bool")}
+F64 = ("float_power",)
+
+
+def numbers(dtype: type) -> Array:
+    if dtype == np.bool_:
+        return np.array([False, True])
+    i = np.iinfo(dtype)
+    some = [0, 1, 2, 3, 7, 31, 32, 63, 64, 100, 255, 46341, 65536, 2**31 - 1, 2**31, 2**53 + 1,
+            3037000500, i.max, i.max - 1, i.max // 2, i.min, i.min + 1]  # fmt: skip
+    return np.array(sorted({n for x in some for n in (x, -x) if i.min <= n <= i.max}), dtype)
+
+
+def ran(functions: dict[str, Callable[..., Any]], xs: tuple[Array, ...]) -> dict[str, Array]:
+    """The results of all functions in one step."""
+
+    def step(params: Any, batch: Any) -> Any:
+        for name, function in functions.items():
+            made = function(*batch.values())
+            for i, y in enumerate(made if isinstance(made, tuple) else (made,)):
+                graphc.report(f"{name}:{i}", y)
+        return params["w"] * 1.0
+
+    feeds = {f"x{i}": x for i, x in enumerate(xs)}
+    w, sgd = {"w": np.float32(1)}, graphc.optim.sgd(0.1)
+    with graphc.compile(step, w, feeds, optimizer=sgd, whole=["*"]) as trainer:
+        return trainer.step(feeds)
+
+
+def in_f32(name: str, known: Any, function: Any, xs: tuple[Array, ...]) -> Any:
+    """What NumPy gives, floats as of operands in f32."""
+    results = known if isinstance(known, tuple) else (known,)
+    if all(y.dtype.kind != "f" for y in results) or name in F64:
+        return results
+    kept = xs[1:] if name == "ldexp" else ()
+    narrow = tuple(x.astype(np.float32) for x in xs[: len(xs) - len(kept)])
+    made = function(*narrow, *kept)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def check(y: Array, wanted: Array, what: str, xs: tuple[Array, ...]) -> None:
+    same = y == wanted
+    if wanted.dtype.kind == "f":
+        tolerance = 1e-14 if wanted.dtype == np.float64 else 2e-6
+        same |= np.isclose(y, wanted, rtol=tolerance, atol=0, equal_nan=True)
+    wrong = np.flatnonzero(~same)[:4]
+    assert not wrong.size, (what, [(*(x[k] for x in xs), y[k], wanted[k]) for k in wrong])
+
+
+@pytest.fixture(params=["1", "0"], ids=["native", "calls"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("GRAPHC_NATIVE", request.param)
+    config.get.cache_clear()
+    yield request.param
+    config.get.cache_clear()
+
+
+@pytest.mark.parametrize("operands", [1, 2], ids=["unary", "binary"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@np.errstate(all="ignore")
+def test_a_function_of_integers_is_numpys(dtype: type, operands: int, path: str) -> None:
+    x = numbers(dtype)
+    xs = tuple(v.ravel() for v in np.meshgrid(x, x)) if operands == 2 else (x,)
+    wanted = {}
+    for u in UFUNCS:
+        name = u.__name__
+        if u.nin == operands and (name, np.dtype(dtype).name) not in OPEN:
+            try:
+                wanted[name] = in_f32(name, u(*xs), u, xs)
+            except TypeError:
+                continue
+    made = ran({name: getattr(np, name) for name in wanted}, xs)
+    for name, results in wanted.items():
+        for i, right in enumerate(results):
+            check(made[f"{name}:{i}"], right, name, xs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3])
+def test_powers_of_integers_wrap_around(dtype: type, path: str) -> None:
+    x = numbers(dtype)
+    xs = tuple(v.ravel() for v in np.meshgrid(x, x[x >= 0]))
+    check(ran({"power": np.power}, xs)["power:0"], np.power(*xs), "power", xs)
+    some = {f"** {n}": lambda v, n=n: v**n for n in (0, 1, 2, 9, 31, 64, 65, 100)}
+    made = ran(some, (x,))
+    for name, power in some.items():
+        check(made[f"{name}:0"], power(x), name, (x,))
+
+
+def test_a_negative_power_of_an_integer_is_cut_towards_zero(path: str) -> None:
+    x, n = (v.ravel() for v in np.meshgrid(np.arange(-3, 4), [-1, -2, -3]))
+    made = ran({"power": np.power}, (x, n))["power:0"]
+    with np.errstate(divide="ignore"):
+        wanted = np.where(x == 0, 0, np.trunc(np.power(x.astype(float), n)))
+    check(made, wanted.astype(x.dtype), "power", (x, n))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@np.errstate(all="ignore")
+def test_ldexp_reaches_every_number(dtype: type, path: str) -> None:
+    fi = np.finfo(dtype)
+    sizes = np.array([0, fi.smallest_subnormal, fi.tiny, 1, 1.5, fi.max, np.inf, np.nan], dtype)
+    places = np.array([0, 1, -1, 30, -30, 127, -149, 270, -270, 1100, -1100, 2000, 2**31 - 1])
+    xs = tuple(v.ravel() for v in np.meshgrid(np.concatenate([sizes, -sizes]), places))
+    x, n = xs[0], xs[1].astype(np.int32)
+    wanted = np.ldexp(x, n)
+    made = ran({"ldexp": np.ldexp}, (x, n))["ldexp:0"]
+    near = np.abs(made.astype(np.float64) - wanted) <= fi.smallest_subnormal  # rounded twice
+    assert ((made == wanted) | near | ((made != made) & (wanted != wanted))).all()
+
+
+@np.errstate(all="ignore")
+def test_float_power_is_of_f64(path: str) -> None:
+    x = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, np.inf, -np.inf, np.nan, 1e-300, 1e300, 3.0])
+    xs = tuple(v.ravel() for v in np.meshgrid(x, x))
+    check(ran({"p": np.float_power}, xs)["p:0"], np.float_power(*xs), "float_power", xs)
