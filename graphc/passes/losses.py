@@ -80,7 +80,8 @@ def _complaints(graph: Graph, objective: Objective, growth: Growths) -> Iterator
             continue
         counted = _quotient(graph, node, growth)
         grown = growth[node.name]
-        if grown is not None and grown and max(grown) < 0 and node.tensor.shape == ():
+        shrinks = grown is not None and grown and max(grown) < 0 and node.tensor.shape == ()
+        if shrinks and _depends_on_batch(graph, node.name):  # 1 / n alone is a factor of a mean
             yield _twice(node, objective, "by the number of examples again")
             return
         if counted and (size := _constant(graph, node.operands[1])) in batch:

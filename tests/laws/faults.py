@@ -19,6 +19,9 @@ that notices it first:
     damage     a damaged checkpoint is refused, or gives what was saved
     fit        a checkpoint of another step is refused
     seeds      first values follow from the seed and the names
+    ranges     traced functions are NumPy's at awkward numbers
+    sizes      the batch's size is that of a short batch
+    dtypes     a step of f64 computes in f64
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ from laws import (
     faults_run,
     faults_saved,
 )
+from laws import faults_homes, faults_kernels, faults_ops, faults_passes, faults_run
+from laws import faults_homes, faults_numpy, faults_ops, faults_passes, faults_run
 from laws.fault import FAULTS, Fault
 
 __all__ = [
@@ -40,6 +45,7 @@ __all__ = [
     "faults_homes",
     "faults_kernels",
     "faults_memory",
+    "faults_numpy",
     "faults_ops",
     "faults_passes",
     "faults_run",

@@ -15,6 +15,7 @@ from kernels.third_party import STRUCTURES as THIRD_PARTY
 from kernels.third_party import known
 from laws import leaf_bits
 from laws.damage import check_damage
+from laws import leaf_bits, numerics
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
 from laws.faults import FAULTS, Fault
@@ -146,6 +147,8 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "kernels": kernels,
     "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
     "guard": guard, "address": address,
+    "bits": bits, "ranges": lambda kinds: numerics.check_ranges(),
+    "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
 }  # fmt: skip
 
 
@@ -180,6 +183,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "resume": (AssertionError,),
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
     "guard": (AssertionError,), "address": (InternalError,),
+    "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
 }  # fmt: skip
 
 
