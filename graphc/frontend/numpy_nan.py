@@ -103,7 +103,7 @@ def nanvar(
     centred = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
     total: Value = f.sum(centred * centred, as_axis(axis), keepdims)
     number = _number(f, x, axis, keepdims)
-    return total / (number - ddof if ddof else number)
+    return total / (f.maximum(number - ddof, 0) if ddof else number)
 
 
 @traces("nanstd")

@@ -134,7 +134,14 @@ def median(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Valu
     """`median`"""
     x = value(f, a)
     line, dims = _lined_up(f, x, axis)
-    return _lead(f, f.median(line, -1), x, dims, keepdims)
+    return _lead(f, _unless_nan(f, line, f.median(line, -1)), x, dims, keepdims)
+
+
+def _unless_nan(f: Builder, line: Value, y: Value) -> Value:
+    """`y`, or NaN where there is one in the line of entries that it is of."""
+    if line.dtype.kind != "f":
+        return y
+    return f.where(f.any(f.isnan(line), -1), float("nan"), y)
 
 
 @traces("quantile")
@@ -150,7 +157,8 @@ def quantile(
     x = value(f, a)
     line, dims = _lined_up(f, x, axis)
     ordered = f.sort(floats(f, line), -1)
-    made = [_lead(f, _at(f, ordered, float(p)), x, dims, keepdims) for p in parts.ravel()]
+    entries = (_unless_nan(f, line, _at(f, ordered, float(p))) for p in parts.ravel())
+    made = [_lead(f, y, x, dims, keepdims) for y in entries]
     if parts.ndim == 0:
         return made[0]
     joined = f.stack(made)

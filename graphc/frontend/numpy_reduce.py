@@ -25,6 +25,11 @@ def _kept(f: Builder, x: Value, where: Any, other: Scalar | Value) -> Value:
     return x if where is True else f.where(operand(f, where), x, other)
 
 
+def _first(f: Builder, initial: Any, like: Value) -> Value:
+    """What a reduction begins with, in the dtype of what is reduced."""
+    return f.to_dtype(f.lift(operands(f, like, initial)[1], like.dtype), like.dtype)
+
+
 # -- sums and products ----------------------------------------------------------------------------
 
 
@@ -35,7 +40,7 @@ def sum_(
 ) -> Value:  # fmt: skip
     """`sum`; integers stay integers of their dtype, bools and u8 become i32"""
     y = f.sum(_kept(f, typed(f, a, dtype), where, 0), as_axis(axis), bool(keepdims))
-    return y if initial is None else y + operand(f, initial, y.dtype)
+    return y if initial is None else y + _first(f, initial, y)
 
 
 @traces("prod", methods=("prod",))
@@ -45,7 +50,7 @@ def prod(
 ) -> Value:  # fmt: skip
     """`prod`"""
     y = f.prod(_kept(f, typed(f, a, dtype), where, 1), as_axis(axis), bool(keepdims))
-    return y if initial is None else y * operand(f, initial, y.dtype)
+    return y if initial is None else y * _first(f, initial, y)
 
 
 def logsumexp(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
@@ -179,7 +184,7 @@ def _extreme(name: str) -> Any:
     ) -> Value:  # fmt: skip
         require(not named, f"np.{name}: {', '.join(named)} can't be traced", code="G0810")
         x = value(f, a)
-        start: Operand | None = None if initial is None else operands(f, x, initial)[1]
+        start: Operand | None = None if initial is None else _first(f, initial, x)
         masked = where is not True
         require(not masked or start is not None, f"np.{name}: where= needs initial=", code="G0810")
         if masked:

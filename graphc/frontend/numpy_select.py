@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+import numpy as np
+
 from graphc.builder import Builder, Operand, Scalar, Value
 from graphc.frontend.numpy_elementwise import signbit
 from graphc.frontend.numpy_registry import traces, traces_ufunc
@@ -142,8 +144,13 @@ def _above_all(f: Builder, table: Value, wanted: Value, side: str) -> Value:
 
 @traces("digitize")
 def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
-    """the number of the bin of each entry; the bins rise"""
-    return searchsorted(f, bins, x, side="left" if right else "right")
+    """the number of the bin of each entry; traced bins rise"""
+    side = "left" if right else "right"
+    if not isinstance(bins, Value):
+        known = np.asarray(bins)
+        if known.size > 1 and (np.diff(known) <= 0).all() and known[0] > known[-1]:
+            return known.size - searchsorted(f, known[::-1].copy(), x, side=side)
+    return searchsorted(f, bins, x, side=side)
 
 
 @traces("isin")

@@ -97,7 +97,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
         name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
         if method == "at":
             return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
-        if options.get("where", True) is not True:
+        if method == "__call__" and options.get("where", True) is not True:
             options["base"] = outs[0] if outs else None
         return self._call(name, handler, inputs, options, outs)
 

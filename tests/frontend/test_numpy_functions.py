@@ -242,6 +242,35 @@ def test_statistics_equal_numpy() -> None:
     check(lambda v: np.quantile(v, 0.4, axis=(0, 1), keepdims=True), x)
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+def test_the_median_of_a_nan_is_nan(axis: Any) -> None:
+    x = real(3, 5)
+    x[1, 2] = np.nan
+    check(lambda v: np.median(v, axis=axis), x)
+    check(lambda v: np.quantile(v, [0.2, 0.5], axis=axis), x)
+    check(lambda v: np.percentile(v, 30, axis=axis, keepdims=True), x)
+
+
+def test_a_variance_of_fewer_than_ddof_is_nan() -> None:
+    for name in ("var", "std", "nanvar"):
+        check(lambda v, n=name: getattr(np, n)(v, ddof=2, axis=0), real(1, 3))
+        check(lambda v, n=name: getattr(np, n)(v, ddof=1), real(0, 3))
+
+
+def test_what_a_reduction_begins_with_has_its_dtype() -> None:
+    for name in ("sum", "prod", "max", "min"):
+        check(lambda v, n=name: getattr(np, n)(v, initial=3.0), ints(5))
+    check(lambda v: np.max(v, initial=False), bools(5))
+    check(lambda v: np.add.reduce(v, where=v > 0), real(4, 3))
+
+
+def test_bins_may_fall() -> None:
+    x = real(20, low=-2, high=2)
+    for right in (False, True):
+        check(lambda v, r=right: np.digitize(v, [1.0, 0.0, 0.0, -1.0], right=r), x)
+        check(lambda v, r=right: np.digitize(v, [-1.0, 0.0, 1.0], right=r), x)
+
+
 # -- shapes ---------------------------------------------------------------------------------------
 
 A, V = cases.A, cases.V

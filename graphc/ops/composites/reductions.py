@@ -69,7 +69,8 @@ def var(
     centred = value - along(f, f.mean(value, dims), value, dims)
     total = _reduced(f, ReduceSum, centred * centred, dims, keepdims)
     number = count(f, value.type, dims, value)
-    return f.to_dtype(total / (number - ddof if ddof else number), narrow.dtype)
+    less = f.maximum(number - ddof, 0) if ddof else number
+    return f.to_dtype(total / less, narrow.dtype)
 
 
 @composite
