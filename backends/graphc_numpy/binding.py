@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.errors import GraphcError
+from graphc.ops.indexing import ScatterAdd, local
 from graphc.ops.rows import RowUpdate
 from graphc.ops.source import DimSize
 from graphc.program import (
@@ -28,8 +29,9 @@ from graphc.runtime.executor import dim_size
 from graphc.runtime.site import Site
 from graphc.runtime.supply import FullBatch, Supply
 from graphc.runtime.transport import Communicator, Handle
-from graphc_numpy.kernels import bind
+from graphc_numpy.kernels import adds_rows, bind
 from graphc_numpy.memory import Scratch
+from graphc_numpy.reductions import scatter_rows
 
 Array: TypeAlias = NDArray[Any]
 Call: TypeAlias = Callable[[], Any]
@@ -79,7 +81,7 @@ class Binding:
             if kernel is None:
                 raise
             if isinstance(error, GraphcError):
-                raise error.at(kernel.origin) from None
+                raise self.site.placed(error, kernel, self.turn, self.supply) from None
             error.add_note(f"in %{kernel.node} = {kernel.op.name}")
             raise
 
@@ -125,7 +127,8 @@ class Binding:
         if isinstance(op, RowUpdate):
             return [partial(self._update_rows, kernel, op, xs, out)]
         if self.site.is_placed(kernel):
-            return [partial(self._run_shard, kernel, xs, out)]
+            by_rows = isinstance(op, ScatterAdd) and adds_rows(op, out)
+            return [partial(self._scatter if by_rows else self._run_shard, kernel, xs, out)]
         zeros = [self._is_zero(x) for x in kernel.operands]
         return bind(op, xs, out, self.scratch, zeros)
 
@@ -151,6 +154,13 @@ class Binding:
     def _run_shard(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
         shard = self.site.shard(kernel, self.turn, self.supply)
         np.copyto(out, kernel.op.run_shard(shard, *xs))
+
+    def _scatter(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
+        """A part of what is scattered: rows are summed in the order in which whole tables do it."""
+        ids, updates = xs
+        shard = self.site.shard(kernel, self.turn, self.supply)
+        at, inside = local(ids, shard, 0, kernel.op.name)
+        scatter_rows(at[inside], updates.reshape(*ids.shape, *out.shape[1:])[inside], out)
 
     def _update_rows(self, kernel: Kernel, op: RowUpdate, xs: Sequence[Array], out: Array) -> None:
         table, ids, rows = xs

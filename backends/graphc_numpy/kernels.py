@@ -65,7 +65,7 @@ def bind(
             return [partial(np.add.accumulate, xs[0], dim, out.dtype, out)]
         case Gather(dim=dim):
             return [partial(_gather, xs[0], xs[1], dim, out)]
-        case ScatterAdd(dim=0) if not half:
+        case ScatterAdd() if adds_rows(op, out):
             return [partial(scatter_rows, xs[0], xs[1], out)]
         case Windows():
             view = window_view(xs[0], op.at, op.sizes, op.strides, op.dilations)
@@ -84,6 +84,11 @@ def bind(
             return _in_blocks(op, xs, out)
         case _:
             return [partial(_run, op, xs, out)]
+
+
+def adds_rows(op: ScatterAdd, out: Array) -> bool:
+    """Whether whole rows are summed, and written once: `scatter_rows`."""
+    return op.dim == 0 and out.dtype.itemsize != 2
 
 
 def _run(op: Op, xs: Sequence[Array], out: Array) -> None:

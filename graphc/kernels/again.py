@@ -16,7 +16,7 @@ from graphc.kernels.fuse import Fusion, Group
 from graphc.kernels.nodes import Chained, Contract, Fold, Map, Node, Read, Value
 
 MOST = 40  # nodes that are made again for one kernel
-DEAR = ("gather", "scatter", "chain", "chain:tree")  # that are not made again
+DEAR = ("gather", "scatter", "within", "chain", "chain:tree")  # that are not made again
 
 
 @dataclass

@@ -15,6 +15,7 @@ from graphc.kernels import indirect
 from graphc.kernels.code import (
     Access,
     Apply,
+    Check,
     Constant,
     Fold,
     Index,
@@ -233,11 +234,20 @@ class Writer:
                 return target
             case "iota":
                 return self._index(i, node, code)
+            case "within":
+                return self._checked(of(node.reads[0]), node, code)
             case "sum" | "tree":
                 return self._added([of(r) for r in node.reads], node, code)
             case name:
                 arguments = tuple(of(r) for r in node.reads)
                 return self.operation(name, arguments, node.dtype, code)
+
+    def _checked(self, source: int, node: Map, code: list[Statement]) -> int:
+        if node.known:
+            return source
+        target = self.registers.new()
+        code.append(Check(target, source, node.limit, self.number(node.instruction)))
+        return target
 
     def _index(self, i: int, node: Map, code: list[Statement]) -> int:
         """The index along a dim: of the axes that make it up, each times its step."""

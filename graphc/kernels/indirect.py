@@ -59,6 +59,8 @@ def _gather(at: Spot, node: Map) -> int:
 
 def _checked(at: Spot, node: Map) -> int:
     """The register of an index that was checked, in the row's code where that suffices."""
+    if node.known:
+        return _clamped(at, node)
     w, ids = at.writer, node.reads[1]
     source, target = at.read(ids), w.registers.new()
     of_row = w.group.made.get(ids.value) is None and w.once_a_row(at.strides(ids))
@@ -68,7 +70,7 @@ def _checked(at: Spot, node: Map) -> int:
 
 
 def _clamped(at: Spot, node: Map) -> int:
-    """The register of an index that the links have checked; one that is wrong is clamped."""
+    """The register of an index that was checked before; one that is wrong is clamped."""
     w, ids = at.writer, node.reads[1]
     found = at.read(ids)
     largest = min(node.limit, 1 << (8 * ids.dtype.bytes - (ids.dtype.kind == "i"))) - 1

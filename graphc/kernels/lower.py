@@ -15,6 +15,7 @@ from dataclasses import replace
 from graphc.kernels.again import make_again, readers
 from graphc.kernels.blocks import in_blocks
 from graphc.kernels.build import Built, build
+from graphc.kernels.checking import Checked, cut
 from graphc.kernels.code import Call, Pointer, Span
 from graphc.kernels.emit import Literals, Writer
 from graphc.kernels.fuse import Fusion, Group
@@ -155,7 +156,8 @@ class _Lowering:
         shared = self._shared(found)
         for item in (x for part in found for x in part if isinstance(x, Stretch)):
             self._build(item, shared)
-        checked, found[-1] = self._checked_first(found[-1])
+        earlier = [x for part in found[:-1] for x in part if isinstance(x, Stretch)]
+        checked, found[-1] = self._checked_first(found[-1], earlier, shared)
         found[-2] = [*found[-2], *checked]
         for item in (x for part in found for x in part if isinstance(x, Stretch)):
             exact, homes = self.values.exact, self.peers.homes
@@ -301,27 +303,55 @@ class _Lowering:
         self.checks.append(instruction)
         return len(self.checks) - 1
 
-    def _checked_first(self, part: list[Item]) -> tuple[list[Item], list[Item]]:
+    def _checked_first(
+        self, part: list[Item], earlier: Sequence[Stretch], shared: set[int]
+    ) -> tuple[list[Item], list[Item]]:
         """What of the last part must have run before the first variable is written."""
-        if not part or not isinstance(part[0], Stretch):
+        at = next((i for i, x in enumerate(part) if isinstance(x, Stretch)), len(part))
+        if at == len(part):
             return [], part
-        stretch = part[0]
+        stretch, rest = part[at], part[at + 1 :]
+        assert isinstance(stretch, Stretch)
+        pairs = self._cut(stretch)
+        if pairs is None:
+            known = Checked()
+            for other in earlier:
+                known.add(other.nodes, other.home)
+            stretch = replace(stretch, nodes=known.known(stretch.nodes, stretch.home))
+            self._build(stretch, shared)
+            pairs = self._cut(stretch)
+        first, second = pairs or self._cut_by_nodes(stretch, shared)
+        return ([*part[:at], first], [second, *rest]) if first.built else ([], part)
+
+    def _cut(self, stretch: Stretch) -> tuple[Stretch, Stretch] | None:
+        """The kernels that checks need, and the others; None if one of the first writes a
+        variable."""
         needed = 0
         for group in stretch.groups:
             if any(is_checked(stretch.nodes[i]) for i in group.nodes):
                 needed |= group.before | 1 << group.number
-        if not needed:
-            return [], part
         pairs = list(zip(stretch.groups, stretch.built, strict=True))
         early = [(g, b) for g, b in pairs if needed >> g.number & 1]
-        if any(self._writes_variable(stretch.nodes, g) for g, _ in early):
-            return [], part
         late = [(g, b) for g, b in pairs if not needed >> g.number & 1]
+        if any(self._writes_variable(stretch.nodes, g) for g, _ in early):
+            return None
         first, second = (
             replace(stretch, groups=[g for g, _ in x], built=[b for _, b in x])
             for x in (early, late)
         )
-        return [first], [second, *part[1:]]
+        return first, second
+
+    def _cut_by_nodes(self, stretch: Stretch, shared: set[int]) -> tuple[Stretch, Stretch]:
+        """The stretch cut before it is fused."""
+        early, late = cut(stretch.nodes, self.peers.homes)
+        variables = [n for n in early if self.buffers[n.result.buffer].kind == "variable"]
+        assert not variables, f"{variables[0]} is written before an index is checked"
+        made = {n.result.buffer for n in early}
+        shared |= made & {self.peers.home(r.value.buffer) for n in late for r in n.reads}
+        first, second = replace(stretch, nodes=early), replace(stretch, nodes=late)
+        for part in (first, second):
+            self._build(part, shared)
+        return first, second
 
     def _writes_variable(self, nodes: Sequence[Node], group: Group) -> bool:
         return any(self.buffers[nodes[i].result.buffer].kind == "variable" for i in group.nodes)

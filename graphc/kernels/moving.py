@@ -12,7 +12,7 @@ from graphc.kernels.values import Values
 from graphc.kernels.windows import Transposed, backwards, folded, transposed, window_read
 from graphc.layout import MemoryLayout
 from graphc.op import Op
-from graphc.ops.indexing import Gather, ScatterAdd
+from graphc.ops.indexing import Gather, ScatterAdd, Within
 from graphc.ops.reshape import Reshape
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
@@ -29,6 +29,8 @@ def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
     match op:
         case Gather() if 0 not in reads[0].layout.shape:
             return _gather(v, x, op, reads)
+        case Within(size=size):
+            return [v.map(x, "within", tuple(reads), v.wrote(x.result), limit=size)]
         case ScatterAdd() if v.buffers[x.result].dtype.bytes > 2:
             return _scatter(v, x, op, reads)
         case Iota(dim=dim):

@@ -16,7 +16,7 @@ from graphc.layout import MemoryLayout
 from graphc.program import Instruction, Kernel
 from graphc.types import DType
 
-INDEXED = ("gather", "scatter")  # functions that check an index
+INDEXED = ("gather", "scatter", "within")  # functions that check an index
 
 
 class Value(NamedTuple):
@@ -41,12 +41,14 @@ class Map:
 
     function: an elementwise op; 'copy'; 'sum' and 'tree' (of many, in their order); 'fill' with
               `number`; 'iota', the index along dim `number`; 'gather' (a table's row, at an
-              index); 'scatter' (added to a row); 'chain' and 'chain:tree' (the sum over a chain of
-              places, by its links); 'first_rows' and 'every_row' (added to a row at an index, which
-              links have checked: where chains begin, or everywhere, one after the other)
+              index); 'within' (an index, checked); 'scatter' (added to a row); 'chain' and
+              'chain:tree' (the sum over a chain of places, by its links); 'first_rows' and
+              'every_row' (added to a row at an index, which links have checked: where chains begin,
+              or everywhere, one after the other)
     target:   where in the result the entries go, if that is not all of it in row-major order
     limit:    of an index, or how many links there are; step: elements from row to row
     adds:     to what the result holds already; apart: no other node writes to the same target
+    known:    its index was checked before: it is only kept inside the limit
     """
 
     shape: tuple[int, ...]
@@ -61,6 +63,7 @@ class Map:
     step: int = 0
     adds: bool = False
     apart: bool = False
+    known: bool = False
 
     @property
     def serial(self) -> bool:
@@ -142,4 +145,6 @@ def name_of(node: Node) -> str:
 
 
 def is_checked(node: Node) -> bool:
-    return isinstance(node, Chained) or (isinstance(node, Map) and node.function in INDEXED)
+    """Whether a node notes an index that is out of range."""
+    by_index = isinstance(node, Map) and node.function in INDEXED and not node.known
+    return isinstance(node, Chained) or by_index

@@ -17,11 +17,38 @@ if TYPE_CHECKING:
     from graphc.op import Array, Functions, Gradients, Value
 
 
-def checked(ids: Array, size: int, what: str) -> Array:
+class OutOfRange(GraphcError):
+    """G0506: an index lies outside 0 .. size-1.
+
+    place: where it stands among the indices, as far as that is known: here or, once `standing_at`
+    has said so, in the tensor of all devices and turns
+    """
+
+    def __init__(
+        self, what: str, value: int, size: int, place: tuple[int, ...] | None = None,
+        noun: str = "index",
+    ) -> None:  # fmt: skip
+        self.what, self.value, self.size, self.place, self.noun = what, value, size, place, noun
+        where = f" in row {place[0]}" if place else ""
+        where = f" at {list(place)}" if place and len(place) > 1 else where
+        room = f"a dim of {size}" if noun == "index" else f"{size} classes"
+        text = f"{what}: {noun} {value}{where} is out of range for {room}"
+        super().__init__("G0506", text)
+
+    def standing_at(self, first: Sequence[int]) -> OutOfRange:
+        """The error, where the indices that were looked at begin at these of all."""
+        if self.place is None or len(self.place) != len(first):
+            return self
+        place = tuple(i + k for i, k in zip(self.place, first, strict=True))
+        return OutOfRange(self.what, self.value, self.size, place, self.noun)
+
+
+def checked(ids: Array, size: int, what: str, noun: str = "index") -> Array:
     """`ids`, all of which must lie in 0 .. size-1. Raises G0506."""
     if ids.size and (ids.min() < 0 or ids.max() >= size):
-        bad = ids[(ids < 0) | (ids >= size)].ravel()[0]
-        raise GraphcError("G0506", f"{what}: index {bad} is out of range for a dim of {size}")
+        place = tuple(int(x[0]) for x in np.nonzero(np.atleast_1d((ids < 0) | (ids >= size))))
+        place = place[: ids.ndim]
+        raise OutOfRange(what, int(ids[place]), size, place, noun)
     return ids
 
 
@@ -31,6 +58,40 @@ def local(ids: Array, shard: Shard, dim: int, what: str) -> tuple[Array, Array]:
         checked(ids, shard.sizes[dim], what)
     at = ids.astype(np.int64) - shard.offsets[dim]
     return at, (at >= 0) & (at < shard.lengths[dim])
+
+
+def check_of(op: Op, ids: Array, size: int) -> Array:
+    """`ids`, all of which must lie in 0 .. size-1, as an op asks for it. Raises G0506."""
+    what = ("cross_entropy", "label") if isinstance(op, Within) else (op.name, "index")
+    return checked(ids, size, *what)
+
+
+@register
+class Within(Op):
+    """`y = x`, integers that must lie in 0 .. size-1: G0506 names the first that does not"""
+
+    size: int
+    indices = (0,)
+    not_differentiable = "indices are no floats"
+
+    def infer(self, *types: TensorType) -> TensorType:
+        (x,) = types
+        check_integers("within", x.dtype, x.dtype.kind)
+        return TensorType(x.shape, x.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        letters = " ".join(f"i{k}" for k in range(types[0].rank)) or "."
+        return f"{letters} -> {letters}"
+
+    def run(self, *xs: Array) -> Array:
+        return check_of(self, xs[0], self.size).copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(5), "i32[4]"), (cls(3), "i64[2,3]"), (cls(2), "u8[]")]
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        return 0, self.size
 
 
 @register

@@ -56,7 +56,7 @@ class KernelDevice:
     ) -> None:
         self._backend = backend
         self._comm = comm
-        self._runs = {n: _Run(backend, p, role, rank, comm) for n, p in programs.items()}
+        self._runs = {n: Run(backend, p, role, rank, comm) for n, p in programs.items()}
         self._variables: dict[str, Any] = {}
         self.committing = False
 
@@ -95,7 +95,7 @@ class KernelDevice:
         return outputs
 
 
-class _Run:
+class Run:
     """One program on one rank. values: buffer -> array; views are copies here."""
 
     def __init__(
@@ -111,6 +111,11 @@ class _Run:
 
     def before_commit(self, supply: Supply, variables: dict[str, Any]) -> None:
         """Everything up to the first write of a variable."""
+        self.begin(supply, variables)
+        self.run(self.role.body)
+
+    def begin(self, supply: Supply, variables: dict[str, Any]) -> None:
+        """Begin a step."""
         self.supply, self.handles, self.written = supply, {}, {}
         if self.constants is None:
             self.values = {}
@@ -119,7 +124,6 @@ class _Run:
         self.values = dict(self.constants)
         for name, buffer in self._held():
             self.values[buffer] = variables[name]
-        self.run(self.role.body)
 
     def commit(self) -> dict[str, Array]:
         """The rest of the step, on values of its own; the outputs."""
@@ -204,7 +208,7 @@ class _Run:
                     made = self._to_device(kernel.op.run(*self._hosts(xs)))
                 self._check(kernel, made)
         except GraphcError as error:
-            raise error.at(kernel.origin) from None
+            raise self.site.placed(error, kernel, turn, self.supply) from None
         except Exception as error:
             error.add_note(f"in %{kernel.node} = {kernel.op.name}")
             raise

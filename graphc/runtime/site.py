@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from graphc.errors import GraphcError
 from graphc.op import Shard
 from graphc.ops import collective
+from graphc.ops.indexing import OutOfRange
 from graphc.program import Buffer, Instruction, Kernel, Program, Start, Wait, reads, writes
 from graphc.runtime import transport
 from graphc.runtime.supply import Supply, feeds
@@ -38,6 +40,15 @@ class Site:
         """(offset, length) of what this rank's buffer holds at a turn, per dim."""
         at = self.places[turn]
         return [supply.cut(r, at) for r in self.program.buffers[buffer].ranges]
+
+    def placed(
+        self, error: GraphcError, kernel: Kernel, turn: int, supply: Supply
+    ) -> GraphcError:  # fmt: skip
+        """The error of a kernel: its line, and the place of an index in the whole tensor."""
+        if isinstance(error, OutOfRange) and kernel.op.indices:
+            spans = self.spans(kernel.operands[kernel.op.indices[0]], turn, supply)
+            error = error.standing_at([first for first, _ in spans])
+        return error.at(kernel.origin)
 
     # -- homes ----------------------------------------------------------------------------------
 

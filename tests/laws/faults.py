@@ -22,6 +22,7 @@ that notices it first:
     ranges     traced functions are NumPy's at awkward numbers
     sizes      the batch's size is that of a short batch
     dtypes     a step of f64 computes in f64
+    failing    law 9: a step that fails leaves no trace
 """
 
 from __future__ import annotations
@@ -51,3 +52,14 @@ __all__ = [
     "faults_run",
     "faults_saved",
 ]
+from laws import faults_saved
+
+__all__ = [
+    "FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run", "faults_saved",
+from laws import faults_failing, faults_homes, faults_ops, faults_passes, faults_run
+from laws.fault import FAULTS, Fault
+
+__all__ = [
+    "FAULTS", "Fault", "faults_failing", "faults_homes", "faults_ops", "faults_passes",
+    "faults_run",
+]  # fmt: skip

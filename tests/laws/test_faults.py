@@ -16,6 +16,7 @@ from kernels.third_party import known
 from laws import leaf_bits
 from laws.damage import check_damage
 from laws import leaf_bits, numerics
+from laws import failing, leaf_bits
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
 from laws.faults import FAULTS, Fault
@@ -127,6 +128,11 @@ def fit(kinds: Kinds) -> None:
 
 def seeds(kinds: Kinds) -> None:
     check_seeds("mirrored(2)")
+def fails(kinds: Kinds) -> None:
+    failing.plan.cache_clear()
+    for c in map(failing.case, range(SEEDS)):
+        if c.backend in kinds and c.fault in kinds:
+            failing.check(c)
 
 
 def guard(kinds: Kinds) -> None:
@@ -149,6 +155,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "guard": guard, "address": address,
     "bits": bits, "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
+    "bits": bits, "failing": fails,
 }  # fmt: skip
 
 
@@ -184,6 +191,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
     "guard": (AssertionError,), "address": (InternalError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
+    "failing": (failing.Broken,),
 }  # fmt: skip
 
 

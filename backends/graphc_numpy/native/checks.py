@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
 
 from graphc.errors import GraphcError
-from graphc.kernels.code import Call, Check, Kernel, Links, statements
+from graphc.kernels import code
+from graphc.kernels.code import Call, Check, Links, statements
 from graphc.kernels.lowered import Lowered, Native
-from graphc.ops.indexing import checked
-from graphc_numpy.native.threads import new_words
+from graphc.ops.indexing import check_of
+from graphc.program import Kernel
+from graphc_numpy.native.threads import LINE, new_words
 
 
-def checks_of(kernel: Kernel) -> Iterator[Check]:
+def checks_of(kernel: code.Kernel) -> Iterator[Check]:
     """The checks in a kernel's code."""
     if isinstance(kernel, Links):
         yield Check(0, 0, kernel.limit, kernel.number)
@@ -28,25 +33,50 @@ def limits_of(lowered: Lowered) -> dict[int, int]:
 
 
 class Noted:
-    """What the checks of a step have noted: for each, whether one failed, and a wrong value."""
+    """What the checks of a step have noted: for each, whether one failed, and a wrong value.
 
-    def __init__(self, lowered: Lowered, limits: Mapping[int, int]) -> None:
-        self.words = new_words(2 * len(lowered.checks) + 2)
+    Each row of the words is of one device, at one turn.
+    """
+
+    def __init__(self, lowered: Lowered, limits: Mapping[int, int], rows: int = 1) -> None:
+        width = -(-(2 * len(lowered.checks) + 2) // LINE) * LINE
+        self.words = new_words(rows * width).reshape(rows, width)
         self._kernels, self._limits = lowered.checks, limits
 
     def forget(self) -> None:
         """Forget what was noted: another device's error may have ended the step."""
         self.words[:] = 0
 
-    def check(self) -> None:
-        """Raise the first error that was noted, at the line it comes from, and forget them all."""
-        if not self.words.any():
-            return
-        number = next(k for k in range(len(self._kernels)) if self.words[2 * k])
-        value = self.words[2 * number + 1 : 2 * number + 2].copy()
-        self.words[:] = 0
-        kernel = self._kernels[number]
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed."""
+        return bool(self.words.any())
+
+    def first(self) -> Wrong:
+        """The first error that was noted; all are forgotten."""
+        row, number = min(
+            (row, k) for row in range(len(self.words)) for k in range(len(self._kernels))
+            if self.words[row, 2 * k]
+        )  # fmt: skip
+        value = int(self.words[row, 2 * number + 1])
+        self.forget()
+        return Wrong(row, self._kernels[number], value, self._limits[number])
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A check that failed: in which row of what was noted, of which kernel, on which value."""
+
+    row: int
+    kernel: Kernel
+    value: int
+    limit: int
+
+    @property
+    def error(self) -> GraphcError:
+        """The error, at the line that it comes from; where the value stands is not known."""
         try:
-            checked(value, self._limits[number], kernel.op.name)
+            check_of(self.kernel.op, np.array(self.value), self.limit)
         except GraphcError as error:
-            raise error.at(kernel.origin) from None
+            return error.at(self.kernel.origin)
+        raise AssertionError(f"%{self.kernel.node} has noted {self.value}, which is none")

@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.errors import GraphcError
 from graphc.program import Feed, Footprint, Instruction, reads, writes
+from graphc.runtime import finding
 from graphc.runtime.backend import Programs
 from graphc.runtime.site import Site
 from graphc.runtime.supply import Supply
@@ -21,7 +23,7 @@ from graphc_numpy.memory import Allocator, Bytes, Scratch, array_on
 from graphc_numpy.native import barrier
 from graphc_numpy.native.across import Across
 from graphc_numpy.native.addresses import NAME, Addresses
-from graphc_numpy.native.checks import Noted
+from graphc_numpy.native.checks import Noted, Wrong
 from graphc_numpy.native.compiled import Compiled, compiled
 from graphc_numpy.native.machine import target
 from graphc_numpy.native.quick import Quick, quick
@@ -211,6 +213,21 @@ class Step:
         self.bound.perform(self.writes)
         return {name: x.copy() for name, x in self.outputs}
 
+    def _check(self) -> None:
+        if self.noted.failed:
+            raise self.error(self.noted.first(), self.bound.turn, self.bound.supply)
+
+    def error(self, wrong: Wrong, turn: int, supply: Supply) -> GraphcError:
+        """The error of a check that failed at a turn, with the place of the value if it is found.
+
+        The variables must be those of before the step.
+        """
+        site, role = self.bound.site, self.program.role(self.device._loaded.role)
+        found = finding.found(
+            wrong.kernel, wrong.limit, role, site, self.bound.comm, turn, supply, self.device.get
+        )
+        return found or wrong.error
+
     # -- memory -----------------------------------------------------------------------------------
 
     @property
@@ -306,7 +323,7 @@ class Step:
         """A stretch, called with a frame, and a look at what its checks have noted."""
         found, at = self.made.stretches.found[number], frame.ctypes.data
         checks = [self.addresses.check] if self.addresses is not None else []
-        checks += [self.noted.check] if number in self.made.checked else []
+        checks += [self._check] if number in self.made.checked else []
         checks += [self.across.look] if found.across else []
         if found.shared and self.device.threads > 1:
             return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]

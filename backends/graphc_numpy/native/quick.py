@@ -18,11 +18,14 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
+from graphc.errors import GraphcError
 from graphc.program import Buffer, Feed, Instruction
-from graphc.runtime.supply import FullBatch
+from graphc.runtime.batches import Batch
+from graphc.runtime.supply import FullBatch, WholeBatch
 from graphc_numpy.memory import block
-from graphc_numpy.native.sequences import Job, Run, sequence
-from graphc_numpy.native.step import MEMORIES, TURN
+from graphc_numpy.native.checks import Noted
+from graphc_numpy.native.sequences import Job, Look, Run, sequence
+from graphc_numpy.native.step import ERRORS, MEMORIES, TURN
 from graphc_numpy.native.threads import LINE, Pool, Words, new_words
 
 if TYPE_CHECKING:
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class _Stopped(Exception):
+    """A check has failed."""
 
 
 class Quick:
@@ -47,6 +54,8 @@ class Quick:
         self.open, self.names = True, names
         self._steps, self._turn, self._step = steps, turn, steps[0]
         self._counts = new_words(len(self._step.made.stretches.found) + 1)
+        self._noted = self._new_noted()
+        self._look: Look | None = None
         self._frames = self._new_frames()
         common = self._step.across.common
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
@@ -76,8 +85,14 @@ class Quick:
                     own[...] = x
                 elif self._kept.get(name) is not x and not self._point(name, words, x):
                     return None
-            for run in self._runs:
-                run()
+            try:
+                for run in self._runs:
+                    run()
+            except _Stopped:
+                raise self._error(batch) from None
+            except BaseException:  # Ctrl-C may come before an error was looked at
+                self._forget()
+                raise
             made = {}
             for name, take in self._results:
                 made[name] = take()
@@ -93,7 +108,12 @@ class Quick:
         made = new_words(len(frames) * turns * width).reshape(-1, width)
         for k, row in enumerate(made):
             row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
+            row[ERRORS] = self._noted.words[k].ctypes.data
         return made
+
+    def _new_noted(self) -> Noted:
+        made, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
+        return Noted(made.lowered, made.limits, rows)
 
     def _counts_of(self, step: Step) -> Words:
         return self._counts if step is self._step else step.counts
@@ -122,8 +142,7 @@ class Quick:
     # -- what is run ------------------------------------------------------------------------------
 
     def _calls(self) -> Iterator[Callable[[], object]]:
-        """Everything in one call; in two where what has been checked is looked at before the first
-        write."""
+        """Everything in one call; a check that failed ends it before the first write."""
         body = [list(_runs(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
         commit = [
             list(_stretches(s, s.made.parts[-1], self._frames_of(k)[0]))
@@ -132,12 +151,27 @@ class Quick:
         pool = self._new_pool()
         if len(self._steps) > 1:
             yield self._rest
-        if not self._step.made.checked:
-            yield _call([a + b for a, b in zip(body, commit, strict=True)], pool)
-            return
-        yield _call(body, pool)
-        yield from (s.noted.check for s in self._steps)
-        yield _call(commit, pool)
+        look = Look(self._noted.words) if self._step.made.checked else None
+        yield _call(body, commit, pool, look)
+        if look is not None:
+            yield partial(self._check, look)
+            self._look = look
+
+    def _check(self, look: Look) -> None:
+        if look.failed:
+            raise _Stopped
+
+    def _error(self, batch: Batch) -> GraphcError:
+        """The error of the first check that failed."""
+        wrong = self._noted.first()
+        self._forget()
+        device, turn = divmod(wrong.row, self._step.program.mesh.turns)
+        return self._steps[device].error(wrong, turn, WholeBatch(self._step.program, batch))
+
+    def _forget(self) -> None:
+        self._noted.forget()
+        if self._look is not None:
+            self._look.forget()
 
     def _rest(self) -> None:
         """Nobody waits: a run that failed may have left some that did."""
@@ -156,12 +190,15 @@ class Quick:
         return None if threads == 1 else device.pool() if n == 1 else Pool(threads)
 
 
-def _call(lists: list[list[Run]], pool: Pool | None) -> Callable[[], object]:
+def _call(
+    body: list[list[Run]], commit: list[list[Run]], pool: Pool | None, look: Look | None
+) -> Callable[[], object]:
     """All stretches of all devices on the threads of a pool, or on this one."""
-    if len(lists) == 1 and len(lists[0]) == 1:
-        function, at = lists[0][0]
+    if len(body) == 1 and not look and len(runs := body[0] + commit[0]) == 1:
+        function, at = runs[0]
         return partial(pool.run, function, at) if pool else partial(KIND(function), at, 0, 1)
-    function, job = sequence(), Job(lists, (pool.threads if pool else 1) // len(lists))
+    job = Job(body, commit, (pool.threads if pool else 1) // len(body), look)
+    function = sequence()
     alone = KIND(function)
     return lambda: pool.run(function, job.address) if pool else alone(job.address, 0, 1)
 

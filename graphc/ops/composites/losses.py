@@ -9,16 +9,23 @@ from graphc.op import require
 from graphc.ops.composites.picking import hits
 from graphc.ops.composites.reductions import peak
 from graphc.ops.composites.support import along, floats, widened
+from graphc.ops.indexing import Within
 from graphc.ops.registry import composite
 
 
 @composite
-def cross_entropy(f: Builder, logits: Operand, labels: Operand) -> Value:
+def cross_entropy(
+    f: Builder, logits: Operand, labels: Operand, ignore_index: int | None = None,
+    reduction: str = "none",
+) -> Value:  # fmt: skip
     """`y = -log softmax(logits)[label]` per example, over the last dim
 
     logits [i.., k]; labels integers [i..], or floats [i.., k] that sum to 1. A label outside
-    0 .. k-1 gives NaN. f16 and bf16 logits are taken in f32. Neither the logits nor the labels are
-    looked up, so that the dim of the classes can be split.
+    0 .. k-1 is an error at run time (G0506) that names it and its row. An example whose label is
+    `ignore_index` has no loss and no gradient. reduction: "none", "sum" or "mean" of all examples;
+    those that are ignored do not count in the mean, on any mesh and with any number of turns.
+    f16 and bf16 logits are taken in f32. Neither the logits nor the labels are looked up, so that
+    the dim of the classes can be split.
     """
     x, t = widened(f, logits), f.lift(labels)
     last = (x.rank - 1,)
@@ -26,17 +33,39 @@ def cross_entropy(f: Builder, logits: Operand, labels: Operand) -> Value:
     soft = t.dtype.kind == "f"
     fits = t.shape == (x.shape if soft else x.shape[:-1])
     require(fits, f"cross_entropy: logits {x.shape} and labels {t.shape}", help=_HELP)
+    require(reduction in _REDUCTIONS, f"no reduction '{reduction}'", help=f"one of {_REDUCTIONS}")
     shifted = x - along(f, peak(f, x, last), x, last)
     total = f.log(f.sum(f.exp(shifted), last))
     if soft:
+        require(ignore_index is None, "ignore_index is a label: it needs integer labels")
         weight, log = f.to_dtype(t, x.dtype), along(f, total, x, last) - shifted
         masked = f.and_(f.eq(weight, 0), f.eq(log, inf))  # 0 of an impossible class is 0
-        return f.sum(weight * f.select(masked, f.zeros_like(log), log), last)
-    classes = x.shape[-1]
+        each = f.sum(weight * f.select(masked, f.zeros_like(log), log), last)
+        return _reduced(f, each, reduction)
+    used = None if ignore_index is None else f.ne(t, ignore_index)
+    t = t if used is None else f.select(used, t, f.zeros_like(t))
+    t, classes = f.add(Within(x.shape[-1]), (t,)), x.shape[-1]
     chosen = f.select(hits(f, t, classes), shifted, f.zeros_like(shifted))
     loss = total - f.sum(chosen, last)
-    valid = f.and_(f.ge(t, 0), f.lt(t, classes))
-    return f.select(valid, loss, f.full_like(loss, float("nan")))
+    return _reduced(f, loss, reduction, used)
+
+
+_REDUCTIONS = ("none", "sum", "mean")
+
+
+def _reduced(f: Builder, loss: Value, reduction: str, used: Value | None = None) -> Value:
+    """What is asked for of the losses of examples; used: which of them count, where not all do."""
+    if used is not None:
+        loss = f.select(used, loss, f.zeros_like(loss))
+    match reduction:
+        case "mean" if used is not None:
+            return f.sum(loss) / f.to_dtype(f.sum(used), loss.dtype)
+        case "mean":
+            return f.mean(loss)
+        case "sum":
+            return f.sum(loss)
+        case _:
+            return loss
 
 
 _HELP = "integer labels have one dim less than the logits, soft labels have the same shape"

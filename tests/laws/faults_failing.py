@@ -1,0 +1,74 @@
+"""Faults of steps that fail: what is checked too late, kept by some devices only, or not cleared.
+
+The first two of them no law saw, since every law ran good steps only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc_numpy.device import NumpyDevice
+from graphc_numpy.native import device as native
+from graphc_numpy.native.checks import Noted
+from graphc_numpy.native.device import NativeDevice
+from laws import failing
+from laws.fault import Patch, around, fault
+
+import graphc.kernels.lower as lower
+from graphc.ops.indexing import Within
+from graphc.runtime.engine import Engine
+from graphc.runtime.executor import KernelDevice
+
+
+@fault("failing", "native", "index")
+def _checked_after_a_write(patch: Patch) -> None:
+    """An index is checked by kernels that also write variables."""
+    around(patch, lower._Lowering, "_checked_first", lambda old, self, part, *_: ([], part))
+    patch.setattr(native, "compiled", _anew)
+
+
+def _anew(program: Any, role: str, together: Any) -> Any:
+    """Machine code that was not kept: of a lowering without the fault."""
+    from graphc_numpy.native.compiled import Compiled, _lowered
+
+    return Compiled(program, **vars(_lowered(program, role, together)))
+
+
+@fault("failing", "native", "stream")
+def _made_ready_by_each_device(patch: Patch) -> None:
+    """A device makes a program ready in its first step, whether the others come so far or not."""
+
+    def step(old: Any, self: NativeDevice, program: str, supply: Any) -> Any:
+        if program not in self._steps:
+            self.prepare(program)
+        return old(self, program, supply)
+
+    patch.setattr(Engine, "_prepare", lambda self, name: None)
+    around(patch, NativeDevice, "step", step)
+    patch.setattr(failing, "LAST_NET", 5)  # the rest of the case takes well below a second
+
+
+@fault("failing", "native", "index", "label")
+def _noted_for_ever(patch: Patch) -> None:
+    """What a check has noted on a device whose error nobody asked for is raised by the next step."""
+    patch.setattr(Noted, "forget", lambda self: None)
+
+
+@fault("failing", "plain", "instruction")
+def _written_before_all_have_come(patch: Patch) -> None:
+    """A device writes its variables while another may still fail, and nobody says so."""
+
+    def step(old: Any, self: Any, program: str, supply: Any) -> Any:
+        try:
+            return old(self, program, supply)
+        finally:
+            self.committing = False
+
+    for kind in (NumpyDevice, KernelDevice):
+        around(patch, kind, "step", step)
+
+
+@fault("failing", "plain", "reference", "label")
+def _labels_unchecked(patch: Patch) -> None:
+    """A label that is no class has a loss."""
+    patch.setattr(Within, "run", lambda self, x: x.copy())

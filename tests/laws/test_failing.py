@@ -1,0 +1,20 @@
+"""Law 9, on random strategies, backends, optimizers and faults."""
+
+from __future__ import annotations
+
+import pytest
+from laws.failing import case, check
+
+FEW, MANY = 14, 2000
+
+
+@pytest.mark.parametrize("seed", range(FEW))
+def test_a_step_that_fails_leaves_no_trace(seed: int) -> None:
+    check(case(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, MANY, 50))
+def test_many_steps_that_fail_leave_no_trace(start: int) -> None:
+    for seed in range(start, start + 50):
+        check(case(seed))
