@@ -42,6 +42,7 @@ def compile(
     peak: int | None = None,
     max_bytes: int | None = None,
     check_replicas: bool = False,
+    debug_nans: bool | None = None,
 ) -> StepTrainer:
     """Trace a NumPy training step, compile it for a strategy, and make it ready to run.
 
@@ -63,6 +64,8 @@ def compile(
     peak:          limit in bytes on what one device needs
     max_bytes:     limit in bytes on what all devices need; by default the machine's memory
     check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
+    debug_nans:    a step that gives a NaN or an infinity fails (G0537) and names the first node that
+                   made one; None is what GRAPHC_DEBUG_NANS says
     Raises GraphcError with the line of the user's code.
     """
     with collector_paused():
@@ -72,7 +75,9 @@ def compile(
         )  # fmt: skip
         chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
         plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
-        trainer = Trainer(plan, backend, values=recording.values, max_bytes=max_bytes)
+        trainer = Trainer(
+            plan, backend, values=recording.values, max_bytes=max_bytes, debug_nans=debug_nans
+        )
     return StepTrainer(module, recording, trainer)
 
 

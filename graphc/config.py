@@ -7,6 +7,7 @@ GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code
 GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
 GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
 GRAPHC_CHECK_MEMORY=0|1  whether compiled steps check every address that they load or store
+GRAPHC_DEBUG_NANS=1 a step that gives a NaN or an infinity fails, and names what made the first one
 GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
 """
 
@@ -42,6 +43,7 @@ class Config:
     threads: int = 0
     check_memory: bool = False
     cache: str = ""
+    debug_nans: bool = False
 
     @property
     def watched(self) -> bool:
@@ -61,6 +63,7 @@ def get() -> Config:
         threads=_number("GRAPHC_THREADS", 0),
         check_memory=bool(_switch("GRAPHC_CHECK_MEMORY")),
         cache=os.environ.get("GRAPHC_CACHE", ""),
+        debug_nans=bool(_switch("GRAPHC_DEBUG_NANS")),
     )
 
 

@@ -543,6 +543,12 @@ CODES: dict[str, Entry] = {
         'Under the check of replicas, what each writes to a variable with aggregate="only_first_replica"\n'
         "is compared with what the first one writes.",
     ),
+    "G0537": Entry(
+        "a value that is not finite",
+        "A step was watched (`graphc run --debug-nans`, debug_nans=True, GRAPHC_DEBUG_NANS=1), and a\n"
+        "result or a variable came out as NaN or infinite. The message names the first node that made\n"
+        "such a value of finite operands, and its line. The variables are as before the step.",
+    ),
     # -- G06 data ---------------------------------------------------------------------------
     "G0601": Entry("no such data source", "Data comes from `npz(path, ...)` or `csv(path, ...)`."),
     "G0602": Entry(

@@ -64,6 +64,7 @@ check_option = click.option(
 )  # fmt: skip
 @click.option("--record", type=click.Path(path_type=Path), help="Write who applied what when.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Do what --record wrote again.")
+@click.option("--debug-nans", is_flag=True, help="End at a NaN or infinity; name what made it.")
 @click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def run_command(
@@ -72,7 +73,7 @@ def run_command(
     epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, load: Path | None,
     record: Path | None, replay: Path | None,
-    as_json: bool, quiet: bool,
+    debug_nans: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
 
@@ -98,7 +99,7 @@ def run_command(
         seed = seed_of(resume)
     plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed)
     train, test = load_data(plan, "train"), load_data(plan, "test")
-    with Trainer(plan, backend, max_bytes=limit) as trainer:
+    with Trainer(plan, backend, max_bytes=limit, debug_nans=debug_nans or None) as trainer:
         with shown_warnings():
             if resume is not None:
                 trainer.resume(resume)

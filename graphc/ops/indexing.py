@@ -29,10 +29,10 @@ class OutOfRange(GraphcError):
         noun: str = "index",
     ) -> None:  # fmt: skip
         self.what, self.value, self.size, self.place, self.noun = what, value, size, place, noun
-        where = f" in row {place[0]}" if place else ""
-        where = f" at {list(place)}" if place and len(place) > 1 else where
+        where = f", in row {place[0]}" if place else ""
+        where = f", at {list(place)}" if place and len(place) > 1 else where
         room = f"a dim of {size}" if noun == "index" else f"{size} classes"
-        text = f"{what}: {noun} {value}{where} is out of range for {room}"
+        text = f"{what}: {noun} {value} is out of range for {room}{where}"
         super().__init__("G0506", text)
 
     def standing_at(self, first: Sequence[int]) -> OutOfRange:

@@ -14,7 +14,8 @@ from graphc.errors import GraphcError, InternalError, did_you_mean
 from graphc.later import made
 from graphc.placement import Mesh
 from graphc.program import Footprint, Program, by_kind
-from graphc.runtime import forks
+from graphc import config
+from graphc.runtime import forks, nans
 from graphc.runtime.backend import Backend, Device, Programs, Quick
 from graphc.runtime.batches import Batch
 from graphc.runtime.blas import limit_blas, set_blas_threads
@@ -44,14 +45,17 @@ class Engine:
     A context manager. Raises G0511 for programs that do not fit together, G0702 where the backend
     or the transport can't run here, and what they raise themselves. deadline: seconds that a
     device waits for another at most (None: for ever). joins: how the copies of variables that every
-    replica has come to one value (graphc.runtime.copies).
+    replica has come to one value (graphc.runtime.copies). debug_nans: a step that gives a NaN or an
+    infinity fails (G0537) and leaves the variables as they were; None is what the environment says.
     """
 
     def __init__(
         self, programs: Programs, backend: Backend, transport: Transport | None = None, *,
         deadline: float | None = None, role: str = "replica",
-        joins: Mapping[str, str] | None = None,
+        joins: Mapping[str, str] | None = None, debug_nans: bool | None = None,
     ) -> None:  # fmt: skip
+        self.debug_nans = config.get().debug_nans if debug_nans is None else debug_nans
+        self.role = role
         self.programs, self.joins = programs, dict(joins or {})
         self.first = _check_together(self.programs)
         self.backend = backend
@@ -178,10 +182,17 @@ class Engine:
         variables are loaded again (G0505).
         """
         self._check_valid()
-        name, supply = self._supply(program or next(iter(self.programs)), batch, poison)
+        chosen = program or next(iter(self.programs))
+        again = list(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
+        name, supply = self._supply(chosen, _iterated(again), poison)
         with Uninterrupted():
             self._prepare(name)
+            kept = self._kept() if self.debug_nans else None
             outputs = self._run(name, supply)
+            if kept is not None:
+                what = nans.first_bad(outputs) or nans.first_bad_kept(self._kept())
+                if what is not None:
+                    self._explain(what, kept, *self._supply(chosen, _iterated(again), poison))
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
@@ -190,6 +201,33 @@ class Engine:
         if name not in self._prepared:
             self._on_devices(lambda comm: self._devices[comm.rank].prepare(name))
             self._prepared.add(name)
+
+    def _kept(self) -> nans.Kept:
+        """What every device has of the variables."""
+        types, kept = self.first.variable_types, dict[int, dict[str, Array]]()
+
+        def run(comm: Communicator) -> None:
+            device, rank = self._devices[comm.rank], comm.rank
+            kept[rank] = {n: device.get(n) for n, t in types.items() if is_held(t, self.mesh, rank)}
+
+        self._on_devices(run)
+        return kept
+
+    def _explain(self, what: str, kept: nans.Kept, name: str, supply: Supply) -> None:
+        """Raise G0537 for a step whose result `what` is not finite, with the variables it had."""
+        watch, program = nans.Watch(), self.programs[name]
+
+        def again(comm: Communicator) -> None:
+            for variable, value in kept[comm.rank].items():
+                self._devices[comm.rank].set(variable, value)
+            nans.watch_again(watch, program, self.role, comm, kept[comm.rank], supply)
+
+        try:
+            self._on_devices(again)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        raise nans.explained(watch, program, what)
 
     def _run(self, name: str, supply: Supply) -> dict[str, Array]:
         for device in self._devices.values():
@@ -221,7 +259,7 @@ class Engine:
     def quick(self, program: str, names: tuple[str, ...]) -> Quick | None:
         """The short way to steps of a program on batches of these entries, where there is one."""
         devices = [self._devices[rank] for rank in sorted(self._devices)]
-        if len(devices) < self.mesh.devices or program in self._quick:
+        if len(devices) < self.mesh.devices or program in self._quick or self.debug_nans:
             return None
         with Uninterrupted():
             self._prepare(program)
@@ -350,6 +388,11 @@ def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array
     if not any(r.extent for r in ranges):
         return value
     return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
+
+
+def _iterated(batch: Any) -> Any:
+    """An iterator of a list of microbatches; all else as it is."""
+    return iter(batch) if isinstance(batch, list) else batch
 
 
 def _only(batches: Iterator[Batch]) -> Batch:

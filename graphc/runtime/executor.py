@@ -172,6 +172,10 @@ class Run:
                     self.values[variable] = self.values[operand]
                 case Send() | Recv():
                     raise AssertionError("roles that exchange messages are not interpreted yet")
+            self.noticed(x, turn)
+
+    def noticed(self, x: Instruction, turn: int) -> None:
+        """An instruction has run: for those who watch (graphc.runtime.nans)."""
 
     def leave_empty(self, body: Iterable[Instruction]) -> None:
         """Something for what a loop would have made: a collective takes it, but reads nothing."""

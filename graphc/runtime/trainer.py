@@ -52,6 +52,8 @@ class Trainer:
 
     values:    first values of variables, global arrays by name, instead of the plan's own
     max_bytes: what all devices together may need; None is the machine's memory
+    debug_nans: a step that gives a NaN or an infinity fails (G0537), names what made the first one,
+               and leaves the variables as they were; None is what GRAPHC_DEBUG_NANS says
     A context manager; `close` ends the devices' threads. Raises G0204 before anything is allocated.
     """
 
@@ -63,12 +65,13 @@ class Trainer:
         values: Mapping[str, Array] | None = None,
         deadline: float | None = None,
         max_bytes: int | None = None,
+        debug_nans: bool | None = None,
     ) -> None:
         check_memory(plan, max_bytes)
         self.plan = plan
         self.position = Position()
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
-        self.engine = _engine(plan, self.backend, deadline)
+        self.engine = _engine(plan, self.backend, deadline, debug_nans)
         first = first_values(plan) | dict(values or {})
         self.engine.load_variables(with_outer(plan, first, values))
         self._alone = 0  # steps since replicas that step alone met
@@ -393,7 +396,10 @@ def _plains(results: Mapping[str, Array]) -> Metrics:
     return {name: a.item() if np.ndim(a) == 0 else a for name, a in results.items()}
 
 
-def _engine(plan: Plan, backend: Backend, deadline: float | None) -> Engine | AsynchronousEngine:
+def _engine(
+    plan: Plan, backend: Backend, deadline: float | None, debug_nans: bool | None
+) -> Engine | AsynchronousEngine:
+    more: dict[str, Any] = {"deadline": deadline, "debug_nans": debug_nans}
     if plan.asynchronous is not None:
-        return AsynchronousEngine(plan, backend, deadline=deadline)
-    return Engine(plan.step_programs, backend, deadline=deadline, joins=plan.joins)
+        return AsynchronousEngine(plan, backend, **more)
+    return Engine(plan.step_programs, backend, joins=plan.joins, **more)

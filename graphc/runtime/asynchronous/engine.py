@@ -69,18 +69,24 @@ class AsynchronousEngine:
     it: nothing else is under way then.
     """
 
-    def __init__(self, plan: Plan, backend: Backend, *, deadline: float | None = None) -> None:
+    def __init__(
+        self, plan: Plan, backend: Backend, *, deadline: float | None = None,
+        debug_nans: bool | None = None,
+    ) -> None:  # fmt: skip
         assert plan.asynchronous is not None
         self.plan, self.how, self.backend = plan, plan.asynchronous, backend
         self.finished: Counter[str] = Counter()
         self.observed = Observed()
         self._deadline, self._invalid, self._lost = deadline, "", False
+        self._debug_nans = debug_nans
         self._workers: dict[str, ProgramWorker] = {}
         self._evaluated = -1  # the number of updates of the variables that the evaluator has
         self._blas = limit_blas(self.how.workers)
-        self.evaluator = Engine(plan.step_programs, backend, deadline=deadline)
+        self.evaluator = Engine(
+            plan.step_programs, backend, deadline=deadline, debug_nans=debug_nans
+        )
         self.programs = self.evaluator.programs
-        self.stores = stores_of(plan, backend)
+        self.stores = stores_of(plan, backend, debug_nans)
         forks.watch(self)
 
     @property
@@ -200,7 +206,9 @@ class AsynchronousEngine:
 
     def _worker(self, name: str) -> ProgramWorker:
         if name not in self._workers:
-            self._workers[name] = ProgramWorker(self.plan, self.backend, self._deadline)
+            self._workers[name] = ProgramWorker(
+                self.plan, self.backend, self._deadline, self._debug_nans
+            )
         return self._workers[name]
 
     def _noting(self, source: Source[Any], on_push: OnPush) -> OnPush:

@@ -21,10 +21,11 @@ class ProgramStore:
     """A server's variables, updated by its program. served: the ones that workers get from it."""
 
     def __init__(
-        self, name: str, program: Program, served: Sequence[str], backend: Backend
-    ) -> None:
+        self, name: str, program: Program, served: Sequence[str], backend: Backend,
+        debug_nans: bool | None = None,
+    ) -> None:  # fmt: skip
         self.name, self.served = name, served
-        self.engine = Engine({name: program}, backend)
+        self.engine = Engine({name: program}, backend, debug_nans=debug_nans)
 
     @property
     def names(self) -> list[str]:
@@ -48,23 +49,29 @@ class ProgramStore:
         return self.engine.finished[self.name]
 
 
-def stores_of(plan: Plan, backend: Backend) -> list[ProgramStore]:
+def stores_of(
+    plan: Plan, backend: Backend, debug_nans: bool | None = None
+) -> list[ProgramStore]:
     """The servers of a plan; a variable that several keep is served by the first."""
     pulled = list(plan.programs[WORKER].variable_types)
     stores = []
     for number, program in enumerate(plan.servers):
         served = [v for v in pulled if v in program.variable_types]
         pulled = [v for v in pulled if v not in served]
-        stores.append(ProgramStore(f"{SERVER}.{number}", program, served, backend))
+        name = f"{SERVER}.{number}"
+        stores.append(ProgramStore(name, program, served, backend, debug_nans))
     return stores
 
 
 class ProgramWorker:
     """One worker's devices: the worker's program on a mesh of its own."""
 
-    def __init__(self, plan: Plan, backend: Backend, deadline: float | None = None) -> None:
+    def __init__(
+        self, plan: Plan, backend: Backend, deadline: float | None = None,
+        debug_nans: bool | None = None,
+    ) -> None:  # fmt: skip
         programs = {k: p for k, p in plan.programs.items() if k.split(".")[0] == WORKER}
-        self.engine = Engine(programs, backend, deadline=deadline)
+        self.engine = Engine(programs, backend, deadline=deadline, debug_nans=debug_nans)
         self.sent = [tuple(p.inputs) for p in plan.servers]
         every = {name for names in self.sent for name in names}
         self.results = [k for k in programs[WORKER].outputs if k not in every]
