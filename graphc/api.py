@@ -64,8 +64,8 @@ def compile(
     peak:          limit in bytes on what one device needs
     max_bytes:     limit in bytes on what all devices need; by default the machine's memory
     check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
-    debug_nans:    a step that gives a NaN or an infinity fails (G0537) and names the first node that
-                   made one; None is what GRAPHC_DEBUG_NANS says
+    debug_nans:    a step that gives a NaN or an infinity fails (G0537) and names the first node
+                   that made one; None is what GRAPHC_DEBUG_NANS says
     Raises GraphcError with the line of the user's code.
     """
     with collector_paused():

@@ -10,11 +10,11 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc import config
 from graphc.errors import GraphcError, InternalError, did_you_mean
 from graphc.later import made
 from graphc.placement import Mesh
 from graphc.program import Footprint, Program, by_kind
-from graphc import config
 from graphc.runtime import forks, nans
 from graphc.runtime.backend import Backend, Device, Programs, Quick
 from graphc.runtime.batches import Batch

@@ -125,7 +125,9 @@ class _WatchedRun(Run):
         order = self.position, self.device, 0
         bad = given
         if isinstance(what, Kernel):
-            bad = tuple(self.events[b] for b in self._guilty(what, at) if b in self.events)
+            before = (buffer,) if what.op.conversion else ()  # a sum over turns goes on from there
+            guilty = (*self._guilty(what, at), *before)
+            bad = tuple(self.events[b] for b in guilty if b in self.events)
         seen = self._seen(what, at) if isinstance(what, Kernel) else ""
         self.events[buffer] = Event(order, what, bad, at, float(host[at]), seen)
 
@@ -189,7 +191,9 @@ def explained(watch: Watch, program: Program, what: str) -> GraphcError:
     """G0537: what made the first value that is not finite, of those that a result is made of."""
     event = watch.made.get(what) or next(iter(watch.made.values()), None)
     if event is None:
-        text = f"'{what}' is not finite, and op by op it is: it overflows in one order of a sum only"
+        text = (
+            f"'{what}' is not finite, and op by op it is: it overflows in one order of a sum only"
+        )
         return GraphcError("G0537", text)
     root = _root(event)
     device = f" on device {root.order[1]}" if program.mesh.devices > 1 else ""

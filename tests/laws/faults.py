@@ -23,6 +23,7 @@ that notices it first:
     sizes      the batch's size is that of a short batch
     dtypes     a step of f64 computes in f64
     failing    law 9: a step that fails leaves no trace
+    rows       a table that is cut has the bits of the whole one
 """
 
 from __future__ import annotations

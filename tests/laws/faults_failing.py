@@ -1,5 +1,7 @@
 """Faults of steps that fail: what is checked too late, kept by some devices only, or not cleared.
 
+And one of a table that is cut: its rows are added in another order than those of a whole one.
+
 The first two of them no law saw, since every law ran good steps only.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphc_numpy.binding import Binding
 from graphc_numpy.device import NumpyDevice
 from graphc_numpy.native import device as native
 from graphc_numpy.native.checks import Noted
@@ -72,3 +75,13 @@ def _written_before_all_have_come(patch: Patch) -> None:
 def _labels_unchecked(patch: Patch) -> None:
     """A label that is no class has a loss."""
     patch.setattr(Within, "run", lambda self, x: x.copy())
+
+
+@fault("rows")
+def _added_one_by_one_in_a_part(patch: Patch) -> None:
+    """A part of a table adds its rows one by one, where the whole one adds those of an index first."""
+
+    def scatter(self: Binding, kernel: Any, xs: Any, out: Any) -> None:
+        self._run_shard(kernel, xs, out)
+
+    patch.setattr(Binding, "_scatter", scatter)

@@ -17,6 +17,7 @@ from laws import leaf_bits
 from laws.damage import check_damage
 from laws import leaf_bits, numerics
 from laws import failing, leaf_bits
+from laws import cut_rows, failing, leaf_bits
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
 from laws.faults import FAULTS, Fault
@@ -143,6 +144,9 @@ def guard(kinds: Kinds) -> None:
 def address(kinds: Kinds) -> None:
     for name in kinds:
         check_address(name)
+def rows(kinds: Kinds) -> None:
+    for seed in range(10):
+        cut_rows.check(seed, native=False)
 
 
 LAWS: dict[str, Callable[[Kinds], None]] = {
@@ -156,6 +160,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "bits": bits, "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
     "bits": bits, "failing": fails,
+    "bits": bits, "failing": fails, "rows": rows,
 }  # fmt: skip
 
 
@@ -192,6 +197,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "guard": (AssertionError,), "address": (InternalError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
     "failing": (failing.Broken,),
+    "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laws import cut_rows
 from laws.leaf_bits import case, check
 
 CASES = 60
@@ -28,3 +29,15 @@ def test_a_step_that_once_failed_has_the_same_bits(seed: int) -> None:
 def test_many_random_steps_have_the_same_bits(start: int) -> None:
     for seed in range(start, start + 100):
         check(case(seed))
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_that_is_cut_has_the_bits_of_the_whole_one(seed: int, native: bool) -> None:
+    cut_rows.check(seed, native)
+
+
+@pytest.mark.slow
+def test_many_tables_that_are_cut_have_the_bits_of_the_whole_one() -> None:
+    for seed in range(200):
+        cut_rows.check(seed, seed % 4 > 1)

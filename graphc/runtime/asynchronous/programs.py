@@ -49,9 +49,7 @@ class ProgramStore:
         return self.engine.finished[self.name]
 
 
-def stores_of(
-    plan: Plan, backend: Backend, debug_nans: bool | None = None
-) -> list[ProgramStore]:
+def stores_of(plan: Plan, backend: Backend, debug_nans: bool | None = None) -> list[ProgramStore]:
     """The servers of a plan; a variable that several keep is served by the first."""
     pulled = list(plan.programs[WORKER].variable_types)
     stores = []

@@ -165,10 +165,49 @@ def test_cross_entropy_takes_integers_or_probabilities() -> None:
     np.testing.assert_allclose(soft, expected, atol=1e-12)
 
 
-def test_cross_entropy_of_a_label_outside_is_nan_and_not_a_wrong_number() -> None:
-    x = np.zeros((4, 3))
-    got = compute(lambda f, x, t: f.cross_entropy(x, t), x, np.array([0, 3, -1, 2]))
-    assert np.isnan(got).tolist() == [False, True, True, False]
+@pytest.mark.parametrize("bad", [3, -1, 2**31 - 1])
+def test_cross_entropy_of_a_label_outside_is_an_error_that_names_it(bad: int) -> None:
+    labels = np.array([0, 2, bad, 1])
+    message = f"cross_entropy: label {bad} is out of range for 3 classes, in row 2"
+    with pytest.raises(GraphcError, match=message) as error:
+        compute(lambda f, x, t: f.cross_entropy(x, t), np.zeros((4, 3)), labels)
+    assert error.value.code == "G0506"
+
+
+@pytest.mark.parametrize("ignored", [-100, 1, 7])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_cross_entropy_of_ignored_labels_counts_nowhere(ignored: int, reduction: str) -> None:
+    x, labels = normal(6, 3), np.array([0, ignored, 2, ignored, 2, 0])
+    used = labels != ignored
+    each = np.log(np.exp(x).sum(1)) - x[np.arange(6), np.where(used, labels, 0)]
+    wanted = {"none": np.where(used, each, 0), "sum": each[used].sum(), "mean": each[used].mean()}
+    got = compute(
+        lambda f, x, t: f.cross_entropy(x, t, ignore_index=ignored, reduction=reduction), x, labels
+    )
+    np.testing.assert_allclose(got, wanted[reduction], rtol=1e-5)
+
+
+def test_cross_entropy_reduces_as_it_is_told() -> None:
+    x, labels = normal(4, 3), np.array([0, 2, 1, 1])
+    soft = np.eye(3, dtype=np.float32)[labels]
+    for target in (labels, soft):
+        each, total, mean = (
+            compute(lambda f, x, t, r=r: f.cross_entropy(x, t, reduction=r), x, target)
+            for r in ("none", "sum", "mean")
+        )
+        np.testing.assert_allclose([total, mean], [each.sum(), each.mean()], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reduction": "max"}, "no reduction 'max'"),
+        ({"ignore_index": 1}, "it needs integer labels"),
+    ],
+)
+def test_cross_entropy_refuses_what_it_does_not_know(options: Any, message: str) -> None:
+    with pytest.raises(GraphcError, match=message):
+        compute(lambda f, x, t: f.cross_entropy(x, t, **options), normal(2, 3), np.eye(3)[:2])
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16, F32], ids=str)
