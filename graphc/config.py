@@ -70,20 +70,27 @@ def get() -> Config:
 def cache_folder() -> Path | None:
     """Where compiled code is kept: GRAPHC_CACHE, else `graphc` in the platform's cache folder.
 
-    None where GRAPHC_CACHE is 0. The platforms' places: the XDG base directory specification,
-    ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
+    None where GRAPHC_CACHE is 0, or there is no home folder. The platforms' places: the XDG base
+    directory specification, ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
     """
     chosen = get().cache
     if chosen:
         return None if chosen == "0" else Path(chosen)
+    try:
+        return _usual_folder() / "graphc"
+    except RuntimeError:  # nobody knows where the user's home is
+        return None
+
+
+def _usual_folder() -> Path:
+    """The platform's folder for caches. Raises RuntimeError where there is no home."""
     match sys.platform:
         case "win32":
-            base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
         case "darwin":
-            base = Path.home() / "Library" / "Caches"
+            return Path.home() / "Library" / "Caches"
         case _:
-            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "graphc"
+            return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def _number(name: str, default: int) -> int:

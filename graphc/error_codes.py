@@ -656,6 +656,12 @@ CODES: dict[str, Entry] = {
         "GRAPHC_CHECK_MEMORY are 0 or 1; GRAPHC_THREADS, GRAPHC_DEBUG and GRAPHC_VERIFY are numbers.\n"
         "Leave it out for the default.",
     ),
+    "G0708": Entry(
+        "the cache can't be used",
+        "What was compiled is kept on disk (GRAPHC_CACHE, else the platform's cache folder) and run when\n"
+        "it is wanted again, so the folder must be the user's own: where others can write to it, it is\n"
+        "not used. The run goes on without it, and compiles anew each time.",
+    ),
     # -- G08 tracing ------------------------------------------------------------------------
     "G0801": Entry(
         "a Python decision on a traced value",

@@ -1,7 +1,11 @@
 """A folder of compiled objects, by the hash of what they were made from.
 
-Several processes may use it at once: a file is written under another name and then moved to its
-place. A damaged file counts as none. A folder that can't be used is no error: nothing is kept then.
+    graphc object 1 KEY SHA256\n content
+
+Code that is read here is run, so the folder must be the user's own: nobody else may write there.
+Several processes may use it at once: a file is written under another name, brought to the disk and
+then moved to its place. A file that is damaged, cut off, empty, or of another key counts as none,
+and is made again. A folder that can't be used is no error: nothing is kept then.
 """
 
 from __future__ import annotations
@@ -9,16 +13,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphc import config
 from graphc.config import IMPORTED
+from graphc.errors import GraphcError, GraphcWarning
 
 LIMIT = 1 << 30  # bytes of all files; the ones that were not used for longest are dropped
-DIGEST = 32  # bytes of the checksum in front of an object
+MAGIC = "graphc object 1"
+LONGEST = 512  # bytes of a head
+STALE = 3600  # seconds after which a temporary file is nobody's any more
+_WARNED: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -30,15 +41,31 @@ class Objects:
 
     @classmethod
     def at(cls, base: Path | None) -> Objects:
-        """The objects under a cache folder, which is made where it is not there yet."""
+        """The objects under a cache folder, which is made where it is not there yet.
+
+        Warns once (G0708) where the folder that the user named can't be used, and where others can
+        write to it.
+        """
         if base is None:
             return cls(None)
         folder = base / "objects"
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError:
+            if base.exists() and not base.is_dir():
+                raise NotADirectoryError(None, "it is no folder")
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(None, "it is read-only")
+            mine = _is_private(base, sticky=True) and _is_private(folder)
+        except (OSError, ValueError) as error:
+            if config.get().cache:
+                _warn(base, f"can't use {base}: {getattr(error, 'strerror', None) or error}")
             return cls(None)
-        return cls(folder if _is_mine(folder) else None)
+        if not mine:
+            _warn(
+                base, f"{base} is not used: others can write to it, and what is kept there is run"
+            )
+        return cls(folder if mine else None)
 
     def read(self, key: str) -> bytes | None:
         """The object, if it is there and whole."""
@@ -46,25 +73,24 @@ class Objects:
             return None
         path = self._path(key)
         try:
-            with path.open("rb") as file:
-                if not _belongs_to_me(os.fstat(file.fileno())):
-                    return None
-                data = file.read()
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LIMIT or not _is_mine(found):
+                return None
+            data = path.read_bytes()
         except OSError:
             return None
-        code = data[DIGEST:]
-        if hashlib.sha256(code).digest() != data[:DIGEST]:
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return code
+        content = _content(data, key)
+        if content is not None:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return content
 
-    def write(self, key: str, code: bytes) -> None:
+    def write(self, key: str, content: bytes) -> None:
         """Keep an object, and drop old ones where there are too many."""
         if self.folder is None:
             return
         with contextlib.suppress(OSError):
-            self._put(self._path(key), hashlib.sha256(code).digest() + code)
+            self._put(self._path(key), _head(key, content) + content)
             self._drop_oldest()
 
     def _path(self, key: str) -> Path:
@@ -72,10 +98,12 @@ class Objects:
         return self.folder / f"{key}.o"
 
     def _put(self, path: Path, data: bytes) -> None:
-        handle, name = tempfile.mkstemp(prefix=".", dir=self.folder)
+        handle, name = tempfile.mkstemp(prefix=".", dir=self.folder)  # for its owner only
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(name, path)
         except BaseException:
             os.unlink(name)
@@ -83,10 +111,10 @@ class Objects:
 
     def _drop_oldest(self) -> None:
         found = sorted(self._sizes(), reverse=True)
-        total = 0
-        for _, size, path in found:
+        total, before = 0, time.time() - STALE
+        for used, size, path in found:
             total += size
-            if total > self.limit:
+            if total > self.limit or (path.name.startswith(".") and used < before):
                 with contextlib.suppress(OSError):
                     path.unlink()
 
@@ -99,16 +127,38 @@ class Objects:
                 yield found.st_mtime, found.st_size, path
 
 
-def _is_mine(folder: Path) -> bool:
-    """Whether nobody else can put code there: what is read is run."""
-    return _belongs_to_me(folder.stat())
+def _head(key: str, content: bytes) -> bytes:
+    """The line in front of an object."""
+    return f"{MAGIC} {key} {hashlib.sha256(content).hexdigest()}\n".encode()
 
 
-def _belongs_to_me(found: os.stat_result) -> bool:
-    """Whether nobody else can write there."""
+def _content(data: bytes, key: str) -> bytes | None:
+    """What stands behind the head, if it is of this key and as it was written."""
+    end = data.find(b"\n", 0, LONGEST) + 1
+    content = data[end:]
+    return content if end and data[:end] == _head(key, content) else None
+
+
+def _is_private(folder: Path, sticky: bool = False) -> bool:
+    """Whether nobody else can put code there. sticky: or others can't touch what is another's."""
+    found = folder.stat()
+    return _is_mine(found) or (sticky and bool(found.st_mode & stat.S_ISVTX))
+
+
+def _is_mine(found: os.stat_result) -> bool:
+    """Whether it is the user's, and nobody else can write there."""
     if os.name != "posix":
         return True
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _warn(base: Path, message: str) -> None:
+    if base in _WARNED:
+        return
+    _WARNED.add(base)
+    help = "GRAPHC_CACHE names another folder; GRAPHC_CACHE=0 keeps nothing, without this warning"
+    text = GraphcError("G0708", message, help=help).render().replace("error", "warning", 1)
+    warnings.warn(GraphcWarning(text), stacklevel=4)
 
 
 def changed(source: os.stat_result) -> str:

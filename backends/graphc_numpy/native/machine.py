@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
@@ -32,6 +32,10 @@ FAMILIES = {
     "arm": {"baseline": "generic"},
 }
 NAMED = ("avx512", "avx2", "baseline")
+SOURCES = (  # of graphc
+    "kernels", "ops", "arena.py", "dims.py", "instructions.py", "layout.py", "leaves.py", "op.py",
+    "orders.py", "placement.py", "program.py", "random.py", "traffic.py", "types.py",
+)  # fmt: skip
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads
 
@@ -102,6 +106,15 @@ def _instructions(family: str, has: dict[str, bool]) -> str:
 
 def _sorted(features: dict[str, bool]) -> list[str]:
     return [f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())]
+
+
+def sources() -> Iterator[Path]:
+    """The files that lowering and printing depend on; a test follows their imports."""
+    yield from sorted(Path(__file__).parent.glob("*.py"))
+    base = Path(config.__file__).parent
+    for name in SOURCES:
+        path = base / name
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 class Symbols(Protocol):
@@ -199,9 +212,9 @@ def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
 
 @lru_cache(maxsize=1)
 def generator() -> str:
-    """What the code depends on besides the description: sources of the generator, and LLVM."""
+    """What the code depends on besides the description: sources that lower and print, and LLVM."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sources():
         digest.update(path.read_bytes() + changed(path.stat()).encode())
     version = ".".join(map(str, llvm.llvm_version_info))
     return f"{digest.hexdigest()[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"

@@ -63,7 +63,7 @@ def _inputs(program: Program) -> Iterator[str]:
     for name, t in program.inputs.items():
         if problem := impossible(t, program.mesh):
             yield f"input '{name}': {problem}"
-            continue
+            return
         for n, e in zip(t.shape, t.extents, strict=False):
             if e and program.counts.get(e.name, n // e.unit) != n // e.unit:
                 yield f"input '{name}' has another number of '{e.name}' than the program"

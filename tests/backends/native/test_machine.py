@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from graphc_numpy.native.lanes import INT64
 from llvmlite import ir
 
 from graphc import config
-from graphc.errors import GraphcError
+from graphc.errors import GraphcError, GraphcWarning
 from graphc.runtime.objects import Objects
 
 
@@ -87,25 +88,29 @@ def test_a_folder_that_can_not_be_used_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    for place in ("0", str(tmp_path / "file")):
+    for place, warned in (("0", 0), (str(tmp_path / "file"), 1), (str(tmp_path / "file/x"), 1)):
         monkeypatch.setenv("GRAPHC_CACHE", place)
         config.get.cache_clear()
         making = Making(5)
-        assert (making.run(1), making.run(2), making.made) == (6, 7, 2)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert (making.run(1), making.run(2), making.made) == (6, 7, 2)
+        assert [type(w.message) for w in found] == [GraphcWarning] * warned
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "objects").mkdir()
     (tmp_path / "objects").chmod(0o777)
-    assert Objects.at(tmp_path).folder is None
+    with pytest.warns(GraphcWarning, match=r"G0708.*\n*.*others can write to it"):
+        assert Objects.at(tmp_path).folder is None
 
 
 def test_the_oldest_objects_are_dropped(tmp_path: Path) -> None:
     objects = Objects.at(tmp_path)
-    small = Objects(objects.folder, limit=300)
+    small = Objects(objects.folder, limit=500)
     for k in range(6):
-        small.write(f"{k}", bytes(68))  # 100 bytes with the checksum
+        small.write(f"{k}", bytes(68))  # 151 bytes with the line in front
         assert objects.folder
         os.utime(objects.folder / f"{k}.o", (k, k))
     small.write("6", bytes(68))

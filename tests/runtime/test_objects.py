@@ -1,0 +1,105 @@
+"""The cache of compiled objects: its user's alone, and whatever else lies there is no matter."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graphc.errors import GraphcWarning
+from graphc.runtime.objects import Objects
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_folder_in_one_that_others_can_write_is_not_used(tmp_path: Path) -> None:
+    """They could put another folder in its place."""
+    base = tmp_path / "open"
+    base.mkdir()
+    base.chmod(0o777)
+    with pytest.warns(GraphcWarning, match="others can write"):
+        assert Objects.at(base).folder is None
+    base.chmod(0o1777)  # as /tmp: nobody can move what is another's
+    assert Objects.at(base).folder is not None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_the_cache_is_for_its_user_only(tmp_path: Path) -> None:
+    objects = Objects.at(tmp_path / "new" / "cache")
+    objects.write("key", b"code")
+    made = [objects.folder, objects.folder.parent] if objects.folder else []
+    assert [x.stat().st_mode & 0o777 for x in made] == [0o700, 0o700]
+    assert [x.stat().st_mode & 0o777 for x in made[0].iterdir()] == [0o600]
+
+
+def test_an_object_of_another_key_is_not_read(tmp_path: Path) -> None:
+    objects = Objects.at(tmp_path)
+    objects.write("a", b"code")
+    assert objects.folder and objects.read("a") == b"code"
+    (objects.folder / "a.o").rename(objects.folder / "b.o")
+    assert objects.read("b") is None
+    (objects.folder / "c.o").mkdir()
+    assert objects.read("c") is None
+    objects.write("c", b"more")
+    assert objects.read("c") is None
+
+
+def test_a_thousand_damaged_objects_are_read_as_none(tmp_path: Path) -> None:
+    objects, rng = Objects.at(tmp_path), random.Random(0)
+    assert objects.folder
+    content = bytes(range(256)) * 4
+    objects.write("whole", content)
+    whole = (objects.folder / "whole.o").read_bytes()
+    for k in range(1000):
+        data = bytearray(whole.replace(b"whole", b"%05d" % k))
+        match k % 5:
+            case 0:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            case 1:
+                del data[rng.randrange(len(data)) :]
+            case 2:
+                data[rng.randrange(len(data))] = 10
+                data.append(0)
+            case 3:
+                data = bytearray(rng.randbytes(rng.randrange(300)))
+            case _:
+                data = data[rng.randrange(1, len(data)) :] + data
+        (objects.folder / f"{k:05}.o").write_bytes(data)
+        assert objects.read(f"{k:05}") is None
+    assert objects.read("whole") == content
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from graphc.runtime.objects import Objects
+objects = Objects.at(Path(sys.argv[1]))
+print("ready", flush=True)
+for k in range(10**9):
+    objects.write(f"{k % 7}", bytes([k % 251]) * 200_000)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_two_writers_that_are_killed_leave_whole_objects(tmp_path: Path) -> None:
+    for seed in range(3):
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        pipe = subprocess.PIPE
+        writers = [subprocess.Popen(command, stdout=pipe, text=True) for _ in range(2)]
+        for w in writers:
+            assert w.stdout and w.stdout.readline()
+        objects = Objects.at(tmp_path)
+        while objects.read("0") is None or len(list(tmp_path.rglob("?.o"))) < 3:
+            pass
+        for w in writers:
+            time.sleep(random.Random(seed).random() / 50)
+            w.kill()
+            w.communicate()
+        found = [objects.read(f"{k}") for k in range(7)]
+        assert all(x is None or x == x[:1] * 200_000 for x in found) and any(found)
+        written = {p.name[0] for p in (tmp_path / "objects").glob("?.o")}
+        assert written == {f"{k}" for k, x in enumerate(found) if x}  # none of them is a half
