@@ -270,12 +270,21 @@ def bytes_of(text: str | None, option: str) -> int | None:
 
 
 def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
-    """A dataset of the plan with its specification, or None where the plan has none."""
+    """A dataset of the plan with its specification, or None where the plan has none.
+
+    Raises G0507 where the plan does not say all that is to be known of it.
+    """
+    from graphc.errors import GraphcError
+    from graphc.runtime.check.plans import DATA
     from graphc.runtime.data import load
 
     spec = plan.data.get(name)
     if spec is None:
         return None
+    lacking = [key for key in DATA if key not in spec]
+    if lacking or (name != "train" and "evaluate" not in plan.programs):
+        what = f"'{lacking[0]}' of its data '{name}'" if lacking else "program 'evaluate'"
+        raise GraphcError("G0507", f"the plan lacks {what}", help="compile it again")
     program = plan.training if name == "train" else plan.programs["evaluate"]
     return load(spec["kind"], spec["path"], program.inputs), spec
 

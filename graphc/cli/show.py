@@ -52,7 +52,7 @@ def show_command(
     stays with the host.
     """
     from graphc.inspect import FORMATS
-    from graphc.text import parse_ir
+    from graphc.verify.reading import read_ir
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
@@ -66,7 +66,7 @@ def show_command(
         case ".plan":
             text = _instructions(file, program)
         case ".gir":
-            text = FORMATS[form](parse_ir(read_text(file), str(file)))
+            text = FORMATS[form](read_ir(read_text(file), str(file)))
         case _:
             before, graph = _stages(file, strategy, order, sparse, after, program)
             text = _changes(before, graph, after) if diff else FORMATS[form](graph)
@@ -150,9 +150,10 @@ def opt_command(file: Path, passes: str, output: Path | None) -> None:
     """Run passes on a graph in text form (.gir) and print the result."""
     from graphc.passes import pipeline
     from graphc.passes.base import parse_passes
-    from graphc.text import parse_ir, print_ir
+    from graphc.text import print_ir
+    from graphc.verify.reading import read_ir
 
-    graph = parse_ir(read_text(file), str(file))
+    graph = read_ir(read_text(file), str(file))
     with shown_warnings():
         after = pipeline.run_passes(graph, parse_passes(passes))
     _write(print_ir(after), output)

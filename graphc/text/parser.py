@@ -44,6 +44,7 @@ from graphc.types import (
     dtype_named,
 )
 
+MOST_PLACES = 1 << 20  # along an axis, and leaves or tiles
 _KINDS = ("param", "state", "slot", "outer")
 
 
@@ -120,15 +121,15 @@ class _ToGraph(Transformer[Token, Graph]):
         return Mesh(tuple(x for x in parts if isinstance(x, Axis)), leaves, tiles)
 
     def leaves(self, slots: Token, *axes: str) -> Leaves:
-        return Leaves(_int(slots), axes)
+        return Leaves(_positive(slots), axes)
 
     def tiles(self, count: Token, *axes: str) -> Tiles:
-        return Tiles(_int(count), axes)
+        return Tiles(_positive(count), axes)
 
     def axis(self, name: str, size: Token, over: Token | None) -> Axis:
         if over is not None and over not in ("time", "space"):
             raise fail(over, "G0905", "an axis runs over time or space", mean(over, "time space"))
-        return Axis(name, _int(size), "time" if over == "time" else "space")
+        return Axis(name, _positive(size), "time" if over == "time" else "space")
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -350,6 +351,13 @@ def _int(token: Token) -> int:
     value = _number(token)
     if not isinstance(value, int):
         raise fail(token, "G0905", f"a whole number is needed here, not {short(token)}")
+    return value
+
+
+def _positive(token: Token) -> int:
+    value = _int(token)
+    if not 1 <= value <= MOST_PLACES:
+        raise fail(token, "G0905", f"there are 1 to {MOST_PLACES} of these, not {short(token)}")
     return value
 
 

@@ -1,6 +1,6 @@
-"""Runs hostile plans, each in a process of its own, so that a crash or a hang has a seed.
+"""Runs hostile plans, and reads hostile texts of graphs, each in a process of its own, so that a crash or a hang has a seed.
 
-`python attack.py FOLDER FIRST LAST` prints a line of JSON for every seed: how its plan ended on
+`python attack.py plans|texts FOLDER FIRST LAST` prints a line of JSON for every seed: how its plan ended on
 each way to run it. Fine is "refused G05xx", "ran" or another error of the user's; not fine are a
 traceback, a signal, and a run that takes too long.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOM = 4 << 30  # bytes of addresses that a run may take
-SECONDS = 60  # of processor time; and twice as many on the clock
+SECONDS = 60  # of processor time, and ten times as many on the clock: machines are busy
 WAYS = ("native", "calls", "reference")
 FINE = ("refused", "ran", "error")
 
@@ -40,7 +40,7 @@ def apart(run: Callable[[], str], seconds: int = SECONDS) -> str:
         os.write(writer, text.encode(errors="replace")[-4000:])
         os._exit(0)
     os.close(writer)
-    status, late = _waited(child, 2 * seconds)
+    status, late = _waited(child, 10 * seconds)
     with os.fdopen(reader, "rb") as file:
         said = file.read().decode(errors="replace")
     if late:
@@ -152,6 +152,35 @@ def attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
         yield {"seed": seed, "plan": name} | attack(text, folder)
 
 
+def text_attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
+    """Every seed's text of a graph and how reading, drawing and rewriting it ended."""
+    from hostile import corpus
+    from hostile.texts import damaged
+
+    graphs = corpus.texts(folder)
+    _import_all()
+    for seed in seeds:
+        text = damaged(graphs[seed % len(graphs)], seed)
+        yield {"seed": seed, "read": apart(lambda t=text, n=seed: outcome(lambda: _used(t, n)))}  # type: ignore[misc]
+
+
+PASSES = ("cse", "dce", "differentiate", "simplify,cse,dce", "fold_constants", "resolve,dce")
+
+
+def _used(text: str, seed: int) -> None:
+    """What `graphc show` and `graphc opt` do with a text."""
+    from graphc.inspect import FORMATS
+    from graphc.passes import pipeline
+    from graphc.passes.base import parse_passes
+    from graphc.text import print_ir
+    from graphc.verify.reading import read_ir
+
+    graph = read_ir(text)
+    for form in FORMATS.values():
+        form(graph)
+    print_ir(pipeline.run_passes(graph, parse_passes(PASSES[seed % len(PASSES)])))
+
+
 def _import_all() -> None:
     """Import here what children need, so that none of them has to."""
     import graphc_numpy
@@ -172,7 +201,8 @@ def bad(found: dict[str, Any]) -> dict[str, str]:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    where, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    kind, where, first, last = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     where.mkdir(parents=True, exist_ok=True)
-    for each in attacks(where, range(first, last)):
+    made = {"plans": attacks, "texts": text_attacks}[kind]
+    for each in made(where, range(first, last)):
         print(json.dumps(each), flush=True)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import module_of_source
+from graphc.driver import compile_module, stages
+from graphc.frontend.lower import load_module, module_of_source
+from graphc.module import Module
 from graphc.runtime.plan import Plan
 from graphc.strategy import parse_strategy
+from graphc.text import print_ir
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 ROWS = 12  # examples in each file of data
 
 LONG = """
@@ -131,3 +134,24 @@ def plans(folder: Path) -> Iterator[tuple[str, Plan]]:
     """All of them, by name."""
     for name in RUNS:
         yield name, plan(name, folder)
+
+
+def texts(folder: Path) -> list[str]:
+    """Graphs as text: of the plans' sources and of the examples, after several passes."""
+    found = []
+    for source, strategy, batch in RUNS.values():
+        text = SOURCES[source] + DATA.format(folder / f"{source}.npz", batch)
+        found += _stages(module_of_source(text, str(folder / f"{source}.gc")), strategy)
+    for file in sorted(EXAMPLES.glob("*.gc")):
+        found += _stages(load_module(file), "")
+    return found
+
+
+def _stages(module: Module, strategy: str) -> Iterator[str]:
+    how = parse_strategy(strategy) if strategy else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = dict(stages(module, how, "train"))
+    for name in ("source", "differentiate", "partition", "fuse"):
+        if name in found:
+            yield print_ir(found[name], locs=name != "source")

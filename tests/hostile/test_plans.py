@@ -24,9 +24,9 @@ HERE = Path(__file__).parent
 Json = Any
 
 
-def attacked(folder: Path, first: int, last: int) -> list[dict[str, Any]]:
+def attacked(folder: Path, first: int, last: int, kind: str = "plans") -> list[dict[str, Any]]:
     """How the plans of these seeds ended."""
-    command = [sys.executable, str(HERE / "attack.py"), str(folder), str(first), str(last)]
+    command = [sys.executable, str(HERE / "attack.py"), kind, str(folder), str(first), str(last)]
     env = os.environ | {"PYTHONPATH": str(HERE.parent), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
@@ -97,6 +97,8 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("moves", "a view's offset", lambda b: result(b, "slice").update(offset=0), "does not lie where"),
     ("moves", "an operand", lambda b: kernel(b, "concat")["operands"].pop(), "it makes f32"),
     ("moves", "two values at one place", swap_offsets, "lie on each other"),
+    ("rows", "a short arena", lambda b: program(b).update(arena=64), "lies outside the arena"),
+    ("rows", "a variable's type", lambda b: program(b)["variable_types"]["w"].update(shape=[2, 8]), "which buffer"),
     ("rows", "row_sum.size", lambda b: kernel(b, "row_sum")["op"].update(size=-1), "row_sum: "),
     ("mirrored", "a range", lambda b: result(b, "all_reduce")["ranges"].append({"is": "Range", "count": 4}), "is not well-formed"),
     ("mirrored", "an axis", lambda b: kernel(b, "all_reduce")["op"].update(axis="rows"), "can't run over 'rows'"),

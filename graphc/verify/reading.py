@@ -1,0 +1,44 @@
+"""Reading a graph from text that anybody may have written: it keeps the laws, or it is refused."""
+
+from __future__ import annotations
+
+import re
+
+from graphc.errors import GraphcError, Span, remember_source
+from graphc.graph import Graph
+from graphc.text import parse_ir
+from graphc.text.printer import name_text, value_name
+from graphc.text.syntax import span_at
+from graphc.verify import LAWS
+from graphc.verify.law import Complaint, Subject
+
+
+def read_ir(text: str, file: str = "<ir>") -> Graph:
+    """The graph that a text describes, verified. Raises G0901 to G0906, or the code of the law
+    that it breaks, with the place in the text."""
+    graph = parse_ir(text, file)
+    subject = Subject(graph)
+    for law in LAWS:
+        if law.stage == "any":
+            for complaint in law.check(subject):
+                remember_source(file, text)
+                span = _place(text, file, complaint)
+                raise GraphcError(law.code, complaint.message, span=span, help=complaint.help)
+    return graph
+
+
+def _place(text: str, file: str, complaint: Complaint) -> Span:
+    """The statement that a complaint is of; where that can't be told, the graph's first line."""
+    quoted = re.findall(r"'([^']+)'", complaint.message) + re.findall(
+        r"variable (\S+?):? ", complaint.message
+    )
+    names = [re.escape(name_text(x)) for x in quoted]
+    kinds = "param|state|slot|outer|output|update"
+    patterns = [rf"{re.escape(value_name(complaint.node))}(?=\s*:)"] if complaint.node else []
+    patterns += [rf"(?:{kinds})\s+{name}(?=\s*[:=])" for name in names]
+    for pattern in (*patterns, r"minimize\b", r"graph\b"):
+        found = re.search(rf"^\s*({pattern})", text, re.MULTILINE)
+        if found is not None:
+            span = span_at(text, found.start(1), len(found[1]))
+            return Span(file, span.line, span.col, span.length)
+    return Span(file, 1, 1)
