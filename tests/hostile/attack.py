@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ ROOM = 4 << 30  # bytes of addresses that a run may take
 SECONDS = 60  # of processor time, and ten times as many on the clock: machines are busy
 WAYS = ("native", "calls", "reference")
 FINE = ("refused", "ran", "error")
+GROUP = 12  # seeds of a child
 
 
 def apart(run: Callable[[], str], seconds: int = SECONDS) -> str:
@@ -88,20 +89,28 @@ def outcome(run: Callable[[], Any]) -> str:
     return "ran"
 
 
-def attack(text: str, folder: Path) -> dict[str, str]:
-    """How a plan ends that is read, listed, and run in every way."""
-    from graphc.runtime import plan as plans
+def together(runs: Sequence[Callable[[], str]]) -> list[str]:
+    """What each run returns, all in one child; where one of them ends badly, each in its own."""
+    if len(runs) > 1:
+        said = apart(lambda: "\n".join(run().split("\n")[0][:100] for run in runs)).split("\n")
+        if len(said) == len(runs) and all(x.startswith(FINE) for x in said):
+            return said
+    return [apart(run) for run in runs]
 
-    read = apart(lambda: outcome(lambda: _shown(plans.parse(text))))
-    if read != "ran":
-        return {"read": read}
+
+def attack(text: str, folder: Path) -> dict[str, str]:
+    """How a plan that is read ends in every way to run it."""
     path = folder / f"{os.getpid()}.plan"
     path.write_text(text)
-    found = {"read": read} | {
-        way: apart(lambda w=way: outcome(lambda: _run(path, w))) for way in WAYS
-    }
+    found = together([lambda w=way: outcome(lambda: _run(path, w)) for way in WAYS])  # type: ignore[misc]
     path.unlink()
-    return found
+    return dict(zip(WAYS, found, strict=True))
+
+
+def _read(text: str) -> None:
+    from graphc.runtime import plan as plans
+
+    _shown(plans.parse(text))
 
 
 def _shown(plan: Any) -> None:
@@ -146,10 +155,13 @@ def attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
     _import_all()
     for text in texts.values():
         plans.parse(text)  # what is looked up once is looked up here
-    for seed in seeds:
-        name = names[seed % len(names)]
-        text = mutated(texts[name], seed)
-        yield {"seed": seed, "plan": name} | attack(text, folder)
+
+    def made(seed: int) -> str:
+        return mutated(texts[names[seed % len(names)]], seed)
+
+    for seed, read in _in_groups(seeds, lambda seed: _read(made(seed))):
+        more = attack(made(seed), folder) if read == "ran" else {}
+        yield {"seed": seed, "plan": names[seed % len(names)], "read": read} | more
 
 
 def text_attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
@@ -157,11 +169,28 @@ def text_attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
     from hostile import corpus
     from hostile.texts import damaged
 
-    graphs = corpus.texts(folder)
     _import_all()
-    for seed in seeds:
-        text = damaged(graphs[seed % len(graphs)], seed)
-        yield {"seed": seed, "read": apart(lambda t=text, n=seed: outcome(lambda: _used(t, n)))}  # type: ignore[misc]
+
+    def use(seed: int) -> None:
+        _used(damaged(text_of(seed // GROUP), seed), seed)
+
+    def text_of(number: int) -> str:
+        names = list(corpus.GRAPHS)
+        found = corpus.graphs(names[number % len(names)], folder)
+        return found[number // len(names) % len(found)]
+
+    for start in range(seeds.start, seeds.stop, GROUP):
+        text_of(start // GROUP)  # made once, here
+        group = range(start, min(start + GROUP, seeds.stop))
+        yield from ({"seed": n, "read": read} for n, read in _in_groups(group, use))
+
+
+def _in_groups(seeds: range, use: Callable[[int], None]) -> Iterator[tuple[int, str]]:
+    """How what is made of each seed ended."""
+    for start in range(seeds.start, seeds.stop, GROUP):
+        group = range(start, min(start + GROUP, seeds.stop))
+        runs = [lambda n=seed: outcome(lambda: use(n)) for seed in group]  # type: ignore[misc]
+        yield from zip(group, together(runs), strict=True)
 
 
 PASSES = ("cse", "dce", "differentiate", "simplify,cse,dce", "fold_constants", "resolve,dce")

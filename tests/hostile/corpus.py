@@ -136,15 +136,18 @@ def plans(folder: Path) -> Iterator[tuple[str, Plan]]:
         yield name, plan(name, folder)
 
 
-def texts(folder: Path) -> list[str]:
-    """Graphs as text: of the plans' sources and of the examples, after several passes."""
-    found = []
-    for source, strategy, batch in RUNS.values():
-        text = SOURCES[source] + DATA.format(folder / f"{source}.npz", batch)
-        found += _stages(module_of_source(text, str(folder / f"{source}.gc")), strategy)
-    for file in sorted(EXAMPLES.glob("*.gc")):
-        found += _stages(load_module(file), "")
-    return found
+GRAPHS = (*RUNS, *(file.stem for file in sorted(EXAMPLES.glob("*.gc"))))
+
+
+@cache
+def graphs(name: str, folder: Path) -> list[str]:
+    """The graph of a plan's source, or of an example, as text after several passes."""
+    if name not in RUNS:
+        return list(_stages(load_module(EXAMPLES / f"{name}.gc"), ""))
+    source, strategy, batch = RUNS[name]
+    text = SOURCES[source] + DATA.format(folder / f"{source}.npz", batch)
+    write_data(folder)
+    return list(_stages(module_of_source(text, str(folder / f"{source}.gc")), strategy))
 
 
 def _stages(module: Module, strategy: str) -> Iterator[str]:
