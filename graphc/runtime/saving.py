@@ -163,7 +163,7 @@ def _is_like(a: Array, t: TensorType) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    every = list(names)
+    every = sorted(names)
     more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return ", ".join(every[:SHOWN]) + more
 
