@@ -1,4 +1,4 @@
-"""Initialisers, by the names that .gc files use too: `graphc.param((64, 10), init.he_normal())`."""
+"""Initialisers, by the names of .gc files: `graphc.param((64, 10), init=init.he_normal())`."""
 
 from graphc.ops.init import Constant as constant
 from graphc.ops.init import GlorotNormal as glorot_normal

@@ -1,0 +1,59 @@
+"""Signals wait for the end of what is under way, and are then raised."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from graphc.runtime.interrupts import Terminated, Uninterrupted, ending_on_sigterm
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """SIGTERM ends runs in order, and afterwards all is as it was."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with ending_on_sigterm():
+        yield
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+
+
+@pytest.mark.parametrize(("number", "error"), SIGNALS)
+def test_a_signal_is_raised_at_the_end(number: int, error: type[BaseException]) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt) as caught, Uninterrupted() as stop:
+        signal.raise_signal(number)
+        assert stop.noted is error
+        done.append(True)
+    assert (type(caught.value), done) == (error, [True])
+
+
+@pytest.mark.parametrize(("first", "_"), SIGNALS)
+@pytest.mark.parametrize(("second", "error"), SIGNALS)
+def test_a_second_signal_is_raised_at_once(
+    first: int, _: object, second: int, error: type[BaseException]
+) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, Uninterrupted():
+        signal.raise_signal(first)
+        signal.raise_signal(second)
+        pytest.fail("it went on")
+    assert type(caught.value) is error
+
+
+def test_a_block_in_a_block_leaves_the_signal_to_the_outer_one() -> None:
+    done = []
+    with pytest.raises(Terminated), Uninterrupted():
+        with Uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+        done.append(True)
+    assert done
+
+
+def test_an_error_inside_counts_more_than_a_signal() -> None:
+    with pytest.raises(ZeroDivisionError), Uninterrupted():
+        signal.raise_signal(signal.SIGTERM)
+        raise ZeroDivisionError
