@@ -511,6 +511,11 @@ CODES: dict[str, Entry] = {
         "`--load`, or load(partial=True), takes the params and states that the file has under the same\n"
         "name and with the same shape and dtype. The others start as the program says.",
     ),
+    "G0532": Entry(
+        "an epoch that goes on in another order",
+        "A checkpoint says how many examples of an epoch were read. With other data, another shuffle or\n"
+        "another number of replicas that share files, others are left than were not read.",
+    ),
     "G0561": Entry(
         "the devices disagree",
         "Two devices made different calls where they had to make the same one, or wait for each\n"

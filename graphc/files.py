@@ -29,9 +29,8 @@ KINDS = {
 
 def write_whole(path: str | Path, content: bytes | str, code: str = "G0512") -> None:
     """Replace a file. Raises an error of that code where it can't be done; text is UTF-8."""
-    data = content.encode() if isinstance(content, str) else content
     with writing(path, code), replaced(path) as file:
-        file.write(data)
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def read_whole(path: str | Path, code: str, what: str = "") -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from graphc.errors import GraphcError, InternalError, VerifyError
+from graphc.files import write_whole
 from graphc.runtime.interrupts import Terminated, ending_on_sigterm
 
 COMMANDS = {
@@ -144,8 +145,8 @@ def _internal(error: Exception) -> str:
     report = Path("graphc-crash.txt")
     text = f"command: {sys.argv[1:]}\n\n{''.join(traceback.format_exception(error))}"
     try:
-        report.write_text(text)
+        write_whole(report, text)
         where = f"please report it with {report}"
-    except OSError:
+    except GraphcError:
         where = text
     return f"error[G0999]: graphc failed: {type(error).__name__}: {error}\n   = help: {where}"

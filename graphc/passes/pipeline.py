@@ -8,6 +8,7 @@ from pathlib import Path
 
 from graphc import config
 from graphc.errors import GraphcError, InternalError
+from graphc.files import write_whole
 from graphc.graph import Graph
 from graphc.passes.alone import StepAlone
 from graphc.passes.assemble import Assemble
@@ -127,8 +128,9 @@ def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> Grap
     path = Path(config.get().dump or ".") / "graphc-crash.gir"
     line = ",".join(map(str, rest))
     try:
-        path.write_text(f"# replay: graphc opt {path} -p '{line}'\n" + print_ir(graph, locs=True))
+        text = f"# replay: graphc opt {path} -p '{line}'\n" + print_ir(graph, locs=True)
+        write_whole(path, text)
         error.help = f"this is a defect of graphc; `graphc opt {path} -p '{line}'` replays it"
-    except (OSError, GraphcError):
+    except GraphcError:
         error.help = "this is a defect of graphc; no replay file could be written"
     return error

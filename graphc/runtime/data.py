@@ -95,6 +95,15 @@ class Dataset:
         """Batches per epoch."""
         return -(-self.examples(sharding) // size)
 
+    def order(self, size: int, shuffle_seed: int | None, sharding: Sharding = WHOLE) -> str:
+        """In which order an epoch is read: the same words, the same order."""
+        words = f"{self.examples(sharding)} examples"
+        words += "" if shuffle_seed is None else f", shuffled by {shuffle_seed}"
+        policy = sharding.resolved(len(self.parts))
+        if policy == "data":
+            return words
+        return f"{words}, shard {policy} to {sharding.replicas} replicas in batches of {size}"
+
     @property
     def parts(self) -> tuple[int, ...]:
         """The number of examples of each file."""

@@ -42,6 +42,7 @@ class Saved:
     """A training that was saved.
 
     values: global values of all variables
+    order:  in which the data is read (Dataset.order)
     copies: what each replica has of its own, in a leading dim
     before: what variables were before the meeting that ended the run; alone: how many steps the
             replicas had made since they met before
@@ -53,6 +54,7 @@ class Saved:
     position: Position
     history: History
     seed: int
+    order: str = ""
     copies: dict[str, Array] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     alone: int = 0
@@ -64,6 +66,7 @@ class Saved:
         numbers = at | {"seed": self.seed} | ({"alone": self.alone} if self.copies else {})
         notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
+        notes |= {"order": self.order} if self.order else {}
         beside = {f"{name}{COPIES}": a for name, a in self.copies.items()}
         beside |= {f"{name}{BEFORE}": a for name, a in self.before.items()}
         save_variables(path, self.values | beside, notes)
@@ -80,6 +83,7 @@ def read(path: str | Path) -> Saved:
     return Saved(
         file.values, at["steps"], Position(at["epoch"], at["example"]),
         of_json(file.notes.get("history", "")), max(_number(file.notes.get("seed", "")), 0),
+        file.notes.get("order", ""),
         file.beside(COPIES), file.beside(BEFORE), max(_number(file.notes.get("alone", "")), 0),
         _names(file.notes.get("outer", "[]")),
     )  # fmt: skip
@@ -196,6 +200,14 @@ def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
     if before != now and plan.meta.get("random"):
         text = f"the seed is {now}, and {path} was made with {before}: other numbers are drawn"
         warn("warning", "G0530", text, f"compile with seed {before} to go on to the same bits")
+
+
+def warn_of_order(before: str, now: str) -> None:
+    """Say (G0532) that what is left of an epoch is not what is left of the epoch that was begun."""
+    if before and before != now:
+        text = f"the epoch was begun with {before}, and goes on with {now}"
+        help = "some of its examples are read twice, and others not at all; the next one is whole"
+        warn("warning", "G0532", text, help)
 
 
 # -- the values of a plan's variables --------------------------------------------------------------

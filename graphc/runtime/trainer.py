@@ -35,6 +35,7 @@ from graphc.runtime.saving import (
     fitting,
     read,
     taken_up,
+    warn_of_order,
     warn_of_seed,
     with_outer,
 )
@@ -69,7 +70,7 @@ class Trainer:
     ) -> None:
         check_memory(plan, max_bytes)
         self.plan = plan
-        self.position = Position()
+        self.position, self.order = Position(), ""
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         self.engine = _engine(plan, self.backend, deadline, debug_nans)
         first = first_values(plan) | dict(values or {})
@@ -191,6 +192,10 @@ class Trainer:
         last: Metrics = {}
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
         parts = data.stream(batch, shuffle_seed, self.position, sharding)
+        order = data.order(batch, shuffle_seed, sharding)
+        if self.position.example:
+            warn_of_order(self.order, order)
+        self.order = order
         check_asynchronous(self.plan, record, replay)
         if isinstance(self.engine, AsynchronousEngine):
             at = self.position
@@ -281,7 +286,7 @@ class Trainer:
             before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         seed = self.plan.meta.get("seed", 0)
-        at = self.steps, self.position, self.history, seed
+        at = self.steps, self.position, self.history, seed, self.order
         Saved(values, *at, copies, before, alone, outer).write(path)
 
     def resume(self, path: str | Path) -> None:
@@ -298,7 +303,7 @@ class Trainer:
         self.engine.load_variables(values)
         self._alone, self._before_end = alone, None
         self.engine.resume_at("train", found.steps)
-        self.position = found.position
+        self.position, self.order = found.position, found.order
         warn_of_change(path, before[-1], now)
         warn_of_seed(path, found.seed, self.plan)
         self.history = gone_on(before, now)

@@ -131,18 +131,24 @@ main()
 """
 
 
-@pytest.mark.parametrize("strategy", [STRATEGY, "parameter_server(3, 1, staleness=none)"])
-def test_ctrl_c_finishes_what_is_under_way_and_saves(folder: Path, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "number", "status", "word"),
+    [(STRATEGY, signal.SIGINT, 130, "interrupted"),
+     ("parameter_server(3, 1, staleness=none)", signal.SIGTERM, 143, "terminated")],
+)  # fmt: skip
+def test_a_signal_finishes_what_is_under_way_and_saves(
+    folder: Path, strategy: str, number: int, status: int, word: str
+) -> None:
     args = ("run", "line.gc", "--quiet", "--steps", "100000000", "--strategy", strategy,
             "--save", "half.safetensors", "--record", "run.sched")  # fmt: skip
     command = [sys.executable, "-c", TOLD, *args]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     assert running.stdout.readline() == "thirty\n"
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     _, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
-    found = re.search(r"interrupted after step (\d+) - wrote half\.safetensors\n$", err)
+    assert running.returncode == status, err
+    found = re.search(rf"{word} after step (\d+) - wrote half\.safetensors\n$", err)
     assert found, err
     steps = int(found.group(1))
     assert load_file("half.safetensors")["seen"] == steps >= 30

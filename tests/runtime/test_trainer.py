@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import signal
 import warnings
 from collections.abc import Iterator
@@ -156,6 +157,28 @@ def test_a_training_that_is_taken_up_again_ends_with_the_same_bits(
         second.fit(dataset(), 8, steps=5, **options)
         for name, value in second.variables().items():
             np.testing.assert_array_equal(value, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "words"),
+    [(29, {"shuffle_seed": 4}, "with 29 examples, shuffled by 3, and goes on with 29 examples, sh"),
+     (29, {}, "and goes on with 29 examples$"), (31, {"shuffle_seed": 3}, "goes on with 31 exam"),
+     (29, {"shuffle_seed": 3, "shard": "off"}, "58 examples, shuffled by 3, shard off to 2 repl")],
+)  # fmt: skip
+def test_an_epoch_that_goes_on_in_another_order_is_warned_of(
+    data: int, options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    path, made = tmp_path / "half.safetensors", plan("mirrored(2)")
+    with Trainer(made, "reference") as first:
+        first.fit(dataset(), 8, steps=6, shuffle_seed=3)
+        first.save(path)
+        first.fit(dataset(), 8, steps=2, shuffle_seed=3)  # the epoch ends
+        first.fit(dataset(), 8, steps=1, shuffle_seed=4)
+    with Trainer(made, "reference") as second:
+        second.resume(path)
+        with pytest.warns(GraphcWarning, match="G0532(?s:.*)") as caught:
+            second.fit(dataset(data), 8, steps=1, **options)
+    assert re.search(words, str(caught[0].message), re.MULTILINE)
 
 
 def test_a_file_of_variables_alone_is_not_resumed(trainer: Trainer, tmp_path: Path) -> None:
