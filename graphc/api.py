@@ -74,6 +74,8 @@ def compile(
             seed=seed, order=order, reduction=reduction, sparse=sparse,
         )  # fmt: skip
         chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+        if not isinstance(chosen, Strategy):
+            raise GraphcError("G0401", f"{chosen!r} is no strategy", help='such as "mirrored(4)"')
         plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
         trainer = Trainer(
             plan, backend, values=recording.values, max_bytes=max_bytes, debug_nans=debug_nans

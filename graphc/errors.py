@@ -173,7 +173,9 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str | None:
     """A help text that names the closest known word, or None."""
     from difflib import get_close_matches
 
-    if len(word) > 100:  # no misspelling, and it would take long to find out
+    if (
+        not isinstance(word, str) or len(word) > 100
+    ):  # no misspelling, and it would take long to find out
         return None
     close = get_close_matches(word, known, n=1)
     return f"did you mean '{close[0]}'?" if close else None

@@ -138,6 +138,9 @@ def minimize(
     session = current("graphc.minimize()")
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
     with session.builder.at(user_span()):
+        if not all(isinstance(glob, str) for glob in globs or ()):
+            text = f"over={over!r}: what is minimized over are names"
+            raise GraphcError("G0809", text).at(session.builder.origin)
         add_loss(session, loss, optimizer, globs, order, reduction, sparse)
 
 
@@ -152,6 +155,8 @@ def declare(session: Session, variable: Variable) -> Tracer:
 def output(session: Session, name: str, x: Any) -> None:
     """Enter an output. Raises G0809 where the name is taken."""
     f = session.builder
+    if not isinstance(name, str):
+        raise GraphcError("G0809", f"a report's name is a string, not {name!r}").at(f.origin)
     if name in f.outputs:
         raise GraphcError("G0809", f"'{name}' is reported twice").at(f.origin)
     f.outputs[name] = value(f, unwrap(x, f)).name

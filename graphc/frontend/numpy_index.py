@@ -17,7 +17,7 @@ from graphc.builder import Builder, Value
 from graphc.errors import GraphcError
 from graphc.frontend.numpy_order import along, index_value
 from graphc.frontend.numpy_registry import VIEWS
-from graphc.frontend.operands import as_int, value
+from graphc.frontend.operands import array_of, as_int, value
 from graphc.op import require
 
 Item: TypeAlias = Any  # int, slice, None, or an array of integers: an ndarray or a Value
@@ -95,7 +95,7 @@ def _constant(k: Any) -> list[Item]:
     if isinstance(k, list | tuple) and any(isinstance(i, Value) for i in k):
         text = "a list of traced indices"
         raise GraphcError("G0805", text, help="write x[np.stack(list)]")
-    array = np.asarray(k)
+    array = array_of(k)
     if array.dtype == bool:
         return list(np.nonzero(array))
     good = array.dtype.kind in "iu" or array.size == 0

@@ -9,7 +9,7 @@ import numpy as np
 from graphc.builder import Builder, Value
 from graphc.frontend.numpy_registry import traces
 from graphc.frontend.numpy_select import searchsorted
-from graphc.frontend.operands import as_array, as_axis, as_int, operand, value
+from graphc.frontend.operands import array_of, as_array, as_axis, as_int, operand, value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, dims_of, floats
 from graphc.types import I32, TensorType, broadcast_types
@@ -18,7 +18,7 @@ from graphc.types import I32, TensorType, broadcast_types
 def index_value(f: Builder, ids: Any, n: int, what: str) -> Value:
     """Indices into a dim of length n. Constant ones are checked and counted from the front."""
     if not isinstance(ids, Value):
-        given = np.asarray(ids)
+        given = array_of(ids)
         require(given.dtype.kind in "iu" or given.size == 0, f"{what}: {given.dtype}", code="G0805")
         inside = given.size == 0 or (given.min() >= -n and given.max() < n)
         require(inside, f"{what}: an index is out of range for a dim of {n}", code="G0805")

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.builder import Builder, Scalar, Value
 from graphc.frontend.numpy_registry import METHODS, PROPERTIES, VIEWS, traces
-from graphc.frontend.operands import as_axis, as_int, as_shape, operand, value
+from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, operand, value
 from graphc.op import require
 from graphc.ops.composites.support import dim_of, sized
 from graphc.types import TensorType, broadcast_types
@@ -269,14 +269,14 @@ def _widths(pad_width: Any, rank: int) -> Any:
         for axis, pair in pad_width.items():
             rows[axis] = pair
         return rows
-    return np.asarray(pad_width)
+    return array_of(pad_width)
 
 
 def _pad_constant(f: Builder, x: Value, pairs: list[tuple[int, int]], fill: Any) -> Value:
     filler = operand(f, fill)
     if isinstance(filler, Scalar):
         return f.pad(x, pairs, filler)
-    rows = np.asarray(fill)
+    rows = array_of(fill)
     each = np.broadcast_to(rows, (x.rank, 2))
     for dim, (pair, values) in enumerate(zip(pairs, each, strict=True)):
         for (low, high), v in zip(((pair[0], 0), (0, pair[1])), values, strict=True):

@@ -97,14 +97,23 @@ def constant(f: Builder, array: Array) -> Value:
 def _listed(f: Builder, xs: Sequence[Any]) -> Operand:
     """A list of numbers and arrays, as np.array would join them."""
     if not _traced_inside(xs):
-        return operand(f, np.asarray(xs))
+        return operand(f, array_of(xs))
     values = common(f, [operand(f, x) for x in xs])
     return f.stack(values)
 
 
 def as_array(f: Builder, xs: Sequence[Any]) -> Any:
     """A list as an array: a value where something in it is traced."""
-    return value(f, xs) if _traced_inside(xs) else np.asarray(xs)
+    return value(f, xs) if _traced_inside(xs) else array_of(xs)
+
+
+def array_of(xs: Any) -> Array:
+    """A list as NumPy makes an array of it. Raises G0810 where its lists differ in length."""
+    try:
+        return np.asarray(xs)
+    except ValueError:
+        text = "this list is no array: its lists differ in length"
+        raise GraphcError("G0810", text, help="make them equally long, with a mask") from None
 
 
 def _traced_inside(xs: Sequence[Any]) -> bool:

@@ -247,6 +247,9 @@ def _checked_call(
             text = f"{name} can't be traced with these arguments: {mismatch}"
             raise GraphcError("G0810", text) from None
         raise
+    except (ValueError, IndexError, OverflowError) as error:  # NumPy's own, of an argument
+        text = f"{name} can't be traced with these arguments: {error}"
+        raise GraphcError("G0810", text) from None
 
 
 def renamed(f: Builder, made: Any, span: Span | None, before: int) -> Any:

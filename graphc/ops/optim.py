@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias
 from graphc.builder import Builder, Value
 from graphc.graph import Variable
 from graphc.op import record, require, snake
-from graphc.ops.schedules import Rate, Schedule
+from graphc.ops.schedules import Rate, Schedule, check_numbers
 from graphc.sparse import Gradient, Rows, densified, entries, mapped
 from graphc.types import F32, F64, DType, TensorType
 
@@ -67,6 +67,7 @@ class Transform(ABC):
     leads: ClassVar[bool] = False  # stands first, and may say what the backward pass starts from
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         for field in fields(self):  # type: ignore[arg-type]
             low, high = _RANGES.get(field.name, (float("-inf"), float("inf")))
             value = getattr(self, field.name)

@@ -6,17 +6,25 @@ A plain number is the constant schedule. All are computed in f64, as scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import pi
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from graphc.builder import Builder, Value
-from graphc.op import record, require
+from graphc.errors import GraphcError
+from graphc.op import record, require, snake
 from graphc.types import F64
 
 
 class Schedule(ABC):
     """`schedule(f, step)` is the rate at a step, counted from 0."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        steps = getattr(self, "steps", 1)
+        require(steps >= 1, f"{snake(type(self).__name__)}: {steps} steps", code="G0206")
 
     @abstractmethod
     def at(self, f: Builder, t: Value) -> Value:
@@ -28,6 +36,10 @@ class Schedule(ABC):
 
 
 Rate: TypeAlias = float | Schedule
+_TAKES: dict[str, tuple[type, ...]] = {
+    "float": (int, float), "int": (int,), "Rate": (int, float, Schedule),
+    "Rate | None": (int, float, Schedule, type(None)),
+}  # fmt: skip
 
 
 def _rate(f: Builder, rate: Rate, t: Value) -> Value:
@@ -39,8 +51,22 @@ def _share(f: Builder, t: Value, steps: int) -> Value:
     return f.minimum(t / float(steps), 1.0)
 
 
-def _steps(name: str, steps: int) -> None:
-    require(steps >= 1, f"{name}: {steps} steps", code="G0206")
+def check_numbers(made: Any) -> None:
+    """Raise G0206 where a field of a record that is a number, or a rate, holds something else."""
+    name = snake(type(made).__name__)
+    for field in fields(made):
+        takes = _TAKES.get(str(field.type))
+        value = getattr(made, field.name)
+        if takes and isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+            value = value.item()
+            object.__setattr__(made, field.name, value)
+        if takes and not isinstance(value, takes):
+            help = "a rate that changes is a schedule: graphc.optim.cosine_decay(1e-3, steps=1000)"
+            raise GraphcError(
+                "G0206",
+                f"{name}: {field.name} is a {type(value).__name__}, not a number",
+                help=help if Schedule in takes else None,
+            )
 
 
 @record
@@ -66,9 +92,6 @@ class LinearWarmup(Schedule):
     steps: int
     after: Rate | None = None
 
-    def __post_init__(self) -> None:
-        _steps("linear_warmup", self.steps)
-
     def at(self, f: Builder, t: Value) -> Value:
         rising = self.peak * f.minimum((t + 1.0) / float(self.steps), 1.0)
         if self.after is None:
@@ -89,9 +112,6 @@ class CosineDecay(Schedule):
     steps: int
     final: float = 0.0
 
-    def __post_init__(self) -> None:
-        _steps("cosine_decay", self.steps)
-
     def at(self, f: Builder, t: Value) -> Value:
         wave = 0.5 * (1.0 + f.cos(pi * _share(f, t, self.steps)))
         return self.final + (self.initial - self.final) * wave
@@ -106,9 +126,6 @@ class ExponentialDecay(Schedule):
     factor: float
     steps: int
     staircase: bool = False
-
-    def __post_init__(self) -> None:
-        _steps("exponential_decay", self.steps)
 
     def at(self, f: Builder, t: Value) -> Value:
         exponent = t / float(self.steps)
@@ -127,12 +144,18 @@ class PolynomialDecay(Schedule):
     final: float = 0.0
     power: float = 1.0
 
-    def __post_init__(self) -> None:
-        _steps("polynomial_decay", self.steps)
-
     def at(self, f: Builder, t: Value) -> Value:
         left = f.power(1.0 - _share(f, t, self.steps), self.power)
         return self.final + (self.initial - self.final) * left
+
+
+def _numbers(what: str, made: Any, field: str) -> tuple[Any, ...]:
+    """A field's numbers as a tuple. Raises G0206."""
+    value = getattr(made, field)
+    found = value.tolist() if isinstance(value, np.ndarray) else value
+    good = isinstance(found, list | tuple) and all(isinstance(x, int | float) for x in found)
+    require(good, f"{what} are numbers, such as (100, 200), not {value!r}", code="G0206")
+    return tuple(found)
 
 
 @record
@@ -144,8 +167,8 @@ class PiecewiseConstant(Schedule):
     rates: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "boundaries", tuple(self.boundaries))
-        object.__setattr__(self, "rates", tuple(self.rates))
+        for name in ("boundaries", "rates"):
+            object.__setattr__(self, name, _numbers(f"piecewise_constant: {name}", self, name))
         rising = list(self.boundaries) == sorted(set(self.boundaries))
         good = rising and len(self.rates) == len(self.boundaries) + 1
         text = "piecewise_constant: rising boundaries, and one rate more than boundaries"

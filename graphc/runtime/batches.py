@@ -62,7 +62,9 @@ def check_names(inputs: Iterable[str], batch: Batch) -> None:
     for name in known:
         if name not in batch:
             raise GraphcError(
-                "G0611", f"the batch has no entry '{name}'", help=f"it has: {', '.join(batch)}"
+                "G0611",
+                f"the batch has no entry '{name}'",
+                help=f"it has: {', '.join(map(str, batch))}",
             )
     for name in batch:
         if name not in known:
@@ -96,9 +98,18 @@ def check_entry(
     return array
 
 
+def array_of(name: str, value: Any) -> Array:
+    """An entry as an array. Raises G0613 for a list of lists of different lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        text = f"'{name}' is no array: it is a list whose lists differ in length"
+        raise GraphcError("G0613", text) from None
+
+
 def _castable(name: str, value: Any, dtype: DType) -> Array:
     """value as an array that can be cast without a change of its meaning."""
-    array = np.asarray(value)
+    array = array_of(name, value)
     if array.dtype == dtype.numpy:
         return array
     if dtype.name != "bf16" and not np.can_cast(array.dtype, dtype.numpy, "same_kind"):

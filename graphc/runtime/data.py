@@ -117,8 +117,10 @@ def rebatch(batches: Iterable[Mapping[str, Any]], size: int) -> Iterator[dict[st
     differ in their number of examples, or from batch to batch in their names.
     """
     kept: list[dict[str, Array]] = []
+    if size < 1:
+        raise GraphcError("G0617", f"batches of {size}: a batch has at least one example")
     for batch in batches:
-        arrays = {name: np.asarray(a) for name, a in batch.items()}
+        arrays = _arrays(batch)
         if kept and arrays.keys() != kept[0].keys():
             raise GraphcError("G0603", f"batches have entries {set(kept[0])} and {set(arrays)}")
         data = Dataset(arrays)
@@ -131,6 +133,20 @@ def rebatch(batches: Iterable[Mapping[str, Any]], size: int) -> Iterator[dict[st
             kept.append({name: a[start:] for name, a in arrays.items()})
     if kept:
         yield _joined(kept)
+
+
+def _arrays(batch: Any) -> dict[str, Array]:
+    """The entries of a batch as arrays. Raises G0603 for what has no first dim, or no one shape."""
+    if not isinstance(batch, Mapping):
+        raise GraphcError("G0603", f"a batch is a dict of arrays, not a {type(batch).__name__}")
+    try:
+        arrays = {name: np.asarray(a) for name, a in batch.items()}
+    except ValueError:
+        raise GraphcError("G0603", "an entry is a list of lists of different lengths") from None
+    for name, a in arrays.items():
+        if not a.ndim:
+            raise GraphcError("G0603", f"entry '{name}' is one number, not one for each example")
+    return arrays
 
 
 def _examples(batch: Mapping[str, Array]) -> int:
@@ -153,10 +169,12 @@ def replica_streams(
     sources = [iter(s) for s in streams]
     empty: Mapping[str, Any] = {}
     while True:
-        given = [{k: np.asarray(a) for k, a in next(s, empty).items()} for s in sources]
+        given = [_arrays(next(s, empty)) for s in sources]
         parts = [p for p in given if p]
         if not parts:
             return
+        if any(p.keys() != parts[0].keys() for p in parts):
+            raise GraphcError("G0603", f"the streams have entries {[list(p) for p in parts]}")
         counts = [_examples(p) if p else 0 for p in given]
         want = [chop(sum(counts), [(len(given), i)])[1] for i in range(len(given))]
         if counts != want:
@@ -212,20 +230,23 @@ def _fit(name: str, a: Array, t: TensorType) -> Array:
         raise GraphcError("G0605", f"entry '{name}' has dtype {a.dtype}, the step says {t.dtype}")
     if a.dtype == t.dtype.numpy:
         return a
-    if not _lossless(a, t.dtype):
+    with np.errstate(all="ignore"):
+        cast = a.astype(t.dtype.numpy)
+        lossless = _lossless(a, cast, t.dtype)
+    if not lossless:
         message = f"entry '{name}' is {a.dtype}: casting it to {t.dtype} would change values"
         raise GraphcError("G0605", message, help="store it as what the step declares")
-    return a.astype(t.dtype.numpy)
+    return cast
 
 
-def _lossless(a: Array, to: DType) -> bool:
+def _lossless(a: Array, cast: Array, to: DType) -> bool:
+    """Whether casting changed no value; a narrower float may round, but not overflow."""
     if np.can_cast(a.dtype, to.numpy, "safe") or not a.size:
         return True
     if a.dtype.kind not in "iub":
-        return (
-            dtype_of(a.dtype).kind == to.kind == "f"
-        )  # rounding is what a narrower float asks for
-    return bool(np.array_equal(a.astype(to.numpy).astype(a.dtype), a))
+        floats = dtype_of(a.dtype).kind == to.kind == "f"
+        return floats and bool(np.array_equal(np.isinf(a), np.isinf(cast)))
+    return bool(np.array_equal(cast.astype(a.dtype), a))
 
 
 def _read_npz(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
@@ -265,6 +286,7 @@ READERS: dict[str, Reader] = {"npz": _read_npz, "csv": _read_csv}
 
 def from_arrays(arrays: Mapping[str, Array]) -> Dataset:
     """A dataset of arrays in memory. Raises G0603, G0605."""
-    for a in arrays.values():
+    made = _arrays(arrays)
+    for a in made.values():
         dtype_of(a.dtype)
-    return Dataset(arrays)
+    return Dataset(made)

@@ -312,7 +312,7 @@ class Engine:
         full = self.programs[name].inputs.items()
         if not isinstance(batch, Mapping):
             return True
-        if all(n in batch and np.shape(batch[n]) == t.shape for n, t in full):
+        if all(n in batch and _shape(batch[n]) == t.shape for n, t in full):
             return True
         return _has_lengths(self.programs[name + SHORT], batch)
 
@@ -406,13 +406,21 @@ def _only(batches: Iterator[Batch]) -> Batch:
     return batch
 
 
+def _shape(x: Any) -> tuple[int, ...] | None:
+    """The shape of an array or a list; None of a list whose lists differ in length."""
+    try:
+        return tuple(np.shape(x))
+    except ValueError:
+        return None
+
+
 def _has_lengths(program: Program, batch: Batch) -> bool:
     """Whether the entries of a batch have the lengths that a program gives to dims that may vary.
 
     Only the program for short batches tells which do.
     """
     return all(
-        np.shape(batch[name]) == t.shape
+        _shape(batch[name]) == t.shape
         for name, t in program.inputs.items()
         if t.extents and name in batch
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphc.errors import GraphcError
 from graphc.placement import Home, Mesh, Replicated, Split, Varying, local_shape
 from graphc.program import Program, exact_ranges
+from graphc.runtime.batches import array_of
 from graphc.runtime.copies import check_copies, copy_count
 from graphc.runtime.supply import copy_padded
 from graphc.types import TensorType
@@ -71,7 +72,7 @@ def check_variables(
         raise GraphcError("G0510", text, help=f"the variables are: {', '.join(types) or 'none'}")
     found = {}
     for name, value in values.items():
-        t, array = types[name], np.asarray(value)
+        t, array = types[name], array_of(name, value)
         alike = array.shape == t.shape
         if not alike and name in kept:
             alike = check_copies(name, array, t, copy_count(t, program.mesh))

@@ -20,7 +20,7 @@ from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
 from graphc.runtime.asynchronous.source import Source
 from graphc.runtime.backend import Backend
-from graphc.runtime.batches import Batch
+from graphc.runtime.batches import Batch, array_of, check_names
 from graphc.runtime.data import Dataset, Position
 from graphc.runtime.engine import Engine
 from graphc.runtime.fingerprint import kernel_fingerprint
@@ -161,7 +161,8 @@ class Trainer:
         total = _Totals()
         counted = _counted(self.engine.programs["evaluate"])
         for batch in batches:
-            examples = len(batch[counted]) if counted else 1
+            check_names(self.engine.programs["evaluate"].inputs, batch)
+            examples = len(array_of(counted, batch[counted])) if counted else 1
             total.add(self.engine.step(batch, "evaluate"), examples)
         return total.result()
 

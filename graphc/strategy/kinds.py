@@ -61,6 +61,10 @@ class TensorSplit(Strategy):
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"tensor_split({self.devices}): a mesh has at least one device")
+        good = all(isinstance(k, str) and isinstance(dim, int) for k, dim in self.cut)
+        check(
+            good, f"tensor_split: {dict(self.cut)} is no map of names to dims, such as {{'w*': 1}}"
+        )
 
     def layout(self, name: str) -> MeshLayout:
         rules = tuple(Rule(glob, name, Split(dim)) for glob, dim in self.cut)

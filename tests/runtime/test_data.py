@@ -156,6 +156,8 @@ ONE = np.zeros((3, 2), np.float32)
          {"x": "u8[4]"}),
         ("G0605", "casting it to f32 would change values", "npz", npz(x=np.array([2**24 + 1])),
          {"x": "f32[4]"}),
+        ("G0605", "casting it to f32 would change values", "npz", npz(x=np.array([1e39])),
+         {"x": "f32[4]"}),
         ("G0605", "entry 'x' has dtype complex128", "npz", npz(x=np.array([1j])), {"x": "f32[4]"}),
         ("G0602", "can't be read", "csv", b"x,y\n1\n", {"x": "f32[4]"}),
         ("G0602", "can't be read", "csv", b"x\none\n", {"x": "f32[4]"}),
