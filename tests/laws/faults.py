@@ -29,21 +29,22 @@ that notices it first:
 from __future__ import annotations
 
 from laws import (
+    faults_failing,
     faults_homes,
     faults_kernels,
     faults_memory,
+    faults_numpy,
     faults_ops,
     faults_passes,
     faults_run,
     faults_saved,
 )
-from laws import faults_homes, faults_kernels, faults_ops, faults_passes, faults_run
-from laws import faults_homes, faults_numpy, faults_ops, faults_passes, faults_run
 from laws.fault import FAULTS, Fault
 
 __all__ = [
     "FAULTS",
     "Fault",
+    "faults_failing",
     "faults_homes",
     "faults_kernels",
     "faults_memory",
@@ -53,14 +54,3 @@ __all__ = [
     "faults_run",
     "faults_saved",
 ]
-from laws import faults_saved
-
-__all__ = [
-    "FAULTS", "Fault", "faults_homes", "faults_ops", "faults_passes", "faults_run", "faults_saved",
-from laws import faults_failing, faults_homes, faults_ops, faults_passes, faults_run
-from laws.fault import FAULTS, Fault
-
-__all__ = [
-    "FAULTS", "Fault", "faults_failing", "faults_homes", "faults_ops", "faults_passes",
-    "faults_run",
-]  # fmt: skip

@@ -13,11 +13,8 @@ from kernels.check import check_structure
 from kernels.structures import ALL as STRUCTURES
 from kernels.third_party import STRUCTURES as THIRD_PARTY
 from kernels.third_party import known
-from laws import leaf_bits
+from laws import cut_rows, failing, leaf_bits, numerics
 from laws.damage import check_damage
-from laws import leaf_bits, numerics
-from laws import failing, leaf_bits
-from laws import cut_rows, failing, leaf_bits
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
 from laws.faults import FAULTS, Fault
@@ -129,6 +126,8 @@ def fit(kinds: Kinds) -> None:
 
 def seeds(kinds: Kinds) -> None:
     check_seeds("mirrored(2)")
+
+
 def fails(kinds: Kinds) -> None:
     failing.plan.cache_clear()
     for c in map(failing.case, range(SEEDS)):
@@ -144,6 +143,8 @@ def guard(kinds: Kinds) -> None:
 def address(kinds: Kinds) -> None:
     for name in kinds:
         check_address(name)
+
+
 def rows(kinds: Kinds) -> None:
     for seed in range(10):
         cut_rows.check(seed, native=False)
@@ -157,10 +158,9 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "kernels": kernels,
     "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
     "guard": guard, "address": address,
-    "bits": bits, "ranges": lambda kinds: numerics.check_ranges(),
+    "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
-    "bits": bits, "failing": fails,
-    "bits": bits, "failing": fails, "rows": rows,
+    "failing": fails, "rows": rows,
 }  # fmt: skip
 
 
@@ -196,7 +196,6 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
     "guard": (AssertionError,), "address": (InternalError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
-    "failing": (failing.Broken,),
     "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
 }  # fmt: skip
 
