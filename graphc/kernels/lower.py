@@ -98,13 +98,18 @@ class _Lowering:
         """Buffers that others than nodes read, or views that only hold of memory."""
         every = self.program.buffers
         whole = {every[b].root for b in self.program.outputs.values()}
-        views = (b for b in every if b.kind == "view")
-        whole |= {b.base for b in views if not moves_dims(b, every[b.base])}
+        whole |= self._across_dims()
         values = Values(list(every), self.literals, self.values.exact, whole=frozenset(whole))
         for x in self.role.instructions:
             if self._stays(x) or nodes_of(values, x) is None:
                 whole |= self._of_host(x)
         return frozenset(whole)
+
+    def _across_dims(self) -> set[int]:
+        """Buffers of which a view goes on from one dim into the next: it holds of memory only."""
+        every = self.program.buffers
+        views = (b for b in every if b.kind == "view")
+        return {b.base for b in views if not moves_dims(b, every[b.base])}
 
     def _boxes(self) -> dict[int, list[tuple[int, int]]]:
         """What is read of each buffer that is read by views only, and not by the host."""
@@ -134,8 +139,9 @@ class _Lowering:
     def _indices(self) -> dict[int, Kernel]:
         """Constants that are made where they are read, so that they need no memory."""
         made = (x for x in self.role.setup if isinstance(x, Kernel) and isinstance(x.op, Iota))
-        read = {self.buffers[b].root for x in self.role.setup for b in reads(x)}
-        return {x.result: x for x in made if not self._stays(x) and x.result not in read}
+        loaded = {self.buffers[b].root for x in self.role.setup for b in reads(x)}
+        loaded |= self._across_dims()
+        return {x.result: x for x in made if not self._stays(x) and x.result not in loaded}
 
     def _is_view(self, x: Instruction) -> bool:
         made = writes(x)

@@ -131,6 +131,18 @@ VIEWS: dict[str, Structure] = {
 }
 
 
+def counted(p: Any, b: Any) -> Any:
+    """Indices along a dim, seen as a vector."""
+    indices = nn.reshape(nn.iota(shape=(3, 4), dim=1), shape=(12,))
+    return squares(b["x"] * p["w"] * indices)
+
+
+VIEWS["indices across dims"] = Structure(
+    counted, {"w": of(12)}, {"x": of(6, 12)},
+    formula=lambda p, b: squares(b["x"] * p["w"] * np.tile(np.arange(4), 3)),
+)  # fmt: skip
+
+
 # -- joins ----------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,12 @@ def _views_across_dims(patch: Patch) -> None:
     patch.setattr(views.Sight, "last", lambda self, shape: list(self.first))
 
 
+@fault("kernels", "view")
+def _views_across_dims_of_what_is_not_in_memory(patch: Patch) -> None:
+    """What is seen across dims need not be in memory."""
+    patch.setattr(lower._Lowering, "_across_dims", lambda self: set())
+
+
 @fault("kernels", "join")
 def _joined_twice_written_once(patch: Patch) -> None:
     """What is joined twice is written to one of its places."""
