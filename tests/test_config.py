@@ -20,6 +20,7 @@ def read_anew() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "value", "help"),
     [("GRAPHC_NATIVE", "yes", "0 or 1"), ("GRAPHC_THREADS", "two", "a number"),
+     ("GRAPHC_CHECK_MEMORY", "yes", "0 or 1"),
      ("GRAPHC_THREADS", "-1", "a number"), ("GRAPHC_VERIFY", "x", "a number")],
 )  # fmt: skip
 def test_a_value_that_means_nothing_is_an_error(
