@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from laws.fault import Fault
+from laws.faults import FAULTS
 from laws.programs.campaign import Tally, campaign
 from laws.programs.grow import grow
 from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.programs.shrink import shrunk
 
+STRUCTURES = [f for f in FAULTS if f.kinds and f.kinds[0] in ("view", "join", "lookup")]
 SEEDS = 250
 MORE = 2_000
 ALL = 200_000
@@ -60,6 +63,15 @@ def test_nan_and_infinity_are_differences_unless_both_have_them() -> None:
     assert difference(odd, np.array([np.nan, 1.0]), 1.0)
     assert difference(np.array([np.inf]), np.array([-np.inf]), np.inf)
     assert not difference(odd, odd, 0.0)
+
+
+@pytest.mark.parametrize("fault", STRUCTURES, ids=lambda f: f.name)
+def test_a_planted_fault_of_lowering_is_found_soon(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Why the laws see now what they did not: these structures are drawn, and drawn often."""
+    fault.plant(monkeypatch)
+    assert any(judge(grow(seed), paths=("kernels",)).defects for seed in range(100))
 
 
 def test_a_wrong_function_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:

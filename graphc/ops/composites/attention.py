@@ -31,7 +31,7 @@ def attention(
     require(good, f"attention: q {q.shape}, k {k.shape}, v {v.shape}")
     a = ascii_lowercase[: len(lead)]
     scores = f.add(Einsum(f"{a}TD,{a}SD->{a}TS"), (q, k))
-    scores = scores * (1 / sqrt(q.shape[-1]) if scale is None else scale)
+    scores = scores * (1 / sqrt(max(q.shape[-1], 1)) if scale is None else scale)
     seen = _visible(f, scores, mask, causal)
     if seen is not None:
         low = f.full_like(scores, _LARGE[scores.dtype.bytes])

@@ -37,6 +37,7 @@ class Var:
     trained: whether a parameter moves it
     exact:   whether it is a multiple of 1/256 that was computed without rounding
     coarse:  whether it was rounded to half precision
+    tainted: whether NaN or an infinity went in: its slope may have no number, too
     narrow:  whether it may be f32 in an f64 program: floats made of integers and bools are
     """
 
@@ -46,6 +47,7 @@ class Var:
     exact: bool = False
     coarse: bool = False
     narrow: bool = False
+    tainted: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -99,7 +101,7 @@ class Grower:
         return self.rng.random() < part
 
     def size(self) -> int:
-        if self.empty and self.chance(0.15):
+        if self.empty and self.chance(0.25):
             return 0
         return self.of(SIZES)
 
@@ -167,6 +169,7 @@ class Grower:
             exact and all(u.exact for u in uses) and all(map(_is_dyadic, values)),
             coarse or any(u.coarse for u in uses),
             narrow or any(u.narrow for u in uses) or not any(u.kind == "f" for u in uses),
+            any(u.wild or u.tainted for u in uses),
         )
         if values[0].ndim != values[1].ndim or not all(map(_is_small, values)):
             raise Skip
@@ -276,7 +279,7 @@ def grow(seed: int) -> Program:
 def _grown(seed: int) -> Program:
     rng = random.Random(f"program {seed}")
     full = rng.choice((2, 3, 4, 5, 6, 7, 8))
-    g = Grower(seed, rng, (full, rng.randrange(1, full)), empty=rng.random() < 0.04)
+    g = Grower(seed, rng, (full, rng.randrange(1, full)), empty=rng.random() < 0.08)
     if rng.random() < 0.05:
         g.sizes = (1, 1)
     _start(g)
@@ -316,7 +319,7 @@ def _start(g: Grower) -> None:
 
 
 def _finished(g: Grower) -> Program:
-    finite = [v for v in g.pool if v.kind == "f" and v.trained and not v.wild]
+    finite = [v for v in g.pool if v.kind == "f" and v.trained and not (v.wild or v.tainted)]
     finite = [v for v in finite if v.values[1].size and v.values[0].size]
     weights = [v for v in g.pool if v.name.startswith("w")]
     terms = [Statement("", _term(g, v), (v.name,)) for v in _ends(g, finite, g.of((1, 2, 3)))]

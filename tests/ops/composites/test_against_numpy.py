@@ -249,3 +249,9 @@ def test_indexing_by_tensors_is_numpys(key: Any) -> None:
     x = RNG.normal(size=(4, 5, 6))
     y = compute(lambda f, v, i, j: f.getitem(v, key(i, j)), x, I, J)
     assert np.array_equal(y, x[key(I, J)])
+
+
+def test_attention_over_no_features_gives_none() -> None:
+    empty = np.zeros((2, 3, 0), np.float32)
+    made = compute(lambda f, x: f.attention(x, x, x, causal=True), empty)
+    assert np.asarray(made).shape == empty.shape
