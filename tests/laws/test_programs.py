@@ -6,13 +6,14 @@ NumPy calls and as machine code, on full and on short batches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from laws.fault import Fault
 from laws.faults import FAULTS
-from laws.programs.campaign import Tally, campaign
+from laws.programs.campaign import Found, Tally, campaign
 from laws.programs.grow import grow
 from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
@@ -21,11 +22,11 @@ from laws.programs.shrink import shrunk
 STRUCTURES = [f for f in FAULTS if f.kinds and f.kinds[0] in ("view", "join", "lookup")]
 SEEDS = 250
 MORE = 2_000
-ALL = 200_000
+ALL, RANGE = 200_000, 2_000
 
 
-def check(seeds: range, strategies: bool = False, log: Path | None = None) -> Tally:
-    tally = Tally(list(campaign(seeds, strategies, log)))
+def check(seeds: range, strategies: bool = False) -> Tally:
+    tally = Tally(list(campaign(seeds, strategies)))
     assert not tally.defects, tally.report
     return tally
 
@@ -38,15 +39,17 @@ def test_programs_are_what_numpy_makes_of_them() -> None:
 
 @pytest.mark.ci
 @pytest.mark.timeout(3600)
-def test_two_thousand_programs() -> None:
-    check(range(SEEDS, MORE))
+@pytest.mark.parametrize("first", range(SEEDS, MORE, 250))
+def test_two_thousand_programs(first: int) -> None:
+    check(range(first, first + 250))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_two_hundred_thousand_programs_under_all_strategies(tmp_path: Path) -> None:
-    """`python -m laws.programs` does it in parts, and goes on where it stopped."""
-    check(range(ALL), strategies=True, log=tmp_path / "log.jsonl")
+@pytest.mark.parametrize("first", range(0, ALL, RANGE))
+def test_two_hundred_thousand_programs_under_all_strategies(first: int) -> None:
+    """`python -m laws.programs` (in tests/) does the same, and goes on where it stopped."""
+    check(range(first, first + RANGE), strategies=True)
 
 
 # -- the law itself -------------------------------------------------------------------------------
@@ -54,6 +57,26 @@ def test_two_hundred_thousand_programs_under_all_strategies(tmp_path: Path) -> N
 
 def test_a_seed_is_always_the_same_program() -> None:
     assert [grow(s) for s in range(20)] == [grow(s) for s in range(20)]
+
+
+def test_a_seed_that_ends_its_process_is_told_from_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def worker(seeds: list[int], strategies: bool) -> Iterator[int | Found]:
+        for seed in seeds:
+            yield seed
+            if seed == 3:
+                return
+            yield Found(seed)
+
+    log = tmp_path / "log.jsonl"
+    monkeypatch.setattr("laws.programs.campaign._worker", worker)
+    monkeypatch.setattr("laws.programs.campaign.died", lambda seed, strategies: "its program")
+    found = list(campaign(range(4), log=log)) + list(campaign(range(4, 6)))
+    assert [f.seed for f in found] == [0, 1, 2, 3, 4, 5]
+    assert [f.program for f in found if f.defect] == ["its program"]
+    monkeypatch.setattr("laws.programs.campaign._worker", None)
+    assert len(list(campaign(range(4), log=log))) == 4, "what is in the log is tried again"
 
 
 def test_nan_and_infinity_are_differences_unless_both_have_them() -> None:

@@ -108,6 +108,7 @@ def died(seed: int, strategies: bool) -> str:
 
 def one(text: str, strategy: str) -> None:
     """Judge a program that is given as the text of its record."""
+    signal.alarm(SECONDS)
     names = {"Program": Program, "Leaf": Leaf, "Statement": Statement}
     print(judge(eval(text, names), strategy).defects)
 
@@ -134,17 +135,16 @@ def campaign(
 def _chunk(seeds: list[int], strategies: bool, log: Path | None) -> Iterator[Found]:
     """The seeds in one process, and in another one what is left when it is killed."""
     while seeds:
-        at, ended = None, False
+        at = seeds[0]
         for made in _worker(seeds, strategies):
             if isinstance(made, int):
                 at = made
                 continue
-            seeds, ended = [s for s in seeds if s != made.seed], not seeds
+            seeds = [s for s in seeds if s != made.seed]
             yield _logged(made, log)
-        if seeds and not ended:
-            bad = at if at in seeds else seeds[0]
-            seeds = [s for s in seeds if s != bad]
-            yield _logged(Found(bad, "the process is killed", died(bad, strategies)), log)
+        if seeds:
+            seeds = [s for s in seeds if s != at]
+            yield _logged(Found(at, "the process is killed", died(at, strategies)), log)
 
 
 def _logged(found: Found, log: Path | None) -> Found:
