@@ -345,5 +345,8 @@ def test_a_batch_as_long_as_a_feature_stays_the_dim_that_it_is() -> None:
     for shape in (lambda n: (n, 3), lambda n: (n, -1)):
         with pytest.raises(GraphcError, match="its batch does not become dim 0"):
             record(lambda p, b, s=shape: np.sum(b["x"].T.reshape(s(b["x"].shape[0]))), {}, x)
+    for rows in (1, 3):
+        x = {"x": np.ones((rows, 3), np.float32)}
+        record(lambda p, b: np.sum(b["x"].reshape(1, b["x"].shape[0], 3)), {}, x)
     made = record(lambda p, b: np.sum(b["x"].reshape(b["x"].shape[0], 1, 3)), {}, x).graph
     assert next(n for n in made if n.op.name == "reshape").tensor.extents

@@ -28,7 +28,7 @@ def reshape(f: Builder, x: Operand, shape: int | Sequence[int]) -> Value:
         lengths[lengths.index(-1)] = value.type.size // rest
     made = reshaped(f, value, tuple(lengths))
     for i, n in enumerate(given):  # a feature may be as long as the batch by chance
-        asked = n.extent if isinstance(n, Size) else None
+        asked = n.extent if isinstance(n, Size) and n > 1 else None
         fits = asked is None or not made.type.extents or made.type.extent(i) == asked
         require(fits, f"can't reshape {value.type}: its batch does not become dim {i}")
     return made

@@ -139,7 +139,10 @@ def _padded(
 
 def _places(x: Array, sizes: Sequence[int], stride: int, dilation: int) -> tuple[int, ...]:
     lengths = zip(x.shape[1:], sizes, strict=False)
-    return tuple((n - (k - 1) * dilation - 1) // stride + 1 for n, k in lengths)
+    places = tuple((n - (k - 1) * dilation - 1) // stride + 1 for n, k in lengths)
+    if min(places) < 1:
+        raise ValueError("a window is longer than what it goes over")
+    return places
 
 
 def _where(
