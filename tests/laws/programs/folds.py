@@ -92,6 +92,9 @@ def sorted_(g: Grower) -> None:
     x = g.float(1)
     d = g.of([d for d in range(x.rank) if not x.is_batch(d) or g.chance(0.1)])
     g.ordered(x, str(d))
+    if x.wild:  # between an infinity and another entry there is no number
+        g.add(f"np.sort({x.name}, axis={d})", x, exact=True)
+        return
     text = g.of((
         "np.sort({x}, axis={d})", "np.sort({x}, axis={d})", "np.argsort({x}, axis={d}, kind='stable')",
         "np.sort(-{x}, axis={d})", "np.argsort({x}, axis={d}, kind='stable').argsort(axis={d})",

@@ -49,6 +49,8 @@ def looked_up(g: Grower) -> None:
         "np.take({t}, {i} + 1, axis=0, mode='wrap')", "np.take({t}, {i} * 2, axis=0, mode='clip')",
         "{t}[{i}][::-1]",
     ))  # fmt: skip
+    if "nn." in text and "-" in ids:
+        raise Skip  # it takes no index from the end
     g.add(text.format(t=t.name, i=ids, n=t.shape[0]), t, *used, exact=True)
 
 
