@@ -144,7 +144,7 @@ class Count(_Arithmetic, Size):  # type: ignore[misc]
     """A dim's run-time length. Times an int it stays a dim's length (`n * 4` rows of a reshape)."""
 
     def __mul__(self, other: object) -> Any:
-        if type(other) is int and other >= 0:  # a length can not be negative
+        if type(other) is int and other > 0:
             product = Size.__mul__(self, other)
             return Count(product, product.extent) if isinstance(product, Size) else product
         return combine(operator.mul, self, other)

@@ -33,6 +33,7 @@ COUNTS: dict[str, Form] = {
     "7.0 // n": lambda x, n: 7.0 // n * np.sum(x),
     "7.0 % n": lambda x, n: 7.0 % n * np.sum(x),
     "-n": lambda x, n: -n * np.sum(x),
+    "0 * n": lambda x, n: (0 * n + 1) * np.sum(x),
     "+n": lambda x, n: +n * np.sum(x),
     "abs(n)": lambda x, n: abs(n) * np.sum(x),
     "n * n": lambda x, n: np.sum(x) * (n * n),
