@@ -425,8 +425,10 @@ CODES: dict[str, Entry] = {
     ),
     "G0506": Entry(
         "index out of range",
-        "A gather or scatter met an index outside its table at run time. Look at the data: labels\n"
-        "often start at 1, or a token id is the size of the vocabulary.",
+        "A gather or scatter met an index outside its table at run time, or cross_entropy a label that\n"
+        "is no class; the message names the value and its row of the whole batch. Look at the data:\n"
+        "labels often start at 1, or a token id is the size of the vocabulary. Labels that mean 'none'\n"
+        "are named by `ignore_index`. Nothing was written: the step can be made again without them.",
     ),
     "G0507": Entry(
         "the plan can't be read",

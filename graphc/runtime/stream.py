@@ -63,6 +63,7 @@ class MicrobatchStream:
         self._turns: dict[int, _Turn] = {}
         self._reached: dict[tuple[int, ...], int] = {}  # space coordinates -> turn
         self._pulled, self._ended = 0, False
+        self._error: BaseException | None = None  # of the first pull that failed
         self._again = any(len(role.loops) > 1 for role in program.roles)
         self._total = dict.fromkeys(program.counts, 0)
         self._constant: dict[str, Array] = {}  # entries that are not cut over time
@@ -137,11 +138,17 @@ class MicrobatchStream:
 
     def _pull_to(self, number: int) -> None:
         with self._lock:
-            while self._pulled <= number:
-                self._turns[self._pulled] = self._pull()
-                self._pulled += 1
-                if self._pulled == self.program.mesh.turns:
-                    self._check_end()
+            if self._error is not None:  # a generator that has failed looks as if it had ended
+                raise self._error
+            try:
+                while self._pulled <= number:
+                    self._turns[self._pulled] = self._pull()
+                    self._pulled += 1
+                    if self._pulled == self.program.mesh.turns:
+                        self._check_end()
+            except BaseException as error:
+                self._error = error
+                raise
 
     def _pull(self) -> _Turn:
         batch = None if self._ended else next(self._source, None)

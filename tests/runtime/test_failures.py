@@ -19,6 +19,7 @@ import graphc
 from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.local import LocalSession, _Worker
+from graphc.runtime.stream import MicrobatchStream
 
 LAST_NET = 3000  # seconds: a test takes one
 BACKENDS = ["numpy", NumpyBackend(native=False), "reference"]
@@ -88,6 +89,17 @@ def test_a_stream_that_fails_leaves_a_trainer_that_goes_on(backend: Any, fails_a
 
     found, wanted = ends(work)
     assert found == wanted
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_stream_that_failed_on_one_device_has_not_ended_for_the_others(others: int) -> None:
+    with made() as trainer:
+        program = trainer.trainer.plan.programs["train"]
+        stream = MicrobatchStream(program, microbatches(0, fails_at=1))
+        stream._pull_to(0)
+        for _ in range(1 + others):
+            with pytest.raises(OSError, match="the disk is gone"):
+                stream._pull_to(3)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
