@@ -55,12 +55,17 @@ def unchanged_by(trainer: graphc.StepTrainer, bad: Any) -> GraphcError:
     return caught.value
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+STRATEGIES = [
+    "one_device()", "mirrored(2) * accumulate(3)", "zero(2, stage=3)", 'tensor_split(2, {"e": 1})',
+    "mirrored(2) * reproducible(4)", "diloco(2, 2)",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "strategy",
-    ["one_device()", "mirrored(2) * accumulate(3)", "zero(2, stage=3)", 'tensor_split(2, {"e": 1})',
-     "mirrored(2) * reproducible(4)", "diloco(2, 2)"],
-)  # fmt: skip
+    ("strategy", "backend"),
+    [(s, "numpy") for s in STRATEGIES] + [(STRATEGIES[1], b) for b in BACKENDS[1:]],
+    ids=str,
+)
 def test_a_wrong_label_is_named_with_its_row_of_the_whole_batch(
     strategy: str, backend: Any
 ) -> None:
