@@ -7,11 +7,13 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from graphc.errors import GraphcWarning
+from graphc.runtime import objects
 from graphc.runtime.objects import Objects
 
 
@@ -49,11 +51,11 @@ def test_an_object_of_another_key_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_thousand_damaged_objects_are_read_as_none(tmp_path: Path) -> None:
-    objects, rng = Objects.at(tmp_path), random.Random(0)
-    assert objects.folder
+    made, rng = Objects.at(tmp_path), random.Random(0)
+    assert made.folder
     content = bytes(range(256)) * 4
-    objects.write("whole", content)
-    whole = (objects.folder / "whole.o").read_bytes()
+    made.write("whole", content)
+    whole = (made.folder / "whole.o").read_bytes()
     for k in range(1000):
         data = bytearray(whole.replace(b"whole", b"%05d" % k))
         match k % 5:
@@ -68,14 +70,28 @@ def test_a_thousand_damaged_objects_are_read_as_none(tmp_path: Path) -> None:
                 data = bytearray(rng.randbytes(rng.randrange(300)))
             case _:
                 data = data[rng.randrange(1, len(data)) :] + data
-        (objects.folder / f"{k:05}.o").write_bytes(data)
-        assert objects.read(f"{k:05}") is None
-    assert objects.read("whole") == content
+        (made.folder / f"{k:05}.o").write_bytes(data)
+        assert made.read(f"{k:05}") is None
+    assert made.read("whole") == content
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [lambda data, key: data.partition(b"\n")[2], lambda data, key: data[-4:] if data else None],
+    ids=["no checksum and no key", "no head"],
+)
+def test_an_object_that_is_taken_as_it_is_is_noticed(
+    fault: Callable[[bytes, str], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_content", fault)
+    with pytest.raises(AssertionError):
+        test_a_thousand_damaged_objects_are_read_as_none(tmp_path)
 
 
 WRITER = """
 import sys
 from pathlib import Path
+from graphc.runtime import objects
 from graphc.runtime.objects import Objects
 objects = Objects.at(Path(sys.argv[1]))
 print("ready", flush=True)

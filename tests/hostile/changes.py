@@ -1,0 +1,91 @@
+"""Plans with one change each, of which none may be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hostile import corpus
+from hostile.mutate import forged
+
+from graphc.errors import GraphcError
+from graphc.runtime import plan as plans
+
+Json = Any
+
+
+def changed(name: str, folder: Path, change: Callable[[Json], None]) -> str:
+    """The text of a plan whose training program was changed by somebody who mends the checksum."""
+    head = json.loads(corpus.plan(name, folder).text())
+    change(head["body"])
+    return forged(head)
+
+
+def program(body: Json) -> Json:
+    return body["programs"]["train"]
+
+
+def kernel(body: Json, op: str) -> Json:
+    """The first kernel of an op, or collective, in the training program."""
+    role = program(body)["roles"][0]
+    every = [*role.get("setup", []), *role["body"], *role.get("commit", [])]
+    every += [x for loop in every if loop["is"] == "Loop" for x in loop["body"]]
+    return next(x for x in every if x.get("op", {}).get("@") == op)
+
+
+def result(body: Json, op: str) -> Json:
+    return program(body)["buffers"][kernel(body, op)["result"]]
+
+
+def operand(body: Json, op: str, slot: int = 0) -> Json:
+    return program(body)["buffers"][kernel(body, op)["operands"][slot]]
+
+
+def cut(body: Json) -> Json:
+    """The first buffer of which a place has a part."""
+    return next(b for b in program(body)["buffers"] if b.get("ranges") and "axes" in b["ranges"][0])
+
+
+def swap_offsets(body: Json) -> None:
+    """Every value of the arena lies at its start."""
+    for b in program(body)["buffers"]:
+        b.pop("offset", None) if b.get("kind", "arena") == "arena" else None
+
+
+CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
+    ("moves", "scatter_add.size", lambda b: kernel(b, "scatter_add")["op"].update(size=10**9), "it makes f32"),
+    ("moves", "cumsum.dim", lambda b: kernel(b, "cumsum")["op"].update(dim=7), "there is no dim 7"),
+    ("moves", "a view's stride", lambda b: result(b, "slice").update(strides=[1, 1]), "does not lie where"),
+    ("moves", "a view's offset", lambda b: result(b, "slice").update(offset=0), "does not lie where"),
+    ("moves", "an operand", lambda b: kernel(b, "concat")["operands"].pop(), "it makes f32"),
+    ("moves", "two values at one place", swap_offsets, "lie on each other"),
+    ("rows", "a short arena", lambda b: program(b).update(arena=64), "lies outside the arena"),
+    ("rows", "a variable's type", lambda b: program(b)["variable_types"]["w"].update(shape=[2, 8]), "which buffer"),
+    ("mirrored", "a width", lambda b: cut(b)["ranges"][0].update(widths=[1, 1]), "what its ranges say"),
+    ("rows", "row_sum.size", lambda b: kernel(b, "row_sum")["op"].update(size=-1), "row_sum: "),
+    ("mirrored", "a range", lambda b: result(b, "all_reduce")["ranges"].append({"is": "Range", "count": 4}), "is not well-formed"),
+    ("mirrored", "an axis", lambda b: kernel(b, "all_reduce")["op"].update(axis="rows"), "can't run over 'rows'"),
+    ("mirrored", "a time axis", lambda b: kernel(b, "all_reduce")["op"].update(axis="turn"), "can't run over 'turn'"),
+    ("zero", "all_gather.dim", lambda b: kernel(b, "all_gather")["op"].update(dim=5), "other parts than it says"),
+    ("store", "a home", lambda b: kernel(b, "pull")["op"].update(place=1), "other parts than it says"),
+    ("same", "leaves", lambda b: program(b)["mesh"]["leaves"].update(slots=0), "leaves of the batch"),
+    ("alone", "what is read first", lambda b: program(b)["roles"][0]["body"].reverse(), "not made before it"),
+    ("alone", "a constant's bytes", lambda b: kernel(b, "const")["op"].update(value=10**400), "does not fit into"),
+    ("alone", "a batch of none", lambda b: b["data"]["train"].update(batch=0), "'batch' is not what it can be"),
+    ("alone", "a duration", lambda b: b["meta"]["duration"].update(unit="days"), "'duration' is not"),
+    ("local", "a period", lambda b: b["meta"].update(every="2"), "'every' is not"),
+    ("free", "the servers", lambda b: b["asynchronous"].update(servers=2), "programs of 2 servers"),
+]  # fmt: skip
+
+
+def is_refused(name: str, change: Callable[[Json], Any], words: str, folder: Path) -> bool:
+    """Whether a changed plan is refused for the right reason."""
+    try:
+        plans.parse(changed(name, folder, change))
+    except GraphcError as error:
+        return words in error.render()
+    except Exception:
+        return False
+    return False
