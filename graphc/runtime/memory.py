@@ -19,10 +19,7 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
     """
     limit = machine_bytes() if limit is None else limit
     needed, name = max(
-        (
-            (sum(f.devices * f.peak for f in p.footprints), name)
-            for name, p in made(plan.programs).items()
-        ),
+        ((_needed(name, p), name) for name, p in made(plan.programs).items()),
         default=(0, ""),
     )
     together = _of_parts(plan)
@@ -40,6 +37,14 @@ def check_memory(plan: Plan, limit: int | None = None) -> None:
     if devices > 1:
         help = "use fewer devices, or cut the variables with tensor_split; " + help
     raise GraphcError("G0204", message, help=help)
+
+
+def _needed(name: str, program: Program) -> int:
+    """Bytes of all devices together. First values are computed on the host, value by value, where
+    a view is a copy."""
+    if name == "init":
+        return sum(b.bytes for b in program.buffers)
+    return sum(f.devices * f.peak for f in program.footprints)
 
 
 def _of_parts(plan: Plan) -> int:

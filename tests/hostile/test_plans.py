@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from graphc.runtime import check
 from graphc.runtime import plan as plans
 from graphc.runtime.check import buffers, kernels, starts
 from graphc.runtime.check import plans as about
+from graphc.runtime.memory import check_memory
 
 SAMPLE, MANY = 24, 5000
 HERE = Path(__file__).parent
@@ -83,6 +85,16 @@ def test_each_law_is_needed(
     """Without it, one of the changed plans is taken for a good one, or the reading fails."""
     monkeypatch.setattr(check, "LAWS", tuple(x for x in check.LAWS if x is not law))
     assert any(not is_refused(n, c, w, folder) for n, _, c, w in CHANGES)
+
+
+def test_first_values_that_no_machine_holds_are_refused_before_they_are_made(folder: Path) -> None:
+    plan = corpus.plan("alone", folder)
+    init = plan.programs["init"]
+    many = replace(init.buffers[-1], shape=(10**6, 10**6))
+    huge = replace(plan, programs={**plan.programs, "init": replace(init, buffers=(many,))})
+    with pytest.raises(GraphcError, match="program 'init' needs 3.6 TiB"):
+        check_memory(huge, 1 << 40)
+    check_memory(plan, 1 << 20)
 
 
 FAULTS: dict[str, tuple[Any, str, Any]] = {
