@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -150,18 +151,21 @@ def attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
     from graphc.runtime import plan as plans
 
     corpus.write_data(folder)
-    texts = {name: plan.text() for name, plan in corpus.plans(folder)}
-    names = list(texts)
+    names = list(corpus.RUNS)
     _import_all()
-    for text in texts.values():
-        plans.parse(text)  # what is looked up once is looked up here
+
+    @cache
+    def text(name: str) -> str:
+        found = corpus.plan(name, folder).text()
+        plans.parse(found)  # what is looked up once is looked up here
+        return found
 
     def made(seed: int) -> str:
-        return mutated(texts[names[seed % len(names)]], seed)
+        return mutated(text(names[seed // GROUP % len(names)]), seed)
 
-    for seed, read in _in_groups(seeds, lambda seed: _read(made(seed))):
+    for seed, read in _in_groups(seeds, lambda seed: _read(made(seed)), made):
         more = attack(made(seed), folder) if read == "ran" else {}
-        yield {"seed": seed, "plan": names[seed % len(names)], "read": read} | more
+        yield {"seed": seed, "plan": names[seed // GROUP % len(names)], "read": read} | more
 
 
 def text_attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
@@ -179,16 +183,17 @@ def text_attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
         found = corpus.graphs(names[number % len(names)], folder)
         return found[number // len(names) % len(found)]
 
-    for start in range(seeds.start, seeds.stop, GROUP):
-        text_of(start // GROUP)  # made once, here
-        group = range(start, min(start + GROUP, seeds.stop))
-        yield from ({"seed": n, "read": read} for n, read in _in_groups(group, use))
+    for n, read in _in_groups(seeds, use, lambda seed: text_of(seed // GROUP)):
+        yield {"seed": n, "read": read}
 
 
-def _in_groups(seeds: range, use: Callable[[int], None]) -> Iterator[tuple[int, str]]:
-    """How what is made of each seed ended."""
+def _in_groups(
+    seeds: range, use: Callable[[int], None], prepare: Callable[[int], object]
+) -> Iterator[tuple[int, str]]:
+    """How what is made of each seed ended. prepare: makes here what the children of a group need"""
     for start in range(seeds.start, seeds.stop, GROUP):
         group = range(start, min(start + GROUP, seeds.stop))
+        prepare(start)
         runs = [lambda n=seed: outcome(lambda: use(n)) for seed in group]  # type: ignore[misc]
         yield from zip(group, together(runs), strict=True)
 

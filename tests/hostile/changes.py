@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,15 @@ from graphc.runtime import plan as plans
 Json = Any
 
 
+@cache
+def text_of(name: str, folder: Path) -> str:
+    """The text of a plan, as the compiler made it."""
+    return corpus.plan(name, folder).text()
+
+
 def changed(name: str, folder: Path, change: Callable[[Json], None]) -> str:
     """The text of a plan whose training program was changed by somebody who mends the checksum."""
-    head = json.loads(corpus.plan(name, folder).text())
+    head = json.loads(text_of(name, folder))
     change(head["body"])
     return forged(head)
 
@@ -80,10 +87,11 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
 ]  # fmt: skip
 
 
-def is_refused(name: str, change: Callable[[Json], Any], words: str, folder: Path) -> bool:
-    """Whether a changed plan is refused for the right reason."""
+def is_refused(change: str, folder: Path) -> bool:
+    """Whether a plan with the change of that name is refused for the right reason."""
+    name, edit, words = next((n, c, w) for n, what, c, w in CHANGES if what == change)
     try:
-        plans.parse(changed(name, folder, change))
+        plans.parse(changed(name, folder, edit))
     except GraphcError as error:
         return words in error.render()
     except Exception:
