@@ -23,7 +23,7 @@ from graphc.runtime.check import buffers, kernels, starts
 from graphc.runtime.check import plans as about
 from graphc.runtime.memory import check_memory
 
-SAMPLE, MANY = 24, 5000
+SAMPLE, MANY = 12, 5000
 HERE = Path(__file__).parent
 Json = Any
 

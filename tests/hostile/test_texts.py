@@ -13,7 +13,7 @@ from graphc.cli import group
 from graphc.errors import GraphcError
 from graphc.verify.reading import read_ir
 
-SAMPLE, MANY = 24, 4000
+SAMPLE, MANY = 12, 4000
 
 TEXT = """graphc-ir 1
 graph g mesh(data=2) {
