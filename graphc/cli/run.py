@@ -86,7 +86,7 @@ def run_command(
     when: --record writes that down, and --replay does it again, to the same bits.
     """
     from graphc.cli.outputs import check_outputs, saved
-    from graphc.runtime.saving import seed_of
+    from graphc.runtime.saving import read
     from graphc.runtime.trainer import Trainer
 
     if epochs and steps:
@@ -95,14 +95,16 @@ def run_command(
         raise click.UsageError("give --resume or --load, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
     check_outputs(save, record)
-    if seed is None and resume is not None and file.suffix != ".plan":
-        seed = seed_of(resume)
+    found = read(resume) if resume is not None else None
+    if seed is None and found is not None and file.suffix != ".plan":
+        seed = found.seed
     plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit, debug_nans=debug_nans or None) as trainer:
         with shown_warnings():
-            if resume is not None:
-                trainer.resume(resume)
+            if found is not None and resume is not None:
+                trainer.take_up(found, resume)
+                found = None  # its values are no longer needed
             if load is not None:
                 trainer.start_from(load)
         start = time.perf_counter()

@@ -89,11 +89,6 @@ def read(path: str | Path) -> Saved:
     )  # fmt: skip
 
 
-def seed_of(path: str | Path) -> int:
-    """The seed of a saved training. Raises G0509."""
-    return read(path).seed
-
-
 def _number(text: str) -> int:
     """A number of a note; -1 for what is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from graphc.aggregation import DIFFER
 from graphc.errors import GraphcError
 from graphc.placement import Mesh
-from graphc.program import Program
 from graphc.runtime import plugins
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
@@ -40,6 +39,7 @@ from graphc.runtime.saving import (
     with_outer,
 )
 from graphc.runtime.sharding import Sharding
+from graphc.runtime.totals import Totals, counted
 from graphc.types import dtype_of
 
 Array = NDArray[Any]
@@ -121,6 +121,10 @@ class Trainer:
 
     def meet(self) -> None:
         """Let replicas that step alone meet now; nothing where they don't, or have just met."""
+        self._before_end = None
+        self._meet()
+
+    def _meet(self) -> None:
         if self._alone:
             before = self.engine.finished[SYNC]
             try:
@@ -138,7 +142,7 @@ class Trainer:
             rest = self.engine.variables(self.plan.variables.keys() - copies.keys())
             with Uninterrupted():
                 self._before_end = copies, rest, self._alone
-                self.meet()
+                self._meet()
 
     def _reopen(self) -> None:
         """Undo the meeting at the end of a run."""
@@ -150,7 +154,7 @@ class Trainer:
     def _meet_after(self, steps: int) -> None:
         """Let replicas meet that have made so many steps alone."""
         if steps and self._alone >= steps:
-            self.meet()
+            self._meet()
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
         """The loss and the reports over all batches, each example counted once.
@@ -158,11 +162,11 @@ class Trainer:
         A result that is a quotient (a mean) is the sum of its numerators over the sum of its
         denominators; another scalar is averaged by the number of examples.
         """
-        total = _Totals()
-        counted = _counted(self.engine.programs["evaluate"])
+        total = Totals()
+        first = counted(self.engine.programs["evaluate"])
         for batch in batches:
             check_names(self.engine.programs["evaluate"].inputs, batch)
-            examples = len(array_of(counted, batch[counted])) if counted else 1
+            examples = len(array_of(first, batch[first])) if first else 1
             total.add(self.engine.step(batch, "evaluate"), examples)
         return total.result()
 
@@ -298,7 +302,10 @@ class Trainer:
         Warns (G0527-G0530) where the run is to have the same bits as on any devices, and other
         kernels or another grid made the steps before, or where the seed is another.
         """
-        found = read(path)
+        self.take_up(read(path), path)
+
+    def take_up(self, found: Saved, path: str | Path) -> None:
+        """Take up a training that was read from a file; see `resume`."""
         before, now = found.history, self._part(found.steps)
         values, alone = taken_up(path, found, self.plan, self._mesh)
         self.engine.load_variables(values)
@@ -363,35 +370,6 @@ def _agreed(results: Metrics) -> Metrics:
                 "what the others have",
             )
     return {n: x for n, x in results.items() if not n.startswith(DIFFER)}
-
-
-class _Totals:
-    """Sums of results over batches."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-        self.examples = 0
-
-    def add(self, outputs: Mapping[str, Array], examples: int) -> None:
-        self.examples += examples
-        for name, value in outputs.items():
-            if np.ndim(value) == 0:
-                weight = 1 if "/" in name else examples
-                self.sums[name] = self.sums.get(name, 0.0) + float(value) * weight
-
-    def result(self) -> Metrics:
-        if not self.examples:
-            raise GraphcError("G0606", "there is no example to evaluate on")
-        means = {k: v / self.examples for k, v in self.sums.items() if "/" not in k}
-        for name in means:
-            if self.sums.get(f"{name}/den"):
-                means[name] = self.sums[f"{name}/num"] / self.sums[f"{name}/den"]
-        return means
-
-
-def _counted(program: Program) -> str:
-    """An input whose first dim is the batch; '' where no input has one."""
-    return next((name for name, t in program.inputs.items() if t.extent(0)), "")
 
 
 def _no_short_way(batch: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -133,6 +133,19 @@ def check_resume(run: Run, backend: str, path: Path) -> None:
         assert second.steps == run.before
         train(second, run, run.after)
         compare(state(second), want, "a run that was saved and taken up again")
+
+
+def check_elsewhere(run: Run, other: str, path: Path) -> None:
+    """Fail where a run that goes on under another strategy ends with other variables."""
+    with Trainer(plan_of(run), "reference") as first:
+        train(first, run, run.before)
+        first.save(path)
+        train(first, run, run.after)
+        want = first.variables()
+    with Trainer(plan_of(replace(run, strategy=other)), "reference") as second:
+        second.resume(path)
+        train(second, run, run.after)
+        compare(second.variables(), want, f"a run that went from {run.strategy} to {other}")
 
 
 def train(trainer: Trainer, run: Run, steps: int) -> None:

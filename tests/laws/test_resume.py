@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from laws.resume import STRATEGIES, check_resume, check_seeds, drawn, runs
+from laws.resume import STRATEGIES, check_elsewhere, check_resume, check_seeds, drawn, runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning")
 SLOW = 600
@@ -18,6 +18,11 @@ def backend_of(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(len(STRATEGIES)), ids=lambda seed: drawn(seed).strategy)
 def test_a_run_that_is_cut_in_two_ends_with_the_same_bits(seed: int, tmp_path: Path) -> None:
     check_resume(drawn(seed), backend_of(seed), tmp_path / "half.safetensors")
+
+
+def test_a_reproducible_run_goes_on_to_the_same_bits_on_other_devices(tmp_path: Path) -> None:
+    run = drawn(STRATEGIES.index("mirrored(3) * reproducible(4)"))
+    check_elsewhere(run, "zero(2, stage=2) * reproducible(4)", tmp_path / "half.safetensors")
 
 
 @pytest.mark.slow

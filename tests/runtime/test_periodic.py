@@ -134,6 +134,20 @@ def test_fit_ends_with_a_meeting() -> None:
         assert t.trainer.engine.finished["sync"] == 2
 
 
+def test_a_meeting_that_is_asked_for_is_one_for_good() -> None:
+    def ended(meet: bool) -> bytes:
+        with trainer("local_sgd(2, every=5)", MOMENTUM) as t:
+            t.fit([BATCH] * 3)
+            if meet:
+                t.trainer.meet()
+            t.fit([BATCH] * 3)
+            return bytes(t.params["w"].tobytes())
+
+    with trainer("local_sgd(2, every=5)", MOMENTUM) as t:
+        t.fit([BATCH] * 6)
+        assert ended(meet=False) == t.params["w"].tobytes() != ended(meet=True)
+
+
 def test_what_is_saved_is_the_mean_and_starts_any_strategy(tmp_path: Path) -> None:
     path = str(tmp_path / "w.safetensors")
     with trainer("diloco(2, every=3)") as t:
