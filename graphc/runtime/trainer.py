@@ -71,6 +71,7 @@ class Trainer:
         check_memory(plan, max_bytes)
         self.plan = plan
         self.position, self.order = Position(), ""
+        self._begun = ""  # the order in which a run that is resumed has begun its epoch
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         self.engine = _engine(plan, self.backend, deadline, debug_nans)
         first = first_values(plan) | dict(values or {})
@@ -197,10 +198,10 @@ class Trainer:
         last: Metrics = {}
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
         parts = data.stream(batch, shuffle_seed, self.position, sharding)
-        order = data.order(batch, shuffle_seed, sharding)
+        self.order = data.order(batch, shuffle_seed, sharding)
         if self.position.example:
-            warn_of_order(self.order, order)
-        self.order = order
+            warn_of_order(self._begun, self.order)
+        self._begun = ""
         check_asynchronous(self.plan, record, replay)
         if isinstance(self.engine, AsynchronousEngine):
             at = self.position
@@ -311,7 +312,7 @@ class Trainer:
         self.engine.load_variables(values)
         self._alone, self._before_end = alone, None
         self.engine.resume_at("train", found.steps)
-        self.position, self.order = found.position, found.order
+        self.position, self.order, self._begun = found.position, found.order, found.order
         warn_of_change(path, before[-1], now)
         warn_of_seed(path, found.seed, self.plan)
         self.history = gone_on(before, now)
