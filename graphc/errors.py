@@ -16,6 +16,7 @@ pipeline leaves a file that replays it.
 from __future__ import annotations
 
 import linecache
+import os
 from dataclasses import dataclass
 from typing import Self
 
@@ -54,8 +55,9 @@ def source_line(span: Span) -> str | None:
     lines = _SOURCES.get(span.file)
     if lines is not None:
         return lines[span.line - 1] if 0 < span.line <= len(lines) else None
-    if not (span.file in linecache.cache or span.file.endswith(SOURCES)):
-        return None  # a plan or a graph in text form may name any file
+    named = span.file.endswith(SOURCES) and os.path.isfile(span.file)
+    if not (named or span.file in linecache.cache):
+        return None  # a plan or a graph in text form may name any file, and a device has no end
     return linecache.getline(span.file, span.line).rstrip("\n") or None
 
 

@@ -13,7 +13,7 @@ BACKENDS = sorted((ROOT / "backends").rglob("*.py"))
 
 # Lower layers first; a module may import its own layer and those above it in this list.
 LAYERS = [
-    {"errors", "error_codes", "collector", "distance", "files", "reading", "datafiles"},
+    {"errors", "error_codes", "collector", "distance", "files", "reading", "datafiles", "records"},
     {"types", "placement", "layout", "orders", "leaves", "arena"},
     {"config", "op", "dims", "random"},
     {"graph", "varying", "aggregation"},

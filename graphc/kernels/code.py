@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
+from graphc.records import equal_as_tuples
 from graphc.types import DType
 
 FoldKind: TypeAlias = Literal["sum", "max", "min"]
@@ -65,6 +66,7 @@ class Load:
     access: Access
 
 
+@equal_as_tuples
 @dataclass(frozen=True, slots=True)
 class Constant:
     """`target = value`, of a dtype."""
@@ -106,6 +108,7 @@ class Apply:
     dtype: DType
 
 
+@equal_as_tuples
 @dataclass(frozen=True, slots=True)
 class Fold:
     """`target` = the sum (largest, smallest) of `source` over all columns of the row.

@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.dims import letters
 from graphc.op import Op, Shard, record, register, require
+from graphc.records import equal_as_tuples
 from graphc.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def fits(value: bool | int | float, dtype: DType) -> bool:
     return whole and int(limits.min) <= int(value) <= int(limits.max)
 
 
+@equal_as_tuples
 @register
 class Const(Source):
     """`y = value`, a scalar"""

@@ -16,7 +16,7 @@ from typing import Any
 
 import graphc.ops  # noqa: F401  (registers the ops that a plan names)
 from graphc.errors import GraphcError
-from graphc.files import write_whole
+from graphc.files import read_whole, write_whole
 from graphc.later import chosen
 from graphc.placement import Mesh
 from graphc.program import Program
@@ -140,10 +140,7 @@ class Plan:
 
 def load(path: str | Path) -> Plan:
     """The plan in a file. Raises G0507 (unreadable, damaged, changed), G0508 (another version)."""
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as error:
-        raise GraphcError("G0507", f"can't read {path}: {error.strerror}") from None
+    raw = read_whole(path, "G0507")
     try:
         return parse(raw.decode())
     except UnicodeDecodeError:

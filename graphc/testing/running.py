@@ -30,7 +30,7 @@ def run(
     poison: bool = True,
 ) -> Results:
     """The outputs of the last of some steps and the variables after it, in one dict."""
-    with Engine({"program": program}, backend, deadline=60) as engine:
+    with Engine({"program": program}, backend, deadline=600) as engine:
         engine.load_variables(variables or {})
         outputs: Results = {}
         for _ in range(steps):

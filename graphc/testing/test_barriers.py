@@ -62,7 +62,7 @@ def test_a_statistic_of_the_batch_is_that_of_all_turns(
 ) -> None:
     graph = step(BATCH)
     values = first_values(graph)
-    with Engine(programs(graph, strategy), backend, deadline=60) as engine:
+    with Engine(programs(graph, strategy), backend, deadline=600) as engine:
         for valid in (BATCH, 7, 1):  # full, uneven, with turns that get no example
             batch, alone = data(valid), step(valid)
             engine.load_variables(values)
@@ -80,7 +80,7 @@ def test_a_stream_is_read_again_in_every_loop(sizes: tuple[int, ...], backend: B
     values, batch = first_values(graph), classifier_data(int(ends[-1]))
     parts = [{k: v[j - n : j] for k, v in batch.items()} for n, j in zip(sizes, ends, strict=True)]
     strategy = "mirrored(2) * accumulate(3)"
-    with Engine(programs(graph, strategy), backend, deadline=60) as engine:
+    with Engine(programs(graph, strategy), backend, deadline=600) as engine:
         engine.load_variables(values)
         found = engine.step(iter(parts), "train", poison=True)
         wanted, updates = interpret(alone, batch, values)

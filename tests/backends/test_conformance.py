@@ -16,9 +16,7 @@ def conformance(backend: str, *folders: Path) -> subprocess.CompletedProcess[str
     command += ["-p", "no:cacheprovider", "--backend", backend, "--rootdir", str(HERE)]
     paths = [*map(str, folders), str(ROOT), str(ROOT / "backends")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run(
-        command, cwd=HERE, env=env, capture_output=True, text=True, timeout=280, check=False
-    )
+    return subprocess.run(command, cwd=HERE, env=env, capture_output=True, text=True, check=False)
 
 
 def installed(name: str, target: Path) -> Path:
@@ -27,7 +25,7 @@ def installed(name: str, target: Path) -> Path:
     subprocess.run(["cp", "-r", str(HERE / name), str(source)], check=True)
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
     command += ["--no-index", "--target", str(target / "site"), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return target / "site"
 

@@ -85,7 +85,7 @@ def process(folder: Path) -> Call:
         if python is not None:
             command = [sys.executable, "-c", python, *map(str, args)]
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, cwd=folder, timeout=120,
+            command, input=text, capture_output=True, text=True, cwd=folder,
             env={**os.environ, **env},
         )  # fmt: skip
         return Result(done.returncode, done.stdout, done.stderr)

@@ -146,7 +146,7 @@ def test_a_signal_finishes_what_is_under_way_and_saves(
     assert running.stdout is not None
     assert running.stdout.readline() == "thirty\n"
     running.send_signal(number)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate()
     assert running.returncode == status, err
     found = re.search(rf"{word} after step (\d+) - wrote half\.safetensors\n$", err)
     assert found, err

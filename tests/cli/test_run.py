@@ -376,7 +376,7 @@ def test_ctrl_c_finishes_the_step_and_saves(folder: Path) -> None:
         assert running.stdout is not None
         assert running.stdout.readline() == "three steps\n"
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate()
     finally:
         running.kill()
     assert running.returncode == 130, err

@@ -24,7 +24,7 @@ from graphc.runtime.reference import BACKEND as REFERENCE
 
 Runner = Callable[[Graph, Mapping[str, int], Arrays, Arrays], Results]
 PLAIN, NATIVE = NumpyBackend(native=False), NumpyBackend(native=True)
-DEADLINE = 30.0  # seconds that a device waits for another: a hang is a failure
+DEADLINE = 600.0  # seconds that a device waits for another: a hang is a failure
 _RUNS = count()
 
 

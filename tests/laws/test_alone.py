@@ -125,7 +125,7 @@ def test_stepping_alone_runs_as_it_is_simulated(backend: str) -> None:
         loaded = plugins.backend(backend)
         program = schedule(graph, exact=True)
         kept = dict.fromkeys(program.variable_types, "none")
-        with Engine({"train": program}, loaded, deadline=30.0, joins=kept) as engine:
+        with Engine({"train": program}, loaded, deadline=600, joins=kept) as engine:
             engine.load_variables(found[1].variables)
             engine.step(dict(found[1].inputs), poison=True)
             after = engine.variables()

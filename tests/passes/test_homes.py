@@ -57,7 +57,7 @@ def trained(strategy: str, optimizer: str, body: str = PLAIN) -> dict[str, np.nd
     rng = np.random.default_rng(0)
     batch = {"x": rng.normal(size=(BATCH, 8)), "y": rng.normal(size=(BATCH, 4))}
     batch = {k: v.astype(np.float32) for k, v in batch.items()}
-    with Engine(plan.step_programs, REFERENCE, deadline=30) as engine:
+    with Engine(plan.step_programs, REFERENCE, deadline=600) as engine:
         engine.load_variables(first_values(plan))
         for _ in range(3):
             engine.step(batch, "train")

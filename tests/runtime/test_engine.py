@@ -198,7 +198,7 @@ def _rows(g: PlacedGraph) -> Any:
 @pytest.mark.parametrize("chosen", BACKENDS, ids=lambda b: b.name)
 def test_a_failure_before_the_first_write_changes_nothing(devices: int, chosen: Any) -> None:
     values = {"table": np.ones((5, 2)), "w": np.ones(3)}
-    with Engine({"p": lookup(devices)}, chosen, deadline=30) as engine:
+    with Engine({"p": lookup(devices)}, chosen, deadline=600) as engine:
         engine.load_variables(values)
         with pytest.raises(GraphcError, match="index 9 is out of range for a dim of 5"):
             engine.step({"ids": np.array([0, 1, 2, 9])})

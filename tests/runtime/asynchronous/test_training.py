@@ -24,7 +24,6 @@ from graphc.runtime.trainer import Trainer
 from graphc.strategy import parse_strategy
 
 pytestmark = [
-    pytest.mark.timeout(60),
     pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning"),
 ]
 SOURCE = """

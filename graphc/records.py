@@ -1,0 +1,25 @@
+"""Equality of frozen dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound=type)
+
+
+def equal_as_tuples(cls: C) -> C:
+    """Let records be equal whose fields are the same objects, as tuples are: one NaN is one value.
+
+    The `==` that `dataclass` makes does so up to Python 3.12; later it compares field by field.
+    """
+    names = tuple(field.name for field in fields(cls))
+
+    def equal(self: Any, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        mine, others = ([getattr(x, name) for name in names] for x in (self, other))
+        return bool(mine == others)
+
+    cls.__eq__ = equal  # type: ignore[assignment]
+    return cls
