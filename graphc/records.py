@@ -15,11 +15,11 @@ def equal_as_tuples(cls: C) -> C:
     """
     names = tuple(field.name for field in fields(cls))
 
-    def equal(self: Any, other: object) -> bool:
+    def equal(self: Any, other: object) -> Any:
         if other.__class__ is not self.__class__:
             return NotImplemented
         mine, others = ([getattr(x, name) for name in names] for x in (self, other))
-        return bool(mine == others)
+        return mine == others
 
     cls.__eq__ = equal  # type: ignore[assignment]
     return cls
