@@ -6,8 +6,7 @@ A kernel is one of
               columns, and whatever of them was fused
     Product   a contraction, and what is done with each entry of its result before it is stored
     Links     the places at which a list of indices holds the same index, as chains
-    Blocks    nests and products that run one after the other on some rows, before any of them
-              goes on to the next
+    Blocks    nests and products that run one after the other on some rows at a time
 
 The first two do their work in *code*: a line of statements over numbered registers, in which every
 register is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine
@@ -108,7 +107,6 @@ class Apply:
     dtype: DType
 
 
-@equal_as_tuples
 @dataclass(frozen=True, slots=True)
 class Fold:
     """`target` = the sum (largest, smallest) of `source` over all columns of the row.

@@ -213,7 +213,7 @@ def test_sigterm_ends_the_run_behind_a_step_and_saves(
         assert running.stdout is not None
         assert running.stdout.readline() == "three steps\n"
         running.send_signal(number)
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate()
     finally:
         running.kill()
     assert running.returncode == status, err

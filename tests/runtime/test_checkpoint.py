@@ -135,7 +135,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(times: int, tmp_path: Path)
     folder = str(Path(__file__).parents[1])
     script = f"import sys\nsys.path.insert(0, {folder!r})\n{KILLED}"
     path = tmp_path / "a.safetensors"
-    done = subprocess.run([sys.executable, "-c", script, str(path), str(times)], timeout=280)
+    done = subprocess.run([sys.executable, "-c", script, str(path), str(times)])
     assert done.returncode == 0
 
 
