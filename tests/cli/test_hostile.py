@@ -34,7 +34,7 @@ def ended(words: list[str], folder: Path) -> int:
         told, printed = err.getvalue().decode(), out.getvalue().decode()
     status = stop.value.code or 0
     where = f"graphc {words}: status {status}\n{told}"
-    assert status in STATUSES and "Traceback" not in told and "G0999" not in told, where
+    assert status in STATUSES and "Traceback" not in told and "error[G0999]" not in told, where
     assert "\x1b[2J" not in told + printed, where
     assert status == 0 or re.search(
         r"^(error\[G\d{4}\]|Error): |^(FAIL|NaN )|^would format|^Usage: ",
