@@ -48,7 +48,8 @@ def test_functions_of_integers_equal_numpy() -> None:
             check(getattr(np, name), ints(5, low=1))
     check(np.invert, bools(5))
     check(lambda x: np.invert(x), ints(5).astype(np.uint8))
-    for name in ("floor", "ceil", "trunc", "round"):
+    kept = ("floor", "ceil", "trunc") if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else ()
+    for name in (*kept, "round"):  # before, NumPy made floats of them
         check(getattr(np, name), ints(5))
 
 
