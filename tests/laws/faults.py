@@ -39,7 +39,6 @@ from laws import (
     faults_run,
     faults_saved,
 )
-from laws import faults_homes, faults_kernels, faults_numpy, faults_ops, faults_passes, faults_run
 from laws.fault import FAULTS, Fault
 
 __all__ = [

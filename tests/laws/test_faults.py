@@ -14,7 +14,6 @@ from kernels.structures import ALL as STRUCTURES
 from kernels.third_party import STRUCTURES as THIRD_PARTY
 from kernels.third_party import known
 from laws import cut_rows, failing, leaf_bits, numerics
-from laws import leaf_bits, numerics
 from laws.damage import check_damage
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import PLAIN, runner
