@@ -5,7 +5,7 @@ It runs wherever NumPy runs, and is the embedded default.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 from graphc.config import get
@@ -25,7 +25,7 @@ class NumpyBackend:
 
     name: str = "numpy"
     native: bool | None = None
-    allocator: Allocator = USUAL
+    allocator: Allocator = field(default=USUAL, repr=False)
 
     @property
     def executor(self) -> str:

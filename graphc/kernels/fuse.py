@@ -243,7 +243,7 @@ class Fusion:
     def _may_write_here(self, node: Node, group: Group, because: Sequence[int]) -> bool:
         """Whether a node may overwrite, in this group, what others of the group have read.
 
-        They must have read the entry that is written.
+        They must have read the entry that is written; a product reads it for other entries, too.
         """
         old = Value(node.result.buffer, node.result.version - 1)
         if not _is_whole(node):
@@ -253,9 +253,9 @@ class Fusion:
         for j in because:
             other = self.nodes[j]
             for read in other.reads:
-                if read.value == old and not (
-                    read.layout.is_dense and not read.layout.offset
-                    and prod(read.layout.shape) == prod(node.shape)
+                if read.value == old and (
+                    isinstance(other, Contract) or not read.layout.is_dense or read.layout.offset
+                    or prod(read.layout.shape) != prod(node.shape)
                 ):  # fmt: skip
                     return False
         return True

@@ -304,5 +304,24 @@ EMPTY["a state"] = Structure(
     with_a_state, {"w": of(5)}, {"x": of(6, 5)}, formula=lambda p, b: squares(b["x"] * p["w"])
 )
 
-KINDS = {"view": VIEWS, "join": JOINS, "lookup": LOOKUPS, "empty": EMPTY}
+# -- products of a variable that is written in the same kernel ------------------------------------
+
+OVERWRITTEN: dict[str, Structure] = {
+    name: Structure(f, {"w": of(4, 4)}, {"x": of(2, 3)})
+    for name, f in {
+        "its rows scaled": lambda p, b: (
+            np.mean(np.square(p["w"].T)) + np.mean(np.einsum("ab,ba->b", p["w"], p["w"])) ** 2
+        ),
+        "its square": lambda p, b: squares(p["w"] @ p["w"]),
+        "beside its transpose": lambda p, b: squares(p["w"] @ p["w"].T) + squares(p["w"].T),
+    }.items()
+}
+
+KINDS = {
+    "view": VIEWS,
+    "join": JOINS,
+    "lookup": LOOKUPS,
+    "empty": EMPTY,
+    "overwritten": OVERWRITTEN,
+}
 ALL = {f"{kind}: {name}": x for kind, found in KINDS.items() for name, x in found.items()}

@@ -6,8 +6,8 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-from graphc.kernels import indirect, joins, lower, reading, rows, views
-from graphc.kernels.nodes import Map
+from graphc.kernels import fuse, indirect, joins, lower, reading, rows, views
+from graphc.kernels.nodes import Contract, Map
 from graphc.layout import MemoryLayout
 
 
@@ -75,3 +75,14 @@ def _nodes_without_entries(patch: Patch) -> None:
 def _links_of_fewer_indices(patch: Patch) -> None:
     """The places of equal indices are taken from a part of these indices."""
     patch.setattr(rows, "_places", lambda ids: (ids.value, 0))
+
+
+@fault("kernels", "overwritten")
+def _products_overwrite_what_they_read(patch: Patch) -> None:
+    """A variable is updated behind a product of it, entry by entry."""
+
+    def may(old: Any, self: Any, node: Any, group: Any, because: Any) -> bool:
+        entrywise = [j for j in because if not isinstance(self.nodes[j], Contract)]
+        return bool(old(self, node, group, entrywise))
+
+    around(patch, fuse.Fusion, "_may_write_here", may)
