@@ -38,7 +38,8 @@ from graphc.frontend.same import same_but_for_lengths
 from graphc.frontend.session import Session, running
 from graphc.frontend.tracer import Tracer, unwrap
 from graphc.frontend.tree import Structure, flatten
-from graphc.graph import Graph, Variable, subgraph_nodes
+from graphc.frontend.whole import measured, needs_whole
+from graphc.graph import Graph, Variable
 from graphc.op import op_named
 from graphc.ops.init import initial_value
 from graphc.random import checked_seed
@@ -110,20 +111,6 @@ _PLAIN_SIZE = (
     "np.sqrt(n), np.maximum(n, 1); for arrays as long as the batch, np.zeros_like(x) or "
     "graphc.nn.arange(n)"
 )
-
-
-def _needs_whole(f: Builder) -> Span | None:
-    return next((f.nodes[n].origin for n in f.unpaddable if n in f.nodes), None)
-
-
-def _measured(f: Builder, graph: Graph) -> Span | None:
-    """The place of a node that needs the whole batch and that nothing needs, if all are such.
-
-    Its shape may have been asked for: a length that would not follow a short batch.
-    """
-    lost = [n for n in f.unpaddable if n in f.nodes]
-    needed = subgraph_nodes(graph, graph.roots) if lost else set()
-    return f.nodes[lost[0]].origin if lost and needed.isdisjoint(lost) else None
 
 
 @dataclass(frozen=True)
@@ -228,7 +215,7 @@ def _run(
     graph = f.build()
     recording = Recording(
         graph, session.first.build(), session.initial, param_form, state_form, batch_form,
-        exact or session.exact or _measured(f, graph), f.asked, _needs_whole(f),
+        exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
     )  # fmt: skip
     return recording, session.sized
 

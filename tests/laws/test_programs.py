@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from laws.fault import Fault
 from laws.faults import FAULTS
 from laws.programs.campaign import Found, Tally, campaign
 from laws.programs.grow import grow
@@ -19,7 +18,12 @@ from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.programs.shrink import shrunk
 
-STRUCTURES = [f for f in FAULTS if f.kinds and f.kinds[0] in ("view", "join", "lookup")]
+STRUCTURES = (
+    "A dim of length 1 of a product",
+    "A view that goes on from one dim",
+    "What is joined twice",
+    "A number that is looked up once a row",
+)  # planted faults, by how their names begin
 SEEDS = 250
 MORE = 2_000
 ALL, RANGE = 200_000, 2_000
@@ -88,11 +92,12 @@ def test_nan_and_infinity_are_differences_unless_both_have_them() -> None:
     assert not difference(odd, odd, 0.0)
 
 
-@pytest.mark.parametrize("fault", STRUCTURES, ids=lambda f: f.name)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_a_planted_fault_of_lowering_is_found_soon(
-    fault: Fault, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Why the laws see now what they did not: these structures are drawn, and drawn often."""
+    (fault,) = (f for f in FAULTS if f.name.startswith(name))
     fault.plant(monkeypatch)
     assert any(judge(grow(seed), paths=("kernels",)).defects for seed in range(100))
 
