@@ -21,7 +21,7 @@ from laws.programs.shrink import shrunk
 STRUCTURES = (
     "A dim of length 1 of a product",
     "A view that goes on from one dim",
-    "What is joined twice",
+    "What is joined twice is written to one",
     "A number that is looked up once a row",
 )  # planted faults, by how their names begin
 SEEDS = 250
