@@ -130,3 +130,25 @@ def _castable(name: str, value: Any, dtype: DType) -> Array:
 def _wrong_shape(name: str, array: Array, lengths: Sequence[Length]) -> GraphcError:
     wanted = ", ".join(map(str, lengths))
     return GraphcError("G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]")
+
+
+def is_full(program: Program, short: Program, batch: Any) -> bool:
+    """Whether a batch has all the examples that a program takes (errors are found later).
+
+    short: the same program for fewer; it alone tells which lengths may vary.
+    """
+    if not isinstance(batch, Mapping):
+        return True
+    full = program.inputs.items()
+    if all(name in batch and _shape(batch[name]) == t.shape for name, t in full):
+        return True
+    varied = ((name, t) for name, t in short.inputs.items() if t.extents and name in batch)
+    return all(_shape(batch[name]) == t.shape for name, t in varied)
+
+
+def _shape(x: Any) -> tuple[int, ...] | None:
+    """The shape of an array or a list; None of a list whose lists differ in length."""
+    try:
+        return tuple(np.shape(x))
+    except ValueError:
+        return None

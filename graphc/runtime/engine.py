@@ -17,7 +17,7 @@ from graphc.placement import Mesh
 from graphc.program import Footprint, Program, by_kind
 from graphc.runtime import forks, nans
 from graphc.runtime.backend import Backend, Device, Programs, Quick
-from graphc.runtime.batches import Batch
+from graphc.runtime.batches import Batch, is_full
 from graphc.runtime.blas import limit_blas, set_blas_threads
 from graphc.runtime.copies import copy_at, copy_axes, copy_count, copy_of, joined
 from graphc.runtime.interrupts import Uninterrupted
@@ -303,18 +303,9 @@ class Engine:
                 return self._supply(name, whole, poison)
             name = short if short in self.programs else name
             return name, MicrobatchStream(self.programs[name], batch, poison=poison)
-        if short in self.programs and not self._is_full(name, batch):
+        if short in self.programs and not is_full(self.programs[name], self.programs[short], batch):
             name = short
         return name, WholeBatch(self.programs[name], batch, poison=poison)
-
-    def _is_full(self, name: str, batch: Batch) -> bool:
-        """Whether a batch has all the examples that a program takes (errors are found later)."""
-        full = self.programs[name].inputs.items()
-        if not isinstance(batch, Mapping):
-            return True
-        if all(n in batch and _shape(batch[n]) == t.shape for n, t in full):
-            return True
-        return _has_lengths(self.programs[name + SHORT], batch)
 
     @property
     def valid(self) -> bool:
@@ -404,23 +395,3 @@ def _only(batches: Iterator[Batch]) -> Batch:
         help = "accumulate(k) takes k microbatches"
         raise GraphcError("G0618", "the stream gives more than 1 microbatch", help=help)
     return batch
-
-
-def _shape(x: Any) -> tuple[int, ...] | None:
-    """The shape of an array or a list; None of a list whose lists differ in length."""
-    try:
-        return tuple(np.shape(x))
-    except ValueError:
-        return None
-
-
-def _has_lengths(program: Program, batch: Batch) -> bool:
-    """Whether the entries of a batch have the lengths that a program gives to dims that may vary.
-
-    Only the program for short batches tells which do.
-    """
-    return all(
-        _shape(batch[name]) == t.shape
-        for name, t in program.inputs.items()
-        if t.extents and name in batch
-    )
