@@ -312,6 +312,7 @@ OVERWRITTEN: dict[str, Structure] = {
         "its rows scaled": lambda p, b: (
             np.mean(np.square(p["w"].T)) + np.mean(np.einsum("ab,ba->b", p["w"], p["w"])) ** 2
         ),
+        "its inner products": lambda p, b: np.sum(np.inner(p["w"], p["w"])) / b["x"].shape[0],
         "its square": lambda p, b: squares(p["w"] @ p["w"]),
         "beside its transpose": lambda p, b: squares(p["w"] @ p["w"].T) + squares(p["w"].T),
     }.items()
