@@ -6,6 +6,7 @@ An area is a folder of tests/, or a file beside the folders.
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,11 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What is kept on disk can't know that a test has changed a pass.
 os.environ["GRAPHC_CACHE"] = "0"
+
+# A shell starts what runs in its background with Ctrl-C ignored, which children would inherit: tests
+# that interrupt them would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 
