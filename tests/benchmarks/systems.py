@@ -41,6 +41,9 @@ def graphc_step(w: Workload, threads: int, strategy: str = "one_device()") -> St
         binary_cross_entropy=base.bce, bag=base.embed_bag, rows=base.take, image=base.image,
         layer_norm=base.layer_norm, attention=base.causal_attn, convolution=base.conv,
         max_pool=base.maxpool2, flat=base.flatten, lstm=base.lstm_last,
+        filtered=lambda x, k, s: graphc.nn.conv2d(x, k, stride=s),
+        depthwise=lambda x, k, s: graphc.nn.conv2d(x, k, stride=s, groups=x.shape[-1]),
+        batch_norm=lambda x, g, b: graphc.nn.batch_norm(x, g, b), pooled=graphc.nn.global_avg_pool,
     )  # fmt: skip
     kind, rate, *rest = w.optimizer
     o = graphc.optim.adam(rate) if kind == "adam" else graphc.optim.sgd(rate, momentum=rest[0])
@@ -72,6 +75,15 @@ def jax_words() -> Any:
         dims = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=dims) + b
 
+    def filtered(x: Any, k: Any, s: int, groups: int = 1) -> Any:
+        dims = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, k, (s, s), "SAME", dimension_numbers=dims, feature_group_count=groups
+        )
+
+    def batch_norm(x: Any, g: Any, b: Any) -> Any:
+        return jax.nn.standardize(x, axis=(0, 1, 2), epsilon=1e-5) * g + b
+
     def max_pool(x: Any) -> Any:
         window = (1, 2, 2, 1)
         return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, window, "VALID")
@@ -93,7 +105,9 @@ def jax_words() -> Any:
         bag=lambda t, i: jnp.mean(t[i], axis=1), rows=lambda t, i: t[i], image=lambda x: x,
         concat=lambda xs: jnp.concatenate(xs, 1), layer_norm=norm, attention=attention,
         convolution=convolution, max_pool=max_pool, flat=lambda x: x.reshape(x.shape[0], -1),
-        lstm=lstm, reshape=jnp.reshape,
+        lstm=lstm, reshape=jnp.reshape, filtered=filtered, batch_norm=batch_norm,
+        depthwise=lambda x, k, s: filtered(x, k, s, x.shape[-1]),
+        pooled=lambda x: jnp.mean(x, axis=(1, 2)),
     )  # fmt: skip
 
 
@@ -149,6 +163,15 @@ def torch_words(sparse: bool) -> Any:
         zero, weights = x.new_zeros(1, x.shape[0], wh.shape[0]), [wx.t(), wh.t(), b, b * 0]
         return torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, True)[1][0]
 
+    def filtered(x: Any, k: Any, s: int, groups: int = 1) -> Any:
+        reach = [max((-(-n // s) - 1) * s + k.shape[2] - n, 0) for n in x.shape[2:]]
+        if len({r % 2 for r in reach} | {0}) == 1:
+            pads: Any = [r // 2 for r in reach]
+        else:  # as "same" is elsewhere: the odd row of zeros comes last
+            x = F.pad(x, [n for r in reversed(reach) for n in (r // 2, r - r // 2)])
+            pads = 0
+        return F.conv2d(x, k, stride=s, padding=pads, groups=groups)
+
     return SimpleNamespace(
         linear=lambda x, w, b: F.linear(x, w.t(), b), relu=F.relu, mean=torch.mean,
         gelu=lambda x: F.gelu(x, approximate="tanh"), mean_square=lambda x: (x * x).mean(),
@@ -159,7 +182,10 @@ def torch_words(sparse: bool) -> Any:
         layer_norm=lambda x, g, b: F.layer_norm(x, g.shape, g, b), attention=attention,
         convolution=lambda x, k, b: F.conv2d(x, k, b, padding=1),
         max_pool=lambda x: F.max_pool2d(x, 2), lstm=lstm, reshape=torch.reshape,
-        flat=lambda x: x.permute(0, 2, 3, 1).reshape(x.shape[0], -1),
+        flat=lambda x: x.permute(0, 2, 3, 1).reshape(x.shape[0], -1), filtered=filtered,
+        depthwise=lambda x, k, s: filtered(x, k, s, x.shape[1]),
+        batch_norm=lambda x, g, b: F.batch_norm(x, None, None, g, b, True, eps=1e-5),
+        pooled=lambda x: x.mean((2, 3)),
     )  # fmt: skip
 
 
@@ -196,6 +222,102 @@ def torch_step(w: Workload, threads: int, compiled: bool = False) -> Step:
     return step
 
 
+# -- TensorFlow -------------------------------------------------------------------------------------
+
+
+def tf_words() -> Any:
+    import tensorflow as tf
+
+    def norm(x: Any, g: Any, b: Any) -> Any:
+        m, v = tf.nn.moments(x, -1, keepdims=True)
+        return (x - m) * tf.math.rsqrt(v + 1e-5) * g + b
+
+    def batch_norm(x: Any, g: Any, b: Any) -> Any:
+        return tf.raw_ops.FusedBatchNormV3(
+            x=x, scale=g, offset=b, mean=[], variance=[], epsilon=1e-5, is_training=True
+        ).y
+
+    def attention(x: Any, heads: int) -> Any:
+        n, t, d = x.shape[0], x.shape[1], x.shape[2] // 3
+        parts = (tf.reshape(a, (n, t, heads, d // heads)) for a in tf.split(x, 3, -1))
+        q, k, v = (tf.transpose(a, (0, 2, 1, 3)) for a in parts)
+        hidden = (1.0 - tf.linalg.band_part(tf.ones((t, t)), -1, 0)) * -1e9
+        p = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * (d // heads) ** -0.5 + hidden)
+        return tf.reshape(tf.transpose(tf.matmul(p, v), (0, 2, 1, 3)), (n, t, d))
+
+    def linear(x: Any, w: Any, b: Any) -> Any:
+        flat = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), w)
+        return tf.reshape(tf.nn.bias_add(flat, b), (*x.shape[:-1], w.shape[1]))
+
+    def lstm(x: Any, wx: Any, wh: Any, b: Any) -> Any:
+        h = c = tf.zeros((x.shape[0], wh.shape[0]))
+        for given in tf.unstack(linear(x, wx, b), axis=1):
+            i, f, g, o = tf.split(given + tf.matmul(h, wh), 4, -1)
+            c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            h = tf.sigmoid(o) * tf.tanh(c)
+        return h
+
+    def cross_entropy(z: Any, y: Any) -> Any:
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=z))
+
+    return SimpleNamespace(
+        linear=linear, relu=tf.nn.relu, gelu=lambda x: tf.nn.gelu(x, approximate=True),
+        mean=tf.reduce_mean, mean_square=lambda x: tf.reduce_mean(tf.square(x)),
+        cross_entropy=cross_entropy, concat=lambda xs: tf.concat(xs, 1), layer_norm=norm,
+        binary_cross_entropy=lambda z, y: tf.reduce_mean(
+            tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=z)
+        ),
+        bag=lambda t, i: tf.reduce_mean(tf.gather(t, i), 1), rows=tf.gather, image=lambda x: x,
+        attention=attention, lstm=lstm, reshape=tf.reshape, batch_norm=batch_norm,
+        convolution=lambda x, k, b: tf.nn.bias_add(tf.nn.conv2d(x, k, 1, "SAME"), b),
+        max_pool=lambda x: tf.nn.max_pool2d(x, 2, 2, "VALID"),
+        flat=lambda x: tf.reshape(x, (x.shape[0], -1)),
+        filtered=lambda x, k, s: tf.nn.conv2d(x, k, s, "SAME"),
+        depthwise=lambda x, k, s: tf.nn.depthwise_conv2d(
+            x, tf.transpose(k, (0, 1, 3, 2)), (1, s, s, 1), "SAME"
+        ),
+        pooled=lambda x: tf.reduce_mean(x, (1, 2)),
+    )  # fmt: skip
+
+
+def tf_step(w: Workload, threads: int, xla: bool = False) -> Step:
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    f, (kind, rate, *rest), ops = tf_words(), w.optimizer, tf.raw_ops
+    p = {name: tf.Variable(value) for name, value in w.weights.items()}
+    m, v = ({n: tf.Variable(tf.zeros_like(x)) for n, x in p.items()} for _ in range(2))
+    powers = tf.Variable([0.9, 0.999])
+
+    def update(name: str, g: Any) -> None:
+        h, a, b = p[name].handle, m[name].handle, v[name].handle
+        if isinstance(g, tf.IndexedSlices) and kind == "sgd" and not rest[0]:
+            p[name].scatter_sub(tf.IndexedSlices(g.values * rate, g.indices))
+            return
+        g = tf.convert_to_tensor(g)
+        if kind == "adam":
+            ops.ResourceApplyAdam(
+                var=h, m=a, v=b, beta1_power=powers[0], beta2_power=powers[1], lr=rate,
+                beta1=0.9, beta2=0.999, epsilon=1e-8, grad=g,
+            )  # fmt: skip
+        elif rest[0]:
+            ops.ResourceApplyMomentum(var=h, accum=a, lr=rate, grad=g, momentum=rest[0])
+        else:
+            ops.ResourceApplyGradientDescent(var=h, alpha=rate, delta=g)
+
+    @tf.function(jit_compile=xla)
+    def step(batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = w.loss(f, p, batch)
+        for name, g in zip(p, tape.gradient(loss, list(p.values())), strict=True):
+            update(name, g)
+        powers.assign(powers * [0.9, 0.999])
+        return loss
+
+    return lambda batch: float(step({k: tf.constant(x) for k, x in batch.items()}))
+
+
 SYSTEMS = {
     "graphc": System("graphc", graphc_step),
     "graphc mirrored(2)": System("graphc", partial(graphc_step, strategy="mirrored(2)")),
@@ -203,6 +325,8 @@ SYSTEMS = {
     "jax": System("jax", jax_step),
     "torch": System("torch", torch_step),
     "torch compiled": System("torch", partial(torch_step, compiled=True)),
+    "tf": System("tensorflow", tf_step),
+    "tf xla": System("tensorflow", partial(tf_step, xla=True)),
 }
 
 

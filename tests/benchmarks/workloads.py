@@ -157,6 +157,54 @@ def cnn() -> Workload:
     return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.01, 0.9), loss)
 
 
+def _normal(f: Any, p: Any, x: Any, name: str) -> Any:
+    """A convolution's result, normalised over the batch."""
+    return f.batch_norm(x, p[f"{name}g"], p[f"{name}b"])
+
+
+def depthwise() -> Workload:
+    """Convolutions of each channel by itself, and between channels: blocks of a MobileNet."""
+    draw, channels = Draw(), (32, 64, 128, 128, 256)
+    x, y = lambda: draw.normal(32, 32, 32, 3), lambda: draw.integers(10, 32)
+    norm = lambda n, c: {f"{n}g": np.ones(c, np.float32), f"{n}b": np.zeros(c, np.float32)}  # noqa: E731
+    weights = {"k": draw.weight(3, 3, 3, 32)} | norm("k", 32) | draw.dense("", 256, 10)
+    for i, (a, b) in enumerate(pairwise(channels)):
+        weights |= {f"{i}d": draw.weight(3, 3, 1, a), f"{i}p": draw.weight(1, 1, a, b)}
+        weights |= norm(f"{i}d", a) | norm(f"{i}p", b)
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        x = f.relu(_normal(f, p, f.filtered(f.image(b["x"]), p["k"], 1), "k"))
+        for i in range(4):
+            x = f.relu(_normal(f, p, f.depthwise(x, p[f"{i}d"], 1 + i % 2), f"{i}d"))
+            x = f.relu(_normal(f, p, f.filtered(x, p[f"{i}p"], 1), f"{i}p"))
+        return f.cross_entropy(_stack(f, p, f.pooled(x), 1, None), b["y"])
+
+    return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.01, 0.9), loss)
+
+
+def residual() -> Workload:
+    """Bottlenecks of 1x1 and strided 3x3 convolutions with batch norm: blocks of a ResNet."""
+    draw, stages = Draw(), ((32, 16, 64, 1), (64, 32, 128, 2), (128, 64, 256, 2))
+    x, y = lambda: draw.normal(32, 32, 32, 3), lambda: draw.integers(10, 32)
+    norm = lambda n, c: {f"{n}g": np.ones(c, np.float32), f"{n}b": np.zeros(c, np.float32)}  # noqa: E731
+    weights = {"k": draw.weight(3, 3, 3, 32)} | norm("k", 32) | draw.dense("", 256, 10)
+    for i, (a, m, b, _) in enumerate(stages):
+        shapes = {"u": (1, 1, a, m), "v": (3, 3, m, m), "w": (1, 1, m, b), "s": (1, 1, a, b)}
+        for n, shape in shapes.items():
+            weights |= {f"{i}{n}": draw.weight(*shape)} | norm(f"{i}{n}", shape[-1])
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        x = f.relu(_normal(f, p, f.filtered(f.image(b["x"]), p["k"], 1), "k"))
+        for i, (*_, stride) in enumerate(stages):
+            h = f.relu(_normal(f, p, f.filtered(x, p[f"{i}u"], 1), f"{i}u"))
+            h = f.relu(_normal(f, p, f.filtered(h, p[f"{i}v"], stride), f"{i}v"))
+            h = _normal(f, p, f.filtered(h, p[f"{i}w"], 1), f"{i}w")
+            x = f.relu(h + _normal(f, p, f.filtered(x, p[f"{i}s"], stride), f"{i}s"))
+        return f.cross_entropy(_stack(f, p, f.pooled(x), 1, None), b["y"])
+
+    return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.01, 0.9), loss)
+
+
 def transformer() -> Workload:
     """Four blocks of causal attention, width 256, 8 texts of 128 letters."""
     draw, width, letters, length = Draw(), 256, 256, 128
@@ -186,5 +234,5 @@ def transformer() -> Workload:
 
 WORKLOADS = {
     w.__name__: w
-    for w in (tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide)
+    for w in (tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual)
 }  # fmt: skip
