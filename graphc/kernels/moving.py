@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
+from graphc.kernels.entrywise import entrywise
 from graphc.kernels.joins import joined
-from graphc.kernels.nodes import Contract, Map, Node, Read
+from graphc.kernels.nodes import Contract, Map, Node, Read, Value
 from graphc.kernels.products import narrowed
 from graphc.kernels.values import Values
-from graphc.kernels.windows import Transposed, backwards, folded, transposed, window_read
+from graphc.kernels.windows import (
+    Remainder,
+    Transposed,
+    backwards,
+    folded,
+    transposed,
+    window_read,
+)
 from graphc.layout import MemoryLayout
 from graphc.op import Op
 from graphc.ops.indexing import Gather, ScatterAdd, Within
@@ -91,10 +100,10 @@ def _fold_windows(
     if all(k <= s and (r == 1 or k == 1) for _, k, s, r in spans):
         return _apart(v, x, op, read, whole)
     contract = v.made_by.get(read.value)
-    if contract is not None and all(s == 1 for s in op.strides):
+    if contract is not None:
         found = transposed(contract, read, op, whole.shape)
         if found is not None:
-            return _correlated(v, x, found)
+            return _correlated(v, x, op, found, whole)
     if v.buffers[x.result].dtype.bytes == 2:
         return None
     return _over_zeros(v, x, folded(read, op, whole), adds=True)
@@ -114,23 +123,42 @@ def _apart(v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayou
     return [v.map(x, "copy", (read,), v.wrote(x.result), target)]
 
 
-def _correlated(v: Values, x: Kernel, found: Transposed) -> list[Node]:
-    """The fold of a product as a product with the windows of its padded operand."""
+def _correlated(
+    v: Values, x: Kernel, op: FoldWindows, found: Transposed, whole: MemoryLayout
+) -> list[Node]:
+    """The fold of a product as products with the windows of its padded operand."""
     g = found.contract.reads[found.side]
     b = v.temporary(found.padded, g.dtype, x.result)
     room = MemoryLayout.dense(found.padded)
-    inside = room
-    for d, low in found.low:
-        inside = inside.sliced(d, low, low + g.layout.shape[d], 1)
-    result = v.wrote(b)
-    fill = Map(found.padded, "fill", (), result, g.dtype, x, room)
-    copy = Map(g.layout.shape, "copy", (g,), result, g.dtype, x, inside)
-    reads = list(found.contract.reads)
-    reads[found.side] = Read(result, found.windows(room), g.dtype)
-    reads[1 - found.side] = found.other(reads[1 - found.side])
-    shape = v.buffers[x.result].shape
-    made = Contract(shape, found.spec, tuple(reads), v.wrote(x.result), g.dtype, x)
-    return [fill, copy, narrowed(v, made)]
+    padded = v.wrote(b)
+    fill = Map(found.padded, "fill", (), padded, g.dtype, x, room)
+    copy = Map(g.layout.shape, "copy", (g,), padded, g.dtype, x, found.inside(room))
+    remainders, result = found.remainders, v.wrote(x.result)
+    if len(remainders) == 1:
+        made = _remainder(found, remainders[0], Read(padded, room, g.dtype), whole, result, x)
+        return [fill, copy, *entrywise(v, narrowed(v, made))]
+    nodes: list[Node] = [fill, copy]
+    for rest in remainders:
+        target = rest.target(whole, op)
+        if 0 in rest.taps():
+            nodes.append(v.map(x, "fill", (), result, target, apart=True))
+            continue
+        part = v.temporary(target.shape, g.dtype, x.result)
+        read = Read(padded, room, g.dtype)
+        nodes += entrywise(v, _remainder(found, rest, read, target, v.wrote(part), x))
+        nodes.append(v.map(x, "copy", (v.read(part),), result, target, apart=True))
+    return nodes
+
+
+def _remainder(
+    found: Transposed, rest: Remainder, padded: Read, target: MemoryLayout, result: Value, x: Kernel
+) -> Contract:
+    """The product that gives the places of one remainder."""
+    seen = replace(padded, layout=rest.windows(padded.layout))
+    other = rest.other(found.contract.reads[1 - found.side])
+    reads = (other, seen) if found.side else (seen, other)
+    given = tuple(found.operand(k, read) for k, read in enumerate(reads))
+    return Contract(target.shape, found.spec, given, result, padded.dtype, x)
 
 
 def _gather(v: Values, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Node]:

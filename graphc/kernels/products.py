@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from graphc.kernels.entrywise import entrywise
 from graphc.kernels.nodes import Contract, Node, Read
 from graphc.kernels.values import Values
 from graphc.layout import MemoryLayout
@@ -25,7 +26,7 @@ def contracted(v: Values, x: Kernel, op: Einsum) -> list[Node] | None:
     b = v.buffers[x.result]
     made = narrowed(v, Contract(b.shape, op.spec, reads, result, b.dtype, x))
     v.made_by[made.result] = made
-    return [made]
+    return entrywise(v, made)
 
 
 def _in_blocks(v: Values, x: Kernel, spec: str, blocks: Mapping[str, int]) -> list[Node] | None:

@@ -17,6 +17,7 @@ from graphc.program import Kernel
 FEW = 4  # operands of a sum that are added at once
 PARTS = 64  # of a fold, at most
 WIDE, LONG = 128, 4096  # a fold to fewer entries, of as many each, is done in parts
+WIDEST = 4096  # and one to fewer than these, of a quarter as many, where what is kept lies together
 
 
 def reduced(v: Values, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin) -> list[Node] | None:
@@ -37,7 +38,7 @@ def reduced(v: Values, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin) -> list
     if 0 in shape:
         return [v.map(x, "fill", (), v.wrote(x.result), number=first)]
     fold = _fold(v, x, read, op.over, kind, first)
-    return [fold] if v.exact or isinstance(fold, Map) else _in_two(v, fold)
+    return [fold] if v.exact or isinstance(fold, Map) else in_parts(v, fold)
 
 
 def _fold(
@@ -77,19 +78,17 @@ def _in_blocks(v: Values, x: Kernel, op: ReduceSum) -> list[Node] | None:
     return [*nodes, v.map(x, "tree", tuple(parts), v.wrote(x.result))]
 
 
-def _in_two(v: Values, fold: Fold) -> list[Node]:
+def in_parts(v: Values, fold: Fold) -> list[Node]:
     """A fold of many entries to few: first of equal parts, which can run side by side."""
-    shape, d = fold.shape, fold.over[0]
+    shape, d, read = fold.shape, fold.over[0], fold.reads[0]
     kept = prod(n for i, n in enumerate(shape) if i not in fold.over)
     parts = max((p for p in range(2, PARTS + 1) if shape[d] % p == 0), default=1)
-    if kept >= WIDE or prod(shape) < kept * LONG or parts < 8:
+    most, least = (WIDEST, WIDEST // 4) if _goes_across(fold) and kept >= WIDE else (WIDE, LONG)
+    if kept >= most or parts < 8 or prod(shape) < kept * least:
         return [fold]
-    read = fold.reads[0]
-    strides = (
-        *read.layout.strides[:d],
-        *_cut(read.layout, d, parts),
-        *read.layout.strides[d + 1 :],
-    )
+    stride = read.layout.strides[d]
+    pair = (stride * (shape[d] // parts), stride)
+    strides = (*read.layout.strides[:d], *pair, *read.layout.strides[d + 1 :])
     cut = (*shape[:d], parts, shape[d] // parts, *shape[d + 1 :])
     over = tuple(x + (x >= d) for x in fold.over)
     left = tuple(n for i, n in enumerate(cut) if i not in over)
@@ -97,8 +96,17 @@ def _in_two(v: Values, fold: Fold) -> list[Node]:
     seen = Read(read.value, MemoryLayout(cut, strides, read.layout.offset), read.dtype)
     first = replace(fold, shape=cut, over=over, reads=(seen,), result=v.wrote(part))
     at = sum(i not in over for i in range(d))
-    second = replace(fold, shape=left, over=(at,), reads=(v.read(part),))
-    return [first, second]
+    return [first, replace(fold, shape=left, over=(at,), reads=(v.read(part),))]
+
+
+def _goes_across(fold: Fold) -> bool:
+    """Whether entries that lie together are kept apart: the columns of a tall matrix are added up.
+
+    Were more done with such a column than one sum, it would be gone through again and again, a line
+    of the cache for a few entries; in parts, memory is read once in its order.
+    """
+    layout = fold.reads[0].layout
+    return all(s != 1 for d, s in enumerate(layout.strides) if d in fold.over)
 
 
 def added(v: Values, x: Kernel, order: str) -> list[Node]:
@@ -125,9 +133,3 @@ def over_turns(v: Values, x: Kernel) -> list[Node]:
     if not v.later:
         return [v.map(x, "copy", (read,), v.wrote(x.result))]
     return [v.map(x, "add", (before, read), v.wrote(x.result))]
-
-
-def _cut(layout: MemoryLayout, d: int, parts: int) -> tuple[int, int]:
-    """The strides of dim d, cut into equal parts."""
-    stride = layout.strides[d]
-    return stride * (layout.shape[d] // parts), stride

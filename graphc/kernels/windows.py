@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from graphc.kernels.nodes import Contract, Read
@@ -51,44 +52,129 @@ def folded(read: Read, op: FoldWindows, whole: MemoryLayout) -> list[tuple[Read,
 
 
 @dataclass(frozen=True)
-class Transposed:
-    """A fold of windows of a product, written as a product with windows of one of its operands.
+class Tapped:
+    """A dim along which windows are folded: of `length` entries, from as many windows as `count`
+    with so many `taps`, a step of `stride` apart; its place among the dims of either operand."""
 
-    The gradient of a convolution to its input: `dx[y] = sum over k of dy[y - k] w[k]`, with dy
-    padded (Dumoulin, Visin 2016, section 4). The taps are gone through from the last to the first,
-    so that dy is read forwards. side: the operand that is padded, to the shape `padded`, with `low`
-    entries in front of some of its dims; taps: (its dim, entries, dilation); backwards: the dims of
-    the other operand that are the taps
-    """
+    length: int
+    count: int
+    taps: int
+    stride: int
+    dilation: int
+    at: int
+    other: int
 
-    contract: Contract
-    spec: str
-    side: int
-    padded: tuple[int, ...]
-    low: tuple[tuple[int, int], ...]
-    taps: tuple[tuple[int, int, int], ...]
-    backwards: tuple[int, ...]
+    @property
+    def low(self) -> int:
+        """Entries of padding in front: of each remainder, the taps but one lie before."""
+        return (-(-self.taps // self.stride) - 1) * self.dilation
+
+    @property
+    def padded(self) -> int:
+        """Entries with the padding around them."""
+        return -(-self.length // self.stride) + self.low
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What of a fold ends at those places whose indices modulo the strides are `start`."""
+
+    dims: tuple[Tapped, ...]
+    start: tuple[int, ...]
+
+    def lengths(self) -> tuple[int, ...]:
+        """How many such places there are along each dim."""
+        pairs = zip(self.dims, self.start, strict=True)
+        return tuple(-(-(d.length - p) // d.stride) for d, p in pairs)
+
+    def taps(self) -> tuple[int, ...]:
+        """How many taps reach them."""
+        pairs = zip(self.dims, self.start, strict=True)
+        return tuple(-(-(d.taps - p) // d.stride) for d, p in pairs)
 
     def windows(self, room: MemoryLayout) -> MemoryLayout:
         """The windows of the padded operand: its dims, and one for each tap."""
-        shape, strides = list(room.shape), list(room.strides)
-        for d, count, dilation in self.taps:
-            shape[d] -= (count - 1) * dilation
-            shape.append(count)
-            strides.append(dilation * room.strides[d])
-        return MemoryLayout(tuple(shape), tuple(strides), room.offset)
+        shape, strides, offset = list(room.shape), list(room.strides), room.offset
+        for d, length, taps in zip(self.dims, self.lengths(), self.taps(), strict=True):
+            shape[d.at] = length
+            shape.append(taps)
+            strides.append(d.dilation * room.strides[d.at])
+            offset += (d.low - (taps - 1) * d.dilation) * room.strides[d.at]
+        return MemoryLayout(tuple(shape), tuple(strides), offset)
 
     def other(self, read: Read) -> Read:
-        """The other operand, with its taps from the last to the first."""
-        for d in self.backwards:
-            read = backwards(read, d)
+        """The other operand: those of its taps, from the last to the first."""
+        for d, p in zip(self.dims, self.start, strict=True):
+            cut = read.layout.sliced(d.other, p, d.taps, d.stride)
+            read = backwards(replace(read, layout=cut), d.other)
         return read
+
+    def target(self, whole: MemoryLayout, op: FoldWindows) -> MemoryLayout:
+        """Where the places lie in the result."""
+        for at, d, p in zip(op.at, self.dims, self.start, strict=True):
+            whole = whole.sliced(at, p, d.length, d.stride)
+        return whole
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A fold of windows of a product, written as products with windows of one of its operands.
+
+    The gradient of a convolution to its input: `dx[y] = sum over k of dy[y - k] w[k]`, with dy
+    padded (Dumoulin, Visin 2016, section 4). The taps are gone through from the last to the first,
+    so that dy is read forwards. Where windows are a stride apart, the places of each remainder have
+    taps of their own, and a product: nothing is multiplied by a zero between the entries of dy.
+    side: the operand that is padded
+    """
+
+    contract: Contract
+    names: tuple[str, str]
+    out: str
+    side: int
+    dims: tuple[Tapped, ...]
+
+    @property
+    def spec(self) -> str:
+        """What each product is; dims of length 1 that one operand has alone are left out."""
+        left, right = ("".join(x for x in side if x not in self._lone) for side in self.names)
+        return f"{left},{right}->{self.out}"
+
+    @property
+    def _lone(self) -> set[str]:
+        left, right = map(set, self.names)
+        return (left ^ right) - set(self.out)
+
+    def operand(self, slot: int, read: Read) -> Read:
+        """What is read of an operand, with the dims that the product has."""
+        kept = [d for d, x in enumerate(self.names[slot]) if x not in self._lone]
+        shape, strides = ([xs[d] for d in kept] for xs in (read.layout.shape, read.layout.strides))
+        return replace(read, layout=MemoryLayout(tuple(shape), tuple(strides), read.layout.offset))
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The shape of the operand with its padding."""
+        shape = list(self.contract.reads[self.side].layout.shape)
+        for d in self.dims:
+            shape[d.at] = d.padded
+        return tuple(shape)
+
+    def inside(self, room: MemoryLayout) -> MemoryLayout:
+        """Where the operand lies in its padding."""
+        for d in self.dims:
+            room = room.sliced(d.at, d.low, d.low + d.count, 1)
+        return room
+
+    @property
+    def remainders(self) -> list[Remainder]:
+        """The products, one where the strides are 1."""
+        starts = product(*(range(min(d.stride, d.length)) for d in self.dims))
+        return [Remainder(self.dims, start) for start in starts]
 
 
 def transposed(
     contract: Contract, read: Read, op: FoldWindows, lengths: tuple[int, ...]
 ) -> Transposed | None:
-    """The fold (with steps of 1) of a product's result; None where it cannot be written so."""
+    """The fold of a product's result; None where it cannot be written so."""
     names = names_of(contract, read)
     if names is None:
         return None
@@ -100,20 +186,18 @@ def transposed(
     if side is None or set(moved) & set(sides[1 - side]) or set(taps) & set(sides[side]):
         return None
     g = contract.reads[side].layout
-    padded, low, windows = list(g.shape), [], []
     fresh = dict(zip(moved, (x for x in _LETTERS if x not in contract.spec), strict=False))
-    for d, x, k, r in zip(op.at, moved, read.layout.shape[rank:], op.dilations, strict=True):
+    dims = []
+    for d, x, t, k, s, r in zip(
+        op.at, moved, taps, read.layout.shape[rank:], op.strides, op.dilations, strict=True
+    ):
         at = sides[side].index(x)
-        low.append((at, (k - 1) * r))
-        windows.append((at, k, r))
-        padded[at] = lengths[d] + (k - 1) * r
-        if lengths[d] != g.shape[at] + (k - 1) * r:
+        dims.append(Tapped(lengths[d], g.shape[at], k, s, r, at, sides[1 - side].index(t)))
+        if (s > 1 and r > 1) or lengths[d] < (g.shape[at] - 1) * s + (k - 1) * r + 1:
             return None
     sides[side] = "".join(fresh.get(x, x) for x in sides[side]) + "".join(taps)
     out = "".join(fresh.get(x, x) for x in names[:rank])
-    spec = f"{sides[0]},{sides[1]}->{out}"
-    other = tuple(sides[1 - side].index(x) for x in taps)
-    return Transposed(contract, spec, side, tuple(padded), tuple(low), tuple(windows), other)
+    return Transposed(contract, (sides[0], sides[1]), out, side, tuple(dims))
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -131,4 +215,5 @@ def names_of(contract: Contract, read: Read) -> list[str] | None:
             return None
         names.append(x)
         del free[x]
-    return None if free or read.layout.offset else names
+    left = any(n > 1 for n, _ in free.values())  # a dim of length 1 need not be read
+    return None if left or read.layout.offset else names

@@ -74,7 +74,7 @@ class Log:
                     begin, end = self.part(at)
                     with b.if_then(b.icmp_signed("<", begin, end)):
                         self.point(at)
-                        self.run(self.read(at, calls.KERNEL), begin, end, kernels)
+                        self.run(self.read(at, calls.KERNEL), begin, end, kernels, self.scratch)
                     self.record(at, [*times, self.clock(time.CLOCK_THREAD_CPUTIME_ID)])
 
             def record(self, at: ir.Value, times: Sequence[ir.Value]) -> None:
