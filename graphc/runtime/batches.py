@@ -132,16 +132,19 @@ def _wrong_shape(name: str, array: Array, lengths: Sequence[Length]) -> GraphcEr
     return GraphcError("G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]")
 
 
-def is_full(program: Program, short: Program, batch: Any) -> bool:
-    """Whether a batch has all the examples that a program takes (errors are found later).
-
-    short: the same program for fewer; it alone tells which lengths may vary.
-    """
+def is_full(program: Program, batch: Any) -> bool:
+    """Whether a batch is as long as a program takes it; what is no batch is found out later."""
     if not isinstance(batch, Mapping):
         return True
     full = program.inputs.items()
-    if all(name in batch and _shape(batch[name]) == t.shape for name, t in full):
-        return True
+    return all(name in batch and _shape(batch[name]) == t.shape for name, t in full)
+
+
+def has_lengths(short: Program, batch: Batch) -> bool:
+    """Whether a batch has all the examples that there can be, for all that else is wrong with it.
+
+    short: the program for fewer examples; it alone tells which lengths may vary.
+    """
     varied = ((name, t) for name, t in short.inputs.items() if t.extents and name in batch)
     return all(_shape(batch[name]) == t.shape for name, t in varied)
 

@@ -17,7 +17,7 @@ from graphc.placement import Mesh
 from graphc.program import Footprint, Program, by_kind
 from graphc.runtime import forks, nans
 from graphc.runtime.backend import Backend, Device, Programs, Quick
-from graphc.runtime.batches import Batch, is_full
+from graphc.runtime.batches import Batch, has_lengths, is_full
 from graphc.runtime.blas import limit_blas, set_blas_threads
 from graphc.runtime.copies import copy_at, copy_axes, copy_count, copy_of, joined
 from graphc.runtime.interrupts import Uninterrupted
@@ -183,7 +183,7 @@ class Engine:
         """
         self._check_valid()
         chosen = program or next(iter(self.programs))
-        again = list(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
+        again = _Again(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
         name, supply = self._supply(chosen, _iterated(again), poison)
         with Uninterrupted():
             self._prepare(name)
@@ -303,7 +303,8 @@ class Engine:
                 return self._supply(name, whole, poison)
             name = short if short in self.programs else name
             return name, MicrobatchStream(self.programs[name], batch, poison=poison)
-        if short in self.programs and not is_full(self.programs[name], self.programs[short], batch):
+        full = short not in self.programs or is_full(self.programs[name], batch)
+        if not full and not has_lengths(self.programs[short], batch):
             name = short
         return name, WholeBatch(self.programs[name], batch, poison=poison)
 
@@ -381,9 +382,13 @@ def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array
     return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
 
 
+class _Again(list[Batch]):
+    """The microbatches of a stream, which can be gone through again."""
+
+
 def _iterated(batch: Any) -> Any:
-    """An iterator of a list of microbatches; all else as it is."""
-    return iter(batch) if isinstance(batch, list) else batch
+    """An iterator of microbatches that are gone through again; all else as it is."""
+    return iter(batch) if isinstance(batch, _Again) else batch
 
 
 def _only(batches: Iterator[Batch]) -> Batch:

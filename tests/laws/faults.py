@@ -15,6 +15,7 @@ that notices it first:
     bytes      placing is as cheap as the best of all placings
     check      `graphc check` says ok to no run with a NaN or an infinity of its own
     kernels    lowered steps of unusual structure stay in their memory, and give what NumPy gives
+    overwritten  no kernel writes what its product still reads
     resume     a run that is saved and taken up again ends with the same bits
     damage     a damaged checkpoint is refused, or gives what was saved
     fit        a checkpoint of another step is refused

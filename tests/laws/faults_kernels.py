@@ -77,7 +77,7 @@ def _links_of_fewer_indices(patch: Patch) -> None:
     patch.setattr(rows, "_places", lambda ids: (ids.value, 0))
 
 
-@fault("kernels", "overwritten")
+@fault("overwritten")
 def _products_overwrite_what_they_read(patch: Patch) -> None:
     """A variable is updated behind a product of it, entry by entry."""
 

@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from kernels.check import check_structure
 from kernels.structures import ALL as STRUCTURES
+from kernels.structures import OVERWRITTEN
 from kernels.third_party import STRUCTURES as THIRD_PARTY
 from kernels.third_party import known
 from laws import cut_rows, failing, leaf_bits, numerics
 from laws.damage import check_damage
 from laws.differences import WrongGradient, check_gradient
-from laws.execute import PLAIN, runner
+from laws.execute import NATIVE, PLAIN, runner
 from laws.faults import FAULTS, Fault
 from laws.footprint import Misread, check_memory
 from laws.guarded import check_address, check_guarded
@@ -28,6 +29,7 @@ from laws.test_passes import holds_with_passes
 from laws.test_placement import check_best, problems
 from laws.test_structure import check_exchange, check_tree
 
+import graphc
 from graphc.check import check_strategies
 from graphc.errors import GraphcError, GraphcWarning, InternalError
 from graphc.frontend.lower import load_module
@@ -150,6 +152,17 @@ def rows(kinds: Kinds) -> None:
         cut_rows.check(seed, native=False)
 
 
+def overwritten(kinds: Kinds) -> None:
+    """As machine code: only there is a product interleaved with what is done with its result."""
+    for x in OVERWRITTEN.values():
+        made = graphc.compile(
+            x.loss, x.params, x.batch, backend=NATIVE, optimizer=graphc.optim.sgd(0.5)
+        )
+        with made as trainer:
+            trainer.step(x.batch)
+            x.check_slope(trainer.params)
+
+
 LAWS: dict[str, Callable[[Kinds], None]] = {
     "verifier": verifier, "mesh": mesh, "run": run, "passes": passes, "memory": memory,
     "slope": slope, "structure": structure, "bytes": bytes_moved,
@@ -160,7 +173,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "guard": guard, "address": address,
     "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
-    "failing": fails, "rows": rows,
+    "failing": fails, "rows": rows, "overwritten": overwritten,
 }  # fmt: skip
 
 
@@ -196,7 +209,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
     "guard": (AssertionError,), "address": (InternalError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
-    "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
+    "overwritten": (AssertionError,), "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
 }  # fmt: skip
 
 

@@ -104,7 +104,8 @@ def test_a_full_batch_has_the_same_bits_in_the_program_for_short_ones(slots: int
     for name in ("train", "train.short"):
         with Trainer(made) as trainer:
             supply = WholeBatch(made.programs[name], batch, poison=True)
-            trainer.engine._run(lambda c, s=supply, n=name: trainer.engine._devices[c.rank].step(n, s))  # type: ignore[misc] # fmt: skip
+            trainer.engine._prepare(name)  # type: ignore[union-attr]
+            trainer.engine._run(name, supply)  # type: ignore[union-attr]
             found.append(trainer.params_sha256())
     assert found[0] == found[1]
 

@@ -34,7 +34,7 @@ FAMILIES = {
 NAMED = ("avx512", "avx2", "baseline")
 SOURCES = (  # of graphc
     "kernels", "ops", "arena.py", "dims.py", "instructions.py", "layout.py", "leaves.py", "op.py",
-    "orders.py", "placement.py", "program.py", "random.py", "traffic.py", "types.py",
+    "orders.py", "placement.py", "program.py", "random.py", "records.py", "traffic.py", "types.py",
 )  # fmt: skip
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads

@@ -111,7 +111,7 @@ def test_devices_meet_once_before_they_write(optimizer: Any) -> None:
         lowered = lower(program, together=alike({"train": program}))
         natives = [x for part in lowered.parts for x in part if isinstance(x, Native)]
         lines = shared(natives, memories=lowered.memories)
-        assert [len(lines), sum(x.meet_all for line in lines for x in line)] == [1, 1]
+        assert sum(x.meet_all for line in lines for x in line) == 1
 
 
 def test_devices_and_their_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
