@@ -197,16 +197,14 @@ def _machine(chosen: Target) -> Any:
     )
 
 
-@lru_cache
-def _linker(chosen: Target) -> Any:
-    return llvm.create_lljit_compiler(_machine(chosen))
-
-
 def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in names:
         library.export_symbol(name)
-    made: Symbols = library.link(_linker(chosen), f"graphc{next(_NUMBERS)}")
+    linker = llvm.create_lljit_compiler(
+        _machine(chosen)
+    )  # of its own: it keeps some of all it linked
+    made: Symbols = library.link(linker, f"graphc{next(_NUMBERS)}")
     return made
 
 
