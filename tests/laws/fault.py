@@ -14,19 +14,25 @@ FAULTS: list[Fault] = []
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: what is wrong, the law that notices, the edit, and steps that show it soon."""
+    """A fault: what is wrong, the law that notices, the edit, and steps that show it soon.
+
+    late: it shows so late that it is planted with the longer laws only
+    """
 
     name: str
     caught: str
     plant: Callable[[Patch], None]
     kinds: tuple[str, ...] = ()
+    late: bool = False
 
 
-def fault(caught: str, *kinds: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def fault(
+    caught: str, *kinds: str, late: bool = False
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     """Add a planting function to the list; its docstring is the fault's name."""
 
     def add(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        FAULTS.append(Fault((plant.__doc__ or "").rstrip("."), caught, plant, kinds))
+        FAULTS.append(Fault((plant.__doc__ or "").rstrip("."), caught, plant, kinds, late))
         return plant
 
     return add

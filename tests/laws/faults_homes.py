@@ -21,7 +21,7 @@ def _home_taken_for_everywhere(patch: Patch) -> None:
     around(patch, graphc.placement, "serves", change)
 
 
-@fault("run")
+@fault("run", late=True)
 def _pulled_from_the_first_place(patch: Patch) -> None:
     """Everybody pulls from the first place, wherever the home is."""
 
@@ -31,7 +31,7 @@ def _pulled_from_the_first_place(patch: Patch) -> None:
     around(patch, transport, "Broadcast", change)
 
 
-@fault("run")
+@fault("run", late=True)
 def _reduced_on_the_first_place(patch: Patch) -> None:
     """Sums that go home end at the first place, wherever the home is."""
 

@@ -213,7 +213,10 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[f.name for f in FAULTS])
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(f, id=f.name, marks=[pytest.mark.ci] * f.late) for f in FAULTS],
+)
 def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     fault.plant(monkeypatch)
     with pytest.raises(CAUGHT[fault.caught]) as caught:
