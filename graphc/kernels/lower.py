@@ -318,15 +318,14 @@ class _Lowering:
             return [], part
         stretch, rest = part[at], part[at + 1 :]
         assert isinstance(stretch, Stretch)
-        pairs = self._cut(stretch)
-        if pairs is None:
-            known = Checked()
-            for other in earlier:
-                known.add(other.nodes, other.home)
-            stretch = replace(stretch, nodes=known.known(stretch.nodes, stretch.home))
+        known = Checked()
+        for other in earlier:
+            known.add(other.nodes, other.home)
+        nodes = known.known(stretch.nodes, stretch.home)
+        if nodes != list(stretch.nodes):  # a late check that is none would hold all updates up
+            stretch = replace(stretch, nodes=nodes)
             self._build(stretch, shared)
-            pairs = self._cut(stretch)
-        first, second = pairs or self._cut_by_nodes(stretch, shared)
+        first, second = self._cut(stretch) or self._cut_by_nodes(stretch, shared)
         return ([*part[:at], first], [second, *rest]) if first.built else ([], part)
 
     def _cut(self, stretch: Stretch) -> tuple[Stretch, Stretch] | None:
