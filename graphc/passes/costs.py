@@ -12,10 +12,8 @@ from typing import TypeAlias
 from graphc.dims import Signature
 from graphc.ops.conversions import conversion_over
 from graphc.passes.problem import AxisProblem
-from graphc.passes.route import LATENCY, LOCAL, assumed, route
+from graphc.passes.route import FORBIDDEN, LATENCY, LOCAL, assumed, route
 from graphc.placement import Home, Placement, R, Split, State, place, serves
-
-FORBIDDEN = 1e15
 
 Ask: TypeAlias = int  # what a user needs of a value: a number for (state, placement over time)
 

@@ -20,9 +20,10 @@ from typing import TypeVar
 
 from graphc.dims import Signature
 from graphc.passes.bound import branch_and_bound
-from graphc.passes.costs import FORBIDDEN, Ask, Costs
+from graphc.passes.costs import Ask, Costs
 from graphc.passes.homes import home_ways, is_there
 from graphc.passes.problem import AxisProblem
+from graphc.passes.route import FORBIDDEN
 from graphc.placement import Home, Partial, Placement, R, Split, State
 
 SWEEPS = 12

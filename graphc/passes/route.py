@@ -4,6 +4,10 @@ Where several axes cut one dim, the order matters: a cut is joined minor axis fi
 axis first, and a minor axis that stands in the way is gathered and cut again. A conversion over
 space of a value that varies over time is made once per turn, so that a sum is accumulated before
 it is reduced, and a value is cut over time last.
+
+There is a route between two placements exactly where there is one along every axis by itself. So
+placing, which decides axis by axis, can't choose what has no route. Where turns are the minor axis
+that stands in the way, the route leaves their loop and goes back into a later one: a barrier.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from graphc.types import TensorType
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
 MANY = 8
 LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
+FORBIDDEN = 1e15  # to go back into a loop, or to break a rule: only where nothing else is left
 
 
 def assumed(axis: Axis) -> int:
@@ -59,7 +64,7 @@ def route(
             continue
         for step in _steps(at, want, mesh, orders, eager):
             after = place(mesh, (dict(at) | {a: step.target(a) for a in step.axes}).items())
-            total = cost + _cost(t, at, step, mesh)
+            total = cost + _cost(t, at, want, step, mesh)
             if total < best.get(after, float("inf")):
                 best[after] = total
                 heapq.heappush(heap, (total, next(order), after, (*path, (step, after))))
@@ -87,7 +92,7 @@ def _steps(
             continue  # a sum over leaves is one step
         if uncut and axis.over == "time" and isinstance(source, Partial):
             continue
-        for target in _targets(axis, source, want[axis.name]):
+        for target in _targets(source, want[axis.name]):
             if not crossing(mesh, at, axis, source, target):
                 order = orders.get(axis.name, "")
                 step = conversion_over(axis.over, axis.name, source, target, order)
@@ -116,17 +121,16 @@ def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Convers
                 yield Reduce(axis, k, source.op, "tree", name)
 
 
-def _targets(axis: Axis, source: State, target: State) -> list[State]:
-    """Where an axis may go next. Over time there is no way back into a loop that was left."""
-    if axis.over == "time" and source == target:
-        return []
+def _targets(source: State, target: State) -> list[State]:
+    """Where an axis may go next."""
     return [s for s in dict.fromkeys((target, R)) if s != source]
 
 
-def _cost(t: TensorType, at: Placement, step: Conversion, mesh: Mesh) -> float:
+def _cost(t: TensorType, at: Placement, want: Placement, step: Conversion, mesh: Mesh) -> float:
     """Bytes moved, the latency of a collective, a little for a local conversion; per turn."""
     if step.over == "time":
-        return LOCAL
+        back = any(at[a] == want[a] for a in step.axes)  # it leaves a loop that it must be in again
+        return FORBIDDEN if back else LOCAL
     others = [a for a in mesh.axes if a.name not in step.axes]
     # Where a value is at home along another axis, only that home exchanges: the mean counts.
     parts = prod(assumed(a) for a in others if isinstance(at[a.name], Split | Home))

@@ -15,7 +15,7 @@ from graphc.graph import Graph, Node, subgraph_nodes
 from graphc.leaves import forests
 from graphc.ops import binary, shape, source, unary
 from graphc.ops.collective import AllReduce, Mask
-from graphc.passes import cleanup, costs, loops, partition, place
+from graphc.passes import cleanup, costs, loops, partition, place, route
 from graphc.placement import Placement
 from graphc.runtime import exchange, rendezvous
 from graphc.runtime.transport import ReduceScatter, TreeReduceScatter
@@ -125,6 +125,17 @@ def _outputs_not_converted(patch: Patch) -> None:
 def _loops_not_told_apart(patch: Patch) -> None:
     """What a loop gives is used in the same loop."""
     patch.setattr(loops.Loops, "run", lambda self, graph: graph)
+
+
+@fault("square")
+def _no_way_back(patch: Patch) -> None:
+    """A route never goes back into a loop that it left."""
+
+    def change(old: Any, *args: Any) -> float:
+        cost: float = old(*args)
+        return cost if cost < route.FORBIDDEN else float("inf")
+
+    around(patch, route, "_cost", change)
 
 
 # -- padding --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from kernels.structures import ALL as STRUCTURES
 from kernels.structures import OVERWRITTEN
 from kernels.third_party import STRUCTURES as THIRD_PARTY
 from kernels.third_party import known
-from laws import cut_rows, failing, leaf_bits, numerics
+from laws import cut_rows, failing, leaf_bits, numerics, square
 from laws.damage import check_damage
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import NATIVE, PLAIN, runner
@@ -137,6 +137,11 @@ def fails(kinds: Kinds) -> None:
             failing.check(c)
 
 
+def squares(kinds: Kinds) -> None:
+    for seed in range(SEEDS):
+        square.check(seed)
+
+
 def guard(kinds: Kinds) -> None:
     for name in kinds:
         check_guarded(name)
@@ -170,7 +175,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "check": checked,
     "kernels": kernels,
     "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
-    "guard": guard, "address": address,
+    "guard": guard, "address": address, "square": squares,
     "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
     "failing": fails, "rows": rows, "overwritten": overwritten,
@@ -207,7 +212,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "kernels": (AssertionError, ZeroDivisionError),
     "resume": (AssertionError,),
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
-    "guard": (AssertionError,), "address": (InternalError,),
+    "guard": (AssertionError,), "address": (InternalError,), "square": (AssertionError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
     "overwritten": (AssertionError,), "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from graphc.passes.partition import Partition
 from graphc.passes.pipeline import run_passes
 from graphc.passes.place import Place
 from graphc.placement import Partial, Split
+from graphc.turns import earliest
 from graphc.types import F32, I32, Extent, TensorType
 
 BATCH = 12
@@ -171,3 +172,30 @@ def test_a_dim_that_an_op_needs_whole_is_gathered() -> None:
     x = batch_input(f, "x", 3)
     f.outputs["y"] = f.reduce_sum(f.cumsum(x, axis=0), over=(0, 1)).name
     assert "all_gather" in conversions(partitioned(f.build(), "mirrored(2)"))
+
+
+def step_along_the_batch() -> Graph:
+    """A step whose parameter has a dim that is the batch: of mean(tanh(w * x))."""
+    f = Builder()
+    x, w = batch_input(f, "x"), param(f, "w", 2 * BATCH, BATCH)
+    (g,) = gradients(f, f.mean(f.tanh(w * x)), [w.name]).values()
+    assert g is not None
+    g = f.add(op_named("gradient")(of="w"), [g])  # type: ignore[call-arg]
+    f.updates["w"] = (w - g * 0.1).name
+    return run_passes(f.build(), [Cse(), Dce()])
+
+
+@pytest.mark.parametrize("zero", ["zero(2)", "zero(2, stage=2)", "zero(2, stage=3)"])
+def test_a_gradient_along_the_batch_is_cut_otherwise_in_a_later_loop(zero: str) -> None:
+    """Turns cut the parts of devices here: within a turn no device can have its rows of it."""
+    graph = partitioned(step_along_the_batch(), f"{zero} * accumulate(2)")
+    assert {"stack", "microbatch"} <= set(conversions(graph))
+    assert earliest(graph).loops == 2
+    assert earliest(partitioned(step_along_the_batch(), f"accumulate(2) * {zero}")).loops == 1
+
+
+def test_a_parameter_that_is_cut_along_the_batch_stays_cut_in_every_turn() -> None:
+    strategy = 'tensor_split(2, {"w": 1}) * accumulate(2)'
+    graph = partitioned(step_along_the_batch(), strategy)
+    local = ["microbatch", "microbatch", "stack", "stack", "tensor_split"]
+    assert conversions(graph) == local

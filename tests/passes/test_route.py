@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from itertools import permutations, product
+
 import pytest
 
-from graphc.passes.route import LATENCY, LOCAL, route
+from graphc.passes.route import FORBIDDEN, LATENCY, LOCAL, Route, route
 from graphc.placement import (
     Axis,
     Home,
@@ -15,6 +19,7 @@ from graphc.placement import (
     R,
     Split,
     State,
+    Varying,
     place,
 )  # fmt: skip
 from graphc.types import F32, TensorType
@@ -51,10 +56,19 @@ def test_a_minor_axis_in_the_way_is_gathered_and_cut_again() -> None:
     assert steps(Mesh((DATA, MODEL)), minor, both) == way
 
 
-def test_there_is_no_way_back_into_a_loop() -> None:
+def test_a_route_goes_back_into_a_loop_only_where_turns_stand_in_the_way() -> None:
     minor, both = {"turn": Split(0)}, {"data": Split(0), "turn": Split(0)}
-    assert steps(Mesh((DATA, TURN)), minor, both) is None
+    way = ["stack:turn", "tensor_split:data", "microbatch:turn"]
+    assert steps(Mesh((DATA, TURN)), minor, both) == way
     assert steps(Mesh((TURN, DATA)), minor, both) == ["tensor_split:data"]
+
+
+def test_to_go_back_into_a_loop_is_as_bad_as_to_break_a_rule() -> None:
+    t = TensorType((8, 8), F32, placement=place(Mesh((DATA, TURN)), [("turn", Split(0))]))
+    both = place(Mesh((DATA, TURN)), [("data", Split(0)), ("turn", Split(0))])
+    found = route(t, both, Mesh((DATA, TURN)))
+    assert found is not None
+    assert found[0] >= FORBIDDEN
 
 
 def test_a_whole_value_becomes_partial_by_way_of_nothing_but_itself() -> None:
@@ -99,3 +113,85 @@ def test_a_sum_over_leaves_is_cut_along_one_axis_and_then_along_others() -> None
     both = {"data": Split(0), "model": Split(0)}
     assert over_leaves(DATA, MODEL, model=Split(1)) == [f"reduce_scatter:{whole}"]
     assert over_leaves(DATA, MODEL, **both) == [f"reduce_scatter:{whole}", "tensor_split:model"]
+
+
+# -- where there is a route -----------------------------------------------------------------------
+
+OTHER = Axis("other", 2, "time")
+MESHES = [
+    Mesh(axes)
+    for axes in [
+        *permutations((DATA, TURN)), *permutations((DATA, MODEL)), *permutations((TURN, OTHER)),
+        *permutations((DATA, MODEL, TURN)), *permutations((DATA, TURN, OTHER)),
+    ]
+]  # fmt: skip
+STATES = {
+    "space": (R, Split(0), Split(1), Partial(), Partial("max"), Home(0), Home(1), Varying()),
+    "time": (R, Split(0), Split(1), Partial(), Partial("max"), Varying()),
+}
+PAIRS = 400  # per mesh
+NOWHERE = {  # what can't be made of anything else, by what an axis runs over
+    "space": {Partial("max"), Varying()},
+    "time": {Partial(), Partial("max"), Varying()},
+}
+
+
+def is_possible(axis: Axis, have: State, want: State) -> bool:
+    """Whether there is a way along an axis by itself."""
+    if have == want:
+        return True
+    return have != Varying() and want not in NOWHERE[axis.over]
+
+
+def follow(mesh: Mesh, at: Placement, found: Route) -> Placement:
+    """Where a route leads; that every step starts where it is, and crosses no minor axis."""
+    for step, after in found:
+        targets = {a: step.target(a) for a in step.axes}
+        assert all(at[a] == step.states[0] for a in targets), f"{step} does not start at {at}"
+        for name, target in targets.items():
+            cuts = {s for s in (at[name], target) if isinstance(s, Split)}
+            minor = mesh.axes[mesh.axes.index(mesh.axis(name)) + 1 :]
+            assert cuts.isdisjoint(at[a.name] for a in minor), f"{step} crosses an axis of {at}"
+        at = place(mesh, (dict(at) | targets).items())
+        assert at == after
+    return at
+
+
+def has_route(mesh: Mesh, start: Placement, want: Placement, eager: Sequence[str] = ()) -> bool:
+    found = route(TensorType((8, 8), F32, placement=start), want, mesh, eager=eager)
+    if found is not None:
+        assert follow(mesh, start, found[1]).serves(want)
+    return found is not None
+
+
+@pytest.mark.parametrize("axis", [DATA, TURN])
+def test_along_one_axis_everything_leads_everywhere_but_to_what_only_a_node_makes(
+    axis: Axis,
+) -> None:
+    mesh = Mesh((axis,))
+    for have, want in product(STATES[axis.over], repeat=2):
+        start, end = (place(mesh, [(axis.name, s)]) for s in (have, want))
+        assert has_route(mesh, start, end) == is_possible(axis, have, want), f"{have} -> {want}"
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=lambda m: "-".join(a.name for a in m.axes))
+def test_there_is_a_route_exactly_where_there_is_one_along_every_axis(mesh: Mesh) -> None:
+    """Placing decides axis by axis: what it chooses along each of them must fit together."""
+    rng = random.Random(str(mesh))
+    for _ in range(PAIRS):
+        pairs = {a: (rng.choice(STATES[a.over]), rng.choice(STATES[a.over])) for a in mesh.axes}
+        start, want = (place(mesh, ((a.name, p[i]) for a, p in pairs.items())) for i in (0, 1))
+        eager = [a.name for a in mesh.space if rng.random() < 0.3]
+        possible = all(is_possible(a, *pair) for a, pair in pairs.items())
+        assert has_route(mesh, start, want, eager) == possible, f"{start} -> {want}"
+
+
+@pytest.mark.parametrize("space", [(DATA,), (DATA, MODEL), (MODEL, DATA)])
+def test_a_sum_over_leaves_has_a_route_to_wherever_a_sum_may_end(space: tuple[Axis, ...]) -> None:
+    leaf = Axis("leaf", 3, "time")
+    names = (*(a.name for a in space), "leaf")
+    mesh = Mesh((*space, leaf), Leaves(24, names))
+    start = place(mesh, ((n, Partial()) for n in names))
+    ends = ((R, Split(0), Split(1), Home(0), Home(1)),) * len(space)
+    for states in product(*ends, (R, Split(0), Split(1))):
+        assert has_route(mesh, start, place(mesh, zip(names, states, strict=True)))
