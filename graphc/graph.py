@@ -44,10 +44,10 @@ class Because:
 class Node:
     """One value: an op on operands (by name, in order).
 
-    fused marks the group it runs in. needs is what placing decided: the placement in which each
-    operand is needed, where that differs from the operand's own; () once partition has inserted
-    the conversions. order is how the value is added up where it is a partial sum, if that is chosen
-    for it by itself (see graphc.orders).
+    needs is what placing decided: the placement in which each operand is needed, where that
+    differs from the operand's own; () once partition has inserted the conversions. order is how the
+    value is added up where it is a partial sum, if that is chosen for it by itself (see
+    graphc.orders).
     """
 
     name: str
@@ -57,7 +57,6 @@ class Node:
     scope: str = ""
     origin: Span | None = None
     because: Because | None = None
-    fused: int | None = None
     needs: tuple[Placement, ...] = ()
     order: str = ""
 

@@ -87,7 +87,7 @@ class Kernel:
     A local conversion (tensor_split, to_partial, mask, accumulate, stack, microbatch) is a kernel
     too: the buffers' ranges tell it which entries are meant. A kernel whose result is a view has
     nothing to compute where the view's strides can be used. Where an op says `in_place`, the
-    result may lie exactly on one operand. group marks a fused group.
+    result may lie exactly on one operand.
     """
 
     op: Op
@@ -95,7 +95,6 @@ class Kernel:
     result: int
     node: str
     origin: Span | None = None
-    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,6 @@ def _node(n: Node) -> dict[str, Any]:
         "attributes": {name: _value(x) for name, x in n.op.attributes.items()},
         "operands": list(n.operands), "type": _type(n.type),
         "needs": [_placement(p) for p in n.needs], "scope": n.scope, "order": n.order,
-        "fused": n.fused,
         "because": because, "origin": _origin(n.origin),
     }  # fmt: skip
 

@@ -176,28 +176,3 @@ def _fold(node: Node, values: dict[str, np.ndarray]) -> Node:
     dtype: DType = node.tensor.dtype
     const = op_named("const")(value=result.item(), dtype=dtype)  # type: ignore[call-arg]
     return replace(node, op=const, operands=())
-
-
-@register_pass
-class Fuse(Pass):
-    """Mark elementwise nodes that run over the same shards as one group, for a backend to use.
-
-    A group is a chain: a node joins its operand's group where it is that operand's only user.
-    """
-
-    optional = True
-
-    def run(self, graph: Graph) -> Graph:
-        group: dict[str, int] = {}
-        nodes: dict[str, Node] = {}
-        for node in graph:
-            if node.op.elementwise and not node.op.lazy:
-                joins = [x for x in node.operands if x in group and _only_user(graph, x, node)]
-                group[node.name] = group[joins[0]] if joins else len(group)
-            mark = group.get(node.name)
-            nodes[node.name] = node if mark == node.fused else replace(node, fused=mark)
-        return replace(graph, nodes=nodes)
-
-
-def _only_user(graph: Graph, name: str, user: Node) -> bool:
-    return set(graph.users[name]) == {user.name} and graph[name].type == user.type

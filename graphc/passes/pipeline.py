@@ -14,7 +14,7 @@ from graphc.passes.alone import StepAlone
 from graphc.passes.assemble import Assemble
 from graphc.passes.base import Pass
 from graphc.passes.bucket import Bucket
-from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.cut import ServerPart, WorkerPart
 from graphc.passes.differentiate import Differentiate
 from graphc.passes.loops import Loops
@@ -80,7 +80,6 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
         ScatterReduce(),  # after placing, which prices each conversion by itself
         *([Regather(stored)] if stored else []),  # after loops: for each of them
         Bucket(bucket),  # after regather and loops: only what runs in one loop is joined
-        Fuse(),  # marks only: last, so that nothing breaks a group
     ]
 
 

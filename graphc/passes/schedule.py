@@ -167,7 +167,7 @@ class _Scheduler:
             result = self._result(node, operands, phase, plan, copied)
             self._wait_for_readers(result, phase)
             op = node.op.localize(self.buffers[result].shape)
-            made = Kernel(op, operands, result, node.name, node.origin, node.fused)
+            made = Kernel(op, operands, result, node.name, node.origin)
         self.at[node.name] = result
         self.parts[phase].append(made)
 

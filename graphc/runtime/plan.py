@@ -26,7 +26,7 @@ from graphc.runtime.codec import Misfit, decode, encode
 from graphc.runtime.copies import how_joined
 from graphc.strategy.base import Asynchronous
 
-FORMAT, VERSION = "graphc-plan", 2
+FORMAT, VERSION = "graphc-plan", 3
 SYNC = "sync"  # the program in which replicas that step alone meet
 WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
 

@@ -156,10 +156,10 @@ class _ToGraph(Transformer[Token, Graph]):
         attributes: Given, *trailers: Any,
     ) -> _Entry:  # fmt: skip
         key = _value_name(name)
-        needs, scope, order, fused, because, origin = trailers
+        needs, scope, order, because, origin = trailers
         node = Node(
             key, _op(op, attributes), operands, type, scope=scope or "", origin=origin,
-            because=because, fused=fused, needs=needs or (), order=order or "",
+            because=because, needs=needs or (), order=order or "",
         )  # fmt: skip
         return _Entry("nodes", key, node, name)
 
@@ -189,9 +189,6 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def scope(self, name: str) -> str:
         return name
-
-    def fused(self, group: Token) -> int:
-        return _int(group)
 
     def because(
         self, by: str, rule: Token, consumer: Token | None, reason: Token | None

@@ -91,8 +91,6 @@ def _node_cells(node: Node, locs: bool, depth: int = 0) -> tuple[str, str, str]:
         text += f"  scope {name_text(node.scope)}"
     if node.order:
         text += f"  order {name_text(node.order)}"
-    if node.fused is not None:
-        text += f"  fused {node.fused}"
     if node.because:
         text += f"  {_because_text(node.because)}"
     if locs and node.origin:

@@ -24,7 +24,7 @@ TEXTS = (
     "parameter_server(2, 1)", "parameter_server(2, 1, staleness=1)", "local_sgd(2, every=2)", "reproducible(8)",
     "mirrored(" + "9" * 30 + ")", "nothing()", "__import__('os')", "tree", "add_n", "devices=tree", "devices=",
     "2GiB", "0", "1B", "-1GiB", "1e3GB", "9" * 20 + "T", "numpy", "reference", "all", "none", "cse", "cse,dce",
-    "differentiate{order=tree}", "differentiate{", "cse{x=1}", "source", "partition", "fuse", "train", "evaluate",
+    "differentiate{order=tree}", "differentiate{", "cse{x=1}", "source", "partition", "bucket", "train", "evaluate",
     "ir", "dot", "svg", "json", "mermaid", "G0203", "g0203", "G9999", "auto", "on", "off", "add" * 100,
 )  # fmt: skip
 NO_OPTIONS = (

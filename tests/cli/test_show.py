@@ -39,7 +39,7 @@ def test_show_after_every_pass(folder: Path, call: Call, program: str) -> None:
     known = call("show", "line.gc", "--after", "nothing").err
     names = known.split("known: ")[1].strip().split(", ")
     assert names[0] == "source"
-    assert {"differentiate", "place", "partition", "fuse"} <= set(names)
+    assert {"differentiate", "place", "partition", "bucket"} <= set(names)
     for name in names:
         text = shown(call("show", "line.gc", "--after", name, "--program", program))
         assert parse_ir(text).outputs

@@ -155,6 +155,6 @@ def _stages(module: Module, strategy: str) -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = dict(stages(module, how, "train"))
-    for name in ("source", "differentiate", "partition", "fuse"):
+    for name in ("source", "differentiate", "partition", "bucket"):
         if name in found:
             yield print_ir(found[name], locs=name != "source")

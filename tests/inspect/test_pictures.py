@@ -169,7 +169,7 @@ def test_json_holds_the_whole_graph(step: Graph) -> None:
             "text": "f32[batch=8,4]", "shape": [8, 4], "dtype": "f32", "extents": ["batch", None],
             "placement": {},
         },
-        "needs": [], "scope": "", "fused": None, "because": None, "origin": None,
+        "needs": [], "scope": "", "because": None, "origin": None,
         "order": "",
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 from graphc.builder import Builder, Value
 from graphc.graph import Graph
 from graphc.op import op_named
-from graphc.passes.cleanup import Cse, Dce, FoldConstants, Fuse, Simplify
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.types import F32, TensorType
 
 
@@ -113,12 +113,3 @@ def test_fold_constants_leaves_a_run_time_count_alone() -> None:
     y = f.dim_size(size=8, extent=Extent("batch")) * f.constant(2.0)
     graph = FoldConstants().run(built(f, y=y))
     assert graph[y.name].operands
-
-
-def test_fuse_marks_a_chain_and_nothing_else() -> None:
-    f = Builder()
-    x = source(f, "x", 4)
-    y = f.tanh(f.exp(x))
-    graph = Fuse().run(built(f, y=f.reduce_sum(y, over=(0,))))
-    assert graph["exp"].fused == graph["tanh"].fused is not None
-    assert graph["reduce_sum"].fused is None

@@ -41,7 +41,7 @@ def source(optimizer: str = "adam(1e-2)", body: str = PLAIN) -> str:
 def placed(strategy: str, optimizer: str = "adam(1e-2)", body: str = PLAIN) -> Graph:
     """The training graph that every rank runs."""
     module = module_of_source(source(optimizer, body), sizes={"batch": BATCH})
-    return dict(stages(module, parse_strategy(strategy), "train"))["fuse"]
+    return dict(stages(module, parse_strategy(strategy), "train"))["bucket"]
 
 
 def collectives(graph: Graph) -> Counter[str]:

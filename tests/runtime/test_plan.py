@@ -130,8 +130,10 @@ def test_an_edited_plan_is_refused(plan: Plan, tmp_path: Path) -> None:
 
 
 def test_a_plan_of_another_version_is_refused(plan: Plan) -> None:
-    text = plan.text().replace('"version":2', '"version":3')
-    with pytest.raises(GraphcError, match="the plan has format 3, this graphc reads 2") as error:
+    mine, next_one = plans.VERSION, plans.VERSION + 1
+    text = plan.text().replace(f'"version":{mine}', f'"version":{next_one}')
+    words = f"the plan has format {next_one}, this graphc reads {mine}"
+    with pytest.raises(GraphcError, match=words) as error:
         plans.parse(text)
     assert error.value.code == "G0508"
 

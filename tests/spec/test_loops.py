@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphc.passes.cleanup import Fuse
 from graphc.passes.pipeline import distribution, partitioning, run_passes
 from graphc.strategy import parse_strategy
 from graphc.text import parse_ir, print_ir
@@ -17,7 +16,7 @@ BLOCK = re.compile(r"```ir (before|after)\n(.*?)```", re.DOTALL)
 
 def after(before: str) -> str:
     how = parse_strategy("accumulate(2)")
-    steps = [*distribution(how), *(p for p in partitioning(how) if not isinstance(p, Fuse))]
+    steps = [*distribution(how), *partitioning(how)]
     return print_ir(run_passes(parse_ir(before), steps))
 
 

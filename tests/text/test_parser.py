@@ -63,7 +63,7 @@ BAD = [
     (HEAD + "  param a : f32[] state a : f32[] }", "G0903", "'a' is defined twice", "3:19"),
     (HEAD + '  param "a\\q" : f32[] }', "G0905", "bad string", "3:9"),
     (HEAD + "  param a : f32[] fill none }", "G0905", "'a': fill takes a number", "3:3"),
-    (HEAD + "  %a : f32[] = neg %a fused 1.0 }", "G0905", "a whole number is needed", "3:29"),
+    (HEAD + "  %a : f32[1.0] = neg %a }", "G0905", "a whole number is needed", "3:12"),
     ("graphc-ir 1 graph g mesh(a=2 over sea) {}", "G0905", "runs over time or space", "1:35"),
     (HEAD + f"  %a : f32[{'9' * 5000}] = neg %a }}", "G0905", "is too long", "3:12"),
     (HEAD + f"  %a : f32[] = const {{value={'(' * 200}", "G0906", "nest deeper than 100", "3:127"),

@@ -106,7 +106,7 @@ DATA_SPLIT = Placement((("data", Split(0)),))
 FULL_NODE = Node(
     "y", AllReduce("data", "max"), ("x", "x"), TensorType((2,), F32, (BATCH,), DATA_SPLIT),
     scope="grad/layer", origin=Span("a.gc", 3, 4, 5),
-    because=Because("partition", "P -> R", "z", "z needs it"), fused=0,
+    because=Because("partition", "P -> R", "z", "z needs it"),
     needs=(DATA_SPLIT, Placement()), order="turns=tree",
 )  # fmt: skip
 FULL_VARIABLE = Variable(
@@ -139,7 +139,7 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
     text = round_trip(graph)
     for piece in (
         "slot w.m : f32[] of w no decay order tree fill 0.5 aggregate mean on read sparse off  @ a.gc:1:1\n",
-        '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  fused 0  '
+        '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  '
         'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
         "minimize %y with (1, 2.5) over w, v order tree reduction mean sparse on  @ a.gc:9:2\n",
     ):
@@ -238,7 +238,7 @@ def test_any_name_reads_back_anywhere(name: str) -> None:
     span = Span(name, 1, 2, 3)
     nodes = {
         "r": Node("r", ReadVariable(name), (), t, name, span, why),
-        name: Node(name, Const(1.0), ("r", name, "r"), t, name, span, why, 3, (t.placement,)),
+        name: Node(name, Const(1.0), ("r", name, "r"), t, name, span, why, (t.placement,)),
     }
     variables = {name: Variable(name, t, "slot", name, True, 0.0, span)}
     objectives = (Objective(name, name, (name, "b"), name, span),)
