@@ -812,11 +812,6 @@ CODES: dict[str, Entry] = {
         "can't be in: a split of a dim that it does not have, a partial sum of bools, a home\n"
         "over time.",
     ),
-    "G0922": Entry(
-        "a graph inside breaks a law",
-        "A graph that is an attribute of a node (the body of a scan, an arm of a cond) keeps\n"
-        "the laws itself; the message says which one it breaks.",
-    ),
     "G0931": Entry(
         "an operand lies elsewhere",
         "After partition no node may need an operand in another placement than it has: every\n"

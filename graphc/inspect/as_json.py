@@ -103,10 +103,6 @@ def _value(value: Any) -> Any:
             return value.name
         case Extent():
             return {"extent": value.name, "unit": value.unit}
-        case TensorType():
-            return _type(value)
-        case Graph():
-            return _graph(value)
         case tuple():
             return [_value(x) for x in value]
         case _ if is_dataclass(value):

@@ -102,6 +102,6 @@ def _words(kind: Any) -> str:
         case origin if origin is tuple:
             return f"a tuple of {_words(args[0])}" if args else "an empty tuple"
         case _:
-            names = {"NoneType": "none", "str": "a string", "DType": "a dtype", "Graph": "a graph"}
+            names = {"NoneType": "none", "str": "a string", "DType": "a dtype"}
             name = getattr(kind, "__name__", str(kind))
             return names.get(name, name)

@@ -41,7 +41,7 @@ _WIDEST_NAME, _WIDEST_TYPE = 28, 60  # longer ones stick out, so that they move 
 
 def print_ir(graph: Graph, *, locs: bool = False) -> str:
     """The graph as text; with locs, every origin too. Raises G0907 for a value without text."""
-    return f"graphc-ir {VERSION}\n\n{graph_text(graph, locs)}\n"
+    return f"graphc-ir {VERSION}\n\n{_graph_text(graph, locs)}\n"
 
 
 def print_nodes(graph: Graph, around: str, lines: int = 5) -> str:
@@ -54,7 +54,7 @@ def print_nodes(graph: Graph, around: str, lines: int = 5) -> str:
     return "\n".join(f"{mark} {row}" for mark, row in zip(marks, rows, strict=True))
 
 
-def graph_text(graph: Graph, locs: bool = False, depth: int = 0) -> str:
+def _graph_text(graph: Graph, locs: bool) -> str:
     """`graph NAME mesh(...) { ... }`, without a header."""
     mesh = f" {mesh_text(graph.mesh)}" if graph.mesh.axes else ""
     ends = [f"output {name_text(k)} = {value_name(v)}" for k, v in graph.outputs.items()]
@@ -62,7 +62,7 @@ def graph_text(graph: Graph, locs: bool = False, depth: int = 0) -> str:
     ends += [_objective_text(o, locs) for o in graph.objectives]
     sections = [
         aligned([_variable_cells(v, locs) for v in graph.variables.values()]),
-        aligned([_node_cells(n, locs, depth) for n in graph]),
+        aligned([_node_cells(n, locs) for n in graph]),
         ends,
     ]
     body = "\n\n".join("\n".join(f"  {row}" for row in rows) for rows in sections if rows)
@@ -79,11 +79,11 @@ def aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
 # -- lines --------------------------------------------------------------------------------------
 
 
-def _node_cells(node: Node, locs: bool, depth: int = 0) -> tuple[str, str, str]:
+def _node_cells(node: Node, locs: bool) -> tuple[str, str, str]:
     text = f"= {node.op.name}"
     if node.operands:
         text += " " + ", ".join([value_name(x) for x in node.operands])
-    if attributes := fields_text(node.op, locs, depth + 1):
+    if attributes := fields_text(node.op, 1):
         text += f" {{{attributes}}}"
     if node.needs:
         text += f"  needs {', '.join(map(placement_text, node.needs))}"
@@ -112,7 +112,7 @@ def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
 
 
 def _objective_text(o: Objective, locs: bool) -> str:
-    text = f"minimize {value_name(o.loss)} with {value_text(o.optimizer, locs, 1)}"
+    text = f"minimize {value_name(o.loss)} with {value_text(o.optimizer, 1)}"
     if o.variables:
         text += f" over {', '.join(map(name_text, o.variables))}"
     if o.order:
@@ -196,7 +196,7 @@ def placement_text(placement: Placement) -> str:
 # -- values -------------------------------------------------------------------------------------
 
 
-def value_text(value: Any, locs: bool = False, depth: int = 0) -> str:
+def value_text(value: Any, depth: int = 0) -> str:
     """An attribute's value. Raises G0907 where it has no text."""
     match value:
         case str():
@@ -210,31 +210,27 @@ def value_text(value: Any, locs: bool = False, depth: int = 0) -> str:
         case float():
             return float.__repr__(value)
         case tuple():
-            return _tuple_text(value, locs, depth)
+            return _tuple_text(value, depth)
         case DType():
             return value.name
         case Extent():
             return f"<{extent_text(value)}>"
-        case TensorType():
-            return _tensor_text(value)
         case _:
-            return _nested_text(value, locs, depth)
+            return _record_text(value, depth)
 
 
-def _tuple_text(values: Iterable[Any], locs: bool, depth: int) -> str:
+def _tuple_text(values: Iterable[Any], depth: int) -> str:
     _limit(depth)
-    parts = [value_text(x, locs, depth + 1) for x in values]
+    parts = [value_text(x, depth + 1) for x in values]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _nested_text(value: Any, locs: bool, depth: int) -> str:
+def _record_text(value: Any, depth: int) -> str:
     _limit(depth)
-    if isinstance(value, Graph):
-        return re.sub(r"\n(?!\n)", "\n    ", graph_text(value, locs, depth + 1))
     name = snake(type(value).__name__)
     if record_named(name) is not type(value):
         raise GraphcError("G0907", f"a {type(value).__name__} can't stand in the text of a graph")
-    return f"{name}({fields_text(value, locs, depth + 1)})"
+    return f"{name}({fields_text(value, depth + 1)})"
 
 
 def _limit(depth: int) -> None:
@@ -242,12 +238,12 @@ def _limit(depth: int) -> None:
         raise GraphcError("G0906", f"attributes nest deeper than {MAX_DEPTH} levels")
 
 
-def fields_text(record: Any, locs: bool = False, depth: int = 0) -> str:
+def fields_text(record: Any, depth: int = 0) -> str:
     """`name=value, ...` in the order of the fields of a frozen dataclass, defaults left out."""
     cls: type = type(record)
     parts = []
     for name, default in _fields(cls):
-        text = value_text(getattr(record, name), locs, depth)
+        text = value_text(getattr(record, name), depth)
         if text != default:
             parts.append(f"{name}={text}")
     return ", ".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphc.errors import GraphcError, VerifyError
+from graphc.errors import GraphcError
 from graphc.graph import Graph
 from graphc.orders import parse_orders
 from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split
@@ -253,23 +253,6 @@ def _bad_state(t: TensorType, state: object, axis: Axis) -> str | None:
     return None
 
 
-# -- sub-graphs ---------------------------------------------------------------------------------
-
-
-def subgraphs_keep_the_laws(s: Subject) -> Iterator[Complaint]:
-    """A graph that is an attribute keeps the laws of every stage itself."""
-    from graphc.verify import verify  # the laws of a graph hold for the graphs inside it
-
-    for node in s.fresh:
-        for name, value in vars(node.op).items():
-            if isinstance(value, Graph):
-                try:
-                    verify(value)
-                except VerifyError as error:
-                    where = f"in the graph '{name}' of {shown(node.name)}"
-                    yield Complaint(node.name, f"{where}, {error.code}: {error.message}")
-
-
 # In this order, so that the first complaint is the cause and not a consequence: a variable read
 # or a run-time dim that is wrong also makes the types after it wrong.
 LAWS = (
@@ -284,5 +267,4 @@ LAWS = (
     Law("G0919", "any", ends_exist),
     Law("G0920", "any", updates_fit),
     Law("G0921", "any", placements_possible),
-    Law("G0922", "any", subgraphs_keep_the_laws),
 )

@@ -245,21 +245,20 @@ def test_any_name_reads_back_anywhere(name: str) -> None:
     round_trip(Graph(name, mesh, nodes, variables, {name: name}, {name: name}, objectives))
 
 
-# -- graphs and records inside ------------------------------------------------------------------
+# -- records inside -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def known() -> Iterator[tuple[type[Any], type[Any]]]:
-    """An op that holds a graph, and a record; known for one test only."""
+    """An op that holds a record, and a record; known for one test only."""
 
     @register
-    class Loop(op_named("input")):  # type: ignore[misc]
-        """`y` is the last value of `body`"""
+    class Warm(op_named("input")):  # type: ignore[misc]
+        """`y` is a rate"""
 
-        name = "loop"
+        name = "warm"
         source = ""
         source_name: str = ""
-        body: Graph = dataclasses.field(default_factory=Graph)
         rate: Any = None
         not_differentiable = "a test has no need of it"
 
@@ -269,33 +268,26 @@ def known() -> Iterator[tuple[type[Any], type[Any]]]:
         steps: int
         then: Any = 0.1
 
-    yield Loop, WarmUp
-    del _OPS["loop"], _RECORDS["warm_up"]
-
-
-def test_a_graph_inside_is_a_nested_block(known: tuple[type[Any], type[Any]]) -> None:
-    loop, _ = known
-    inner = one_node(loop(body=one_node(Const(2.0))), origin=Span("a", 1))
-    text = round_trip(one_node(loop(body=inner), origin=Span("b", 2)))
-    assert "= loop {body=graph g {\n      %y : f32[] = loop {body=graph g {\n" in text
+    yield Warm, WarmUp
+    del _OPS["warm"], _RECORDS["warm_up"]
 
 
 def test_nested_records_read_back(known: tuple[type[Any], type[Any]]) -> None:
-    loop, warm_up = known
-    text = round_trip(one_node(loop(rate=warm_up(10, warm_up(5, (1, None, "a"))))))
+    warm, warm_up = known
+    text = round_trip(one_node(warm(rate=warm_up(10, warm_up(5, (1, None, "a"))))))
     assert '{rate=warm_up(steps=10, then=warm_up(steps=5, then=(1, none, "a")))}' in text
-    assert "rate=warm_up(steps=3)}" in round_trip(one_node(loop(rate=warm_up(3))))
+    assert "rate=warm_up(steps=3)}" in round_trip(one_node(warm(rate=warm_up(3))))
 
 
 def test_what_has_no_text_is_an_error(known: tuple[type[Any], type[Any]]) -> None:
-    loop, _ = known
+    warm, _ = known
     with pytest.raises(GraphcError, match="a set can't stand in the text of a graph"):
-        print_ir(one_node(loop(rate={1})))
+        print_ir(one_node(warm(rate={1})))
     deep: Any = ()
     for _ in range(MAX_DEPTH + 2):
         deep = (deep,)
     with pytest.raises(GraphcError, match="nest deeper than"):
-        print_ir(one_node(loop(rate=deep)))
+        print_ir(one_node(warm(rate=deep)))
 
 
 # -- random graphs, hash seeds ------------------------------------------------------------------
