@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from graphc.errors import GraphcError
 from graphc.graph import Variable
 from graphc.op import Op, op_named
-from graphc.types import TensorType
 from graphc.varying import leaves
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def _own(f: Builder, x: Value, keep: bool = False) -> Value:
         return _made_of(f, x, lambda read: _marked(f, read))
     node = x.node
     free = node.op.lazy and not node.operands
-    if keep or not isinstance(node.type, TensorType) or (free and not node.type.extents):
+    if keep or (free and not node.type.extents):
         return x
     return _marked(f, x)
 

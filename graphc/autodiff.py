@@ -238,7 +238,7 @@ def _counts(nodes: Sequence[Node]) -> set[str]:
     for n in nodes:
         if n.op.count:  # a replica's own count is divided by where it stands
             (counts if n.op.attributes.get("extent") else scalar).add(n.name)
-        elif n.operands and n.op.elementwise and n.type.shape == ():  # type: ignore[union-attr]
+        elif n.operands and n.op.elementwise and n.type.shape == ():
             made = [x in counts or x in scalar for x in n.operands]
             if all(made):
                 (counts if any(x in counts for x in n.operands) else scalar).add(n.name)

@@ -15,7 +15,7 @@ from graphc.aggregation import check_declared, owned
 from graphc.dims import lost_extents, parse_rule, result_extents
 from graphc.errors import GraphcError, Span
 from graphc.graph import NO_MESH, Because, Graph, Node, Objective, Variable
-from graphc.op import Op, op_named, tensor_types
+from graphc.op import Op, op_named
 from graphc.placement import Mesh
 from graphc.types import (
     BOOL,
@@ -26,7 +26,6 @@ from graphc.types import (
     Extents,
     Size,
     TensorType,
-    Type,
     broadcast_types,
     in_units,
     promote,
@@ -79,7 +78,7 @@ class Builder:
         operands: Sequence[Value] = (),
         *,
         name: str | None = None,
-        type: Type | None = None,
+        type: TensorType | None = None,
         because: Because | None = None,
     ) -> Value:
         """Add a node and return its value. The type is inferred unless given.
@@ -88,7 +87,7 @@ class Builder:
         """
         operands = owned(self, op, operands)
         try:
-            result = type if type is not None else self._infer(op, operands)
+            result = type if type is not None else infer_type(op, [x.type for x in operands])
             self._check_size(op, result)
         except GraphcError as error:
             raise self._placed(error, operands) from None
@@ -104,7 +103,7 @@ class Builder:
         )
         if enters(op) or (not leaves(op) and any(x.name in self.varying for x in operands)):
             self.varying.add(unique)
-        if type is None and isinstance(result, TensorType):
+        if type is None:
             self._watch_extents(unique, op, operands, result)
         return Value(self, unique)
 
@@ -112,40 +111,29 @@ class Builder:
         """Whether each replica has a value of its own."""
         return x.name in self.varying
 
-    def _check_size(self, op: Op, result: Type) -> None:
+    def _check_size(self, op: Op, result: TensorType) -> None:
         """Raise G0204, G0209 where a tensor or the graph is larger than any machine's memory."""
-        if isinstance(result, TensorType):
-            if result.rank > MAX_RANK:
-                message = f"{op.name} makes a tensor of {result.rank} dims, more than {MAX_RANK}"
-                raise GraphcError("G0204", message)
-            if any(n < 0 for n in result.shape):
-                text = f"{op.name} would make a tensor {result}: a dim can't be negative"
-                raise GraphcError("G0206", text)
-            # An empty tensor counts with its other dims: NumPy multiplies them all the same.
-            if prod(max(n, 1) for n in result.shape) * result.dtype.bytes > MAX_BYTES:
-                message = f"{op.name} makes a tensor {result} of {in_units(result.bytes)}"
-                raise GraphcError("G0204", message, help=f"the limit is {in_units(MAX_BYTES)}")
+        if result.rank > MAX_RANK:
+            message = f"{op.name} makes a tensor of {result.rank} dims, more than {MAX_RANK}"
+            raise GraphcError("G0204", message)
+        if any(n < 0 for n in result.shape):
+            text = f"{op.name} would make a tensor {result}: a dim can't be negative"
+            raise GraphcError("G0206", text)
+        # An empty tensor counts with its other dims: NumPy multiplies them all the same.
+        if prod(max(n, 1) for n in result.shape) * result.dtype.bytes > MAX_BYTES:
+            message = f"{op.name} makes a tensor {result} of {in_units(result.bytes)}"
+            raise GraphcError("G0204", message, help=f"the limit is {in_units(MAX_BYTES)}")
         if len(self.nodes) >= MAX_NODES:
             help = "loops are unrolled: let an operation on a whole tensor do the work"
             raise GraphcError("G0209", f"the step has more than {MAX_NODES:,} nodes", help=help)
 
-    def _infer(self, op: Op, operands: Sequence[Value]) -> Type:
-        from graphc.ops import infer_special
-
-        special = infer_special(op, [x.node.type for x in operands])
-        if special is not None:
-            return special
-        types = tensor_types(x.node.type for x in operands)
-        return infer_type(op, types)
-
     def _watch_extents(
         self, name: str, op: Op, operands: Sequence[Value], result: TensorType
     ) -> None:
-        types = [x.node.type for x in operands]
-        if any(isinstance(t, TensorType) and t.extents for t in types):
-            tensors = tensor_types(types)
-            if lost_extents(parse_rule(op.dims(*tensors)), tensors, result):
-                self.unpaddable.append(name)
+        types = [x.type for x in operands]
+        extents = any(t.extents for t in types)
+        if extents and lost_extents(parse_rule(op.dims(*types)), types, result):
+            self.unpaddable.append(name)
 
     def _placed(self, error: GraphcError, operands: Sequence[Value]) -> GraphcError:
         if error.span is None and not error.labels:

@@ -34,7 +34,7 @@ from graphc.runtime.plan import Plan
 from graphc.runtime.saving import first_values
 from graphc.runtime.trainer import Trainer
 from graphc.strategy import OneDevice, Strategy
-from graphc.types import F64, DType, TensorType, Type
+from graphc.types import F64, DType, TensorType
 
 Array = NDArray[Any]
 SLACK = 4.0
@@ -200,8 +200,8 @@ def _wide(dtype: DType) -> DType:
     return F64 if dtype.kind == "f" else dtype
 
 
-def _wide_type(t: Type) -> Type:
-    return replace(t, dtype=_wide(t.dtype)) if isinstance(t, TensorType) else t
+def _wide_type(t: TensorType) -> TensorType:
+    return replace(t, dtype=_wide(t.dtype))
 
 
 def _wide_graph(graph: Graph) -> Graph:

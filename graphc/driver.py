@@ -21,7 +21,6 @@ from graphc.graph import Graph, Node
 from graphc.later import Later, joined, made
 from graphc.module import Module
 from graphc.ops.source import Random
-from graphc.ops.structure import Structural
 from graphc.passes.base import Pass
 from graphc.passes.cut import cut_of
 from graphc.passes.gradient_orders import check_orders
@@ -42,7 +41,6 @@ from graphc.program import Program
 from graphc.promise import promise
 from graphc.runtime.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategy import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
-from graphc.types import TensorType
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -234,7 +232,7 @@ def _parts(
         seen = _observer(observe, name)
         one = OneDevice()
         # Rows of tables are sent for the examples that there are: such a program runs any number.
-        short = any(isinstance(n.type, TensorType) and n.type.extents for n in graph)
+        short = any(n.type.extents for n in graph)
         placed = run_passes(graph, [*distribution(one), *partitioning(one, short)], seen)
         programs[name] = schedule(placed, exact=not short)
     return programs, strategy, exact
@@ -303,7 +301,7 @@ def resolved(strategy: Strategy, placed: Graph) -> Strategy:
 def unpaddable(graph: Graph) -> Node | None:
     """The first node that needs a dim of run-time length whole: no short batch can run then."""
     for node in graph:
-        if node.op.source or isinstance(node.op, Structural) or not node.operands:
+        if node.op.source or not node.operands:
             continue
         types = [graph[x].tensor for x in node.operands]
         if any(t.extents for t in types) and lost_extents(

@@ -408,10 +408,6 @@ CODES: dict[str, Entry] = {
         "before the last one has come, or gives a result for every example. Give it the whole\n"
         "batch at once. (A step with several loops keeps all microbatches until its end.)",
     ),
-    "G0504": Entry(
-        "a program holds tensors only",
-        "A tuple or sparse rows would have to be stored between operations.",
-    ),
     "G0505": Entry(
         "the variables are no longer valid",
         "A step failed after it had begun to write variables, so some are new and some are old.\n"

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from graphc.errors import Span
 from graphc.op import Op
 from graphc.placement import Mesh, Placement
-from graphc.types import (
-    TensorType,
-    Type,
-)
+from graphc.types import TensorType
 
 if TYPE_CHECKING:
     import networkx
@@ -53,7 +50,7 @@ class Node:
     name: str
     op: Op
     operands: tuple[str, ...]
-    type: Type
+    type: TensorType
     scope: str = ""
     origin: Span | None = None
     because: Because | None = None
@@ -62,8 +59,7 @@ class Node:
 
     @property
     def tensor(self) -> TensorType:
-        """The type, for a node that is known to be a tensor."""
-        assert isinstance(self.type, TensorType), f"%{self.name} is a {self.type}"
+        """The type."""
         return self.type
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 from graphc.errors import GraphcError, did_you_mean
 from graphc.placement import ReduceOp
-from graphc.types import Extents, TensorType, Type
+from graphc.types import Extents, TensorType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -251,12 +251,3 @@ def require(condition: bool, message: str, *, code: str = "G0203", help: str | N
     """Raise a GraphcError of `code` unless the condition holds."""
     if not condition:
         raise GraphcError(code, message, help=help)
-
-
-def tensor_types(types: Iterable[Type]) -> tuple[TensorType, ...]:
-    """The types, all of which must be tensors."""
-    result = tuple(types)
-    for t in result:
-        if not isinstance(t, TensorType):  # no require: its message would be made for every type
-            raise GraphcError("G0202", f"a tensor is needed here, not {t}")
-    return result  # type: ignore[return-value]

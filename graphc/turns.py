@@ -12,24 +12,13 @@ from dataclasses import dataclass, field
 
 from graphc.graph import Graph, Node
 from graphc.ops.collective import Conversion, Recall
-from graphc.placement import REPLICATED, Placement, R
-from graphc.types import SparseType, TensorType, Type
+from graphc.placement import R
 
 
 def leaves_loop(node: Node) -> bool:
     """Whether a node gathers what the turns hold."""
     op = node.op
     return isinstance(op, Conversion) and op.over == "time" and op.states[0] != R
-
-
-def _placement(t: Type) -> Placement:
-    match t:
-        case TensorType():
-            return t.placement
-        case SparseType():
-            return t.dense.placement
-        case _:
-            return REPLICATED
 
 
 @dataclass
@@ -54,7 +43,7 @@ class Turns:
         if not times:  # nothing runs in turns
             return
         for node in self.graph:
-            if any(a in times for a, _ in _placement(node.type)):
+            if any(a in times for a, _ in node.type.placement):
                 self.varying.add(node.name)
             if node.name in self.varying or not self.varying.isdisjoint(node.operands):
                 self.inside.add(node.name)

@@ -182,43 +182,6 @@ class TensorType:
         return f"{text} {self.placement}" if self.placement.states else text
 
 
-@dataclass(frozen=True, slots=True)
-class TupleType:
-    """The value of an op with several results; `get {index=i}` takes one out."""
-
-    items: tuple[TensorType, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(t.bytes for t in self.items)
-
-    def __str__(self) -> str:
-        return f"({'; '.join(map(str, self.items))})"
-
-
-@dataclass(frozen=True, slots=True)
-class SparseType:
-    """Rows of a table as (indices, values): i32/i64 [n] and dtype [n, ...]; duplicates add up.
-
-    dense is the type that `to_dense` gives; rows is n.
-    """
-
-    dense: TensorType
-    rows: int
-    index_dtype: DType = I32
-
-    @property
-    def bytes(self) -> int:
-        row = prod(self.dense.shape[1:]) * self.dense.dtype.bytes
-        return self.rows * (row + self.index_dtype.bytes)
-
-    def __str__(self) -> str:
-        return f"sparse<{self.dense}; {self.rows}; {self.index_dtype}>"
-
-
-Type: TypeAlias = TensorType | TupleType | SparseType
-
-
 def in_units(count: int) -> str:
     """A number of bytes as a person reads it: `4.0 TiB`."""
     size, unit = float(min(count, 2**100)), "bytes"

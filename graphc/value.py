@@ -27,7 +27,7 @@ class Value:
 
     @property
     def type(self) -> TensorType:
-        return self.node.tensor
+        return self.node.type
 
     @property
     def shape(self) -> tuple[int, ...]:

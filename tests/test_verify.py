@@ -325,18 +325,6 @@ def test_bools_have_no_partial_sum() -> None:
     broken(two_axes(read.format(state="P")), "G0921", "bools have no partial sum")
 
 
-def test_tuples_and_sparse_rows_are_replicated() -> None:
-    read = '%x : f32[4] {data:S(0)} = input {source_name="x"}'
-    good = '%x : f32[4] = input {source_name="x"} %t : (f32[4]) = tuple %x'
-    verify(two_axes(f"{good} %y : f32[4] = get %t {{index=0}}"), "placed")
-    bad = two_axes(f"{read} %t : (f32[4] {{data:S(0)}}) = tuple %x")
-    assert (
-        broken(bad, "G0933", "S(0) -> S(0)").help == "tuple takes and gives replicated values only"
-    )
-    broken(two_axes(f"{good} %y : f32[3] = get %t {{index=0}}"), "G0918", "declared f32[3]")
-    broken(two_axes(f"{good} %y : f32[4] = get %t {{index=1}}"), "G0918", "no part 1")
-
-
 # -- what the error shows -----------------------------------------------------------------------
 
 

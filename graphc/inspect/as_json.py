@@ -12,7 +12,7 @@ from graphc.graph import Graph, Node, Objective, Variable
 from graphc.op import snake
 from graphc.placement import Mesh, Placement
 from graphc.text.printer import VERSION, type_text
-from graphc.types import DType, Extent, SparseType, TensorType, TupleType, Type
+from graphc.types import DType, Extent, TensorType
 
 
 def to_json(graph: Graph) -> str:
@@ -77,21 +77,12 @@ def _placement(placement: Placement) -> dict[str, str]:
     return {axis: str(state) for axis, state in placement}
 
 
-def _type(t: Type) -> dict[str, Any]:
-    match t:
-        case TensorType():
-            extents = [e and str(e) for e in t.extents] or [None] * t.rank
-            return {
-                "text": type_text(t), "shape": list(t.shape), "dtype": t.dtype.name,
-                "extents": extents, "placement": _placement(t.placement),
-            }  # fmt: skip
-        case TupleType():
-            return {"text": type_text(t), "items": [_type(x) for x in t.items]}
-        case SparseType():
-            return {
-                "text": type_text(t), "dense": _type(t.dense), "rows": t.rows,
-                "index_dtype": t.index_dtype.name,
-            }  # fmt: skip
+def _type(t: TensorType) -> dict[str, Any]:
+    extents = [e and str(e) for e in t.extents] or [None] * t.rank
+    return {
+        "text": type_text(t), "shape": list(t.shape), "dtype": t.dtype.name,
+        "extents": extents, "placement": _placement(t.placement),
+    }  # fmt: skip
 
 
 def _value(value: Any) -> Any:

@@ -15,7 +15,6 @@ from graphc.text.printer import (
     value_name,
     value_text,
 )
-from graphc.types import TensorType
 
 
 class Kind(Enum):
@@ -130,9 +129,9 @@ def _part(node: Node) -> Part:
 def _lines(node: Node) -> tuple[str, ...]:
     """`%h`, `einsum "bk,kn->bn"`, `f32[batch=256,128]`, `{data:S(0)}`"""
     name, t = value_name(node.name), node.type
-    bare = type_text(t.bare()) if isinstance(t, TensorType) else type_text(t)
+    bare = type_text(t.bare())
     lines = [name, bare] if node.op.source else [name, _call(node), bare]
-    if isinstance(t, TensorType) and t.placement.states:
+    if t.placement.states:
         lines.append(placement_text(t.placement))
     return tuple(clean(line) for line in lines)
 

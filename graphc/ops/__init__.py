@@ -6,9 +6,6 @@ Importing this package registers everything; `COMPOSITES` maps a composite's nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from graphc.op import Op
 from graphc.ops import (
     binary,
     collective,
@@ -30,22 +27,14 @@ from graphc.ops import (
     shape,
     slicing,
     source,
-    structure,
     unary,
     windows,
 )
 from graphc.ops.registry import COMPOSITES, composite
-from graphc.types import Type
-
-
-def infer_special(op: Op, types: Sequence[Type]) -> Type | None:
-    """The result type of an op on tuples or sparse rows; None for an op on tensors."""
-    return op.infer_structure(types) if isinstance(op, structure.Structural) else None
-
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
-    "elementwise", "indexing", "infer_special", "init", "loss_scale", "optim", "optimizers",
+    "elementwise", "indexing", "init", "loss_scale", "optim", "optimizers",
     "ordering", "reduce", "replicas", "reshape", "rows", "schedules", "shape", "slicing", "source",
-    "structure", "unary", "windows",
+    "unary", "windows",
 ]  # fmt: skip

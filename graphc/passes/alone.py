@@ -154,7 +154,7 @@ class _Work:
         if not node.operands or node.op.reduces != "sum" or not node.op.linear:
             return False
         x = self.f.nodes[node.operands[0]].type
-        return isinstance(x, TensorType) and bool(x.extents) and not node.tensor.extents
+        return bool(x.extents) and not node.tensor.extents
 
     def finish(self) -> Graph:
         for name, x in self.graph.outputs.items():
@@ -165,7 +165,7 @@ class _Work:
 
 
 def _has_batch(x: Value) -> bool:
-    return isinstance(x.node.type, TensorType) and bool(x.type.extents)
+    return bool(x.type.extents)
 
 
 def _check_copies(graph: Graph, layout: MeshLayout) -> None:

@@ -162,13 +162,13 @@ class FoldConstants(Pass):
         for node in graph:
             folded = _fold(node, values)
             nodes[node.name] = folded
-            if folded.op.lazy and not folded.operands and folded.type.shape == ():  # type: ignore[union-attr]
+            if folded.op.lazy and not folded.operands and folded.type.shape == ():
                 values[node.name] = folded.op.run()
         return replace(graph, nodes=nodes)
 
 
 def _fold(node: Node, values: dict[str, np.ndarray]) -> Node:
-    foldable = node.op.elementwise and node.operands and node.type.shape == ()  # type: ignore[union-attr]
+    foldable = node.op.elementwise and node.operands and node.type.shape == ()
     if not foldable or node.op.pins or not all(x in values for x in node.operands):
         return node
     with np.errstate(all="ignore"):

@@ -28,7 +28,6 @@ from graphc.graph import Because, Graph, Node, Variable, subgraph_nodes
 from graphc.op import op_named
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.variables import deal
-from graphc.types import TensorType
 
 GRADIENT, SENT = "gradient/", "sent/"  # begin the names of what is sent
 
@@ -252,11 +251,11 @@ class _Groups:
 
 
 def _per_example(node: Node) -> bool:
-    return isinstance(node.type, TensorType) and bool(node.type.extents)
+    return bool(node.type.extents)
 
 
 def _bytes(node: Node) -> int:
-    return node.type.bytes if isinstance(node.type, TensorType) else 0
+    return node.type.bytes
 
 
 def _above(graph: Graph, roots: Iterable[str], ends: Container[str]) -> set[str]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from graphc.dims import parse_rule, reduced_dims
 from graphc.graph import Graph, Node
 from graphc.ops.replicas import OwnSize, ReplicaCount
-from graphc.types import TensorType
 from graphc.varying import leaves
 
 Growth = frozenset[int] | None  # the exponents of the terms; None where nothing is known
@@ -44,7 +43,7 @@ def _growth(node: Node, graph: Graph, given: Sequence[Growth], scale: Scale) -> 
     op = node.op
     if scale.counts(node, graph):
         return frozenset((1,))
-    if not isinstance(node.type, TensorType) or not node.operands:
+    if not node.operands:
         return STILL
     if any(g is None for g in given):
         return None

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from graphc.dims import Signature
 from graphc.graph import Graph
-from graphc.ops.structure import Structural
 from graphc.placement import Home, Partial, State
 from graphc.varying import varying_nodes
 
@@ -34,7 +33,7 @@ class HomeWays:
     def of(self, name: str, held: Sequence[Iterable[State]]) -> tuple[Signature, ...]:
         """A node's ways to run at home. held: the states that each operand may lie in."""
         node = self.graph[name]
-        if isinstance(node.op, Structural) or node.op.replicas or name in self.everywhere:
+        if node.op.replicas or name in self.everywhere:
             return ()
         found: set[Home] = set()
         for x, states in zip(node.operands, held, strict=True):

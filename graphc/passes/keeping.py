@@ -16,7 +16,6 @@ from graphc.graph import Node
 from graphc.ops.collective import Conversion
 from graphc.placement import Mesh, local_shape
 from graphc.turns import Turns
-from graphc.types import TensorType
 
 WORK = 16.0  # multiply-adds that are worth a byte
 
@@ -53,8 +52,6 @@ def weigh(turns: Turns) -> Weights:
 
 def _bytes(node: Node, mesh: Mesh) -> float:
     t = node.type
-    if not isinstance(t, TensorType):
-        return inf  # rows of a table and tuples have no buffer to be kept in
     return float(prod(local_shape(t, mesh)) * t.dtype.bytes)
 
 
@@ -63,9 +60,7 @@ def _work(node: Node, turns: Turns, mesh: Mesh) -> float:
     if isinstance(node.op, Conversion) and node.op.communicates:
         return inf
     names = (*node.operands, node.name)
-    types = [t for t in (turns.graph[x].type for x in names) if isinstance(t, TensorType)]
-    if len(types) < len(names):  # rows of a table: no dims rule; each entry is touched once
-        return float(max((prod(local_shape(t, mesh)) for t in types), default=0))
+    types = [turns.graph[x].type for x in names]
     rule = parse_rule(node.op.dims(*types[:-1]))
     lengths: dict[tuple[str, ...], int] = {}
     for dims, t in zip((*rule.operands, rule.result), types, strict=True):

@@ -16,7 +16,6 @@ from graphc.errors import InternalError
 from graphc.graph import NO_MESH, Because, Graph, Node
 from graphc.op import Op, op_named
 from graphc.ops.reduce import highest, lowest
-from graphc.ops.structure import Structural
 from graphc.orders import parse_orders
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.lazy import LazyValues, lazy_nodes, with_own_ways
@@ -88,25 +87,23 @@ class _Work:
             self.converted(x, self._need(node, i), node, self._reason(node, i))
             for i, x in enumerate(node.operands)
         ]
-        if operands and not isinstance(node.op, Structural) and not node.op.count:
+        if operands and not node.op.count:
             operands = self._mask(node, operands)
         given = tuple(operands)
         if given != node.operands or node.needs:
             node = replace(node, operands=given, needs=())
         self.nodes[node.name] = node
-        if isinstance(node.type, TensorType):
-            self.made[node.name, node.type.placement] = node.name
+        self.made[node.name, node.type.placement] = node.name
 
     def _need(self, node: Node, slot: int) -> Placement:
         if node.needs:
             return node.needs[slot]
-        t = self.graph[node.operands[slot]].type
-        return t.placement if isinstance(t, TensorType) else Placement()
+        return self.graph[node.operands[slot]].type.placement
 
     def _reason(self, node: Node, slot: int) -> str:
         """Why a node needs an operand in another placement than the operand's own."""
         t, need = self.graph[node.operands[slot]].type, self._need(node, slot)
-        if not isinstance(t, TensorType) or t.placement == need:
+        if t.placement == need:
             return ""
         op = node.op.name
         for axis in self.mesh.axes:
@@ -156,7 +153,7 @@ class _Work:
     ) -> str:
         """The node that holds the value of `x` in the placement `want`."""
         node = self.graph[x]
-        if not isinstance(node.type, TensorType) or (x, want) in self.made:
+        if (x, want) in self.made:
             return self.made.get((x, want), x)
         ways = self._ways(x, want) if x in self.lazy else None
         if ways is not None:
@@ -261,8 +258,7 @@ def _variables_at_home(graph: Graph) -> frozenset[str]:
 
 
 def _is_partial(node: Node) -> bool:
-    t = node.type
-    return isinstance(t, TensorType) and any(isinstance(s, Partial) for _, s in t.placement)
+    return any(isinstance(s, Partial) for _, s in node.type.placement)
 
 
 def _only(graph: Graph, names: Container[str]) -> Graph:

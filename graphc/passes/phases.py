@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
 from graphc.turns import Turns, assigned, leaves_loop
-from graphc.types import TensorType
 
 SETUP = -1  # once, when a program is loaded
 
@@ -75,7 +74,7 @@ def _phase(node: Node, turns: Turns, exact: bool) -> int:
 
 def _is_constant(node: Node, exact: bool) -> bool:
     """Whether a value is the same in every step: made from nothing, and not from a count."""
-    counted = node.op.count or (isinstance(node.type, TensorType) and bool(node.type.extents))
+    counted = node.op.count or bool(node.type.extents)
     return not node.operands and not node.op.source and (exact or not counted)
 
 

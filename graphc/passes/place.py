@@ -19,7 +19,6 @@ from functools import lru_cache
 from graphc.dims import DimsRule, Signature, parse_rule, signatures
 from graphc.graph import NO_MESH, Graph, Node
 from graphc.op import Op
-from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.choose import choose_cuts
 from graphc.passes.costs import Costs
@@ -57,9 +56,6 @@ def ways_along(
             continue
         if own is not None and (way := own.way(node, axis)) is not None:
             found[node.name] = (way,)
-            continue
-        if isinstance(node.op, Structural):
-            found[node.name] = (Signature((R,) * len(node.operands), R),)
             continue
         types = [graph[x].tensor for x in node.operands]
         text = node.op.dims(*types)
@@ -271,13 +267,11 @@ class Place(Pass):
 def _is_whole(graph: Graph) -> bool:
     """Whether everything is written as it is where there is one place."""
     types = [*(n.type for n in graph), *(v.type for v in graph.variables.values())]
-    placed = any(isinstance(t, TensorType) and t.placement.states for t in types)
+    placed = any(t.placement.states for t in types)
     return graph.mesh == NO_MESH and not placed and not any(n.needs for n in graph)
 
 
 def _placed_node(node: Node, graph: Graph, placed: Placed) -> Node:
-    if not isinstance(node.type, TensorType):
-        return node
     needs = tuple(placed.operand(node.name, i) for i in range(len(node.operands)))
     as_is = all(n == placed.placement(x) for n, x in zip(needs, node.operands, strict=True))
     t, needs = node.type.placed(placed.placement(node.name)), () if as_is else needs

@@ -49,8 +49,7 @@ def schedule(graph: Graph, *, exact: bool = False) -> Program:
 
     exact: the batch is always full; without it, a dim with an extent may have fewer entries at run
     time (and the graph must have its masks). Takes time linear in the number of nodes.
-    Raises G0501 for a loop that uses what it gives, G0502 for a result that is not whole, G0504 for
-    tuples and sparse rows.
+    Raises G0501 for a loop that uses what it gives, G0502 for a result that is not whole.
     """
     return _Scheduler(graph, exact).program()
 
@@ -141,8 +140,6 @@ class _Scheduler:
     # -- nodes ----------------------------------------------------------------------------------
 
     def _emit(self, node: Node, phase: int, plan: Phases, copied: set[str]) -> None:
-        if not isinstance(node.type, TensorType):
-            raise _not_a_tensor(node)
         if node.name in plan.joins or (node.op.alias and node.name not in copied):
             self.at[node.name] = self.at[node.operands[0]]
             return
@@ -322,8 +319,7 @@ class _Scheduler:
         return not self._varies(node) and any(map(self._varies, before))
 
     def _varies(self, node: Node) -> bool:
-        t = node.type
-        return isinstance(t, TensorType) and any(a in self.times for a, _ in t.placement)
+        return any(a in self.times for a, _ in node.type.placement)
 
     def _old_variable(self, name: str) -> str | None:
         """The updated variable whose old value a node is a view of, if any."""
@@ -367,8 +363,6 @@ class _Scheduler:
 
     def _output(self, name: str, x: str) -> int:
         node = self.graph[x]
-        if not isinstance(node.type, TensorType):
-            raise _not_a_tensor(node)
         if node.type.placement.states:
             raise GraphcError(
                 "G0502", f"output '{name}' is %{x}, which is {node.type}", span=node.origin
@@ -391,12 +385,3 @@ def _counts(types: Iterable[TensorType]) -> dict[str, int]:
     return {
         e.name: n // e.unit for t in types for e, n in zip(t.extents, t.shape, strict=False) if e
     }
-
-
-def _not_a_tensor(node: Node) -> GraphcError:
-    return GraphcError(
-        "G0504",
-        f"%{node.name} is a {node.type}; a program holds tensors only",
-        span=node.origin,
-        help="take the parts out of the tuple, or make the rows dense, where they are made",
-    )

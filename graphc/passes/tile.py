@@ -20,7 +20,6 @@ from graphc.errors import GraphcError
 from graphc.graph import Because, Graph, Node, Variable
 from graphc.op import Op
 from graphc.ops.blocks import block_length
-from graphc.ops.structure import Structural
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.cleanup import rename_uses
 from graphc.passes.variables import variable_states
@@ -158,7 +157,7 @@ def tiled_dims(graph: Graph, grid: Grid) -> set[Dim]:
 def _links(graph: Graph, tiles: int) -> Iterator[list[Dim]]:
     """Dims that are one letter of an op's rule, or a variable before and after the update."""
     for node in graph:
-        if node.op.source or isinstance(node.op, Structural):
+        if node.op.source:
             continue
         for letter in _letters(node, graph):
             places = _places(node, graph, letter)

@@ -12,7 +12,6 @@ from graphc.graph import Graph, Node
 from graphc.op import Op
 from graphc.ops.source import DimSize
 from graphc.runtime.backend import KernelBackend
-from graphc.types import TensorType
 
 Array: TypeAlias = NDArray[Any]
 
@@ -53,8 +52,7 @@ def _value(
     op = node.op
     if op.source:
         value = np.asarray(given[op.source][op.attributes["source_name"]])
-        t = node.type
-        return value.astype(t.dtype.numpy) if isinstance(t, TensorType) else value
+        return value.astype(node.type.dtype.numpy)
     if isinstance(op, DimSize) and op.extent is not None:
         units = counts.get(op.extent.name, op.size // op.extent.unit)
         return op.of_count(units * op.extent.unit)

@@ -37,10 +37,7 @@ from graphc.types import (
     DType,
     Extent,
     Extents,
-    SparseType,
     TensorType,
-    TupleType,
-    Type,
     dtype_named,
 )
 
@@ -152,7 +149,7 @@ class _ToGraph(Transformer[Token, Graph]):
         return _Entry("variables", name, made, kind)
 
     def node(
-        self, name: Token, type: Type, op: Token, operands: tuple[str, ...],
+        self, name: Token, type: TensorType, op: Token, operands: tuple[str, ...],
         attributes: Given, *trailers: Any,
     ) -> _Entry:  # fmt: skip
         key = _value_name(name)
@@ -239,12 +236,6 @@ class _ToGraph(Transformer[Token, Graph]):
 
     def extent(self, name: str, unit: Token | None) -> Extent:
         return Extent(name, 1 if unit is None else _int(unit))
-
-    def tuple_type(self, *items: TensorType | None) -> TupleType:
-        return TupleType(_present(items))
-
-    def sparse_type(self, dense: TensorType, rows: Token, index: Token) -> SparseType:
-        return SparseType(dense, _int(rows), _dtype(index))
 
     def placement(self, *states: tuple[str, State] | None) -> Placement:
         return Placement(_present(states))

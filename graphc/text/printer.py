@@ -30,7 +30,7 @@ from graphc.errors import GraphcError, Span
 from graphc.graph import Because, Graph, Node, Objective, Variable
 from graphc.op import record_named, snake
 from graphc.placement import Mesh, Placement
-from graphc.types import DType, Extent, SparseType, TensorType, TupleType, Type
+from graphc.types import DType, Extent, TensorType
 
 VERSION = 1
 MAX_DEPTH = 100  # of brackets: what nests deeper is refused by printer and parser alike
@@ -162,18 +162,8 @@ def mesh_text(mesh: Mesh) -> str:
     return f"mesh({text})"
 
 
-def type_text(t: Type) -> str:
-    """`f32[batch=256,64] {data:S(0)}`, `(f32[2]; i32[2])`, `sparse<f32[9,4]; 2; i32>`."""
-    match t:
-        case TensorType():
-            return _tensor_text(t)
-        case TupleType():
-            return f"({'; '.join(map(_tensor_text, t.items))})"
-        case SparseType():
-            return f"sparse<{_tensor_text(t.dense)}; {t.rows}; {t.index_dtype}>"
-
-
-def _tensor_text(t: TensorType) -> str:
+def type_text(t: TensorType) -> str:
+    """`f32[batch=256,64] {data:S(0)}`"""
     if t.extents:
         pairs = zip(t.shape, t.extents, strict=False)  # the verifier must be able to show bad ones
         dims = ",".join(f"{extent_text(e)}={n}" if e else str(n) for n, e in pairs)

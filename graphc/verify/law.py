@@ -11,12 +11,11 @@ from graphc.builder import infer_type
 from graphc.dims import parse_rule
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
-from graphc.op import Op, tensor_types
-from graphc.ops import infer_special
+from graphc.op import Op
 from graphc.ops.collective import AcrossLoops, Conversion
-from graphc.placement import REPLICATED, Placement
+from graphc.placement import Placement
 from graphc.text.printer import value_name
-from graphc.types import SparseType, TensorType, TupleType, Type
+from graphc.types import TensorType
 
 Stage: TypeAlias = Literal["any", "placed", "looped"]
 STAGES: tuple[Stage, ...] = ("any", "placed", "looped")  # a law holds from its stage on
@@ -47,7 +46,7 @@ class Law:
 class Made(NamedTuple):
     """What an op makes of operands of some types: a type and a dims rule, or a problem."""
 
-    type: Type | None = None
+    type: TensorType | None = None
     rule: str = ""
     problem: str = ""
     help: str | None = None
@@ -55,14 +54,10 @@ class Made(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 16)
-def make(op: Op, types: tuple[Type, ...]) -> Made:
+def make(op: Op, types: tuple[TensorType, ...]) -> Made:
     """What `op` makes of operands of these types. Most of a graph is as before the last pass."""
     try:
-        special = infer_special(op, types)
-        if special is not None:
-            return Made(special)
-        tensors = tensor_types(types)
-        made, rule = infer_type(op, tensors), op.dims(*tensors)
+        made, rule = infer_type(op, types), op.dims(*types)
     except GraphcError as error:
         return Made(problem=error.message, help=error.help)
     except (ValueError, IndexError, TypeError) as error:
@@ -93,13 +88,9 @@ class Subject:
         nodes = self.graph.nodes.values()
         return [n for n in nodes if n.name not in same or not same.issuperset(n.operands)]
 
-    def operand_types(self, node: Node) -> tuple[Type, ...]:
+    def operand_types(self, node: Node) -> tuple[TensorType, ...]:
         nodes = self.graph.nodes
         return tuple([nodes[x].type for x in node.operands])
-
-    def tensors(self, node: Node) -> tuple[TensorType, ...]:
-        """The operands' types, where the laws before this one say that they are tensors."""
-        return tensor_types(self.operand_types(node))
 
     @cached_property
     def made(self) -> dict[str, Made]:
@@ -112,8 +103,8 @@ class Subject:
 
     @cached_property
     def placements(self) -> dict[str, Placement]:
-        """Where each value lies; of a tuple, the first part that is not replicated."""
-        return {n.name: _placement(n.type) for n in self.graph}
+        """Where each value lies."""
+        return {n.name: n.type.placement for n in self.graph}
 
     def lies(self, node: Node) -> tuple[list[Placement], Placement]:
         """The placements of a node's operands, and of its result."""
@@ -143,19 +134,7 @@ def _is_as(node: Node, old: Node | None) -> bool:
     a, b = node.type, old.type
     if a is b:
         return True
-    both = isinstance(a, TensorType) and isinstance(b, TensorType)
-    return both and (a.shape, a.dtype, a.extents) == (b.shape, b.dtype, b.extents)  # type: ignore[union-attr]
-
-
-def _placement(t: Type) -> Placement:
-    match t:
-        case TensorType():
-            return t.placement
-        case SparseType():
-            return t.dense.placement
-        case TupleType():
-            placed = (x.placement for x in t.items if x.placement.states)
-            return next(placed, REPLICATED)
+    return (a.shape, a.dtype, a.extents) == (b.shape, b.dtype, b.extents)
 
 
 def shown(name: str) -> str:

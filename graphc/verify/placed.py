@@ -12,7 +12,6 @@ from graphc.dims import Dim, DimsRule, Signature, parse_rule, signatures
 from graphc.graph import Node
 from graphc.op import Op
 from graphc.ops.collective import AcrossLoops, Conversion
-from graphc.ops.structure import Structural
 from graphc.placement import (
     REPLICATED,
     Axis,
@@ -68,8 +67,6 @@ def partial_meets_linear(s: Subject) -> Iterator[Complaint]:
 
 
 def _takes(s: Subject, node: Node, slot: int, state: State) -> bool:
-    if isinstance(node.op, Structural):
-        return False
     ways = _ways(s.rule(node), type(node.op), len(node.operands))
     return any(way.operands[slot] == state for way in ways)
 
@@ -89,8 +86,6 @@ def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> b
     used = {*states, result}
     if used == {R}:
         return True
-    if isinstance(node.op, Structural):
-        return False
     if node.op.replicas and Varying() in used:
         return _crosses(node, states, result)
     if used <= {R, Varying()}:  # each place computes its own
@@ -114,8 +109,6 @@ def _way_text(states: tuple[State, ...], result: State) -> str:
 
 
 def _ways_text(s: Subject, node: Node) -> str:
-    if isinstance(node.op, Structural):
-        return f"{node.op.name} takes and gives replicated values only"
     ways = _ways(s.rule(node), type(node.op), len(node.operands))
     texts = [_way_text(w.operands, w.result) for w in ways]
     more = f"; and {len(texts) - 8} more" if len(texts) > 8 else ""
@@ -132,7 +125,7 @@ def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
             continue
         rule = parse_rule(s.rule(node))
         cuts: dict[str, set[tuple[Fraction, ...]]] = {}
-        for dims, t in zip(rule_tensors(rule), (*s.tensors(node), node.tensor), strict=True):
+        for dims, t in zip(rule_tensors(rule), (*s.operand_types(node), node.tensor), strict=True):
             for i, dim in enumerate(dims):
                 if t.placement.splits(i) and dim.letters:
                     cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, s.graph.mesh))

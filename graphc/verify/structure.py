@@ -9,7 +9,7 @@ from graphc.graph import Graph
 from graphc.orders import parse_orders
 from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split
 from graphc.text.printer import name_text, type_text
-from graphc.types import Extents, SparseType, TensorType, TupleType, Type
+from graphc.types import TensorType
 from graphc.verify.law import Complaint, Law, Subject, shown
 
 _KINDS = ("param", "state", "slot", "outer")
@@ -40,13 +40,13 @@ def defined_before_use(s: Subject) -> Iterator[Complaint]:
 def well_formed(s: Subject) -> Iterator[Complaint]:
     """A type has no negative dim, and a dim of run-time length is a multiple of its unit."""
     for node in s.fresh:
-        for t in _tensors(node.type):
-            if any(n < 0 for n in t.shape) or len(t.extents) not in (0, t.rank):
-                yield Complaint(node.name, f"{shown(node.name)} can't have the shape {t.shape}")
-            for n, e in zip(t.shape, t.extents, strict=False):
-                if e is not None and (e.unit < 1 or n % e.unit):
-                    message = f"{shown(node.name)}: a dim of {n} has no units of {e.unit}"
-                    yield Complaint(node.name, message)
+        t = node.type
+        if any(n < 0 for n in t.shape) or len(t.extents) not in (0, t.rank):
+            yield Complaint(node.name, f"{shown(node.name)} can't have the shape {t.shape}")
+        for n, e in zip(t.shape, t.extents, strict=False):
+            if e is not None and (e.unit < 1 or n % e.unit):
+                message = f"{shown(node.name)}: a dim of {n} has no units of {e.unit}"
+                yield Complaint(node.name, message)
 
 
 def arity(s: Subject) -> Iterator[Complaint]:
@@ -63,7 +63,7 @@ def extents_agree(s: Subject) -> Iterator[Complaint]:
     """A node's run-time dims are those that its op makes of its operands' run-time dims."""
     for name, made in s.made.items():
         declared = s.graph[name].type
-        if _alike(declared, made.type) and _extents(declared) != _extents(made.type):
+        if _alike(declared, made.type) and made.type and declared.extents != made.type.extents:
             yield _declared(s, name)
 
 
@@ -83,34 +83,12 @@ def _declared(s: Subject, name: str) -> Complaint:
     return Complaint(name, f"{declared}, but it is {_bare(made)}")
 
 
-def _alike(a: Type, b: Type | None) -> bool:
-    match a, b:
-        case TensorType(), TensorType():
-            return a.shape == b.shape and a.dtype == b.dtype
-        case TupleType(), TupleType():
-            return len(a.items) == len(b.items) and all(map(_alike, a.items, b.items))
-        case SparseType(), SparseType():
-            return (a.rows, a.index_dtype) == (b.rows, b.index_dtype) and _alike(a.dense, b.dense)
-        case _:
-            return False
+def _alike(a: TensorType, b: TensorType | None) -> bool:
+    return b is not None and a.shape == b.shape and a.dtype == b.dtype
 
 
-def _extents(t: Type | None) -> list[Extents]:
-    return [x.extents for x in _tensors(t)] if t is not None else []
-
-
-def _tensors(t: Type) -> tuple[TensorType, ...]:
-    match t:
-        case TensorType():
-            return (t,)
-        case TupleType():
-            return t.items
-        case SparseType():
-            return (t.dense,)
-
-
-def _bare(t: Type) -> str:
-    return type_text(t.bare()) if isinstance(t, TensorType) else type_text(t)
+def _bare(t: TensorType) -> str:
+    return type_text(t.bare())
 
 
 # -- variables and ends -------------------------------------------------------------------------
@@ -145,7 +123,7 @@ def _read(graph: Graph, name: str, of: str) -> Iterator[Complaint]:
     variable, t = graph.variables.get(of), graph[name].type
     if variable is None:
         yield Complaint(name, f"{shown(name)} reads '{of}', which is no variable")
-    elif not isinstance(t, TensorType) or t.bare() != variable.type.bare():
+    elif t.bare() != variable.type.bare():
         declared = _bare(variable.type)
         yield Complaint(name, f"{shown(name)} is {_bare(t)}, but variable '{of}' is {declared}")
 
@@ -184,15 +162,15 @@ def _bad_order(text: str) -> str | None:
     return None
 
 
-def _is_loss(t: Type) -> bool:
-    return isinstance(t, TensorType) and t.shape == () and t.dtype.kind == "f"
+def _is_loss(t: TensorType) -> bool:
+    return t.shape == () and t.dtype.kind == "f"
 
 
 def updates_fit(s: Subject) -> Iterator[Complaint]:
     """A variable's new value has the variable's type."""
     for v, x in s.graph.updates.items():
         t, want = s.graph[x].type, s.graph.variables[v].type
-        if not isinstance(t, TensorType) or t.bare() != want.bare():
+        if t.bare() != want.bare():
             yield Complaint(x, f"update '{v}': {shown(x)} is {_bare(t)}, not {_bare(want)}")
 
 
@@ -205,10 +183,9 @@ def placements_possible(s: Subject) -> Iterator[Complaint]:
         if problem := _impossible(v.type, v.type.placement, s.graph.mesh):
             yield Complaint("", f"variable {name_text(v.name)} is {type_text(v.type)}: {problem}")
     for node in s.graph:
-        for t in _tensors(node.type):
-            if t.placement.states and (problem := _impossible(t, t.placement, s.graph.mesh)):
-                message = f"{shown(node.name)} is {type_text(node.type)}: {problem}"
-                yield Complaint(node.name, message)
+        t = node.type
+        if t.placement.states and (problem := _impossible(t, t.placement, s.graph.mesh)):
+            yield Complaint(node.name, f"{shown(node.name)} is {type_text(t)}: {problem}")
         if node.needs:
             yield from _needs(s, node.name)
 
@@ -220,7 +197,7 @@ def _needs(s: Subject, name: str) -> Iterator[Complaint]:
         return
     for x, need in zip(node.operands, node.needs, strict=True):
         t = s.graph[x].type
-        if isinstance(t, TensorType) and (problem := _impossible(t, need, s.graph.mesh)):
+        if problem := _impossible(t, need, s.graph.mesh):
             yield Complaint(name, f"{shown(name)} needs {shown(x)} {need}: {problem}")
 
 

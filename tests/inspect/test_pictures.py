@@ -12,10 +12,9 @@ import pytest
 from graphc.graph import Graph, Variable
 from graphc.inspect import FORMATS, to_dot, to_json, to_mermaid, to_svg
 from graphc.inspect.scene import Kind, Part, clean, scene
-from graphc.ops.source import Const, Iota
 from graphc.placement import Mesh
 from graphc.text import parse_ir, print_ir
-from graphc.types import F32, SparseType, TensorType, TupleType
+from graphc.types import F32, TensorType
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -182,19 +181,11 @@ def test_json_has_no_word_for_infinity() -> None:
     assert json.loads(f(0.5))["nodes"][0]["attributes"]["value"] == 0.5
 
 
-def test_json_describes_tuples_sparse_rows_and_extents() -> None:
-    row = TensorType((2,), F32)
-    nodes = parse_ir(
-        """graphc-ir 1 graph g { %t : (f32[2]) = const {value=1.0}
-        %s : sparse<f32[2]; 7; i64> = iota {shape=(2,), dim=0, extents=(<b*2>,)} }"""
-    ).nodes
-    assert isinstance(nodes["t"].type, TupleType) and isinstance(nodes["s"].type, SparseType)
-    assert nodes["t"].type.items == (row,)
-    assert isinstance(nodes["t"].op, Const) and isinstance(nodes["s"].op, Iota)
-    tuple_node, sparse_node = json.loads(to_json(Graph(nodes=nodes)))["nodes"]
-    assert tuple_node["type"]["items"][0]["text"] == "f32[2]"
-    assert (sparse_node["type"]["rows"], sparse_node["type"]["index_dtype"]) == (7, "i64")
-    assert sparse_node["attributes"]["extents"] == [{"extent": "b", "unit": 2}]
+def test_json_describes_extents() -> None:
+    text = "graphc-ir 1 graph g { %s : i32[b*2=2] = iota {shape=(2,), dim=0, extents=(<b*2>,)} }"
+    (node,) = json.loads(to_json(parse_ir(text)))["nodes"]
+    assert (node["type"]["shape"], node["type"]["extents"]) == ([2], ["b*2"])
+    assert node["attributes"]["extents"] == [{"extent": "b", "unit": 2}]
 
 
 # -- SVG ----------------------------------------------------------------------------------------

@@ -31,16 +31,12 @@ from graphc.placement import (
 from graphc.text import parse_ir, print_ir, print_nodes
 from graphc.text.printer import MAX_DEPTH, value_text
 from graphc.types import (
-    BOOL,
     DTYPES,
     F32,
     I32,
     I64,
     Extent,
-    SparseType,
     TensorType,
-    TupleType,
-    Type,
 )
 from graphc.verify import verify
 
@@ -159,18 +155,6 @@ STATES: list[State] = [Split(0), Split(12), Partial(), Partial("max"), Partial("
 def test_every_placement_state_reads_back(state: State) -> None:
     t = TensorType((3, 4), I32, (None, Extent("rows", 4)), Placement((("a", state),)))
     round_trip(one_node(Const(1), t))
-
-
-def test_tuple_and_sparse_types_read_back() -> None:
-    part = TensorType((3,), F32, (BATCH,), Placement((("data", Partial()),)))
-    types: list[Type] = [
-        TupleType(()), TupleType((part,)), TupleType((part, TensorType((), BOOL))),
-        SparseType(part, 7), SparseType(TensorType((9, 4), F32), 0, I64),
-    ]  # fmt: skip
-    nodes = {f"t{i}": Node(f"t{i}", Const(1.0), (), t) for i, t in enumerate(types)}
-    text = round_trip(Graph(nodes=nodes))
-    assert "(f32[batch=3] {data:P}; bool[]) " in text
-    assert "sparse<f32[9,4]; 0; i64>" in text
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values())

@@ -9,7 +9,6 @@ from graphc.errors import GraphcError
 from graphc.lifetimes import overwritable
 from graphc.op import Op
 from graphc.ops.source import DimSize
-from graphc.ops.structure import Structural
 from graphc.program import Buffer, Kernel, Program, Write
 from graphc.runtime.check.buffers import alike, layout_of
 from graphc.runtime.check.conversions import conversion_problem
@@ -34,7 +33,7 @@ def _problem(x: Kernel, program: Program) -> str | None:
         return "a device that makes the result has not every operand"
     if x.op.conversion:
         return conversion_problem(x, program)
-    if x.op.source or isinstance(x.op, Structural):
+    if x.op.source:
         return "this is no kernel"
     try:
         problem = _mistyped(x.op, operands, result) or _uncounted(x.op, program)
