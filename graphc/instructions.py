@@ -117,24 +117,6 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Send `operand` to the role `to` (the same coordinates), under `tag`."""
-
-    operand: int
-    to: str
-    tag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recv:
-    """Receive `result` from the role `source` (the same coordinates), under `tag`."""
-
-    result: int
-    source: str
-    tag: str
-
-
-@dataclass(frozen=True, slots=True)
 class Loop:
     """Run `body` once for every turn, that is every place on the mesh's time axes."""
 
@@ -150,7 +132,7 @@ class Write:
     variable: int
 
 
-Instruction: TypeAlias = Feed | Kernel | Start | Wait | Send | Recv | Loop | Write
+Instruction: TypeAlias = Feed | Kernel | Start | Wait | Loop | Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +188,7 @@ def reads(instruction: Instruction) -> tuple[int, ...]:
     match instruction:
         case Kernel(operands=operands):
             return operands
-        case Start(operand=x) | Send(operand=x) | Write(operand=x):
+        case Start(operand=x) | Write(operand=x):
             return (x,)
         case _:
             return ()
@@ -215,7 +197,7 @@ def reads(instruction: Instruction) -> tuple[int, ...]:
 def writes(instruction: Instruction) -> int | None:
     """The buffer that an instruction writes."""
     match instruction:
-        case Kernel(result=y) | Start(result=y) | Feed(result=y) | Recv(result=y):
+        case Kernel(result=y) | Start(result=y) | Feed(result=y):
             return y
         case Write(variable=y):
             return y

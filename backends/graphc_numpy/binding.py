@@ -18,8 +18,6 @@ from graphc.program import (
     Instruction,
     Kernel,
     Loop,
-    Recv,
-    Send,
     Start,
     Wait,
     Write,
@@ -112,8 +110,8 @@ class Binding:
                 return [partial(self._wait, token)]
             case Write(operand=operand, variable=variable):
                 return [partial(np.copyto, self.arrays[variable], self.arrays[operand])]
-            case Loop() | Send() | Recv():
-                raise AssertionError(f"{type(x).__name__} does not stand inside a part")
+            case Loop():
+                raise AssertionError("a loop does not stand inside a part")
 
     def _kernel(self, kernel: Kernel) -> list[Call]:
         op, buffers = kernel.op, self.program.buffers

@@ -22,8 +22,6 @@ from graphc.program import (
     Kernel,
     Loop,
     Program,
-    Recv,
-    Send,
     Start,
     Wait,
     Write,
@@ -170,8 +168,6 @@ class Run:
                         self.run(self.site.idle(body), t)
                 case Write(operand=operand, variable=variable):
                     self.values[variable] = self.values[operand]
-                case Send() | Recv():
-                    raise AssertionError("roles that exchange messages are not interpreted yet")
             self.noticed(x, turn)
 
     def noticed(self, x: Instruction, turn: int) -> None:

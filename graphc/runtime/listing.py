@@ -13,9 +13,7 @@ from graphc.program import (
     Kernel,
     Loop,
     Program,
-    Recv,
     Role,
-    Send,
     Start,
     Wait,
     Write,
@@ -89,10 +87,6 @@ def print_instruction(
             return f"wait#{token}"
         case Write(operand=operand, variable=variable):
             return f"{name(variable)} := {name(operand)}"
-        case Send(operand=operand, to=to, tag=tag):
-            return f"send {name(operand)} to {to} as {tag}"
-        case Recv(result=y, source=source, tag=tag):
-            return f"{made(y)} = receive {tag} from {source}"
         case Loop():
             return "loop"
 

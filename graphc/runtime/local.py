@@ -17,9 +17,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from graphc.errors import GraphcError, InternalError
+from graphc.errors import GraphcError
 from graphc.runtime.exchange import Array, Scratch
-from graphc.runtime.rendezvous import Channel, Meeting, Room, shut_gate
+from graphc.runtime.rendezvous import Meeting, Room, shut_gate
 from graphc.runtime.transport import Call, Communicator, Group, Handle, Shape
 
 T = TypeVar("T")
@@ -55,18 +55,6 @@ class LocalCommunicator(Communicator):
     def finish(self, meeting: Meeting) -> None:
         self._room.finish(self.rank, meeting, self._scratch)
 
-    def send(self, x: Any, to: int, tag: int = 0) -> None:
-        assert 0 <= to < self.size, f"device {self.rank} sends to device {to} of {self.size}"
-        self._room.post((self.rank, to, tag), np.array(x, order="C"))
-
-    def start_recv(
-        self, shape: Shape, dtype: Any, source: int, tag: int = 0, out: Any = None
-    ) -> Handle:
-        return _Receipt(self, (source, self.rank, tag), (shape, np.dtype(dtype)), out)
-
-    def take(self, channel: Channel) -> Array:
-        return self._room.take(channel)
-
 
 class _Collective:
     """The handle of a collective: the buffer that is filled, and the array that was asked for."""
@@ -82,37 +70,6 @@ class _Collective:
             np.copyto(self._out, self._buffer)
             self._buffer = self._out
         return self._out
-
-
-class _Receipt:
-    """The handle of a message to come."""
-
-    def __init__(
-        self, comm: LocalCommunicator, channel: Channel, like: tuple[Shape, Any], out: Any
-    ) -> None:
-        self._comm, self._channel, self._like, self._out = comm, channel, like, out
-        self._came = False
-
-    def wait(self) -> Any:
-        if self._came:
-            return self._out
-        x = self._comm.take(self._channel)
-        if (x.shape, x.dtype) != self._like:
-            raise self._mismatch(x)
-        if self._out is None:
-            self._out = x
-        else:
-            np.copyto(self._out, x, casting="no")
-        self._came = True
-        return self._out
-
-    def _mismatch(self, x: Array) -> InternalError:
-        (source, to, tag), (shape, dtype) = self._channel, self._like
-        return InternalError(
-            "G0561",
-            f"the devices disagree: device {source} sent {x.dtype}{list(x.shape)} with tag {tag},"
-            f" device {to} expects {dtype}{list(shape)}",
-        )
 
 
 def _buffer(shape: Shape, x: Array, out: Any) -> Array:
@@ -169,7 +126,7 @@ class _Run:
         if not self.room.failed:
             return self.results
         rank, error = min(self.room.errors.items(), key=lambda item: item[0])
-        for kept in (self.room.errors, self.room.meetings, self.room.mail):
+        for kept in (self.room.errors, self.room.meetings):
             kept.clear()  # tracebacks hold the room, the room holds arrays
         if rank != INTERRUPTED and not isinstance(error, GraphcError):
             error.add_note(f"on device {rank}")

@@ -9,9 +9,8 @@ and a deadlock is seen at once, since nobody is left running.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from graphc.runtime.exchange import Array, Scratch, exchange
 from graphc.runtime.transport import Call, Group, PeerFailed
 
 SMALL = 1 << 16  # bytes posted to a meeting up to which one rank does the whole exchange
-Channel: TypeAlias = tuple[int, int, int]  # source, destination, tag
 END = "end"
 
 
@@ -60,11 +58,10 @@ class Room:
         self.common = common  # see `Communicator`
         self.mutex = threading.Lock()
         self.gates = [shut_gate() for _ in range(size)]  # opened once per sleep, under the mutex
-        self.waiting: list[Meeting | Channel | str | None] = [None] * size
+        self.waiting: list[Meeting | str | None] = [None] * size
         self.last: list[Call | None] = [None] * size
         self.running, self.deadline = size, deadline
         self.meetings: dict[tuple[Group, int], Meeting] = {}
-        self.mail: dict[Channel, deque[Array]] = {}
         self.errors: dict[int, BaseException] = {}
         self.failed = False
 
@@ -73,7 +70,7 @@ class Room:
         with self.mutex:
             self.check()
             self._sleep(rank, END)
-            if not self.running and (self.meetings or self.mail):
+            if not self.running and self.meetings:
                 raise self._doom(rank, "G0561", f"all devices have ended, but {self._leftover()}")
 
     def fail(self, rank: int, error: BaseException) -> None:
@@ -151,28 +148,9 @@ class Room:
             if self.waiting[rank] is meeting:
                 self._wake(rank)
 
-    # -- messages ------------------------------------------------------------------------------
-
-    def post(self, channel: Channel, x: Array) -> None:
-        with self.mutex:
-            self.check()
-            self.mail.setdefault(channel, deque()).append(x)
-            if self.waiting[channel[1]] == channel:
-                self._wake(channel[1])
-
-    def take(self, channel: Channel) -> Array:
-        """The next message of the channel, waited for."""
-        self.until(channel[1], channel, lambda: channel in self.mail)
-        with self.mutex:
-            queue = self.mail[channel]
-            x = queue.popleft()
-            if not queue:
-                del self.mail[channel]
-            return x
-
     # -- sleeping and waking -------------------------------------------------------------------
 
-    def until(self, rank: int, on: Meeting | Channel, ready: Callable[[], bool]) -> None:
+    def until(self, rank: int, on: Meeting, ready: Callable[[], bool]) -> None:
         """Sleep until `ready`. Whoever makes it so wakes those who wait `on` it."""
         with self.mutex:
             self.check()
@@ -183,7 +161,7 @@ class Room:
             self._late(rank, on)
         self.check()
 
-    def _sleep(self, rank: int, on: Meeting | Channel | str) -> None:
+    def _sleep(self, rank: int, on: Meeting | str) -> None:
         self.waiting[rank] = on
         self.running -= 1
         if not self.running and any(w != END for w in self.waiting):
@@ -194,17 +172,13 @@ class Room:
         self.running += 1
         self.gates[rank].release()
 
-    def _late(self, rank: int, on: Meeting | Channel) -> None:
+    def _late(self, rank: int, on: Meeting) -> None:
         with self.mutex:
             if self.waiting[rank] is None:  # woken in the meantime, under the mutex
                 self.gates[rank].acquire()
                 return
-            match on:
-                case Meeting():
-                    absent, what = on.absent() if on.missing else self._busy(on), str(on)
-                case (source, to, tag):
-                    absent, what = [source], f"its send to device {to} with tag {tag}"
-            message = f"{devices(absent)} did not come to {what} within {self.deadline:g} s"
+            absent = on.absent() if on.missing else self._busy(on)
+            message = f"{devices(absent)} did not come to {on} within {self.deadline:g} s"
             raise self._doom(rank, "G0562", message, self._report())
 
     # -- reports -------------------------------------------------------------------------------
@@ -228,16 +202,12 @@ class Room:
                 return "is at work, its last call was " + (name(last) if last else "none")
             case str():
                 return "has ended"
-            case (source, _, tag):
-                return f"waits for a message from device {source} with tag {tag}"
             case meeting:
                 return f"waits in {meeting}"
 
     def _leftover(self) -> str:
-        for meeting in self.meetings.values():
-            return f"{devices(meeting.absent())} never came to {meeting}"
-        source, to, tag = next(iter(self.mail))
-        return f"device {to} never received a message from device {source} with tag {tag}"
+        meeting = next(iter(self.meetings.values()))
+        return f"{devices(meeting.absent())} never came to {meeting}"
 
 
 def shut_gate() -> threading.Lock:

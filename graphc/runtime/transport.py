@@ -229,19 +229,6 @@ class Communicator(Protocol):
         """Begin a collective. Ranks may have several under way, if all start them in one order."""
         ...
 
-    def send(self, x: Array, to: int, tag: int = 0) -> None:
-        """Send x; it may be changed at once (a copy is on its way). Messages keep their order."""
-        ...
-
-    def start_recv(
-        self, shape: Shape, dtype: Any, source: int, tag: int = 0, out: Array = None
-    ) -> Handle:
-        """A handle whose `wait` gives the next message from `source` with this tag."""
-        ...
-
-    def recv(self, shape: Shape, dtype: Any, source: int, tag: int = 0, out: Array = None) -> Array:
-        return self.start_recv(shape, dtype, source, tag, out).wait()
-
     def barrier(self, group: Group) -> None:
         self.start(Barrier(group)).wait()
 

@@ -14,57 +14,13 @@ import weakref
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError, InternalError
+from graphc.errors import GraphcError
 from graphc.runtime.local import TRANSPORT
 from graphc.runtime.transport import AllReduce, PeerFailed
 
 
 def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-# -- messages --------------------------------------------------------------------------------------
-
-
-def test_messages_keep_their_order_per_tag_and_are_copies(session):
-    def fn(c):
-        if c.rank == 0:
-            x = np.zeros(3, np.float32)
-            for i in range(5):
-                x[:] = i
-                c.send(x, 1, tag=i % 2)
-            return None
-        out = np.empty(3, np.float32)
-        late = c.start_recv((3,), np.float32, 0, tag=1)
-        even = [c.recv((3,), np.float32, 0, tag=0, out=out)[0] for _ in range(3)]
-        return even, late.wait()[0], late.wait()[0], c.recv((3,), np.float32, 0, tag=1)[0]
-
-    assert session(2).run(fn)[1] == ([0, 2, 4], 1, 1, 3)
-
-
-def test_ranks_that_all_send_first_do_not_lock_up(session):
-    def fn(c):
-        c.send(np.array([c.rank]), (c.rank + 1) % c.size)
-        return int(c.recv((1,), np.int64, (c.rank - 1) % c.size)[0])
-
-    assert session(5).run(fn) == [4, 0, 1, 2, 3]
-
-
-def test_a_message_of_another_shape_or_dtype_is_reported(session):
-    def fn(c):
-        if c.rank == 0:
-            c.send(np.zeros(3, np.float32), 1)
-        else:
-            c.recv((3,), np.float64, 0)
-
-    with pytest.raises(InternalError, match=r"device 0 sent float32\[3\].*expects float64\[3\]"):
-        session(2).run(fn)
-
-
-def test_a_message_that_nobody_receives_is_reported(session):
-    with pytest.raises(InternalError, match=r"device 1 never received .* device 0 with tag 7"):
-        session(2).run(lambda c: c.send(np.zeros(1), 1, 7) if c.rank == 0 else None)
-    assert session(2).run(lambda c: c.rank) == [0, 1]
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -134,9 +90,7 @@ def test_two_thousand_runs_leak_neither_threads_nor_memory(deadline):
 
     def fn(c):
         x = np.ones(64, np.float32)
-        c.all_reduce(x, "sum", group, out=x)
-        c.send(x, (c.rank + 1) % 3)
-        return c.recv(x.shape, x.dtype, (c.rank - 1) % 3)
+        return c.all_reduce(x, "sum", group, out=x)
 
     with TRANSPORT.open(3, deadline=deadline) as s:
         for _ in range(50):
@@ -191,10 +145,10 @@ def test_an_error_on_one_rank_ends_the_others_and_names_the_device(bad, deadline
             if c.rank == bad:
                 raise ZeroDivisionError("mine")
             if c.rank == (bad + 1) % 4:
-                c.recv((1,), np.float32, bad)
+                c.barrier(tuple(sorted((c.rank, bad))))
             elif c.rank == (bad + 2) % 4:
                 time.sleep(0.02)
-                c.send(np.zeros(1), 0)  # enters when the other has failed already
+                c.barrier((c.rank,))  # enters when the other has failed already
             else:
                 c.all_reduce(np.zeros(3), "sum", (0, 1, 2, 3))
         except PeerFailed:
@@ -269,7 +223,7 @@ def test_ctrl_c_ends_all_ranks_and_is_raised(deadline, busy):
         if c.rank == 0 and busy:
             for _ in range(100):
                 time.sleep(0.01)
-        c.recv((1,), np.float32, (c.rank + 1) % 3) if c.rank != 2 else keep_running(c)
+        c.barrier((0, 1, 2)) if c.rank != 2 else keep_running(c)
 
     def keep_running(c):
         while True:

@@ -9,7 +9,7 @@ import pytest
 from graphc.errors import GraphcError, InternalError
 from graphc.runtime import rendezvous
 from graphc.runtime.local import TRANSPORT
-from graphc.runtime.transport import AllGather, AllReduce
+from graphc.runtime.transport import AllGather, AllReduce, Barrier
 
 # -- mismatch --------------------------------------------------------------------------------------
 
@@ -59,13 +59,6 @@ def test_a_call_that_is_started_by_some_only_is_reported(session):
         session(2).run(lambda c: c.rank or (c.start(call, np.ones(2)) and None))
 
 
-def test_two_ranks_that_wait_for_each_others_message_are_reported(session):
-    with pytest.raises(
-        InternalError, match="device 0 waits for a message from device 1 with tag 3"
-    ):
-        session(2).run(lambda c: c.recv((1,), np.float32, 1 - c.rank, tag=3))
-
-
 def test_a_report_stays_short_for_many_devices():
     with TRANSPORT.open(40) as s, pytest.raises(InternalError) as error:
         s.run(lambda c: c.barrier((0, 1)) if c.rank == 0 else None)
@@ -82,7 +75,6 @@ def test_a_report_stays_short_for_many_devices():
         (lambda c: c.reduce_scatter(np.zeros(3), "sum", (0, 1), 0, (2, 1), 1), "shards of 1"),
         (lambda c: c.broadcast(np.zeros(3), 5, (0, 1)), "outside the group"),
         (lambda c: c.all_reduce(np.zeros(3), "sum", (0, 1), out=np.zeros(4)), "out is float64"),
-        (lambda c: c.send(np.zeros(3), 2), "to device 2 of 2"),
     ],
 )
 def test_a_call_that_does_not_fit_its_arrays_is_refused(call, message, session):
@@ -117,23 +109,6 @@ def test_a_rank_that_is_late_is_named_with_the_call(absent):
         assert s.run(lambda c: c.rank) == [0, 1, 2]  # the late one came back in time to go on
 
 
-def test_a_message_that_is_late_names_the_sender():
-    told = threading.Event()
-
-    def fn(c):
-        if c.rank == 1:
-            told.wait()
-            return
-        try:
-            c.recv((2,), np.float32, 1, tag=4)
-        finally:
-            told.set()
-
-    with TRANSPORT.open(2, deadline=1) as s, pytest.raises(GraphcError) as error:
-        s.run(fn)
-    assert "device 1 did not come to its send to device 0 with tag 4" in error.value.message
-
-
 def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
     release = threading.Event()
 
@@ -159,7 +134,7 @@ def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
 def test_a_wake_that_comes_with_the_deadline_is_not_left_for_the_next_sleep():
     room = rendezvous.Room(2, deadline=1.0)
     room.gates[0].release()  # woken: waiting[0] is None again, and the gate is open
-    room._late(0, (1, 0, 0))
+    room._late(0, rendezvous.Meeting(Barrier((0, 1)), np.zeros(0)))
     assert not room.gates[0].acquire(blocking=False)
 
 

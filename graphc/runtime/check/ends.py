@@ -8,8 +8,6 @@ from graphc.program import (
     Buffer,
     Feed,
     Program,
-    Recv,
-    Send,
     exact_ranges,
     ranges_of,
 )  # fmt: skip
@@ -76,8 +74,6 @@ def _inputs(program: Program) -> Iterator[str]:
                 yield "Feed names a buffer that is not there"
             case Feed(source=source, result=b) if not _is_fed(program, source, b):
                 yield f"a feed of '{source}' to buffer {b}, which is not for it"
-            case Send() | Recv():
-                yield "it sends messages between roles, and has one"
 
 
 def _is_fed(program: Program, source: str, number: int) -> bool:
