@@ -1,10 +1,9 @@
-"""What a program is made of: buffers, the instructions that read and write them, and roles."""
+"""What a program is made of: buffers, and the instructions that read and write them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 from typing import TypeAlias
 
@@ -133,54 +132,6 @@ class Write:
 
 
 Instruction: TypeAlias = Feed | Kernel | Start | Wait | Loop | Write
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """One SPMD instruction list. Each rank of the role runs the body, then commit.
-
-    setup: run once, when the program is loaded: it makes the constants
-    body:  everything before the first write of a variable; the loops stand in it, one after another
-    """
-
-    name: str
-    setup: tuple[Instruction, ...] = ()
-    body: tuple[Instruction, ...] = ()
-    commit: tuple[Instruction, ...] = ()
-
-    @property
-    def loops(self) -> tuple[Loop, ...]:
-        """The loops, in order."""
-        return tuple(x for x in self.body if isinstance(x, Loop))
-
-    @property
-    def parts(self) -> tuple[tuple[Instruction, ...], ...]:
-        """The parts of a step: straight, loop, straight, ..., straight, commit.
-
-        A loop stands for its body, so that part 2i + 1 is loop i.
-        """
-        parts: list[list[Instruction]] = [[]]
-        for x in self.body:
-            if isinstance(x, Loop):
-                parts += [list(x.body), []]
-            else:
-                parts[-1].append(x)
-        return (*map(tuple, parts), self.commit)
-
-    @property
-    def prologue(self) -> tuple[Instruction, ...]:
-        """What comes before the first loop."""
-        return self.parts[0]
-
-    @property
-    def epilogue(self) -> tuple[Instruction, ...]:
-        """What comes after the last loop and writes no variable; () without a loop."""
-        return self.parts[-2] if self.loops else ()
-
-    @property
-    def instructions(self) -> Iterator[Instruction]:
-        """Every instruction once, setup first, without the loops themselves."""
-        return chain(self.setup, *self.parts)
 
 
 def reads(instruction: Instruction) -> tuple[int, ...]:

@@ -9,12 +9,12 @@ the loop's start.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from graphc.op import Op
-from graphc.program import Buffer, Instruction, Kernel, Role, Start, Wait, reads, writes
+from graphc.program import Buffer, Instruction, Kernel, Program, Start, Wait, reads, writes
 
 FOREVER = 1 << 62
 
@@ -39,13 +39,13 @@ class Lifetimes:
         return next((x for x in self.loops if at in x), range(0))
 
 
-def lifetimes(role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]) -> Lifetimes:
-    """The lifetimes of the buffers that a role's step uses. Outputs live for ever."""
-    lives = Lifetimes()
-    ends = list(accumulate(map(len, role.parts)))
-    lives.loops = tuple(range(ends[2 * i], ends[2 * i + 1]) for i in range(len(role.loops)))
+def lifetimes(program: Program) -> Lifetimes:
+    """The lifetimes of the buffers that a step uses. Outputs live for ever."""
+    lives, buffers, parts = Lifetimes(), program.buffers, program.parts
+    ends = list(accumulate(map(len, parts)))
+    lives.loops = tuple(range(ends[2 * i], ends[2 * i + 1]) for i in range(len(program.loops)))
     started: dict[int, Start] = {}
-    for at, instruction in enumerate(x for part in role.parts for x in part):
+    for at, instruction in enumerate(x for part in parts for x in part):
         for x in reads(instruction):
             lives.last[buffers[x].root] = lives.reread[buffers[x].root] = at
         made = writes(instruction)
@@ -60,7 +60,7 @@ def lifetimes(role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]) -> 
                 start = started.pop(token)
                 for x in (start.operand, start.result):
                     lives.last[buffers[x].root] = at
-    for x in outputs:
+    for x in program.outputs.values():
         lives.last[buffers[x].root] = FOREVER
     _round_the_loops(lives)
     return lives

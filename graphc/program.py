@@ -1,7 +1,7 @@
-"""The Program: what a backend runs. A few roles, each one SPMD list of instructions.
+"""The Program: what a backend runs. One SPMD list of instructions, the same for every rank.
 
-Neither the number of roles nor their length grows with the devices: a rank finds its part by its
-coordinates on the mesh. Buffers are planned: every instruction names the buffers it reads and
+Its length does not grow with the devices: a rank finds its part by its coordinates on the mesh.
+Buffers are planned: every instruction names the buffers it reads and
 writes, and every arena buffer has its place in one block of memory.
 
 A step runs its `body` and then `commit` (after `setup`, once). The body is a line of instructions,
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from math import prod
 
 from graphc.instructions import (
@@ -25,7 +25,6 @@ from graphc.instructions import (
     Kernel,
     Loop,
     Range,
-    Role,
     Start,
     Wait,
     Write,
@@ -70,8 +69,12 @@ def by_kind(each: Iterable[Footprint]) -> tuple[Footprint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled step: roles, buffers, and how the outside reaches them.
+    """A compiled step: instructions, buffers, and how the outside reaches them.
 
+    setup:     run once, when the program is loaded: it makes the constants
+    body:      everything before the first write of a variable; the loops stand in it, one after
+               another
+    commit:    from the first write of a variable
     inputs:    entry of the batch -> its global type with placement
     variables: name -> buffer; variable_types: name -> global type with placement
     outputs:   name -> buffer (replicated over the whole mesh)
@@ -83,7 +86,9 @@ class Program:
 
     name: str
     mesh: Mesh
-    roles: tuple[Role, ...]
+    setup: tuple[Instruction, ...]
+    body: tuple[Instruction, ...]
+    commit: tuple[Instruction, ...]
     buffers: tuple[Buffer, ...]
     inputs: dict[str, TensorType]
     variables: dict[str, int]
@@ -91,6 +96,40 @@ class Program:
     outputs: dict[str, int]
     counts: dict[str, int]
     arena: int = 0
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops, in order."""
+        return tuple(x for x in self.body if isinstance(x, Loop))
+
+    @property
+    def parts(self) -> tuple[tuple[Instruction, ...], ...]:
+        """The parts of a step: straight, loop, straight, ..., straight, commit.
+
+        A loop stands for its body, so that part 2i + 1 is loop i.
+        """
+        parts: list[list[Instruction]] = [[]]
+        for x in self.body:
+            if isinstance(x, Loop):
+                parts += [list(x.body), []]
+            else:
+                parts[-1].append(x)
+        return (*map(tuple, parts), self.commit)
+
+    @property
+    def prologue(self) -> tuple[Instruction, ...]:
+        """What comes before the first loop."""
+        return self.parts[0]
+
+    @property
+    def epilogue(self) -> tuple[Instruction, ...]:
+        """What comes after the last loop and writes no variable; () without a loop."""
+        return self.parts[-2] if self.loops else ()
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction once, setup first, without the loops themselves."""
+        return chain(self.setup, *self.parts)
 
     @property
     def variable_bytes(self) -> int:
@@ -105,7 +144,7 @@ class Program:
     @property
     def kept_bytes(self) -> int:
         """Bytes of the arena that hold what a loop over turns keeps for later ones."""
-        made = (x for role in self.roles for x in role.instructions if isinstance(x, Kernel))
+        made = (x for x in self.instructions if isinstance(x, Kernel))
         return sum(self.buffers[x.result].bytes for x in made if isinstance(x.op, Keep))
 
     @property
@@ -160,14 +199,9 @@ class Program:
 
     def _starts(self) -> Iterator[tuple[Start, int]]:
         """Every collective, and how often a step runs it."""
-        for role in self.roles:
-            for x in (*role.body, *role.commit):
-                inside, turns = (x.body, x.turns) if isinstance(x, Loop) else ((x,), 1)
-                yield from ((y, turns) for y in inside if isinstance(y, Start))
-
-    def role(self, name: str) -> Role:
-        """The role of that name."""
-        return next(role for role in self.roles if role.name == name)
+        for x in (*self.body, *self.commit):
+            inside, turns = (x.body, x.turns) if isinstance(x, Loop) else ((x,), 1)
+            yield from ((y, turns) for y in inside if isinstance(y, Start))
 
 
 def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
@@ -188,7 +222,6 @@ __all__ = [
     "Placement",
     "Program",
     "Range",
-    "Role",
     "Start",
     "Wait",
     "Write",

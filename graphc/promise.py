@@ -63,13 +63,12 @@ def promise(strategy: Strategy, programs: Iterable[Program]) -> Promise:
 
 def _open_sums(program: Program) -> Iterator[str]:
     """The sums whose order depends on the devices."""
-    for role in program.roles:
-        for x in role.instructions:
-            if isinstance(x, Kernel | Start) and isinstance(x.op, Conversion):
-                source, _ = x.op.states
-                if source == Partial() and not _is_fixed(x.op, program):
-                    axes = " and ".join(x.op.axes)
-                    yield f"%{x.node} = {x.op.name} adds in an order that depends on {axes}"
+    for x in program.instructions:
+        if isinstance(x, Kernel | Start) and isinstance(x.op, Conversion):
+            source, _ = x.op.states
+            if source == Partial() and not _is_fixed(x.op, program):
+                axes = " and ".join(x.op.axes)
+                yield f"%{x.node} = {x.op.name} adds in an order that depends on {axes}"
 
 
 def _is_fixed(op: Conversion, program: Program) -> bool:

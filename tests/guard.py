@@ -235,10 +235,10 @@ def guarded_devices(front: bool = False, apart: bool = False) -> Iterator[None]:
     """All devices of the NumPy backend take their memory from a guard, which is asked at the end."""
     guard, load = Guard(front), NumpyBackend.load
 
-    def guarded(self: NumpyBackend, programs: Programs, role: str = "replica") -> Loaded:
+    def guarded(self: NumpyBackend, programs: Programs) -> Loaded:
         if self.allocator is USUAL:
             self = replace(self, allocator=guard.allocator(apart))
-        return load(self, programs, role)
+        return load(self, programs)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NumpyBackend, "load", guarded)

@@ -28,7 +28,7 @@ def compiled(layers: int, strategy: str) -> Plan:
 def shape_of(program: Program) -> list[object]:
     """A program without its numbers: its instructions, and the buffers that they name."""
     found: list[object] = [(b.id, b.name, b.kind, b.base) for b in program.buffers]
-    for part in (program.roles[0].setup, *program.roles[0].parts):
+    for part in (program.setup, *program.parts):
         for x in part:
             op = x.op.name if isinstance(x, Kernel | Start) else ""
             found.append((type(x).__name__, op, reads(x), writes(x)))

@@ -73,7 +73,7 @@ def planned(
 
 
 def kernels(plan: Plan, op: type[Op]) -> list[Kernel]:
-    found = plan.training.roles[0].instructions
+    found = plan.training.instructions
     return [x for x in found if isinstance(x, Kernel) and isinstance(x.op, op)]
 
 

@@ -56,14 +56,14 @@ class NumpyBackend:
     def available(self) -> str | None:
         return None
 
-    def load(self, programs: Programs, role: str = "replica") -> Loaded:
+    def load(self, programs: Programs) -> Loaded:
         if self.executor == "native":
             from graphc_numpy.native.device import NativeLoaded
 
-            return NativeLoaded(programs, role, self.allocator)
+            return NativeLoaded(programs, self.allocator)
         from graphc_numpy.device import NumpyLoaded
 
-        return NumpyLoaded(programs, role, self.allocator)
+        return NumpyLoaded(programs, self.allocator)
 
 
 BACKEND = NumpyBackend()

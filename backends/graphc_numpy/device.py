@@ -23,18 +23,18 @@ Array: TypeAlias = NDArray[Any]
 class NumpyLoaded:
     """Programs; each device binds them to arrays of its own."""
 
-    def __init__(self, programs: Programs, role: str, allocator: Allocator) -> None:
-        self._programs, self._role, self._allocator = programs, role, allocator
+    def __init__(self, programs: Programs, allocator: Allocator) -> None:
+        self._programs, self._allocator = programs, allocator
 
     def device(self, rank: int, comm: Communicator) -> NumpyDevice:
-        return NumpyDevice(self._programs, self._role, rank, comm, self._allocator)
+        return NumpyDevice(self._programs, rank, comm, self._allocator)
 
 
 class NumpyDevice:
     """One rank: its arena, which all programs use in turn, and its variables."""
 
     def __init__(
-        self, programs: Programs, role: str, rank: int, comm: Communicator, allocator: Allocator
+        self, programs: Programs, rank: int, comm: Communicator, allocator: Allocator
     ) -> None:
         sites = {name: Site(p, rank) for name, p in programs.items()}
         self._comm = comm
@@ -43,7 +43,7 @@ class NumpyDevice:
         variables = _variables(next(iter(sites.values())), allocator)
         self._scratch = scratch = Scratch(allocator)
         self._steps = {
-            name: _Step(role, site, comm, arrays_of(site, arena, variables, allocator), scratch)
+            name: _Step(site, comm, arrays_of(site, arena, variables, allocator), scratch)
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
@@ -88,16 +88,17 @@ class _Step:
     """One program, bound to one rank's arrays."""
 
     def __init__(
-        self, role: str, site: Site, comm: Communicator, arrays: Sequence[Array], scratch: Scratch
+        self, site: Site, comm: Communicator, arrays: Sequence[Array], scratch: Scratch
     ) -> None:
         self.program, self.arrays = site.program, arrays
         held = ((v, b) for v, b in self.program.variables.items() if site.holds(b))
         self.variables = {name: arrays[b] for name, b in held}
-        parts = self.program.role(role)
         self.bound = bound = Binding(site, comm, arrays, scratch)
-        self.setup = bound.calls(parts.setup)  # kept, as errors are told by the identity of calls
+        self.setup = bound.calls(
+            self.program.setup
+        )  # kept, as errors are told by the identity of calls
         bound.perform(self.setup)
-        *body, commit = parts.parts  # straight, loop, straight, ...
+        *body, commit = self.program.parts  # straight, loop, straight, ...
         self.body, self.writes = [bound.calls(part) for part in body], bound.calls(commit)
         self.idle = [bound.calls(site.idle(part)) for part in body]
 

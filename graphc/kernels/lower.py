@@ -1,4 +1,4 @@
-"""Lowering: from a role of a program to calls of kernels, and what stays with the host.
+"""Lowering: from a program to calls of kernels, and what stays with the host.
 
     instructions ─nodes─► nodes ─fuse─► groups ─build─► kernels ─blocks─► kernels ─memory─► calls
 
@@ -46,25 +46,22 @@ from graphc.program import (
 )
 
 
-def lower(
-    program: Program, role: str = "replica", together: frozenset[str] | None = None,
-    apart: bool = False,
-) -> Lowered:  # fmt: skip
-    """The native form of a role of a program.
+def lower(program: Program, together: frozenset[str] | None = None, apart: bool = False) -> Lowered:
+    """The native form of a program.
 
     together: of devices that reach each other's memory, the variables that they have once; None of
     devices that do not
     apart: whether each buffer has memory of its own, but for what other devices reach
     """
-    return _Lowering(program, role, together, apart).lowered()
+    return _Lowering(program, together, apart).lowered()
 
 
-def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
+def written_apart(program: Program) -> frozenset[str]:
     """The variables that no device can write a part of: the host writes them, or rows are added."""
-    lowering = _Lowering(program, role, None)
+    lowering = _Lowering(program, None)
     names = {b: name for name, b in program.variables.items()}
     found = set()
-    for x in lowering.role.instructions:
+    for x in lowering.program.instructions:
         made = writes(x)
         name = names.get(program.buffers[made].root) if made is not None else None
         by_rows = isinstance(x, Kernel) and isinstance(x.op, RowUpdate)
@@ -75,22 +72,22 @@ def written_apart(program: Program, role: str = "replica") -> frozenset[str]:
 
 class _Lowering:
     def __init__(
-        self, program: Program, role: str, together: frozenset[str] | None, apart: bool = False
+        self, program: Program, together: frozenset[str] | None, apart: bool = False
     ) -> None:
-        self.program, self.role, self.apart = program, program.role(role), apart
+        self.program, self.apart = program, apart
         self.together = {program.variables[name] for name in together or ()}
-        literals = literals_of(self.role.setup, program.buffers)
+        literals = literals_of(self.program.setup, program.buffers)
         self.values = Values(list(program.buffers), literals, exact=program.mesh.leaves is not None)
         self.literals: Literals = literals
         self.values.whole = self._whole()
         self.values.boxes = self._boxes()
         self.values.once = self._once()
         self.values.indices = self._indices()
-        every = tuple(self.role.instructions)
+        every = tuple(self.program.instructions)
         self.values.insides = insides(every, program.buffers, self.values.whole)
         self.checks: list[Kernel] = []
         self.peers = Peers()
-        for x in self.role.instructions if together is not None else ():
+        for x in self.program.instructions if together is not None else ():
             if isinstance(x, Start) and (size := size_of_sum(program, x)):
                 self.peers.add(self.values, x, size)
 
@@ -100,7 +97,7 @@ class _Lowering:
         whole = {every[b].root for b in self.program.outputs.values()}
         whole |= self._across_dims()
         values = Values(list(every), self.literals, self.values.exact, whole=frozenset(whole))
-        for x in self.role.instructions:
+        for x in self.program.instructions:
             if self._stays(x) or nodes_of(values, x) is None:
                 whole |= self._of_host(x)
         return frozenset(whole)
@@ -114,7 +111,7 @@ class _Lowering:
     def _boxes(self) -> dict[int, list[tuple[int, int]]]:
         """What is read of each buffer that is read by views only, and not by the host."""
         every = self.program.buffers
-        seen = (x for x in self.role.instructions if not self._is_view(x))
+        seen = (x for x in self.program.instructions if not self._is_view(x))
         used = {b for x in seen for b in reads(x)}
         found: dict[int, list[tuple[int, int]]] = {}
         for b in (every[i] for i in used if every[i].kind == "view" and 0 not in every[i].shape):
@@ -131,15 +128,15 @@ class _Lowering:
     def _once(self) -> frozenset[int]:
         """Buffers that one instruction reads, once, and that are no output."""
         every, outputs = self.program.buffers, self.program.outputs.values()
-        readers = (x for x in self.role.instructions if not self._is_view(x))
+        readers = (x for x in self.program.instructions if not self._is_view(x))
         count = Counter(every[b].root for x in readers for b in reads(x))
         count.update(every[b].root for b in (*outputs, *outputs))
         return frozenset(b for b, n in count.items() if n == 1)
 
     def _indices(self) -> dict[int, Kernel]:
         """Constants that are made where they are read, so that they need no memory."""
-        made = (x for x in self.role.setup if isinstance(x, Kernel) and isinstance(x.op, Iota))
-        loaded = {self.buffers[b].root for x in self.role.setup for b in reads(x)}
+        made = (x for x in self.program.setup if isinstance(x, Kernel) and isinstance(x.op, Iota))
+        loaded = {self.buffers[b].root for x in self.program.setup for b in reads(x)}
         loaded |= self._across_dims()
         return {x.result: x for x in made if not self._stays(x) and x.result not in loaded}
 
@@ -152,7 +149,7 @@ class _Lowering:
         return self.values.buffers
 
     def lowered(self) -> Lowered:
-        *parts, last, commit = self.role.parts
+        *parts, last, commit = self.program.parts
         found = [self._items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
         before, tail = self._items(last), Stretch()
         if before and isinstance(before[-1], Stretch) and not before[-1].home:
@@ -365,7 +362,7 @@ class _Lowering:
 
     def _placed(self, parts: Sequence[Sequence[Item]]) -> Lowered:
         outputs = {self.buffers[b].root for b in self.program.outputs.values()}
-        fed = {x.result for x in self.role.instructions if isinstance(x, Feed)}
+        fed = {x.result for x in self.program.instructions if isinstance(x, Feed)}
         timeline = timeline_of(parts, self.peers.home, self._of_host)
         found, size = offsets(timeline, self.buffers, outputs, fed)
         memories = [Memory("arena", -1, size)]
@@ -383,7 +380,7 @@ class _Lowering:
                 memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
         self._place_peers(places, memories)
         lines = tuple(tuple(self._line(x, places) for x in part) for part in parts)
-        setup = needed(self.role.setup, places)
+        setup = needed(self.program.setup, places)
         return Lowered(tuple(memories), places, setup, lines, size, tuple(self.checks))
 
     def _place_apart(self, places: dict[int, Pointer], memories: list[Memory]) -> None:

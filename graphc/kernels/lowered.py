@@ -64,13 +64,13 @@ Line: TypeAlias = Native | Host
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """One role of a program.
+    """A program.
 
     memories: what `Pointer.memory` counts
     places:   buffer -> where its first byte is, for buffers that are no views; one that is not here
               was fused away, and has no memory
     setup:    run once, by the host: it makes the constants
-    parts:    as `Role.parts`: straight, loop, straight, ..., straight, commit
+    parts:    as `Program.parts`: straight, loop, straight, ..., straight, commit
     arena:    bytes of memory 0
     checks:   the kernels that `Check.number` counts, by whose op and operands an error is told
     """

@@ -37,7 +37,7 @@ def timeline_of(
     home: Callable[[int], int],
     of_host: Callable[[Instruction], Iterable[int]],
 ) -> Timeline:
-    """What the parts of a role touch, and when.
+    """What the parts of a program touch, and when.
 
     home: the own buffer that lies where a kernel's buffer does; of_host: what the host touches
     """

@@ -6,19 +6,16 @@ Blocks are given out in the order of the instructions, best fit first; see graph
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from graphc.arena import Arena, aligned
 from graphc.lifetimes import lifetimes, overwritten
-from graphc.program import Buffer, Role, writes
+from graphc.program import Program, writes
 
 
-def plan_arena(
-    role: Role, buffers: Sequence[Buffer], outputs: Iterable[int]
-) -> tuple[tuple[Buffer, ...], int]:
-    """The buffers with their offsets in the arena, and the arena's size in bytes."""
-    lives = lifetimes(role, buffers, outputs)
+def plan_arena(program: Program) -> Program:
+    """The program with its buffers' offsets in the arena, and the arena's size in bytes."""
+    lives, buffers = lifetimes(program), program.buffers
     arena = Arena()
     offsets: dict[int, int] = {}
     born: dict[int, list[int]] = defaultdict(list)
@@ -26,7 +23,7 @@ def plan_arena(
     for root, first in lives.first.items():
         if buffers[root].kind == "arena":
             born[first].append(root)
-    for at, instruction in enumerate(x for part in role.parts for x in part):
+    for at, instruction in enumerate(x for part in program.parts for x in part):
         heir = overwritten(at, instruction, buffers, lives)
         for root in born.pop(at, ()):
             if heir is not None and root == writes(instruction):
@@ -38,4 +35,4 @@ def plan_arena(
         for root in dies.pop(at, ()):
             arena.give(offsets[root], aligned(buffers[root].bytes))
     placed = (replace(b, offset=offsets.get(b.id, 0)) if b.kind == "arena" else b for b in buffers)
-    return tuple(placed), arena.size
+    return replace(program, buffers=tuple(placed), arena=arena.size)

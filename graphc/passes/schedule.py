@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from graphc.errors import GraphcError
 from graphc.graph import Graph, Node
@@ -31,7 +32,6 @@ from graphc.program import (
     Loop,
     Program,
     Range,
-    Role,
     Start,
     Wait,
     Write,
@@ -41,6 +41,7 @@ from graphc.program import (
 )  # fmt: skip
 from graphc.types import TensorType
 
+Block: TypeAlias = tuple[Instruction, ...]
 IN_FLIGHT = 2  # collectives at a time that keep an operand, such as a gradient to be scattered
 
 
@@ -101,18 +102,18 @@ class _Scheduler:
             self._wait_for_all(phase)
         outputs = {name: self._output(name, x) for name, x in graph.outputs.items()}
         self._write_variables(plan.tail)
-        role = self._role(plan)
-        buffers, arena = plan_arena(role, self.buffers, outputs.values())
         counts = {} if self.exact else _counts(inputs.values())
-        return Program(
-            graph.name, graph.mesh, (role,), buffers, inputs, self.variables, self.variable_types,
-            outputs, counts, arena,
+        made = Program(
+            graph.name, graph.mesh, *self._instructions(plan), tuple(self.buffers), inputs,
+            self.variables, self.variable_types, outputs, counts,
         )  # fmt: skip
+        return plan_arena(made)
 
     def _ordered(self, plan: Phases, phase: int) -> list[Node]:
         return [n for n in plan.of(phase) if n.op.source != "variable"]
 
-    def _role(self, plan: Phases) -> Role:
+    def _instructions(self, plan: Phases) -> tuple[Block, Block, Block]:
+        """Setup, body and commit."""
         tail, body = self.parts[plan.tail], list[Instruction]()
         first = next((i for i, x in enumerate(tail) if self._writes_variable(x)), len(tail))
         for phase in range(plan.tail):
@@ -120,7 +121,7 @@ class _Scheduler:
             looped = plan.is_loop(phase)
             body += [Loop(self.graph.mesh.turns, tuple(part))] if looped else part
         setup = tuple(self.parts[SETUP])
-        return Role("replica", setup, (*body, *tail[:first]), tuple(tail[first:]))
+        return setup, (*body, *tail[:first]), tuple(tail[first:])
 
     def _writes_variable(self, instruction: Instruction) -> bool:
         made = writes(instruction)

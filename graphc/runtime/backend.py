@@ -129,7 +129,7 @@ class Backend(Protocol):
         """None where it can run here, else the reason why not. Must be cheap."""
         ...
 
-    def load(self, programs: Programs, role: str = "replica") -> Loaded:
+    def load(self, programs: Programs) -> Loaded:
         """Make programs ready that share one mesh and one set of variables."""
         ...
 
@@ -169,7 +169,7 @@ class KernelBackend:
     def available(self) -> str | None:
         return self.unavailable()
 
-    def load(self, programs: Programs, role: str = "replica") -> Loaded:
+    def load(self, programs: Programs) -> Loaded:
         from graphc.runtime.executor import LoadedKernels
 
-        return LoadedKernels(self, programs, role)
+        return LoadedKernels(self, programs)

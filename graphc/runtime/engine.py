@@ -51,11 +51,10 @@ class Engine:
 
     def __init__(
         self, programs: Programs, backend: Backend, transport: Transport | None = None, *,
-        deadline: float | None = None, role: str = "replica",
+        deadline: float | None = None,
         joins: Mapping[str, str] | None = None, debug_nans: bool | None = None,
     ) -> None:  # fmt: skip
         self.debug_nans = config.get().debug_nans if debug_nans is None else debug_nans
-        self.role = role
         self.programs, self.joins = programs, dict(joins or {})
         self.first = _check_together(self.programs)
         self.backend = backend
@@ -69,7 +68,7 @@ class Engine:
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
-        self._loaded = backend.load(self.programs, role)
+        self._loaded = backend.load(self.programs)
         self._blas = limit_blas(self.mesh.devices, single=self.mesh.leaves is not None)
         self._session = transport.open(self.mesh.devices, deadline=deadline)
         try:
@@ -220,7 +219,7 @@ class Engine:
         def again(comm: Communicator) -> None:
             for variable, value in kept[comm.rank].items():
                 self._devices[comm.rank].set(variable, value)
-            nans.watch_again(watch, program, self.role, comm, kept[comm.rank], supply)
+            nans.watch_again(watch, program, comm, kept[comm.rank], supply)
 
         try:
             self._on_devices(again)

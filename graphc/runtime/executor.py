@@ -39,22 +39,22 @@ Array: TypeAlias = NDArray[Any]
 class LoadedKernels:
     """Programs that are interpreted with a backend's kernels."""
 
-    def __init__(self, backend: KernelBackend, programs: Programs, role: str) -> None:
-        self._backend, self._programs, self._role = backend, programs, role
+    def __init__(self, backend: KernelBackend, programs: Programs) -> None:
+        self._backend, self._programs = backend, programs
 
     def device(self, rank: int, comm: Communicator) -> KernelDevice:
-        return KernelDevice(self._backend, self._programs, self._role, rank, comm)
+        return KernelDevice(self._backend, self._programs, rank, comm)
 
 
 class KernelDevice:
     """One rank of interpreted programs."""
 
     def __init__(
-        self, backend: KernelBackend, programs: Programs, role: str, rank: int, comm: Communicator
+        self, backend: KernelBackend, programs: Programs, rank: int, comm: Communicator
     ) -> None:
         self._backend = backend
         self._comm = comm
-        self._runs = {n: Run(backend, p, role, rank, comm) for n, p in programs.items()}
+        self._runs = {n: Run(backend, p, rank, comm) for n, p in programs.items()}
         self._variables: dict[str, Any] = {}
         self.committing = False
 
@@ -97,9 +97,9 @@ class Run:
     """One program on one rank. values: buffer -> array; views are copies here."""
 
     def __init__(
-        self, backend: KernelBackend, program: Program, role: str, rank: int, comm: Communicator
+        self, backend: KernelBackend, program: Program, rank: int, comm: Communicator
     ) -> None:
-        self.backend, self.program, self.role = backend, program, program.role(role)
+        self.backend, self.program = backend, program
         self.comm, self.site = comm, Site(program, rank)
         self.constants: dict[int, Any] | None = None
         self.values: dict[int, Any] = {}
@@ -110,14 +110,14 @@ class Run:
     def before_commit(self, supply: Supply, variables: dict[str, Any]) -> None:
         """Everything up to the first write of a variable."""
         self.begin(supply, variables)
-        self.run(self.role.body)
+        self.run(self.program.body)
 
     def begin(self, supply: Supply, variables: dict[str, Any]) -> None:
         """Begin a step."""
         self.supply, self.handles, self.written = supply, {}, {}
         if self.constants is None:
             self.values = {}
-            self.run(self.role.setup)
+            self.run(self.program.setup)
             self.constants = self.values
         self.values = dict(self.constants)
         for name, buffer in self._held():
@@ -125,7 +125,7 @@ class Run:
 
     def commit(self) -> dict[str, Array]:
         """The rest of the step, on values of its own; the outputs."""
-        self.run(self.role.commit)
+        self.run(self.program.commit)
         self.written = {name: self.values[buffer] for name, buffer in self._held()}
         to_host, outputs = self.backend.to_host, self.program.outputs
         found = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
@@ -135,7 +135,7 @@ class Run:
     @property
     def taken(self) -> tuple[int, int]:
         """Bytes of constants, and of what a step makes; a view is a copy here."""
-        constants = {b for x in self.role.setup if (b := writes(x)) is not None}
+        constants = {b for x in self.program.setup if (b := writes(x)) is not None}
         here = [b for b in self.program.buffers if self.site.holds(b.id)]
         made = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")
         return sum(b.bytes for b in here if b.id in constants), made

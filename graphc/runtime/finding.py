@@ -13,7 +13,7 @@ from graphc.errors import GraphcError
 from graphc.op import Op
 from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.ops.indexing import check_of
-from graphc.program import Feed, Instruction, Kernel, Role, reads, writes
+from graphc.program import Feed, Instruction, Kernel, Program, reads, writes
 from graphc.runtime.executor import Run
 from graphc.runtime.reference import BACKEND
 from graphc.runtime.site import Site
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def found(
-    kernel: Kernel, limit: int, role: Role, site: Site, comm: Communicator, turn: int,
+    kernel: Kernel, limit: int, site: Site, comm: Communicator, turn: int,
     supply: Supply, variable: Callable[[str], Array],
 ) -> GraphcError | None:  # fmt: skip
     """The error of the first index that a kernel may not have; None where it can't be found.
@@ -32,10 +32,10 @@ def found(
     variable: its value on this device, before the step
     """
     ids = kernel.operands[kernel.op.indices[0]]
-    slice = _made_of(ids, role, kernel)
+    slice = _made_of(ids, site.program, kernel)
     if slice is None:
         return None
-    run = Run(BACKEND, site.program, role.name, site.rank, comm)
+    run = Run(BACKEND, site.program, site.rank, comm)
     run.begin(supply, {v: variable(v) for v, b in site.program.variables.items() if site.holds(b)})
     try:
         run.run(slice, turn)
@@ -47,10 +47,10 @@ def found(
     return None
 
 
-def _made_of(ids: int, role: Role, kernel: Kernel) -> Sequence[Instruction] | None:
+def _made_of(ids: int, program: Program, kernel: Kernel) -> Sequence[Instruction] | None:
     """The instructions that make a buffer, in order; None where other ranks or turns are needed."""
     wanted, made = {ids}, list[Instruction]()
-    every = list(role.instructions)
+    every = list(program.instructions)
     before = every[: next(i for i, x in enumerate(every) if x is kernel)]
     for x in reversed(before):
         if writes(x) not in wanted:

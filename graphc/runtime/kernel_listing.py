@@ -10,31 +10,29 @@ from graphc.kernels.code import Blocks, Call, Kernel, Links, Nest, Product
 from graphc.kernels.lower import lower, written_apart
 from graphc.kernels.lowered import Host, Line, Lowered, Native
 from graphc.kernels.together import alike
-from graphc.program import Buffer, Program, Role
+from graphc.program import Buffer, Program
 from graphc.runtime.listing import print_instruction, title
 
 
 def print_kernels(program: Program) -> str:
-    """Every role's stretches, as the devices of one process run them: a line for each kernel, and
-    for what stays with the host."""
-    lines = [f"program {program.name} on {program.mesh}"]
-    for role in program.roles:
-        shared = None
-        if program.mesh.devices > 1:
-            shared = alike({program.name: program}) - written_apart(program, role.name)
-        lines += _role(program, role, lower(program, role.name, shared))
-    return "\n".join(lines) + "\n"
+    """The stretches, as the devices of one process run them: a line for each kernel, and for what
+    stays with the host."""
+    shared = None
+    if program.mesh.devices > 1:
+        shared = alike({program.name: program}) - written_apart(program)
+    return "\n".join(_lines(program, lower(program, shared))) + "\n"
 
 
-def _role(program: Program, role: Role, lowered: Lowered) -> Iterator[str]:
+def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
+    yield f"program {program.name} on {program.mesh}"
     lines = (x for part in lowered.parts for x in part)
     calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
     counts = f"{len(calls)} calls of {len(set(calls))} kernels"
-    yield f"  role {role.name}: {counts}, arena {lowered.arena} bytes"
+    yield f"  {counts}, arena {lowered.arena} bytes"
     lies = partial(_place, lowered)
     *body, commit = lowered.parts
     for i, part in enumerate(body):
-        yield from _part(program, title(role, i), part, lies)
+        yield from _part(program, title(program, i), part, lies)
     yield from _part(program, "commit", commit, lies)
 
 
@@ -52,15 +50,15 @@ def _part(
     program: Program, name: str, part: Sequence[Line], lies: Callable[[Buffer], str]
 ) -> Iterator[str]:
     if part:
-        yield f"    {name}"
+        yield f"  {name}"
     for line in part:
         match line:
             case Host(instruction=x):
-                yield f"      host    {print_instruction(program, x, lies)}"
+                yield f"    host    {print_instruction(program, x, lies)}"
             case Native(calls=calls):
                 where = _where(line)
                 for call in calls:
-                    yield f"      {call_line(call)}{where}"
+                    yield f"    {call_line(call)}{where}"
                     yield from _steps(call)
 
 
@@ -87,7 +85,7 @@ def _steps(call: Call) -> Iterator[str]:
     """What is done with a block, a line for each kernel."""
     if isinstance(call.kernel, Blocks):
         for step, name in zip(call.kernel.steps, call.node.split("\n"), strict=True):
-            yield f"        {_loops(step.kernels[0]):30}  {name}"
+            yield f"      {_loops(step.kernels[0]):30}  {name}"
 
 
 def _loops(kernel: Kernel) -> str:

@@ -13,7 +13,6 @@ from graphc.program import (
     Kernel,
     Loop,
     Program,
-    Role,
     Start,
     Wait,
     Write,
@@ -38,33 +37,27 @@ def _lines(program: Program) -> Iterator[str]:
         yield f"  input {name} : {t}"
     for name, b in program.variables.items():
         yield f"  variable {name} : {program.variable_types[name]} in {_name(program, b)}"
-    for role in program.roles:
-        yield from _role(program, role)
+    yield from _part(program, "setup", program.setup)
+    *body, commit = program.parts
+    for i, part in enumerate(body):
+        yield from _part(program, title(program, i), part)
+    yield from _part(program, "commit", commit)
     for name, b in program.outputs.items():
         yield f"  output {name} = {_name(program, b)}"
 
 
-def _role(program: Program, role: Role) -> Iterator[str]:
-    yield f"  role {role.name}"
-    yield from _part(program, "setup", role.setup)
-    *body, commit = role.parts
-    for i, part in enumerate(body):
-        yield from _part(program, title(role, i), part)
-    yield from _part(program, "commit", commit)
-
-
-def title(role: Role, part: int) -> str:
+def title(program: Program, part: int) -> str:
     """What a part of the body is called."""
     if part % 2:
-        return f"loop {role.loops[part // 2].turns} times"
-    last = 2 * len(role.loops)
+        return f"loop {program.loops[part // 2].turns} times"
+    last = 2 * len(program.loops)
     return "prologue" if part == 0 else "epilogue" if part == last else "between"
 
 
 def _part(program: Program, title: str, part: Iterable[Instruction]) -> Iterator[str]:
-    lines = [f"      {print_instruction(program, x)}" for x in part]
+    lines = [f"    {print_instruction(program, x)}" for x in part]
     if lines:
-        yield f"    {title}"
+        yield f"  {title}"
         yield from lines
 
 

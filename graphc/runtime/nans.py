@@ -167,15 +167,15 @@ def _worst(x: Array) -> tuple[int, ...]:
 
 
 def watch_again(
-    watch: Watch, program: Program, role: str, comm: Communicator,
+    watch: Watch, program: Program, comm: Communicator,
     variables: Mapping[str, Array], supply: Supply,
 ) -> None:  # fmt: skip
     """Run one rank's part of a step, and note the results that are not finite."""
-    run = _WatchedRun(BACKEND, program, role, comm.rank, comm)
+    run = _WatchedRun(BACKEND, program, comm.rank, comm)
     run.watch, run.device = watch, comm.rank
     with np.errstate(all="ignore"):
         run.before_commit(supply, dict(variables))
-        run.run(run.role.commit)
+        run.run(program.commit)
     named = [*program.outputs.items(), *program.variables.items()]
     with watch.mutex:
         for name, buffer in named:

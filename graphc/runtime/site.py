@@ -26,12 +26,8 @@ class Site:
         self.program, self.rank = program, rank
         self.places = [program.mesh.coordinates(rank, t) for t in range(program.mesh.turns)]
         self._kept: dict[Any, Any] = {}
-        self._away = {
-            x.token
-            for role in program.roles
-            for x in role.instructions
-            if isinstance(x, Start) and not self.runs(x)
-        }
+        starts = (x for x in program.instructions if isinstance(x, Start))
+        self._away = {x.token for x in starts if not self.runs(x)}
         self.group = lru_cache(maxsize=None)(self._group)
         self._cuts = _cuts_by_leaves(program)
         self.first_leaf = self._position() * program.mesh.turns

@@ -26,7 +26,6 @@ from graphc.program import (
     Kernel,
     Program,
     Range,
-    Role,
     Start,
     reads,
     writes,
@@ -64,7 +63,7 @@ class MicrobatchStream:
         self._reached: dict[tuple[int, ...], int] = {}  # space coordinates -> turn
         self._pulled, self._ended = 0, False
         self._error: BaseException | None = None  # of the first pull that failed
-        self._again = any(len(role.loops) > 1 for role in program.roles)
+        self._again = len(program.loops) > 1
         self._total = dict.fromkeys(program.counts, 0)
         self._constant: dict[str, Array] = {}  # entries that are not cut over time
 
@@ -235,21 +234,19 @@ def collected(inputs: Mapping[str, TensorType], source: Iterator[Batch]) -> Batc
 
 def check_streamable(program: Program) -> None:
     """Raise G0503, naming the node, for a program that needs the whole batch at once."""
-    for role in program.roles:
-        for part in role.parts[: max(1, 2 * len(role.loops))]:  # to the last loop's end
-            for x in part:
-                if isinstance(x, Kernel | Start) and (why := _needs_all(program, role, x)):
-                    raise GraphcError("G0503", f"%{x.node} {why}", span=x.origin)
-                if isinstance(x, Feed) and _is_untimed(program, x):
-                    text = f"input '{x.source}' is needed whole in every turn"
-                    raise GraphcError("G0503", text)
+    for part in program.parts[: max(1, 2 * len(program.loops))]:  # to the last loop's end
+        for x in part:
+            if isinstance(x, Kernel | Start) and (why := _needs_all(program, x)):
+                raise GraphcError("G0503", f"%{x.node} {why}", span=x.origin)
+            if isinstance(x, Feed) and _is_untimed(program, x):
+                raise GraphcError("G0503", f"input '{x.source}' is needed whole in every turn")
 
 
-def _needs_all(program: Program, role: Role, x: Kernel | Start) -> str | None:
+def _needs_all(program: Program, x: Kernel | Start) -> str | None:
     op = x.op
     if isinstance(op, Conversion) and op.over == "time" and isinstance(op.states[0], Split):
         return "gathers a result for every example"
-    if len(role.loops) > 1:
+    if len(program.loops) > 1:
         return None  # all microbatches are pulled and kept when the number is asked for
     needs = "needs the number of examples before the last microbatch has come"
     if op.count and not reads(x) and program.counts:

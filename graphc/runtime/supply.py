@@ -132,7 +132,6 @@ def padding(dtype: np.dtype[Any], poison: bool) -> float | int | bool:
 
 def feeds(program: Program) -> Iterable[tuple[str, Buffer]]:
     """The entries of the batch that are used, with the buffers that they are fed to."""
-    for role in program.roles:
-        for x in role.instructions:
-            if isinstance(x, Feed):
-                yield x.source, program.buffers[x.result]
+    for x in program.instructions:
+        if isinstance(x, Feed):
+            yield x.source, program.buffers[x.result]

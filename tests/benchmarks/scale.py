@@ -67,7 +67,7 @@ def measure(layers: int, strategy: str) -> Row:
     return Row(
         layers, nodes[0], read - start, done - read,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        len(list(plan.programs["train"].roles[0].instructions)),
+        len(list(plan.programs["train"].instructions)),
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ def program(body: Json) -> Json:
 
 def kernel(body: Json, op: str) -> Json:
     """The first kernel of an op, or collective, in the training program."""
-    role = program(body)["roles"][0]
-    every = [*role.get("setup", []), *role["body"], *role.get("commit", [])]
+    made = program(body)
+    every = [*made["setup"], *made["body"], *made["commit"]]
     every += [x for loop in every if loop["is"] == "Loop" for x in loop["body"]]
     return next(x for x in every if x.get("op", {}).get("@") == op)
 
@@ -78,7 +78,7 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("zero", "all_gather.dim", lambda b: kernel(b, "all_gather")["op"].update(dim=5), "other parts than it says"),
     ("store", "a home", lambda b: kernel(b, "pull")["op"].update(place=1), "other parts than it says"),
     ("same", "leaves", lambda b: program(b)["mesh"]["leaves"].update(slots=0), "leaves of the batch"),
-    ("alone", "what is read first", lambda b: program(b)["roles"][0]["body"].reverse(), "not made before it"),
+    ("alone", "what is read first", lambda b: program(b)["body"].reverse(), "not made before it"),
     ("alone", "a constant's bytes", lambda b: kernel(b, "const")["op"].update(value=10**400), "does not fit into"),
     ("alone", "a batch of none", lambda b: b["data"]["train"].update(batch=0), "'batch' is not what it can be"),
     ("alone", "a duration", lambda b: b["meta"]["duration"].update(unit="days"), "'duration' is not"),

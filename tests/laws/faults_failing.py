@@ -30,11 +30,11 @@ def _checked_after_a_write(patch: Patch) -> None:
     patch.setattr(native, "compiled", _anew)
 
 
-def _anew(program: Any, role: str, together: Any) -> Any:
+def _anew(program: Any, together: Any) -> Any:
     """Machine code that was not kept: of a lowering without the fault."""
     from graphc_numpy.native.compiled import Compiled, _lowered
 
-    return Compiled(program, **vars(_lowered(program, role, together)))
+    return Compiled(program, **vars(_lowered(program, together)))
 
 
 @fault("failing", "native", "stream")

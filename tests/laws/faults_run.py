@@ -33,12 +33,12 @@ def _a_sum_overwrites_its_third_operand(patch: Patch) -> None:
 def _freed_by_the_first_reader(patch: Patch) -> None:
     """A buffer is given away after it was read once."""
 
-    def change(old: Any, role: Any, known: Any, outputs: Any) -> Any:
-        lives = old(role, known, outputs)
+    def change(old: Any, program: Any) -> Any:
+        lives = old(program)
         seen: dict[int, int] = {}
-        for at, x in enumerate(x for part in role.parts for x in part):
+        for at, x in enumerate(x for part in program.parts for x in part):
             for operand in graphc.program.reads(x):
-                seen.setdefault(known[operand].root, at)
+                seen.setdefault(program.buffers[operand].root, at)
         for x, at in seen.items():
             if x in lives.first and lives.last[x] < lifetimes.FOREVER:
                 lives.last[x] = lives.reread[x] = max(at, lives.first[x])
@@ -57,8 +57,8 @@ def _freed_within_the_loop(patch: Patch) -> None:
 def _freed_while_sent(patch: Patch) -> None:
     """A buffer that a collective still sends is given away."""
 
-    def change(old: Any, role: Any, known: Any, outputs: Any) -> Any:
-        lives = old(role, known, outputs)
+    def change(old: Any, program: Any) -> Any:
+        lives = old(program)
         lives.sent.clear()
         lives.last.update({x: at for x, at in lives.reread.items() if lives.last[x] < 1 << 40})
         return lives

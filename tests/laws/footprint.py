@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ops.collective import Accumulate, Keep, Reduce, ReduceScatter, Stack, TreeReduce
-from graphc.program import Instruction, Kernel, Loop, Program, Role, Start, Wait, reads, writes
+from graphc.program import Instruction, Kernel, Loop, Program, Start, Wait, reads, writes
 
 
 class Misread(AssertionError):
@@ -40,14 +40,13 @@ class Footprint:
 
     def complaints(self) -> Iterator[str]:
         """A sentence for every read of memory that holds something else, and the like."""
-        for role in self.program.roles:
-            for x in role.setup:
-                yield from self._do(x, 0)
-            for _ in range(2):
-                for x, turn in _step(role):
-                    yield from self._do(x, turn)
-                for name, buffer in self.program.outputs.items():
-                    yield from self._read(buffer, f"output '{name}'")
+        for x in self.program.setup:
+            yield from self._do(x, 0)
+        for _ in range(2):
+            for x, turn in _step(self.program):
+                yield from self._do(x, turn)
+            for name, buffer in self.program.outputs.items():
+                yield from self._read(buffer, f"output '{name}'")
 
     def _do(self, x: Instruction, turn: int) -> Iterator[str]:
         match x:
@@ -97,9 +96,9 @@ class Footprint:
         return f"buffer {root} ({self.program.buffers[root].name})"
 
 
-def _step(role: Role) -> Iterator[tuple[Instruction, int]]:
+def _step(program: Program) -> Iterator[tuple[Instruction, int]]:
     """The instructions of a step with their turn; two turns stand for all."""
-    for x in (*role.body, *role.commit):
+    for x in (*program.body, *program.commit):
         inside, turns = (x.body, min(2, x.turns)) if isinstance(x, Loop) else ((x,), 1)
         yield from ((y, turn) for turn in range(turns) for y in inside)
 

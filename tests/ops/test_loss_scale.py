@@ -88,8 +88,8 @@ def test_half_precision_finds_a_scale_that_fits() -> None:
 
 def test_the_decision_costs_no_collective_of_its_own_under_mirrored() -> None:
     def exchanges(how: str) -> Counter[str]:
-        role = plan(how, "mirrored(2)").programs["train"].roles[0]
-        return Counter(x.op.name for x in role.instructions if isinstance(x, Start))
+        program = plan(how, "mirrored(2)").programs["train"]
+        return Counter(x.op.name for x in program.instructions if isinstance(x, Start))
 
     assert exchanges("loss_scale() | sgd(0.1)") == exchanges("clip_by_value(9.0) | sgd(0.1)")
 

@@ -31,7 +31,7 @@ def train(strategy: str, bucket: int) -> Program:
 
 
 def collectives(program: Program) -> Counter[str]:
-    ops = (getattr(x, "op", None) for x in program.roles[0].instructions)
+    ops = (getattr(x, "op", None) for x in program.instructions)
     return Counter(op.name for op in ops if isinstance(op, Conversion) and op.communicates)
 
 

@@ -9,7 +9,7 @@ from laws import law
 
 from graphc.arena import ALIGN, aligned
 from graphc.builder import Builder
-from graphc.graph import Graph
+from graphc.graph import NO_MESH, Graph
 from graphc.op import op_named
 from graphc.ops.collective import Accumulate, AllGather, AllReduce, Keep, Stack
 from graphc.passes.buffers import plan_arena
@@ -20,7 +20,6 @@ from graphc.program import (
     Instruction,
     Kernel,
     Program,
-    Role,
     Start,
     Wait,
     reads,
@@ -43,8 +42,7 @@ class Watch:
         self.owner = np.full(self.program.arena // ALIGN, -1)
 
     def run(self) -> None:
-        role = self.program.roles[0]
-        *body, commit = role.parts
+        *body, commit = self.program.parts
         for i, part in enumerate((*body, commit)):
             for x in part * (3 if i % 2 and i < len(body) else 1):
                 self.perform(x)
@@ -156,37 +154,38 @@ def test_the_peak_is_arena_and_constants_and_variables() -> None:
     assert program.peak_bytes == program.arena + program.constant_bytes + 400
 
 
+def planned(body: tuple[Instruction, ...], buffers: list[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers in the arena, of a program that gives the last of them out."""
+    outputs = {"y": buffers[-1].id}
+    bare = Program("bare", NO_MESH, (), body, (), tuple(buffers), {}, {}, {}, outputs, {})
+    return plan_arena(bare).buffers
+
+
 def test_what_a_collective_sends_is_not_overwritten_before_it_is_over() -> None:
     f32 = TensorType((64,), F32)
     buffers = [Buffer(i, f"b{i}", f32.shape, F32) for i in range(4)]
     square = Kernel(op_named("mul")(), (0, 0), 2, "square")
-    role = Role(
-        "replica",
-        body=(
-            Feed("x", 0),
-            Start(AllGather("data", 0), 0, 1, 1, "gathered"),
-            square,
-            Wait(1),
-            Kernel(op_named("add")(), (1, 2), 3, "sum"),
-        ),
+    body = (
+        Feed("x", 0),
+        Start(AllGather("data", 0), 0, 1, 1, "gathered"),
+        square,
+        Wait(1),
+        Kernel(op_named("add")(), (1, 2), 3, "sum"),
     )
-    placed, _ = plan_arena(role, buffers, [3])
+    placed = planned(body, buffers)
     assert placed[2].offset != placed[0].offset
 
 
 def test_two_collectives_that_send_one_value_do_not_share_its_memory() -> None:
     f32 = TensorType((64,), F32)
     buffers = [Buffer(i, f"b{i}", f32.shape, F32) for i in range(4)]
-    role = Role(
-        "replica",
-        body=(
-            Feed("x", 0),
-            Start(AllReduce("data"), 0, 1, 1, "first"),
-            Start(AllReduce("model"), 0, 2, 2, "second"),
-            Wait(2),
-            Wait(1),
-            Kernel(op_named("add")(), (1, 2), 3, "sum"),
-        ),
+    body = (
+        Feed("x", 0),
+        Start(AllReduce("data"), 0, 1, 1, "first"),
+        Start(AllReduce("model"), 0, 2, 2, "second"),
+        Wait(2),
+        Wait(1),
+        Kernel(op_named("add")(), (1, 2), 3, "sum"),
     )
-    placed, _ = plan_arena(role, buffers, [3])
+    placed = planned(body, buffers)
     assert len({b.offset for b in placed[:3]}) == 3

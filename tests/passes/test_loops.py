@@ -92,7 +92,7 @@ def test_a_masked_mean_keeps_nothing_but_its_denominator() -> None:
     assert loops(graph) == 2
     assert not kept(graph)
     assert program(graph).kept_bytes == 0
-    made = [x.node for x in program(graph).roles[0].loops[0].body if hasattr(x, "node")]
+    made = [x.node for x in program(graph).loops[0].body if hasattr(x, "node")]
     assert made == ["reduce_sum", "reduce_sum.turn"]  # the forward pass runs in the second loop
 
 
@@ -172,7 +172,7 @@ def test_every_node_that_was_inserted_says_why() -> None:
 def test_instructions_do_not_grow_with_turns(make: type) -> None:
     graphs = [make(BATCH) for _ in (2, 12)]
     counts = [
-        len(list(program(under(g, f"accumulate({k})")).roles[0].instructions))
+        len(list(program(under(g, f"accumulate({k})")).instructions))
         for g, k in zip(graphs, (2, 12), strict=True)
     ]
     assert counts[0] == counts[1]

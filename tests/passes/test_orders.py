@@ -89,11 +89,10 @@ class Watch:
         return self
 
     def _line(self) -> Iterable[tuple[Instruction, int]]:
-        for role in self.program.roles:
-            for x in [y for part in role.parts for y in part]:
-                turns, body = (x.turns, x.body) if isinstance(x, Loop) else (1, (x,))
-                for turn in range(turns):
-                    yield from ((step, turn) for step in body)
+        for x in [y for part in self.program.parts for y in part]:
+            turns, body = (x.turns, x.body) if isinstance(x, Loop) else (1, (x,))
+            for turn in range(turns):
+                yield from ((step, turn) for step in body)
 
     def _root(self, buffer: int) -> int:
         return self.program.buffers[buffer].root
@@ -159,7 +158,7 @@ def test_a_running_sum_keeps_two(n: int, passes: tuple[str, ...]) -> None:
 def test_add_n_keeps_all_and_adds_them_once(n: int) -> None:
     program = compiled(shared(n, "fanin=add_n"))
     assert Watch(program).run().most >= n
-    added = [x for x in program.roles[0].instructions if isinstance(x, Kernel) and x.op.aggregates]
+    added = [x for x in program.instructions if isinstance(x, Kernel) and x.op.aggregates]
     assert [
         len(x.operands) for x in added if program.buffers[x.result].shape == (WIDTH, WIDTH)
     ] == [n]
@@ -229,7 +228,7 @@ def test_the_counter_sums_any_number_of_turns(n: int) -> None:
 def sums(program: Program) -> set[str]:
     """How gradients are added over turns and devices, by op and order."""
     found = set()
-    for x in program.roles[0].instructions:
+    for x in program.instructions:
         conversion = isinstance(x, Kernel | Start) and isinstance(x.op, Conversion)
         if conversion and program.buffers[x.result].shape[-2:] == (WIDTH, WIDTH):
             found.add(f"{x.op.name} {x.op.attributes.get('order', '')}".strip())
@@ -265,7 +264,7 @@ def test_only_the_gradient_of_the_variable_that_asks_goes_by_its_order() -> None
     program = compiled(shared(2, own="tree"), "mirrored(2)")
     ops = {
         program.buffers[x.result].shape: x.op.name
-        for x in program.roles[0].instructions
+        for x in program.instructions
         if isinstance(x, Start)
     }
     assert ops == {(): "all_reduce", (WIDTH, WIDTH): "tree_reduce"}

@@ -50,13 +50,13 @@ def train(strategy: str, optimizer: str = "adam(1e-3)") -> Program:
 
 
 def gathers(program: Program) -> list[Start]:
-    instructions = program.roles[0].instructions
+    instructions = program.instructions
     return [x for x in instructions if isinstance(x, Start) and isinstance(x.op, AllGather)]
 
 
 def most_gathered(program: Program) -> int:
     """The most bytes of gathered values that are there at a time."""
-    lives = lifetimes(program.roles[0], program.buffers, program.outputs.values())
+    lives = lifetimes(program, program.buffers, program.outputs.values())
     spans = [(lives.first[x.result], lives.last[x.result], x.result) for x in gathers(program)]
     size = {b: program.buffers[b].bytes for _, _, b in spans}
     return max(sum(size[b] for f, to, b in spans if f <= at <= to) for at, _, _ in spans)
@@ -117,7 +117,7 @@ def test_the_last_layer_is_still_there_when_the_backward_pass_begins() -> None:
 def overlapped(program: Program) -> set[str]:
     """The gathers that a product is computed beside, while they are under way."""
     found, begun = set[str](), dict[int, str]()
-    for x in program.roles[0].instructions:
+    for x in program.instructions:
         match x:
             case Start(op=AllGather(), token=token, node=node):
                 begun[token] = node
@@ -162,7 +162,7 @@ def test_equal_gathers_are_not_joined_again() -> None:
 
 def test_gathers_stay_in_the_loop_over_turns() -> None:
     program = train("zero(4, stage=3) * accumulate(2)")
-    _, loop, *_ = program.roles[0].parts
+    _, loop, *_ = program.parts
     assert set(gathers(program)) <= {x for x in loop if isinstance(x, Start)}
 
 
@@ -184,7 +184,7 @@ def scatters(part: object) -> int:
     [("zero(4)", False), ("zero(4, stage=2)", True), ('zero(4, stage=2, scatter="update")', False)],
 )
 def test_gradients_are_cut_in_every_turn_or_once(strategy: str, inside: bool) -> None:
-    _, loop, after, _ = train(f"{strategy} * accumulate(2)").roles[0].parts
+    _, loop, after, _ = train(f"{strategy} * accumulate(2)").parts
     assert scatters(loop) == (2 * LAYERS if inside else 0)
     assert scatters(after) == (0 if inside else 2 * LAYERS)
 
@@ -192,7 +192,7 @@ def test_gradients_are_cut_in_every_turn_or_once(strategy: str, inside: bool) ->
 def test_what_adds_up_cut_gradients_is_cut() -> None:
     def sums(strategy: str) -> int:
         program = train(f"{strategy} * accumulate(2)")
-        kernels = [x for x in program.roles[0].parts[1] if isinstance(x, Kernel)]
+        kernels = [x for x in program.parts[1] if isinstance(x, Kernel)]
         made = {x.result for x in kernels if x.op.name == "accumulate"}
         return sum(program.buffers[b].bytes for b in made)
 
@@ -207,4 +207,4 @@ def test_the_norm_of_cut_gradients_takes_one_exchange_of_a_scalar() -> None:
 
 
 def starts(program: Program) -> list[Start]:
-    return [x for x in program.roles[0].instructions if isinstance(x, Start)]
+    return [x for x in program.instructions if isinstance(x, Start)]

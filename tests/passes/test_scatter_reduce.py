@@ -39,7 +39,7 @@ def chain(*ops: Conversion, also: bool = False) -> Graph:
 
 
 def sent(program: Program) -> list[str]:
-    return [x.op.name for x in program.roles[0].instructions if isinstance(x, Start)]
+    return [x.op.name for x in program.instructions if isinstance(x, Start)]
 
 
 CUT = (AllReduce("data"), TensorSplit("data", 0))

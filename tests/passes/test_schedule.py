@@ -53,17 +53,17 @@ def accumulating() -> PlacedGraph:
 
 
 def test_what_varies_over_time_runs_in_the_loop() -> None:
-    role = schedule(accumulating().build()).roles[0]
-    (loop,) = role.loops
+    program = schedule(accumulating().build())
+    (loop,) = program.loops
     assert loop.turns == 3
     assert nodes(loop.body) == ["inside", "total"]
     assert [x.source for x in loop.body if isinstance(x, Feed)] == ["x"]
 
 
 def test_what_only_the_epilogue_needs_is_made_there() -> None:
-    role = schedule(accumulating().build()).roles[0]
-    assert nodes(role.prologue) == []
-    assert nodes(role.epilogue) == ["before", "everywhere", "after"]
+    program = schedule(accumulating().build())
+    assert nodes(program.prologue) == []
+    assert nodes(program.epilogue) == ["before", "everywhere", "after"]
 
 
 def test_what_the_loop_needs_and_does_not_vary_is_made_once_before_it() -> None:
@@ -74,23 +74,23 @@ def test_what_the_loop_needs_and_does_not_vary_is_made_once_before_it() -> None:
     y = g.node(Add(), [x, spread], data=S0, turn=S0)
     total = g.convert(g.node(ReduceSum((0,)), [y], data=P, turn=P), Accumulate("turn"))
     g.output("y", g.convert(total, AllReduce("data")))
-    role = schedule(g.build()).roles[0]
-    assert nodes(role.prologue) == ["tanh"]
-    (loop,) = role.loops
+    program = schedule(g.build())
+    assert nodes(program.prologue) == ["tanh"]
+    (loop,) = program.loops
     assert "tanh" not in nodes(loop.body)
 
 
 def test_without_time_there_is_no_loop() -> None:
     program = under("one_device", classifier())
-    assert not program.roles[0].loops
-    assert program.roles[0].prologue
+    assert not program.loops
+    assert program.prologue
 
 
 def test_constants_are_made_once() -> None:
     f = Builder("constants")
     f.outputs["y"] = (entry(f, "x", (4, 2)) * 3.0).name
     program = schedule(f.build())
-    assert nodes(program.roles[0].setup) == ["const"]
+    assert nodes(program.setup) == ["const"]
     assert program.constant_bytes == 4
 
 
@@ -125,8 +125,8 @@ def test_two_axes_over_time_are_accumulated_in_one_loop() -> None:
     x = g.input("x", (12,), a=S0, b=S0)
     part = g.node(ReduceSum((0,)), [x], a=P, b=P)
     g.output("y", g.convert(g.convert(part, Accumulate("a")), Accumulate("b")))
-    role = schedule(g.build()).roles[0]
-    (loop,) = role.loops
+    program = schedule(g.build())
+    (loop,) = program.loops
     assert loop.turns == 6
     assert nodes(loop.body) == ["reduce_sum", "accumulate.1"]
 
@@ -150,15 +150,15 @@ def test_a_collective_is_waited_for_just_before_its_first_use() -> None:
     y = g.convert(g.node(ReduceSum((0,)), [b], data=P), AllReduce("data"))
     g.output("z", g.node(Tanh(), [x]))
     g.output("y", y)
-    kinds = [type(i).__name__ for i in schedule(g.build()).roles[0].prologue]
+    kinds = [type(i).__name__ for i in schedule(g.build()).prologue]
     assert kinds == ["Feed", "Feed", "Kernel", "Start", "Kernel", "Start", "Wait", "Kernel", "Wait"]
 
 
 def test_nothing_is_written_before_every_collective_is_done() -> None:
-    role = under("mirrored(2) * accumulate(2)", classifier()).roles[0]
-    waits = [i for part in role.parts for i, x in enumerate(part) if isinstance(x, Wait)]
+    program = under("mirrored(2) * accumulate(2)", classifier())
+    waits = [i for part in program.parts for i, x in enumerate(part) if isinstance(x, Wait)]
     assert waits
-    assert not any(isinstance(x, Start | Wait | Feed) for x in role.commit)
+    assert not any(isinstance(x, Start | Wait | Feed) for x in program.commit)
 
 
 def test_what_a_collective_sends_is_dense() -> None:
@@ -167,7 +167,7 @@ def test_what_a_collective_sends_is_dense() -> None:
     turned = g.node(op_named("transpose")(perm=(1, 0)), [x], data=Split(1))  # type: ignore[call-arg]
     g.output("y", g.convert(turned, op_named("all_gather")("data", 1)))  # type: ignore[call-arg]
     program = schedule(g.build())
-    (start,) = (x for x in program.roles[0].prologue if isinstance(x, Start))
+    (start,) = (x for x in program.prologue if isinstance(x, Start))
     assert program.buffers[start.operand].kind == "arena"
 
 
@@ -214,7 +214,7 @@ def written(program: Program) -> dict[str, str]:
     """How each variable is written: by a kernel in place, or by a copy."""
     names = {b: name for name, b in program.variables.items()}
     found = {}
-    for x in program.roles[0].commit:
+    for x in program.commit:
         made = writes(x)
         if made in names:
             found[names[made]] = "copy" if isinstance(x, Write) else "in place"
@@ -265,12 +265,12 @@ def test_an_output_of_an_old_value_is_copied_before_the_write() -> None:
     program = schedule(f.build())
     kept = program.buffers[program.outputs["was"]]
     assert kept.kind == "arena"
-    assert any(writes(x) == kept.id for x in program.roles[0].prologue + program.roles[0].epilogue)
+    assert any(writes(x) == kept.id for x in program.prologue + program.epilogue)
 
 
 def test_commit_begins_with_the_first_write() -> None:
     program = under("one_device", classifier())
-    first, before = program.roles[0].commit[0], program.roles[0].parts[:-1]
+    first, before = program.commit[0], program.parts[:-1]
     variables = set(program.variables.values())
     assert writes(first) in variables
     assert not any(writes(x) in variables for part in before for x in part)
@@ -283,7 +283,7 @@ def shape_of(program: Program) -> list[tuple[str, str]]:
     """The program without its constants."""
     return [
         (type(x).__name__, type(x.op).__name__ if isinstance(x, Kernel | Start) else "")
-        for x in program.roles[0].instructions
+        for x in program.instructions
     ]
 
 
@@ -312,7 +312,7 @@ def test_ten_thousand_nodes_are_scheduled_in_seconds() -> None:
         y = f.tanh(y) + y
     f.outputs["y"] = y.name
     program = schedule(f.build())
-    assert len(list(program.roles[0].instructions)) == 10_001
+    assert len(list(program.instructions)) == 10_001
     assert program.arena <= 4 * 8 * 8 * 4
 
 

@@ -112,7 +112,7 @@ def test_the_memory_is_told_as_before_where_all_need_the_same() -> None:
 def test_an_instruction_runs_where_its_result_lies() -> None:
     program = train("parameter_server(4, 2)")
     at_home = [
-        x for x in program.roles[0].instructions
+        x for x in program.instructions
         if not isinstance(x, Start | Wait) and not Site(program, 3).runs(x)
     ]  # fmt: skip
     assert at_home
@@ -122,7 +122,7 @@ def test_an_instruction_runs_where_its_result_lies() -> None:
 
 def test_a_collective_is_run_by_all_along_its_axis() -> None:
     program = train("central_storage(2) * tensor_split(2)")
-    for x in program.roles[0].instructions:
+    for x in program.instructions:
         if isinstance(x, Start):
             runs = [Site(program, rank).runs(x) for rank in range(4)]
             along_data = x.op.attributes["axis"] == "data"
@@ -132,7 +132,7 @@ def test_a_collective_is_run_by_all_along_its_axis() -> None:
 
 def test_a_wait_goes_with_its_start() -> None:
     program = train("mirrored(2) * central_storage(2)")
-    instructions = list(program.roles[0].instructions)
+    instructions = list(program.instructions)
     for rank in range(4):
         site = Site(program, rank)
         begun = [x.token for x in instructions if isinstance(x, Start) and site.runs(x)]

@@ -11,15 +11,14 @@ program small on mesh()
   input x : f32[batch=4,2]
   variable w : f32[2,3] in %w
   variable n : f32[] in %n
-  role replica
-    setup
-      %const : f32[] @constant = const {value=1.0, dtype=f32}
-    prologue
-      %x : f32[4,2] @0 = feed x
-      %einsum : f32[4,3] @64 = einsum {spec='bk,kn->bn'} %x, %w
-      %transpose : f32[3,4] @%einsum+0 = transpose {perm=(1, 0)} %einsum
-    commit
-      %n : f32[] @variable = add %n, %const
+  setup
+    %const : f32[] @constant = const {value=1.0, dtype=f32}
+  prologue
+    %x : f32[4,2] @0 = feed x
+    %einsum : f32[4,3] @64 = einsum {spec='bk,kn->bn'} %x, %w
+    %transpose : f32[3,4] @%einsum+0 = transpose {perm=(1, 0)} %einsum
+  commit
+    %n : f32[] @variable = add %n, %const
   output y = %transpose
 """
 

@@ -147,7 +147,7 @@ def kernel(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def loop(body: Any) -> Any:
-    return next(x for x in program(body)["roles"][0]["body"] if x["is"] == "Loop")
+    return next(x for x in program(body)["body"] if x["is"] == "Loop")
 
 
 @pytest.mark.parametrize(

@@ -129,5 +129,5 @@ def test_the_program_is_the_same_for_any_number_of_devices() -> None:
     grid, sizes = "reproducible(64)", []
     for n in (1, 8, 64):
         train = plan(f"mirrored({n}) * {grid}", batch=128).programs["train"]
-        sizes.append(sum(1 for _ in train.roles[0].instructions))
+        sizes.append(sum(1 for _ in train.instructions))
     assert len(set(sizes)) == 1

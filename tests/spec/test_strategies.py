@@ -34,7 +34,7 @@ def program(strategy: str) -> Program:
 
 def inserted(strategy: str) -> Counter[str]:
     """The conversions of the training program, by op."""
-    instructions = program(strategy).roles[0].instructions
+    instructions = program(strategy).instructions
     ops = [getattr(x, "op", None) for x in instructions]
     return Counter(op.name for op in ops if isinstance(op, Conversion))
 

@@ -166,7 +166,7 @@ class Addresses:
         text = f"the kernel of %{call.node} {does} {x.bytes} bytes {where}"
         error = InternalError("G0998", text)
         names = call.node.split(", ")
-        made = (i for role in self._program.roles for i in role.instructions)
+        made = self._program.instructions
         origins = (getattr(i, "origin", None) for i in made if getattr(i, "node", "") in names)
         return error.at(next((x for x in origins if x is not None), None))
 

@@ -1,4 +1,4 @@
-"""The machine code of a role of a program: lowered and printed, or found on disk."""
+"""The machine code of a program: lowered and printed, or found on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphc_numpy.native.step import Stretches, compile_stretches
 
 @dataclass(frozen=True)
 class Compiled:
-    """A role of a program: its parts as instructions of the host and numbers of stretches."""
+    """A program: its parts as instructions of the host and numbers of stretches."""
 
     program: Program
     lowered: Lowered
@@ -30,30 +30,28 @@ class Compiled:
 
 
 @collector_paused()
-def compiled(
-    program: Program, role: str, together: frozenset[str] | None, apart: bool = False
-) -> Compiled:
+def compiled(program: Program, together: frozenset[str] | None, apart: bool = False) -> Compiled:
     """Lower a program and make machine code of it, or find that on disk.
 
     together, apart: as `graphc.kernels.lower` has them
     """
     # What is kept does not tell an error of checked addresses in words.
     if cache_folder() is None or apart or config.get().check_memory:
-        return Compiled(program, **vars(_lowered(program, role, together, apart)))
-    key = records.key_of(program, role, together)
-    found = records.read(key, program, role)
+        return Compiled(program, **vars(_lowered(program, together, apart)))
+    key = records.key_of(program, together)
+    found = records.read(key, program)
     if found is None:
-        found = _lowered(program, role, together)
-        records.write(key, program, role, found)
+        found = _lowered(program, together)
+        records.write(key, program, found)
     return Compiled(program, **vars(found))
 
 
 def _lowered(
-    program: Program, role: str, together: frozenset[str] | None, apart: bool = False
+    program: Program, together: frozenset[str] | None, apart: bool = False
 ) -> records.Found:
     from graphc.kernels.lower import lower  # where it is not on disk
 
-    lowered = lower(program, role, together, apart)
+    lowered = lower(program, together, apart)
     stretches: list[list[Native]] = []
     parts = [_joined(part, stretches) for part in lowered.parts]
     checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))

@@ -47,8 +47,8 @@ ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class NativeLoaded:
     """Programs, of which each is compiled when its first step is run, once for all devices."""
 
-    def __init__(self, programs: Programs, role: str, allocator: Allocator) -> None:
-        self.programs, self.role, self.allocator = programs, role, allocator
+    def __init__(self, programs: Programs, allocator: Allocator) -> None:
+        self.programs, self.allocator = programs, allocator
         self._found: dict[str, Compiled] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
@@ -66,7 +66,7 @@ class NativeLoaded:
 
         names = alike(self.programs)
         for program in self.programs.values():
-            names -= written_apart(program, self.role) if names else names
+            names -= written_apart(program) if names else names
         program = next(iter(self.programs.values()))
         sizes = {n: program.buffers[program.variables[n]].bytes for n in sorted(names)}
         return {n: self.allocator.block(size) for n, size in sizes.items()}
@@ -77,7 +77,7 @@ class NativeLoaded:
             if name not in self._found:
                 together = None if self._blocks is None else frozenset(self._blocks)
                 apart = self.allocator.apart
-                self._found[name] = compiled(self.programs[name], self.role, together, apart)
+                self._found[name] = compiled(self.programs[name], together, apart)
             return self._found[name]
 
 
@@ -191,7 +191,7 @@ class Step:
             bound.perform(self._setup)
         *body, writes_ = made.parts
         self.body, self.writes = [self._calls(part) for part in body], self._calls(writes_)
-        parts = self.program.role(device._loaded.role).parts
+        parts = self.program.parts
         self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]
         self.outputs = [(n, self.arrays[b]) for n, b in self.program.outputs.items()]
         kinds = (x for part in made.parts for x in part if not isinstance(x, int | Feed))
@@ -222,9 +222,9 @@ class Step:
 
         The variables must be those of before the step.
         """
-        site, role = self.bound.site, self.program.role(self.device._loaded.role)
+        site = self.bound.site
         found = finding.found(
-            wrong.kernel, wrong.limit, role, site, self.bound.comm, turn, supply, self.device.get
+            wrong.kernel, wrong.limit, site, self.bound.comm, turn, supply, self.device.get
         )
         return found or wrong.error
 

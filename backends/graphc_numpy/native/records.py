@@ -27,7 +27,7 @@ Part = tuple[Instruction | int, ...]
 
 @dataclass(frozen=True)
 class Record:
-    """A lowered program; instructions are numbers in the order of the role's instructions.
+    """A lowered program; instructions are numbers in the order of the program's instructions.
 
     key:       its own
     code:      of the object with the stretches; stretches: (scratch, shared, across) of each
@@ -60,9 +60,9 @@ class Found:
     limits: dict[int, int]
 
 
-def write(key: str, program: Program, role: str, made: Found) -> None:
+def write(key: str, program: Program, made: Found) -> None:
     """Keep what was made of a program."""
-    every = program.role(role).instructions
+    every = program.instructions
     number = {id(x): i for i, x in enumerate(every)}
     lowered = made.lowered
     record = Record(
@@ -85,31 +85,30 @@ def write(key: str, program: Program, role: str, made: Found) -> None:
     Objects.at(config.cache_folder()).write(key, text.encode())
 
 
-def read(key: str, program: Program, role: str) -> Found | None:
+def read(key: str, program: Program) -> Found | None:
     """What was kept under a key, with its machine code; None where one of them is not there."""
     text = Objects.at(config.cache_folder()).read(key)
     if text is None:
         return None
     try:
         record = decode(Record, json.loads(text))
-        return _found(record, program, role) if record.key == key else None
+        return _found(record, program) if record.key == key else None
     except Exception:  # whatever stands there instead: it is made again
         return None
 
 
-def _found(record: Record, program: Program, role: str) -> Found | None:
+def _found(record: Record, program: Program) -> Found | None:
     names = names_of(len(record.stretches))
     symbols = machine.again(record.code, sum(names, ()))
     if symbols is None:
         return None
-    of_role = program.role(role)
-    every = tuple(of_role.instructions)
+    every = tuple(program.instructions)
     checks = tuple(x for x in (every[i] for i in record.checks) if isinstance(x, Kernel))
     places = {b: Pointer(memory, offset) for b, memory, offset in record.places}
     pairs = zip(names, record.stretches, strict=True)
     found = [Stretch(symbols[n], symbols[alone], *x) for (n, alone), x in pairs]
     return Found(
-        Lowered(record.memories, places, needed(of_role.setup, places), (), record.arena, checks),
+        Lowered(record.memories, places, needed(program.setup, places), (), record.arena, checks),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
         record.homes,
         Stretches(symbols, found, record.code),
@@ -118,8 +117,8 @@ def _found(record: Record, program: Program, role: str) -> Found | None:
     )
 
 
-def key_of(program: Program, role: str, together: frozenset[str] | None = None) -> str:
+def key_of(program: Program, together: frozenset[str] | None = None) -> str:
     """A hash of all that a record depends on."""
     names = together if together is None else sorted(together)
     made_by = f"record {FORMAT}, {machine.target()}, {machine.generator()}"
-    return hashlib.sha256(f"{made_by}\n{role}\n{names}\n{program!r}".encode()).hexdigest()
+    return hashlib.sha256(f"{made_by}\n{names}\n{program!r}".encode()).hexdigest()

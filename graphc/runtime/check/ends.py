@@ -14,14 +14,9 @@ from graphc.program import (
 from graphc.runtime.check.meshes import impossible
 from graphc.types import TensorType
 
-ROLE = "replica"
-
 
 def ends_are_there(program: Program) -> Iterator[str]:
-    """One role, and behind each end a buffer of its type."""
-    if [role.name for role in program.roles] != [ROLE]:
-        yield f"it has not the one role '{ROLE}'"
-        return
+    """Behind each end is a buffer of its type."""
     if any(n < 0 for n in program.counts.values()):
         yield "there are fewer than no examples"
     yield from _variables(program)
@@ -66,7 +61,7 @@ def _inputs(program: Program) -> Iterator[str]:
             if e and program.counts.get(e.name, n // e.unit) != n // e.unit:
                 yield f"input '{name}' has another number of '{e.name}' than the program"
     known = len(program.buffers)
-    for x in program.roles[0].instructions:
+    for x in program.instructions:
         match x:
             case Feed(source=source) if source not in program.inputs:
                 yield f"a feed of '{source}', which is no input"

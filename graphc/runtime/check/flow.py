@@ -25,12 +25,12 @@ def made_before_read(program: Program) -> Iterator[str]:
 
     A collective is waited for in the part that begins it, and before its result is read.
     """
-    role, flow = program.roles[0], _Flow(program)
-    for loop in role.loops:
+    flow = _Flow(program)
+    for loop in program.loops:
         if loop.turns != program.mesh.turns:
             yield f"a loop has {loop.turns} turns, the mesh {program.mesh.turns}"
-    yield from flow.part(role.setup, "setup")
-    *body, commit = role.parts
+    yield from flow.part(program.setup, "setup")
+    *body, commit = program.parts
     for part in body:
         yield from flow.part(part, "body")
     yield from flow.part(commit, "commit")

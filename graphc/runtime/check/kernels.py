@@ -17,7 +17,7 @@ from graphc.types import TensorType
 
 def kernels_are_typed(program: Program) -> Iterator[str]:
     """A result is of the type that its op makes of the operands, and a view lies where it says."""
-    for x in program.roles[0].instructions:
+    for x in program.instructions:
         match x:
             case Kernel(op=op, node=node) if (problem := _problem(x, program)) is not None:
                 yield f"%{node} = {op.name}: {problem}"

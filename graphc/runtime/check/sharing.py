@@ -15,15 +15,14 @@ Place: TypeAlias = tuple[int, int, int]  # start, stop, buffer
 
 def memory_is_not_shared(program: Program) -> Iterator[str]:
     """No two buffers that live at one time overlap, but a result on the operand that dies there."""
-    role, buffers = program.roles[0], program.buffers
-    lives = lifetimes(role, buffers, program.outputs.values())
+    buffers, lives = program.buffers, lifetimes(program)
     born: dict[int, list[int]] = defaultdict(list)
     ends: dict[int, set[Place]] = defaultdict(set)
     for b, first in lives.first.items():
         if buffers[b].kind == "arena" and buffers[b].bytes:
             born[first].append(b)
     alive: list[Place] = []  # in order, and apart from each other
-    for at, x in enumerate(x for part in role.parts for x in part):
+    for at, x in enumerate(x for part in program.parts for x in part):
         heir = overwritten(at, x, buffers, lives) if at in born else None
         for b in born.get(at, ()):
             place = buffers[b].offset, buffers[b].offset + buffers[b].bytes, b

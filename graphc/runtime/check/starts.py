@@ -26,7 +26,7 @@ ORDERS = ("", "tree", "accumulate")  # those that transports add in
 
 def collectives_are_typed(program: Program) -> Iterator[str]:
     """A collective runs over axes of the mesh, and its buffers hold what it takes and gives."""
-    for x in program.roles[0].instructions:
+    for x in program.instructions:
         if isinstance(x, Start) and (problem := _problem(x, program)):
             yield f"%{x.node} = {x.op.name}: {problem}"
 

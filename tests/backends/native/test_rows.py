@@ -255,14 +255,13 @@ def test_the_limit_of_an_index_is_the_length_of_the_buffer() -> None:
     rows = f.add(Input("rows"), type=TensorType((3, 2), F32), name="rows")
     f.outputs["y"] = f.scatter_add(ids, f.tanh(rows), dim=0, size=5).name
     program = schedule(f.build())
-    role = program.roles[0]
     body = tuple(
         replace(x, op=replace(x.op, size=10**6))
         if getattr(x, "op", None) and x.op.name == "scatter_add"
         else x
-        for x in role.body
+        for x in program.body
     )
-    lowered = lower(replace(program, roles=(replace(role, body=body),)))
+    lowered = lower(replace(program, body=body))
     calls = [c for part in lowered.parts for x in part if isinstance(x, Native) for c in x.calls]
     checks = [x for c in calls for x in statements(c.kernel) if isinstance(x, Check)]
     assert [x.limit for x in checks] == [5]
