@@ -150,14 +150,14 @@ def quantile(
 ) -> Value:
     """the entry at the part q of the sorted ones, interpolated; q is constant"""
     require(method == "linear", f"method='{method}': linear only", code="G0810")
-    parts = np.asarray(q, dtype=np.float64) if not isinstance(q, Value) else None
-    require(parts is not None, "q must be constant", code="G0810")
-    assert parts is not None
+    require(not isinstance(q, Value), "q must be constant", code="G0810")
+    parts = np.asarray(q)
+    parts = parts if parts.dtype.kind in "iu" else parts.astype(np.float64)
     require(bool(((parts >= 0) & (parts <= 1)).all()), "q lies between 0 and 1", code="G0810")
     x = value(f, a)
     line, dims = _lined_up(f, x, axis)
     ordered = f.sort(floats(f, line), -1)
-    entries = (_unless_nan(f, line, _at(f, ordered, float(p))) for p in parts.ravel())
+    entries = (_unless_nan(f, line, _at(f, ordered, p)) for p in parts.ravel().tolist())
     made = [_lead(f, y, x, dims, keepdims) for y in entries]
     if parts.ndim == 0:
         return made[0]
@@ -166,15 +166,19 @@ def quantile(
 
 
 def _at(f: Builder, ordered: Value, part: float) -> Value:
-    """The entry at `part` of the last dim."""
-    place = part * (ordered.shape[-1] - 1)
-    below = min(int(place), max(0, ordered.shape[-1] - 2))
-    low = f.getitem(ordered, (..., below))
-    weight = place - below
-    if weight == 0:
-        return low
-    high = f.getitem(ordered, (..., below + 1))
-    return low + (high - low) * weight
+    """The entry at `part` of the last dim.
+
+    As in NumPy, between two entries also where the weight of one is 0: beside an infinity that is
+    NaN. The integers 0 and 1 are the first and the last entry.
+    """
+    last = ordered.shape[-1] - 1
+    if isinstance(part, int):
+        return f.getitem(ordered, (..., part * last))
+    place = part * last
+    below = int(place) if place < last else last
+    low, high = (f.getitem(ordered, (..., min(i, last))) for i in (below, below + 1))
+    weight, step = place - below, high - low
+    return low + step * weight if weight < 0.5 and below < last else high - step * (1 - weight)
 
 
 @traces("percentile")

@@ -69,14 +69,22 @@ def trapezoid(f: Builder, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) 
     """the integral of y by the trapezoidal rule"""
     heights = floats(f, value(f, y))
     dim = dim_of("trapezoid", as_int(axis, "axis"), heights.rank)
-    n = heights.shape[dim]
-    left, right = (f.slice(heights, dim=dim, start=i, stop=n - 1 + i) for i in (0, 1))
+    left, right = _neighbours(f, heights, dim)
     if x is None:
         return f.sum((left + right) * operand(f, dx, heights.dtype) * 0.5, dim)
-    widths = f.diff(value(f, x))
+    places = value(f, x)
+    widths = f.diff(places, 0 if places.rank == 1 else axis)
     if widths.rank == 1:
-        widths = f.reshape(widths, (n - 1, *(1,) * (heights.rank - dim - 1)))
+        widths = f.reshape(widths, (widths.shape[0], *(1,) * (heights.rank - dim - 1)))
     return f.sum((left + right) * widths * 0.5, dim)
+
+
+def _neighbours(f: Builder, x: Value, dim: int) -> tuple[Value, Value]:
+    """All entries along `dim` but the last, and all but the first."""
+    n = x.shape[dim]
+    bounds = ((0, max(n - 1, 0)), (min(1, n), n))
+    first, second = (f.slice(x, dim=dim, start=a, stop=b) for a, b in bounds)
+    return first, second
 
 
 # -- means ----------------------------------------------------------------------------------------
@@ -302,9 +310,7 @@ def _end(f: Builder, v: Any, like: Value, axis: int) -> Value:
 
 
 def _changes(f: Builder, x: Value, axis: int) -> Value:
-    dim = dim_of("diff", axis, x.rank)
-    n = x.shape[dim]
-    return f.ne(*(f.slice(x, dim=dim, start=i, stop=n - 1 + i) for i in (1, 0)))
+    return f.ne(*_neighbours(f, x, dim_of("diff", axis, x.rank)))
 
 
 @traces("ediff1d")

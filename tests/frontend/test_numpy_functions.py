@@ -216,6 +216,19 @@ def test_running_results_equal_numpy() -> None:
     check(np.ediff1d, x)
     check(lambda v: np.trapezoid(v, dx=0.5), x)
     check(lambda v: np.trapezoid(v, np.array([0.0, 1.0, 3.0]), axis=0), x)
+    check(lambda v, w: np.trapezoid(v, w, axis=0), real(2, 2), real(2, 2, seed=1))
+
+
+def test_differences_and_integrals_of_nothing_equal_numpy() -> None:
+    for shape in ((0,), (0, 3), (3, 0)):
+        for axis in range(len(shape)):
+            check(lambda v, a=axis: np.diff(v, axis=a), real(*shape))
+            check(lambda v, a=axis: np.diff(v, n=2, axis=a), real(*shape))
+            check(lambda v, a=axis: np.diff(v, axis=a), bools(*shape))
+            check(lambda v, a=axis: np.trapezoid(v, axis=a), real(*shape))
+            check(lambda v, a=axis: np.trapezoid(v, v, axis=a), real(*shape))
+    check(lambda v: np.trapezoid(v, np.zeros(0), axis=0), real(0, 3))
+    check(np.ediff1d, real(0, 3))
 
 
 def test_methods_of_ufuncs_equal_numpy() -> None:
@@ -250,6 +263,15 @@ def test_the_median_of_a_nan_is_nan(axis: Any) -> None:
     check(lambda v: np.median(v, axis=axis), x)
     check(lambda v: np.quantile(v, [0.2, 0.5], axis=axis), x)
     check(lambda v: np.percentile(v, 30, axis=axis, keepdims=True), x)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_quantiles_of_infinities_equal_numpy(count: int) -> None:
+    for entries in product((-np.inf, 1.0, 2.0, np.inf), repeat=count):
+        for q in (0, 0.0, 0.25, 0.3, 0.5, 0.7, 1.0, 1):
+            check(lambda v, q=q: np.quantile(v, q), np.array(entries))
+    check(lambda v: np.percentile(v, [0, 50, 100]), np.array(entries))
 
 
 def test_a_variance_of_fewer_than_ddof_is_nan() -> None:

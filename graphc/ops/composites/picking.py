@@ -214,8 +214,8 @@ def diff(f: Builder, x: Operand, axis: int = -1) -> Value:
     value = f.lift(x)
     dim = dim_of("diff", axis, value.rank)
     n = value.shape[dim]
-    require(n > 0, "diff of an empty dim")
-    return f.add(Slice(dim, 1, n), (value,)) - f.add(Slice(dim, 0, n - 1), (value,))
+    after, before = Slice(dim, min(1, n), n), Slice(dim, 0, max(n - 1, 0))
+    return f.add(after, (value,)) - f.add(before, (value,))
 
 
 @composite
