@@ -9,16 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphc.collector import collector_paused
+from graphc.support.gc_pause import collector_paused
 
 if TYPE_CHECKING:
     from graphc import init, nn, optim
     from graphc.api import StepTrainer, compile
-    from graphc.autodiff import gradients
-    from graphc.builder import Builder
-    from graphc.driver import compile_module
-    from graphc.errors import GraphcError, GraphcWarning
-    from graphc.frontend.declare import (
+    from graphc.compiler.driver import compile_module
+    from graphc.frontend.language.load import load_module, module_of_source
+    from graphc.frontend.numpy.declare import (
         minimize,
         param,
         report,
@@ -27,15 +25,17 @@ if TYPE_CHECKING:
         training,
         update,
     )
-    from graphc.frontend.lower import load_module, module_of_source
-    from graphc.frontend.trace import trace
-    from graphc.graph import Graph
-    from graphc.placement import Mesh
-    from graphc.runtime.data import rebatch, replica_streams
-    from graphc.runtime.plan import Plan
-    from graphc.runtime.plan import load as load_plan
+    from graphc.frontend.numpy.trace import trace
+    from graphc.ir.builder import Builder
+    from graphc.ir.graph import Graph
+    from graphc.ir.placement import Mesh
+    from graphc.passes.differentiation.reverse_mode import gradients
+    from graphc.plan.plan import Plan
+    from graphc.plan.plan import load as load_plan
+    from graphc.runtime.data.dataset import rebatch, replica_streams
     from graphc.runtime.trainer import Trainer
-    from graphc.strategy import Strategy, parse_strategy
+    from graphc.strategies import Strategy, parse_strategy
+    from graphc.support.errors import GraphcError, GraphcWarning
     from graphc.text import parse_ir, print_ir
     from graphc.verify import verify
 
@@ -43,36 +43,36 @@ if TYPE_CHECKING:
 _WHERE = {
     "compile": ("graphc.api", "compile"),
     "StepTrainer": ("graphc.api", "StepTrainer"),
-    "param": ("graphc.frontend.declare", "param"),
-    "state": ("graphc.frontend.declare", "state"),
-    "update": ("graphc.frontend.declare", "update"),
-    "report": ("graphc.frontend.declare", "report"),
-    "minimize": ("graphc.frontend.declare", "minimize"),
-    "scope": ("graphc.frontend.declare", "scope"),
-    "training": ("graphc.frontend.declare", "training"),
+    "param": ("graphc.frontend.numpy.declare", "param"),
+    "state": ("graphc.frontend.numpy.declare", "state"),
+    "update": ("graphc.frontend.numpy.declare", "update"),
+    "report": ("graphc.frontend.numpy.declare", "report"),
+    "minimize": ("graphc.frontend.numpy.declare", "minimize"),
+    "scope": ("graphc.frontend.numpy.declare", "scope"),
+    "training": ("graphc.frontend.numpy.declare", "training"),
     "nn": ("graphc.nn", ""),
     "optim": ("graphc.optim", ""),
     "init": ("graphc.init", ""),
-    "trace": ("graphc.frontend.trace", "trace"),
-    "load_module": ("graphc.frontend.lower", "load_module"),
-    "module_of_source": ("graphc.frontend.lower", "module_of_source"),
-    "compile_module": ("graphc.driver", "compile_module"),
+    "trace": ("graphc.frontend.numpy.trace", "trace"),
+    "load_module": ("graphc.frontend.language.load", "load_module"),
+    "module_of_source": ("graphc.frontend.language.load", "module_of_source"),
+    "compile_module": ("graphc.compiler.driver", "compile_module"),
     "Trainer": ("graphc.runtime.trainer", "Trainer"),
-    "Plan": ("graphc.runtime.plan", "Plan"),
-    "load_plan": ("graphc.runtime.plan", "load"),
-    "rebatch": ("graphc.runtime.data", "rebatch"),
-    "replica_streams": ("graphc.runtime.data", "replica_streams"),
-    "Strategy": ("graphc.strategy", "Strategy"),
-    "parse_strategy": ("graphc.strategy", "parse_strategy"),
-    "Mesh": ("graphc.placement", "Mesh"),
-    "Graph": ("graphc.graph", "Graph"),
-    "Builder": ("graphc.builder", "Builder"),
-    "gradients": ("graphc.autodiff", "gradients"),
+    "Plan": ("graphc.plan.plan", "Plan"),
+    "load_plan": ("graphc.plan.plan", "load"),
+    "rebatch": ("graphc.runtime.data.dataset", "rebatch"),
+    "replica_streams": ("graphc.runtime.data.dataset", "replica_streams"),
+    "Strategy": ("graphc.strategies", "Strategy"),
+    "parse_strategy": ("graphc.strategies", "parse_strategy"),
+    "Mesh": ("graphc.ir.placement", "Mesh"),
+    "Graph": ("graphc.ir.graph", "Graph"),
+    "Builder": ("graphc.ir.builder", "Builder"),
+    "gradients": ("graphc.passes.differentiation.reverse_mode", "gradients"),
     "print_ir": ("graphc.text", "print_ir"),
     "parse_ir": ("graphc.text", "parse_ir"),
     "verify": ("graphc.verify", "verify"),
-    "GraphcError": ("graphc.errors", "GraphcError"),
-    "GraphcWarning": ("graphc.errors", "GraphcWarning"),
+    "GraphcError": ("graphc.support.errors", "GraphcError"),
+    "GraphcWarning": ("graphc.support.errors", "GraphcWarning"),
 }
 
 __all__ = [

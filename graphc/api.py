@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from graphc.collector import collector_paused
-from graphc.errors import GraphcError
-from graphc.frontend.trace import Recording, record
-from graphc.graph import Graph
-from graphc.kept import compiled
-from graphc.module import Module
-from graphc.random import checked_seed
-from graphc.runtime.backend import Backend
+from graphc.compiler.plan_cache import compiled
+from graphc.frontend.module import Module
+from graphc.frontend.numpy.trace import Recording, record
+from graphc.ir.graph import Graph
+from graphc.runtime.backends.backend import Backend
 from graphc.runtime.trainer import OnStep, Trainer
-from graphc.strategy import Strategy, parse_strategy
+from graphc.strategies import Strategy, parse_strategy
+from graphc.support.errors import GraphcError
+from graphc.support.gc_pause import collector_paused
+from graphc.support.random import checked_seed
 
 
 def compile(
@@ -47,7 +47,7 @@ def compile(
     """Trace a NumPy training step, compile it for a strategy, and make it ready to run.
 
     loss_fn:       `loss_fn(params, batch)` or, with state, `loss_fn(params, state, batch)`; see
-                   graphc.frontend.trace for what it may return and declare
+                   graphc.frontend.numpy.trace for what it may return and declare
     params:        a tree (nested dicts, lists, tuples, dataclasses) of arrays or `graphc.param`s
     example_batch: a tree of arrays whose first dim is the global batch of one update; shorter
                    batches may follow
@@ -57,10 +57,10 @@ def compile(
     seed:          of the initialisers and random functions that have none of their own: the same
                    seed gives the same weights and masks under any strategy
     order:         how contributions to one gradient are added: add_n, tree, accumulate, or a choice
-                   for each place where they meet, "devices=tree,turns=add_n" (see graphc.orders)
+                   for each place where they meet, "devices=tree,turns=add_n" (see graphc.ir.orders)
     reduction:     what the loss is meant to be: sum or mean over the batch
     sparse:        whether gradients of tables are kept as rows: auto (where fewer are looked up
-                   than the table has), on or off (see graphc.sparse)
+                   than the table has), on or off (see graphc.ops.sparse)
     peak:          limit in bytes on what one device needs
     max_bytes:     limit in bytes on what all devices need; by default the machine's memory
     check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
@@ -190,7 +190,7 @@ class StepTrainer:
 
     def graph(self, after: str = "partition", program: str = "train") -> Graph:
         """The graph after a pass; 'source' is the one that was traced. Raises G0990."""
-        from graphc.driver import stages
+        from graphc.compiler.driver import stages
 
         strategy = parse_strategy(self.strategy)
         found = dict(stages(self.module, strategy, program))

@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError, did_you_mean
-from graphc.frontend.call import as_operand, form_of, handed_over
-from graphc.frontend.caller import user_span
-from graphc.frontend.names import Builtin
+from graphc.frontend.language.call import as_operand, form_of, handed_over
+from graphc.frontend.language.names import Builtin
+from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.session import current
+from graphc.frontend.numpy.tracer import renamed, unwrap, wrap
 from graphc.frontend.operands import operand
-from graphc.frontend.session import current
-from graphc.frontend.tracer import renamed, unwrap, wrap
-from graphc.op import all_ops
-from graphc.ops.registry import COMPOSITES
-from graphc.types import dtype_of
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import all_ops
+from graphc.ir.registry import COMPOSITES
+from graphc.ir.types import dtype_of
+from graphc.support.errors import GraphcError, did_you_mean
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -3,27 +3,27 @@
 graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), graphc.optim.adam(1e-3))
 """
 
-from graphc.ops.loss_scale import LossScale as loss_scale
-from graphc.ops.optim import ClipByGlobalNorm as clip_by_global_norm
-from graphc.ops.optim import ClipByValue as clip_by_value
-from graphc.ops.optim import Ema as ema
-from graphc.ops.optim import Optimizer, Transform, chain
-from graphc.ops.optimizers import Adagrad as adagrad
-from graphc.ops.optimizers import Adam as adam
-from graphc.ops.optimizers import Adamw as adamw
-from graphc.ops.optimizers import Lamb as lamb
-from graphc.ops.optimizers import Lion as lion
-from graphc.ops.optimizers import Momentum as momentum
-from graphc.ops.optimizers import Nesterov as nesterov
-from graphc.ops.optimizers import Rmsprop as rmsprop
-from graphc.ops.optimizers import Sgd as sgd
-from graphc.ops.schedules import ConstantRate as constant_rate
-from graphc.ops.schedules import CosineDecay as cosine_decay
-from graphc.ops.schedules import ExponentialDecay as exponential_decay
-from graphc.ops.schedules import LinearWarmup as linear_warmup
-from graphc.ops.schedules import PiecewiseConstant as piecewise_constant
-from graphc.ops.schedules import PolynomialDecay as polynomial_decay
-from graphc.ops.schedules import Schedule
+from graphc.ops.optimizers.base import ClipByGlobalNorm as clip_by_global_norm
+from graphc.ops.optimizers.base import ClipByValue as clip_by_value
+from graphc.ops.optimizers.base import Ema as ema
+from graphc.ops.optimizers.base import Optimizer, Transform, chain
+from graphc.ops.optimizers.kinds import Adagrad as adagrad
+from graphc.ops.optimizers.kinds import Adam as adam
+from graphc.ops.optimizers.kinds import Adamw as adamw
+from graphc.ops.optimizers.kinds import Lamb as lamb
+from graphc.ops.optimizers.kinds import Lion as lion
+from graphc.ops.optimizers.kinds import Momentum as momentum
+from graphc.ops.optimizers.kinds import Nesterov as nesterov
+from graphc.ops.optimizers.kinds import Rmsprop as rmsprop
+from graphc.ops.optimizers.kinds import Sgd as sgd
+from graphc.ops.optimizers.loss_scale import LossScale as loss_scale
+from graphc.ops.optimizers.schedules import ConstantRate as constant_rate
+from graphc.ops.optimizers.schedules import CosineDecay as cosine_decay
+from graphc.ops.optimizers.schedules import ExponentialDecay as exponential_decay
+from graphc.ops.optimizers.schedules import LinearWarmup as linear_warmup
+from graphc.ops.optimizers.schedules import PiecewiseConstant as piecewise_constant
+from graphc.ops.optimizers.schedules import PolynomialDecay as polynomial_decay
+from graphc.ops.optimizers.schedules import Schedule
 
 __all__ = [
     "Optimizer",

@@ -28,7 +28,7 @@ import pytest
 from graphc_numpy import NumpyBackend
 from graphc_numpy.memory import USUAL, Allocator
 
-from graphc.runtime.backend import Loaded, Programs
+from graphc.runtime.backends.backend import Loaded, Programs
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 PAGE = mmap.PAGESIZE

@@ -5,11 +5,12 @@ It reads what another thread has written, wherever the units are dealt out in or
 
 from __future__ import annotations
 
-from graphc_numpy.native.lanes import INT64, POINTER, VOID, Printer, index
-from graphc_numpy.native.step import Printers
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.step.regions import Printers
 from llvmlite import ir
 
-from graphc.kernels.code import (
+from graphc.ir.types import I64
+from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Call,
@@ -22,7 +23,6 @@ from graphc.kernels.code import (
     Pointer,
     Store,
 )
-from graphc.types import I64
 
 
 def reversal(n: int) -> Nest:

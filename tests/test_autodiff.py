@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.graph import Graph, Objective, Variable
-from graphc.op import op_named
-from graphc.ops.optim import ClipByGlobalNorm, as_optimizer
-from graphc.ops.optimizers import Sgd
+from graphc.compiler.pipeline import run_passes
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import F64, Extent, TensorType
+from graphc.ops.optimizers.base import ClipByGlobalNorm, as_optimizer
+from graphc.ops.optimizers.kinds import Sgd
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
-from graphc.passes.differentiate import Differentiate
-from graphc.passes.partition import Partition
-from graphc.passes.pipeline import run_passes
-from graphc.passes.place import Place
-from graphc.runtime.reference import interpret
-from graphc.types import F64, Extent, TensorType
+from graphc.passes.differentiation.differentiate import Differentiate
+from graphc.passes.differentiation.reverse_mode import gradients
+from graphc.passes.partitioning.partition import Partition
+from graphc.passes.placing.place import Place
+from graphc.runtime.backends.reference import interpret
+from graphc.support.errors import GraphcError, GraphcWarning
 
 
 def given(f: Builder, name: str, *shape: int, batch: bool = False) -> Value:

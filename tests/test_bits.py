@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from graphc.bits import BitsCheck, BitsRow, tiles_for
-from graphc.check import take
-from graphc.errors import GraphcError
-from graphc.frontend.lower import load_module
-from graphc.module import Module
-from graphc.runtime.data import load
-from graphc.strategy import Reproducible, parse_strategy
+from graphc.frontend.language.load import load_module
+from graphc.frontend.module import Module
+from graphc.runtime.data.dataset import load
+from graphc.strategies import Reproducible, parse_strategy
+from graphc.support.errors import GraphcError
+from graphc.testing.determinism import BitsCheck, BitsRow, tiles_for
+from graphc.testing.equivalence import take
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STRATEGIES = (

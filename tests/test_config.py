@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphc import config
-from graphc.errors import GraphcError
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 
 @pytest.fixture(autouse=True)

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from test_scale import shape_of
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import module_of_source
-from graphc.module import Module
-from graphc.orders import ORDERS
-from graphc.runtime.plan import Plan
-from graphc.strategy import STRATEGIES, OneDevice, Strategy, layout_of, parse_strategy
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.module import Module
+from graphc.ir.orders import ORDERS
+from graphc.plan.plan import Plan
+from graphc.strategies import STRATEGIES, OneDevice, Strategy, layout_of, parse_strategy
+from graphc.support.errors import GraphcError
 
 DEVICES = (1, 8, 64, 1_024)
 SLACK = 1.1  # of calls, between any two numbers of devices
@@ -129,7 +129,7 @@ def counted(strategy: str) -> tuple[Plan, int]:
     return plan, int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
 
-@pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning")
+@pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
 @pytest.mark.parametrize("strategy", ALL)
 def test_for_any_number_of_devices_programs_and_compile_time_are_the_same(strategy: str) -> None:
     one, *between, most = (strategy.format(n=n) for n in sizes(strategy))
@@ -142,7 +142,7 @@ def test_for_any_number_of_devices_programs_and_compile_time_are_the_same(strate
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning")
+@pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
 @pytest.mark.parametrize("strategy", [s for s in ALL if "=" not in s])
 def test_compiling_for_many_devices_takes_as_long_by_the_clock(strategy: str) -> None:
     def seconds(n: int) -> float:

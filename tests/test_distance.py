@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.distance import distance, finite_distance, magnitude, within
+from graphc.support.distance import distance, finite_distance, magnitude, within
 
 NAN, INF = float("nan"), float("inf")
 UNLIKE = [

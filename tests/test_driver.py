@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.frontend.lower import module_of_source
-from graphc.module import Module
-from graphc.runtime.plan import Plan
-from graphc.strategy import parse_strategy
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.module import Module
+from graphc.plan.plan import Plan
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning
 
 STEP = """
     step two(x: f32[batch, 32], y: f32[batch, 16]) {

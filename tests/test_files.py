@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.files import check_writable, replaced, write_whole
+from graphc.support.errors import GraphcError
+from graphc.support.files import check_writable, replaced, write_whole
 
 Make = Callable[[Path], object]
 

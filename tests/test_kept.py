@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import config, driver, kept, nn
+from graphc import nn
 from graphc.api import traced_module
-from graphc.errors import GraphcWarning
-from graphc.module import Duration, Module
+from graphc.compiler import driver, plan_cache
+from graphc.frontend.module import Duration, Module
+from graphc.lowering.program.codec import encode
 from graphc.ops.unary import Tanh
-from graphc.runtime import objects
-from graphc.runtime.codec import encode
-from graphc.runtime.objects import Objects
-from graphc.strategy import OneDevice, Strategy, parse_strategy
+from graphc.strategies import OneDevice, Strategy, parse_strategy
+from graphc.support import config, object_cache
+from graphc.support.errors import GraphcWarning
+from graphc.support.object_cache import Objects
 
 X, Y = np.ones((8, 4), np.float32), np.ones((8, 3), np.float32)
 
@@ -51,8 +52,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with monkeypatch.context() as patch:
         patch.setenv("GRAPHC_CACHE", str(tmp_path))
         config.get.cache_clear()
-        kept._sources.cache_clear()
-        forget = kept._sources.cache_clear
+        plan_cache._sources.cache_clear()
+        forget = plan_cache._sources.cache_clear
         yield tmp_path
     config.get.cache_clear()
     forget()
@@ -78,7 +79,7 @@ def module(rows: int = 8, lr: float = 0.1, of: Callable[..., Any] = loss) -> Mod
 
 
 def compiled(m: Module | None = None, strategy: Strategy | None = None, **options: Any) -> Any:
-    return kept.compiled(m or module(), strategy or OneDevice(), **options)
+    return plan_cache.compiled(m or module(), strategy or OneDevice(), **options)
 
 
 def trained() -> tuple[float, bytes]:
@@ -170,7 +171,7 @@ def test_other_sources_are_seen(
     cache: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled()
-    monkeypatch.setattr(kept, "_sources", lambda: "other sources")
+    monkeypatch.setattr(plan_cache, "_sources", lambda: "other sources")
     assert counted.anew(compiled)
 
 
@@ -179,21 +180,21 @@ def test_sources_are_files_with_their_lengths_and_times(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "a.py"
     file.write_text("x = 1")
     os.utime(file, ns=(1, 1))
-    before = list(kept._files(tmp_path))
+    before = list(plan_cache._files(tmp_path))
     os.utime(file, ns=(2, 2))
-    times = list(kept._files(tmp_path))
+    times = list(plan_cache._files(tmp_path))
     file.write_text("x = 12")
     os.utime(file, ns=(1, 1))
-    assert len({*before, *times, *kept._files(tmp_path)}) == 3
+    assert len({*before, *times, *plan_cache._files(tmp_path)}) == 3
 
 
 def test_a_source_that_changed_since_the_import_is_found_by_nobody(
     cache: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "IMPORTED", 0)  # all files are younger
-    kept._sources.cache_clear()
+    monkeypatch.setattr(object_cache, "IMPORTED", 0)  # all files are younger
+    plan_cache._sources.cache_clear()
     compiled()
-    kept._sources.cache_clear()  # as in another process
+    plan_cache._sources.cache_clear()  # as in another process
     assert counted.anew(compiled)
 
 
@@ -326,5 +327,5 @@ def test_a_plan_without_a_json_form_is_used_and_not_kept(
         raise TypeError("it has no JSON form")
 
     assert encode(1) == 1
-    monkeypatch.setattr(kept, "encode", fails)
+    monkeypatch.setattr(plan_cache, "encode", fails)
     assert counted.anew(compiled) and counted.anew(compiled)

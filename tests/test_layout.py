@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphc.layout import MemoryLayout
+from graphc.lowering.program.strides import MemoryLayout
 
 BASE = np.arange(2 * 3 * 4 * 5, dtype=np.int64)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.leaves import carries, forests, joins, most_pieces, most_sent, pieces
-from graphc.placement import Axis, Leaves, Mesh, Placement, Split, is_uneven, local_shape
-from graphc.program import ranges_of
-from graphc.runtime.conversions import grow
-from graphc.types import F32, Extent, TensorType
+from graphc.ir.leaf_tree import carries, forests, joins, most_pieces, most_sent, pieces
+from graphc.ir.placement import Axis, Leaves, Mesh, Placement, Split, is_uneven, local_shape
+from graphc.ir.types import F32, Extent, TensorType
+from graphc.lowering.program.program import ranges_of
+from graphc.runtime.backends.conversions import grow
 
 DEALS = [(slots, n) for slots in (1, 2, 3, 7, 8, 13, 32) for n in (1, 2, 3, 5, 7, 8) if n <= slots]
 

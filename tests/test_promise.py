@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import load_module
-from graphc.promise import Promise
-from graphc.runtime.fingerprint import in_words, kernel_fingerprint
-from graphc.strategy import parse_strategy
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module
+from graphc.plan.determinism import Promise
+from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
+from graphc.strategies import parse_strategy
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits.gc"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc import random
-from graphc.placement import capacity, chop
+from graphc.ir.placement import capacity, chop
+from graphc.support import random
 
 F64, F32, F16 = (np.dtype(t) for t in (np.float64, np.float32, np.float16))
 BF16 = np.dtype(ml_dtypes.bfloat16)

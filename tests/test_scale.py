@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 from benchmarks.scale import DEVICES, source
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import module_of_source
-from graphc.program import Kernel, Program, Start, reads, writes
-from graphc.runtime.plan import Plan
-from graphc.strategy import parse_strategy
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.lowering.program.program import Kernel, Program, Start, reads, writes
+from graphc.plan.plan import Plan
+from graphc.strategies import parse_strategy
 
 SMALL, LARGE = 10, 40  # layers
 SLACK = 1.4  # over growth in proportion; what is quadratic would be 4 times over it

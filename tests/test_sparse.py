@@ -12,13 +12,13 @@ import pytest
 import graphc
 from graphc import optim
 from graphc.api import traced_module
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.op import Op
+from graphc.compiler.driver import compile_module
+from graphc.ir.op import Op
+from graphc.lowering.program.program import Kernel, Program
 from graphc.ops.rows import RowAdd, RowSum
-from graphc.program import Kernel, Program
-from graphc.runtime.plan import Plan
-from graphc.strategy import parse_strategy
+from graphc.plan.plan import Plan
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning
 
 Array = np.ndarray
 Batch = dict[str, Array]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.graph import Graph, Variable
-from graphc.passes.variables import variable_states
-from graphc.placement import R, Split
-from graphc.strategy import Accumulate, Mirrored, OneDevice, TensorSplit, layout_of, parse_strategy
-from graphc.types import F32, TensorType
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.placement import R, Split
+from graphc.ir.types import F32, TensorType
+from graphc.passes.placing.variables import variable_states
+from graphc.strategies import (
+    Accumulate,
+    Mirrored,
+    OneDevice,
+    TensorSplit,
+    layout_of,
+    parse_strategy,
+)
+from graphc.support.errors import GraphcError
 
 TEXTS = [
     "one_device()", "mirrored(4)", "accumulate(3)", "tensor_split(2)", 'mirrored(2, reduce="tree")',

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from graphc.builder import Builder
-from graphc.errors import Span, VerifyError, remember_source
-from graphc.graph import Graph
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
+from graphc.ir.types import F32, Extent, TensorType
 from graphc.ops.source import Input
+from graphc.support.errors import Span, VerifyError, remember_source
 from graphc.text import parse_ir
-from graphc.types import F32, Extent, TensorType
 from graphc.verify import LAWS, complaints, laws_table, verify
 
 # One gradient of a linear model under `mirrored(4) * accumulate(2)`, as partition leaves it.

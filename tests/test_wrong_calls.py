@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import config, optim
-from graphc.errors import GraphcError
-from graphc.runtime.data import from_arrays
+from graphc import optim
+from graphc.runtime.data.dataset import from_arrays
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 X, Y = np.ones((4, 3), np.float32), np.ones(4, np.float32)
 W: dict[Any, Any] = {"w": np.zeros(3, np.float32)}

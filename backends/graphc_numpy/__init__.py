@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
-from graphc.config import get
-from graphc.runtime.backend import Loaded, Programs
+from graphc.runtime.backends.backend import Loaded, Programs
+from graphc.support.config import get
 from graphc_numpy.memory import USUAL, Allocator
 
 NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
@@ -44,7 +44,7 @@ class NumpyBackend:
         """The generator of the code and what it is made for."""
         if self.executor == "numpy":
             return ""
-        from graphc_numpy.native.machine import generator, target
+        from graphc_numpy.native.llvm.machine import generator, target
 
         return f"{target().instructions}, generator {generator()}"
 
@@ -61,7 +61,7 @@ class NumpyBackend:
             from graphc_numpy.native.device import NativeLoaded
 
             return NativeLoaded(programs, self.allocator)
-        from graphc_numpy.device import NumpyLoaded
+        from graphc_numpy.calls.device import NumpyLoaded
 
         return NumpyLoaded(programs, self.allocator)
 

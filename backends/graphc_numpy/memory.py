@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.program import Buffer
-from graphc.runtime.site import Site
+from graphc.lowering.program.program import Buffer
+from graphc.runtime.backends.site import Site
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
-from graphc.errors import GraphcError, InternalError, VerifyError
-from graphc.files import write_whole
-from graphc.runtime.interrupts import Terminated, ending_on_sigterm
+from graphc.runtime.machine.interrupts import Terminated, ending_on_sigterm
+from graphc.support.errors import GraphcError, InternalError, VerifyError
+from graphc.support.files import write_whole
 
 COMMANDS = {
     "run": ("graphc.cli.run", "Train what a .gc file or a plan describes, and evaluate it."),
@@ -52,7 +52,7 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from graphc.errors import did_you_mean
+        from graphc.support.errors import did_you_mean
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             hint = did_you_mean(args[0], tuple(COMMANDS))

@@ -12,11 +12,11 @@ import click
 from graphc.cli.run import in_json, seed_option
 
 if TYPE_CHECKING:
-    from graphc.bits import BitsRow
-    from graphc.check import Row
-    from graphc.module import Module
-    from graphc.runtime.data import Dataset
-    from graphc.strategy import Strategy
+    from graphc.frontend.module import Module
+    from graphc.runtime.data.dataset import Dataset
+    from graphc.strategies import Strategy
+    from graphc.testing.determinism import BitsRow
+    from graphc.testing.equivalence import Row
 
 
 @click.command("check")
@@ -65,7 +65,7 @@ def check_command(
     NaN, says from which step on, and the exit status is 1 unless --allow-nan is given.
     """
     from graphc.cli.run import shown_warnings
-    from graphc.frontend.lower import load_module
+    from graphc.frontend.language.load import load_module
 
     with shown_warnings():
         module = load_module(file, seed=seed or 0)
@@ -82,8 +82,8 @@ def check_command(
 
 
 def _data(module: Module) -> Dataset:
-    from graphc.errors import GraphcError
-    from graphc.runtime.data import load
+    from graphc.runtime.data.dataset import load
+    from graphc.support.errors import GraphcError
 
     spec = module.data.get("train")
     if spec is None:
@@ -93,7 +93,7 @@ def _data(module: Module) -> Dataset:
 
 
 def _backends(names: Sequence[str]) -> list[str]:
-    from graphc.runtime.plugins import backends
+    from graphc.runtime.backends.plugins import backends
 
     if "all" not in names:
         return list(dict.fromkeys(names))
@@ -105,7 +105,7 @@ def _rounding(
     backends: Sequence[str], as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
     """Print a row per strategy and backend, and give its mark."""
-    from graphc.check import check_strategies
+    from graphc.testing.equivalence import check_strategies
 
     spec = module.data["train"]
     for backend in backends:
@@ -125,7 +125,7 @@ def _mark(equal: bool, spoiled: str) -> str:
 
 
 def _rounding_line(row: Row) -> str:
-    from graphc.check import ONE
+    from graphc.testing.equivalence import ONE
 
     other = f" from {row.against}" if row.against != ONE else ""
     mark = _mark(row.equal, row.spoiled)
@@ -146,9 +146,9 @@ def _bits(
     backends: Sequence[str], grid: tuple[int, int | None], switch: bool, as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
     """Print a row per strategy and backend, and a line for each backend; give each row's mark."""
-    from graphc.bits import BitsCheck, tiles_for
-    from graphc.check import take
-    from graphc.strategy import Reproducible
+    from graphc.strategies import Reproducible
+    from graphc.testing.determinism import BitsCheck, tiles_for
+    from graphc.testing.equivalence import take
 
     slots, tiles = grid
     spec = module.data["train"]
@@ -188,7 +188,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _strategies(templates: tuple[str, ...], devices: list[int], turns: list[int]) -> list[Strategy]:
-    from graphc.strategy import Accumulate, parse_strategy
+    from graphc.strategies import Accumulate, parse_strategy
 
     found = []
     for template in templates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphc.errors import GraphcError
+from graphc.support.errors import GraphcError
 
 MAX_TEXT = 1 << 28  # bytes of a graph in text form
 

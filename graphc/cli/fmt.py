@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from graphc.files import write_whole
+from graphc.support.files import write_whole
 
 
 @click.command("fmt")
@@ -22,9 +22,9 @@ def fmt_command(files: tuple[Path, ...], check: bool) -> None:
 
 def _formatted(file: Path, check: bool) -> bool:
     """Format one file, or say that it would be; whether it was formatted before."""
-    from graphc.frontend.format import format_source
-    from graphc.frontend.parse import read_file
-    from graphc.frontend.source import MAX_BYTES
+    from graphc.syntax.format import format_source
+    from graphc.syntax.parse import read_file
+    from graphc.syntax.source import MAX_BYTES
 
     piped = str(file) == "-"
     before = sys.stdin.buffer.read(MAX_BYTES + 1) if piped else read_file(file)

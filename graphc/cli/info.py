@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import click
 
-from graphc.errors import did_you_mean
+from graphc.support.errors import did_you_mean
 
 
 @click.command("ops")
 @click.argument("name", required=False)
 def ops_command(name: str | None) -> None:
     """List the operations, or describe one: graphc ops einsum."""
-    from graphc.op import all_ops, record_named, record_names
+    from graphc.ir.op import all_ops, record_named, record_names
     from graphc.ops import COMPOSITES
 
     primitives = all_ops()
@@ -35,8 +35,8 @@ def ops_command(name: str | None) -> None:
 def _described(name: str) -> str:
     import inspect
 
-    from graphc.inspect.optable import call_text, signature_text
-    from graphc.op import op_named, record_named
+    from graphc.inspect.op_table import call_text, signature_text
+    from graphc.ir.op import op_named, record_named
     from graphc.ops import COMPOSITES
 
     if name in COMPOSITES:
@@ -50,9 +50,9 @@ def _described(name: str) -> str:
 @click.command("passes")
 def passes_command() -> None:
     """List the passes, in the order of the pipeline."""
+    from graphc.compiler.pipeline import differentiation, distribution, partitioning
     from graphc.passes.base import PASSES
-    from graphc.passes.pipeline import differentiation, distribution, partitioning
-    from graphc.strategy import OneDevice
+    from graphc.strategies import OneDevice
 
     one = OneDevice()
     order = [*differentiation(), *distribution(one), *partitioning(one)]
@@ -67,7 +67,7 @@ def strategies_command() -> None:
     """List the strategies. They combine with `*`."""
     from dataclasses import fields
 
-    from graphc.strategy import STRATEGIES
+    from graphc.strategies import STRATEGIES
 
     for name, cls in STRATEGIES.items():
         options = ", ".join(f"{f.name}={f.default!r}" for f in fields(cls))  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ def strategies_command() -> None:
 @click.command("backends")
 def backends_command() -> None:
     """List the backends and transports, and say why one can't run."""
-    from graphc.runtime.plugins import backends, transports
+    from graphc.runtime.backends.plugins import backends, transports
 
     for title, found in (("backends", backends()), ("transports", transports())):
         click.echo(f"{title}:")
@@ -89,7 +89,7 @@ def backends_command() -> None:
 @click.argument("code", required=False)
 def explain_command(code: str | None) -> None:
     """Explain an error code, such as G0203; without one, list them all."""
-    from graphc.error_codes import CODES
+    from graphc.support.error_codes import CODES
 
     if code is None:
         _table((c, entry.title) for c, entry in sorted(CODES.items()))

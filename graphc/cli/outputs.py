@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphc.files import check_writable
-from graphc.runtime.interrupts import Uninterrupted
+from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.support.files import check_writable
 
 if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer

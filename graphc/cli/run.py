@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from graphc.runtime.data import Dataset
-    from graphc.runtime.plan import Plan
+    from graphc.plan.plan import Plan
+    from graphc.runtime.data.dataset import Dataset
     from graphc.runtime.trainer import Trainer
 
 strategy_option = click.option(
@@ -86,7 +86,7 @@ def run_command(
     when: --record writes that down, and --replay does it again, to the same bits.
     """
     from graphc.cli.outputs import check_outputs, saved
-    from graphc.runtime.saving import read
+    from graphc.runtime.checkpoints.saving import read
     from graphc.runtime.trainer import Trainer
 
     if epochs and steps:
@@ -120,7 +120,7 @@ def run_command(
 def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    from graphc.runtime.history import changes
+    from graphc.runtime.checkpoints.history import changes
 
     plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
     promised, history = (plan.meta.get("promise") or {}).get("bits", ""), trainer.history
@@ -184,8 +184,8 @@ def compile_command(
     bucket: int, seed: int | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
-    from graphc.files import check_writable
-    from graphc.runtime.memory import memory_in_words
+    from graphc.runtime.machine.memory import memory_in_words
+    from graphc.support.files import check_writable
 
     if output is not None:
         check_writable(output, "G0507")
@@ -206,8 +206,8 @@ def compile_command(
 
 def _promised(plan: Plan) -> str:
     """What the plan promises of its numbers, and for which kernels."""
-    from graphc.promise import Promise
-    from graphc.runtime.fingerprint import in_words, kernel_fingerprint
+    from graphc.plan.determinism import Promise
+    from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
 
     found = Promise.of(plan.meta["promise"])
     return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")
@@ -219,7 +219,7 @@ def plan_of(
 ) -> Plan:  # fmt: skip
     """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
     if file.suffix == ".plan":
-        from graphc.runtime.plan import load
+        from graphc.plan.plan import load
 
         if strategy or peak or order or bucket or sparse or seed is not None:
             raise click.UsageError(
@@ -227,9 +227,9 @@ def plan_of(
                 "--bucket-bytes and --seed to compile"
             )
         return load(file)
-    from graphc.driver import compile_module
-    from graphc.frontend.lower import load_module
-    from graphc.strategy import parse_strategy
+    from graphc.compiler.driver import compile_module
+    from graphc.frontend.language.load import load_module
+    from graphc.strategies import parse_strategy
 
     limit = bytes_of(peak, "--peak")
     with shown_warnings():
@@ -243,7 +243,7 @@ def plan_of(
 @contextmanager
 def shown_warnings() -> Iterator[None]:
     """Print the compiler's warnings as it prints errors."""
-    from graphc.errors import GraphcWarning
+    from graphc.support.errors import GraphcWarning
 
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
         if isinstance(message, GraphcWarning):
@@ -276,9 +276,9 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
 
     Raises G0507 where the plan does not say all that is to be known of it.
     """
-    from graphc.errors import GraphcError
-    from graphc.runtime.check.plans import DATA
-    from graphc.runtime.data import load
+    from graphc.plan.check.plans import DATA
+    from graphc.runtime.data.dataset import load
+    from graphc.support.errors import GraphcError
 
     spec = plan.data.get(name)
     if spec is None:
@@ -295,9 +295,9 @@ def _train(
     trainer: Trainer, found: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
     steps: int | None, quiet: bool, schedules: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    from graphc.errors import GraphcError
-    from graphc.runtime.proportion import replicas
-    from graphc.runtime.sharding import Sharding
+    from graphc.runtime.data.proportion import replicas
+    from graphc.runtime.data.sharding import Sharding
+    from graphc.support.errors import GraphcError
 
     if found is None:
         help = 'write data train = npz("file.npz", batch=256) into the program'

@@ -11,12 +11,12 @@ import click
 
 from graphc.cli.files import read_text
 from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
-from graphc.files import write_whole
+from graphc.support.files import write_whole
 
 if TYPE_CHECKING:
-    from graphc.graph import Graph
-    from graphc.program import Program
-    from graphc.runtime.plan import Plan
+    from graphc.ir.graph import Graph
+    from graphc.lowering.program.program import Program
+    from graphc.plan.plan import Plan
 
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to a file."
@@ -74,8 +74,8 @@ def show_command(
 
 
 def _instructions(file: Path, program: str) -> str:
-    from graphc.runtime.listing import print_program
-    from graphc.runtime.plan import load
+    from graphc.lowering.program.listing import print_program
+    from graphc.plan.plan import load
 
     return print_program(_chosen(load(file), program))
 
@@ -83,11 +83,11 @@ def _instructions(file: Path, program: str) -> str:
 def _kernels(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, program: str
 ) -> str:
-    from graphc.driver import compile_module
-    from graphc.frontend.lower import load_module
-    from graphc.runtime.kernel_listing import print_kernels
-    from graphc.runtime.plan import load
-    from graphc.strategy import parse_strategy
+    from graphc.compiler.driver import compile_module
+    from graphc.frontend.language.load import load_module
+    from graphc.lowering.kernel_listing import print_kernels
+    from graphc.plan.plan import load
+    from graphc.strategies import parse_strategy
 
     if file.suffix == ".plan":
         return print_kernels(_chosen(load(file), program))
@@ -115,9 +115,9 @@ def _stages(
     program: str,
 ) -> tuple[Graph, Graph]:
     """The graphs before and after the last run of a pass."""
-    from graphc.driver import stages
-    from graphc.frontend.lower import load_module
-    from graphc.strategy import parse_strategy
+    from graphc.compiler.driver import stages
+    from graphc.frontend.language.load import load_module
+    from graphc.strategies import parse_strategy
 
     with shown_warnings():
         module = load_module(file).ordered(order or "").with_sparse(sparse or "")
@@ -148,7 +148,7 @@ def _unaligned(graph: Graph) -> list[str]:
 @output_option
 def opt_command(file: Path, passes: str, output: Path | None) -> None:
     """Run passes on a graph in text form (.gir) and print the result."""
-    from graphc.passes import pipeline
+    from graphc.compiler import pipeline
     from graphc.passes.base import parse_passes
     from graphc.text import print_ir
     from graphc.verify.reading import read_ir

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphc.frontend.parse import parse_file, parse_source, parse_strategy
+    from graphc.syntax.parse import parse_file, parse_source, parse_strategy
 
 __all__ = ["parse_file", "parse_source", "parse_strategy"]
 
@@ -13,6 +13,6 @@ __all__ = ["parse_file", "parse_source", "parse_strategy"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'graphc.frontend' has no attribute '{name}'")
-    from graphc.frontend import parse  # here, since tracing needs no grammar
+    from graphc.syntax import parse
 
     return getattr(parse, name)

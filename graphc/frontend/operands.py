@@ -3,7 +3,7 @@
 Python numbers are weak: they take the dtype of the tensor beside them. So are NumPy's scalars and
 0-d arrays of its default dtypes (float64, int64, bool), which is what `np.pi`, `np.sqrt(64)` or
 `np.prod(shape)` give: they do not turn an f32 step into f64. An array of one or more dims, and a
-scalar of another dtype (`np.float32(2)`), keeps its dtype and promotes as graphc.types.promote
+scalar of another dtype (`np.float32(2)`), keeps its dtype and promotes as graphc.ir.types.promote
 says, float64 included: write `.astype(np.float32)` at the constant where it is not meant.
 """
 
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.builder import Builder, Operand, Value
-from graphc.errors import GraphcError
-from graphc.frontend.count import Derived
+from graphc.frontend.run_time_length import Derived
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.types import BF16, F32, F64, I32, DType, Size, dtype_of, promote
 from graphc.ops.composites.support import constant_array
-from graphc.types import BF16, F32, F64, I32, DType, Size, dtype_of, promote
+from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 MAX_CONSTANT = 1 << 28  # bytes: what is larger is data, not a constant of the step
 _WEAK = (np.float64, np.int64, np.bool_)

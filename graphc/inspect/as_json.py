@@ -7,12 +7,12 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from graphc.errors import Span
-from graphc.graph import Graph, Node, Objective, Variable
-from graphc.op import snake
-from graphc.placement import Mesh, Placement
+from graphc.ir.graph import Graph, Node, Objective, Variable
+from graphc.ir.op import snake
+from graphc.ir.placement import Mesh, Placement
+from graphc.ir.types import DType, Extent, TensorType
+from graphc.support.errors import Span
 from graphc.text.printer import VERSION, type_text
-from graphc.types import DType, Extent, TensorType
 
 
 def to_json(graph: Graph) -> str:

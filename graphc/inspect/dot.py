@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.graph import Graph
 from graphc.inspect.scene import STYLES, Box, Kind, clip, scene
+from graphc.ir.graph import Graph
 
 _SHAPES = {Kind.INPUT: "oval", Kind.VARIABLE: "cylinder", Kind.CONSTANT: "plain", Kind.END: "cds"}
 

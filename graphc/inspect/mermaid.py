@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from graphc.graph import Graph
 from graphc.inspect.scene import STYLES, Box, Kind, clip, scene
+from graphc.ir.graph import Graph
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _.,:=+*/()-]")
 _SHAPES = {Kind.INPUT: "([{}])", Kind.VARIABLE: "[({})]", Kind.END: "[[{}]]"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple
 
-from graphc.graph import Graph, Node
+from graphc.ir.graph import Graph, Node
 from graphc.ops.collective import Conversion
 from graphc.text.printer import (
     fields_text,

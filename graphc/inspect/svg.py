@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from graphc.graph import Graph
 from graphc.inspect.layout import TITLES, Lane, Layout, Links, layout
 from graphc.inspect.scene import STYLES, Box, Kind, Scene, clip, scene
+from graphc.ir.graph import Graph
 
 _LINE, _PAD = 13.0, 7.0  # height of a line of text, space around the text
 _CHAR = 6.05  # width of a character at 10 px in a monospace font

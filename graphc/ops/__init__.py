@@ -1,11 +1,12 @@
 """The ops: primitives, one definition each, and the composites that are written over them.
 
 Importing this package registers everything; `COMPOSITES` maps a composite's name to its function
-`(f, *operands, **options) -> Value`, where f is a `graphc.builder.Builder`.
+`(f, *operands, **options) -> Value`, where f is a `graphc.ir.builder.Builder`.
 """
 
 from __future__ import annotations
 
+from graphc.ir.registry import COMPOSITES, composite
 from graphc.ops import (
     binary,
     collective,
@@ -14,23 +15,19 @@ from graphc.ops import (
     contract,
     elementwise,
     indexing,
-    init,
-    loss_scale,
-    optim,
-    optimizers,
+    initializers,
     ordering,
     reduce,
     replicas,
     reshape,
     rows,
-    schedules,
     shape,
     slicing,
     source,
     unary,
     windows,
 )
-from graphc.ops.registry import COMPOSITES, composite
+from graphc.ops.optimizers import base, kinds, loss_scale, schedules
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import register
+from graphc.ir.op import register
 from graphc.ops.elementwise import Elementwise
 
 if TYPE_CHECKING:
-    from graphc.op import Functions, Gradients, Value
+    from graphc.ir.op import Functions, Gradients, Value
 
 
 class Binary(Elementwise):

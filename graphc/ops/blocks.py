@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 Where = Mapping[str, slice]
 

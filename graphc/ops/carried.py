@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphc.dims import letters
-from graphc.op import Op
-from graphc.types import TensorType
+from graphc.ir.dims import letters
+from graphc.ir.op import Op
+from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 
 class Carried(Op):

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.op import Op, Shard, register, require
+from graphc.ir.op import Op, Shard, register, require
+from graphc.ir.placement import Home, Partial, R, ReduceOp, Split, State
+from graphc.ir.types import TensorType
 from graphc.ops.carried import Carried
 from graphc.ops.settle import Settle
-from graphc.placement import Home, Partial, R, ReduceOp, Split, State
-from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 
 class Conversion(Carried):
@@ -105,7 +105,7 @@ class TreeReduce(WholeSum):
     """P -> R over space, by a balanced binary tree over the places: the same order everywhere
 
     Over `data+leaf` the places are the leaves of the batch, and those without an example are left
-    out (graphc.leaves): the turns of a device grow a forest, and the devices join theirs once.
+    out (graphc.ir.leaf_tree): the turns of a device grow a forest, and the devices join theirs once.
     """
 
     axis: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphc.op import register
+from graphc.ir.op import register
+from graphc.ir.types import BOOL
 from graphc.ops.elementwise import Elementwise
-from graphc.types import BOOL
 
 
 class Comparison(Elementwise):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.dims import map_rule
-from graphc.op import Op, register, require
+from graphc.ir.dims import map_rule
+from graphc.ir.op import Op, register, require
+from graphc.ir.orders import ORDERS
+from graphc.ir.types import BOOL, DType, TensorType
 from graphc.ops.rules import wide
-from graphc.orders import ORDERS
-from graphc.types import BOOL, DType, TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
 
 
 class Elementwise(Op):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 # Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function",
 # Mathematics of Computation 23 (1969): erf on [0, 0.46875], erfc on [0.46875, 4] and beyond 4.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.errors import GraphcError
-from graphc.op import Op, Shard, register, require
+from graphc.ir.op import Op, Shard, register, require
+from graphc.ir.types import TensorType
 from graphc.ops.rules import check_dim, check_integers, marked, resized, wide
-from graphc.types import TensorType
+from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
 
 
 class OutOfRange(GraphcError):

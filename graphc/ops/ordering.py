@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import Op, register, require
+from graphc.ir.op import Op, register, require
+from graphc.ir.types import I32, TensorType
 from graphc.ops.rules import check_dim, marked, wide
-from graphc.types import I32, TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
 
 
 class Along(Op):

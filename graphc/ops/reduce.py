@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.op import Op, register, require
+from graphc.ir.op import Op, register, require
+from graphc.ir.types import TensorType
 from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
 from graphc.ops.rules import check_dim, spread, wide
-from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
 
 
 class Reduction(Op):

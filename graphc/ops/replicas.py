@@ -2,7 +2,7 @@
 
 A replica is one part of the batch: a device's, and where the batch is cut over time too, a turn's.
 On one device there is one replica, and all of these are the identity. Between the marks every op
-runs by itself on what its replica has: the value is *varying* (graphc.varying).
+runs by itself on what its replica has: the value is *varying* (graphc.ir.varying).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import Op, Shard, register, require
+from graphc.ir.op import Op, Shard, register, require
+from graphc.ir.types import F32, I32, DType, TensorType
 from graphc.ops.carried import Carried
 from graphc.ops.rules import check_dim
-from graphc.types import F32, I32, DType, TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 class Mark(Carried):

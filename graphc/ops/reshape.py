@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from graphc.op import Op, register, require
-from graphc.types import TensorType
+from graphc.ir.op import Op, register, require
+from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register

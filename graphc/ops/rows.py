@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import Op, Shard, register, require
+from graphc.ir.op import Op, Shard, register, require
+from graphc.ir.types import F32, TensorType
 from graphc.ops.indexing import checked, local
 from graphc.ops.rules import check_integers, wide
-from graphc.types import F32, TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array
+    from graphc.ir.op import Array
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 def _check(op: str, ids: TensorType, rows: TensorType, rest: tuple[int, ...]) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import require
+from graphc.ir.op import require
 
 if TYPE_CHECKING:
-    from graphc.op import Array, Functions, Value
+    from graphc.ir.op import Array, Functions, Value
 
 
 def check_dim(op: str, dim: int, rank: int) -> None:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.dims import letters
-from graphc.op import Op, register, require
+from graphc.ir.dims import letters
+from graphc.ir.op import Op, register, require
+from graphc.ir.placement import ReduceOp
+from graphc.ir.types import TensorType
 from graphc.ops.rules import wide
-from graphc.placement import ReduceOp
-from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.dims import letters
-from graphc.op import Op, register, require
+from graphc.ir.dims import letters
+from graphc.ir.op import Op, register, require
+from graphc.ir.types import Extents, TensorType
 from graphc.ops.rules import check_dim, marked
-from graphc.types import Extents, TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register

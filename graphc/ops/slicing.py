@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import Op, register, require
+from graphc.ir.op import Op, register, require
+from graphc.ir.types import TensorType
 from graphc.ops.rules import check_dim, marked, resized
-from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register

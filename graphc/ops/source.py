@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.dims import letters
-from graphc.op import Op, Shard, record, register, require
-from graphc.records import equal_as_tuples
-from graphc.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named
+from graphc.ir.dims import letters
+from graphc.ir.op import Op, Shard, record, register, require
+from graphc.ir.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named
+from graphc.support.records import equal_as_tuples
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 
 HUGE = 1 << 1023  # of an integer that is rounded to a float
@@ -231,7 +231,7 @@ class Iota(Source):
 class Random(Source):
     """`y` is random: 'uniform' in [0, 1) or 'normal', from (seed, key, step, global index)
 
-    Philox counters (graphc.random): the numbers depend neither on the mesh nor on the passes.
+    Philox counters (graphc.support.random): the numbers depend neither on the mesh nor on the passes.
     The operand is the step, an i64 scalar; key is the front end's name of this draw.
     """
 
@@ -265,7 +265,7 @@ class Random(Source):
         return self.run_shard(Shard(self.shape, zeros, self.shape), *xs)
 
     def run_shard(self, shard: Shard, *xs: Array) -> Array:
-        from graphc import random
+        from graphc.support import random
 
         indices = random.global_indices(shard.shape, shard.offsets, self.shape)
         draw = random.uniform if self.kind == "uniform" else random.normal

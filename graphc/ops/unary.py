@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.op import Op, register
+from graphc.ir.op import Op, register
+from graphc.ir.types import BOOL, F32, F64, I32, DType, TensorType
 from graphc.ops.elementwise import Elementwise
 from graphc.ops.erf import erf
 from graphc.ops.rules import wide
-from graphc.types import BOOL, F32, F64, I32, DType, TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from graphc.errors import GraphcError, did_you_mean
-from graphc.graph import Graph
-from graphc.op import snake
+from graphc.ir.graph import Graph
+from graphc.ir.op import snake
+from graphc.support.errors import GraphcError, did_you_mean
 
 
 class Pass(ABC):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from graphc.graph import Graph, Node, Objective, subgraph_nodes
-from graphc.op import op_named
+from graphc.ir.graph import Graph, Node, Objective, subgraph_nodes
+from graphc.ir.op import op_named
+from graphc.ir.types import DType
 from graphc.passes.base import Pass, register_pass
-from graphc.types import DType
 
 
 def rename_uses(graph: Graph, nodes: dict[str, Node], to: dict[str, str]) -> Graph:

@@ -11,24 +11,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.aggregation import DIFFER
-from graphc.errors import GraphcError
-from graphc.placement import Mesh
-from graphc.runtime import plugins
+from graphc.ir.aggregation import DIFFER
+from graphc.ir.placement import Mesh
+from graphc.ir.types import dtype_of
+from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
 from graphc.runtime.asynchronous.source import Source
-from graphc.runtime.backend import Backend
-from graphc.runtime.batches import Batch, array_of, check_names
-from graphc.runtime.data import Dataset, Position
-from graphc.runtime.engine import Engine
-from graphc.runtime.fingerprint import kernel_fingerprint
-from graphc.runtime.history import History, Part, gone_on, warn_of_change
-from graphc.runtime.interrupts import Uninterrupted
-from graphc.runtime.memory import check_memory
-from graphc.runtime.plan import SYNC, Plan
-from graphc.runtime.proportion import replicas, warn_of_proportion
-from graphc.runtime.saving import (
+from graphc.runtime.backends import plugins
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint
+from graphc.runtime.checkpoints.history import History, Part, gone_on, warn_of_change
+from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
     fitting,
@@ -38,9 +32,15 @@ from graphc.runtime.saving import (
     warn_of_seed,
     with_outer,
 )
-from graphc.runtime.sharding import Sharding
-from graphc.runtime.totals import Totals, counted
-from graphc.types import dtype_of
+from graphc.runtime.data.batches import Batch, array_of, check_names
+from graphc.runtime.data.dataset import Dataset, Position
+from graphc.runtime.data.proportion import replicas, warn_of_proportion
+from graphc.runtime.data.sharding import Sharding
+from graphc.runtime.data.totals import Totals, counted
+from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.machine.memory import check_memory
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support.errors import GraphcError
 
 Array = NDArray[Any]
 Metrics = dict[str, Any]
@@ -79,7 +79,9 @@ class Trainer:
         self._alone = 0  # steps since replicas that step alone met
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
         self.history: History = (self._part(0),)
-        self.quick: Callable[[Any], Metrics | None] | None = None  # see graphc.runtime.backend
+        self.quick: Callable[[Any], Metrics | None] | None = (
+            None  # see graphc.runtime.backends.backend
+        )
 
     @property
     def steps(self) -> int:
@@ -187,7 +189,7 @@ class Trainer:
         """Train for a number of epochs or steps and return the last step's results.
 
         It goes on from `position`, which is part of what a checkpoint keeps. shard: how an epoch is
-        dealt to the replicas (graphc.runtime.sharding). Warns (G0620) where the batch that
+        dealt to the replicas (graphc.runtime.data.sharding). Warns (G0620) where the batch that
         `accumulate` makes up is out of proportion to the data.
         record, replay: files of schedules, of asynchronous strategies: `record` is written, and
         `replay` done again, to the same bits (G0521-G0525)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphc.builder import Builder, Value
+from graphc.ir.builder import Builder, Value
+from graphc.ir.types import Extent, TensorType, dtype_of
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input
-from graphc.types import Extent, TensorType, dtype_of
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 Function = Callable[..., Any]
 

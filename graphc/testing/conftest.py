@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.runtime import plugins
-from graphc.runtime.backend import Backend
+from graphc.runtime.backends import plugins
+from graphc.runtime.backends.backend import Backend
 
 
 @pytest.fixture(scope="session")

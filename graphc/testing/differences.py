@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.graph import Graph
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph
+from graphc.ir.types import F64
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Data
+from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.testing.compute import Function, inputs
-from graphc.types import F64
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 STEP = 1e-5
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.builder import Builder, Value
-from graphc.graph import Graph, Objective, Variable
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.types import F32, I32, DType, Extent, TensorType
 from graphc.ops.source import Input, ReadVariable
 from graphc.optim import adam
-from graphc.types import F32, I32, DType, Extent, TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 BATCH = Extent("batch")
 

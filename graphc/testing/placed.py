@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphc.builder import Builder, Value, infer_type
-from graphc.graph import Graph, Variable
-from graphc.op import Op
+from graphc.ir.builder import Builder, Value, infer_type
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import Op
+from graphc.ir.placement import Mesh, Placement, State, place
+from graphc.ir.types import F64, DType, Extent, TensorType
 from graphc.ops.collective import Conversion, Mask
 from graphc.ops.source import Input, ReadVariable
-from graphc.placement import Mesh, Placement, State, place
-from graphc.types import F64, DType, Extent, TensorType
 
 
 @dataclass

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.distance import within
-from graphc.program import Program
-from graphc.runtime.backend import Backend
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.lowering.program.program import Program
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support.distance import within
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 TOLERANCE = {"float64": 1e-11, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}
 Results = dict[str, "Array"]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.errors import GraphcError
-from graphc.op import Op, all_ops
-from graphc.types import DTYPES, F32, DType, TensorType, parse_types
+from graphc.ir.op import Op, all_ops
+from graphc.ir.types import DTYPES, F32, DType, TensorType, parse_types
+from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 
 @dataclass(frozen=True)

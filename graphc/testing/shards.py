@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.builder import infer_type
-from graphc.dims import Dim, Signature, parse_rule, reduced_dims, signatures
-from graphc.op import Op, Shard
+from graphc.ir.builder import infer_type
+from graphc.ir.dims import Dim, Signature, parse_rule, reduced_dims, signatures
+from graphc.ir.op import Op, Shard
+from graphc.ir.placement import Partial, Split, chop
 from graphc.ops.reduce import highest, lowest
-from graphc.placement import Partial, Split, chop
 from graphc.testing.samples import Case
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 
 def ways(case: Case) -> list[Signature]:

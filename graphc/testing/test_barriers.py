@@ -8,11 +8,12 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from graphc.builder import Builder
-from graphc.graph import Graph
-from graphc.runtime.backend import Backend
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import interpret
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
+from graphc.ir.types import F64
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import interpret
+from graphc.runtime.synchronous.engine import Engine
 from graphc.testing.models import (
     classifier_data,
     entry,
@@ -23,7 +24,6 @@ from graphc.testing.models import (
 )  # fmt: skip
 from graphc.testing.running import Results, check_close
 from graphc.testing.test_steps import differentiated, programs
-from graphc.types import F64
 
 BATCH = 12
 Data: TypeAlias = Callable[[int], Results]

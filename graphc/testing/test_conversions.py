@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from graphc.op import Op
+from graphc.ir.op import Op
+from graphc.ir.placement import Axis, Home, Mesh, Partial, ReduceOp, Split
+from graphc.ir.types import F64, I64, Extent
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.binary import Add
 from graphc.ops.collective import (
     Accumulate,
@@ -28,16 +31,13 @@ from graphc.ops.collective import (
 from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from graphc.ops.source import DimSize, Iota
-from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Home, Mesh, Partial, ReduceOp, Split
-from graphc.runtime.backend import Backend
+from graphc.runtime.backends.backend import Backend
 from graphc.testing.placed import PlacedGraph
 from graphc.testing.running import check_agrees, check_close
-from graphc.types import F64, I64, Extent
 
 if TYPE_CHECKING:
-    from graphc.builder import Value
-    from graphc.op import Array
+    from graphc.ir.builder import Value
+    from graphc.ir.op import Array
 
 Build = Callable[[PlacedGraph, int], "Value"]
 S0, S1, P = Split(0), Split(1), Partial()

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from graphc.builder import Builder, Value, infer_type
-from graphc.graph import Graph, Variable
-from graphc.op import all_ops, op_named
+from graphc.ir.builder import Builder, Value, infer_type
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import all_ops, op_named
+from graphc.ir.types import F32, TensorType
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.elementwise import Aggregate
 from graphc.ops.source import Input, ReadVariable
-from graphc.passes.schedule import schedule
-from graphc.runtime.backend import Backend
+from graphc.runtime.backends.backend import Backend
 from graphc.testing.running import check_agrees
 from graphc.testing.samples import Case, sample_cases, typed_cases
-from graphc.types import F32, TensorType
 
 OPS = [name for name, cls in all_ops().items() if cls.samples()]
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.builder import Builder
-from graphc.graph import Graph
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
+from graphc.ir.placement import Axis, Mesh, Partial, Split
+from graphc.ir.types import F64
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.source import DimSize
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Mesh, Partial, Split
-from graphc.program import Program
-from graphc.runtime.backend import Backend
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import interpret
-from graphc.strategy import parse_strategy
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import interpret
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
 from graphc.testing.models import classifier, classifier_data, first_values, param
 from graphc.testing.placed import PlacedGraph
 from graphc.testing.running import check_agrees, check_close
-from graphc.types import F64
 
 STRATEGIES = [
     "one_device",
@@ -84,11 +84,11 @@ def test_microbatches_may_be_streamed(turns: int, backend: Backend) -> None:
 
 
 def _streamed_mean(g: PlacedGraph, n: int):  # type: ignore[no-untyped-def]
+    from graphc.ir.types import Extent
     from graphc.ops.binary import Div
     from graphc.ops.collective import Accumulate, AllReduce
     from graphc.ops.reduce import ReduceSum
     from graphc.ops.shape import Broadcast
-    from graphc.types import Extent
 
     split, part = Split(0), Partial()
     x = g.input("x", (n, 5), extent="batch", data=split, turn=split)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from graphc.text.printer import print_ir, print_nodes
 
 if TYPE_CHECKING:
-    from graphc.graph import Graph
+    from graphc.ir.graph import Graph
 
 
 def parse_ir(text: str, file: str = "<ir>") -> Graph:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from graphc.errors import GraphcError, Span, did_you_mean
+from graphc.support.errors import GraphcError, Span, did_you_mean
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 
 import graphc.ops  # noqa: F401  registers the ops and records that a text may name
-from graphc.errors import GraphcError, Span, remember_source
-from graphc.graph import NO_MESH, Because, Graph, Node, Objective, Variable
-from graphc.op import Op, op_named, record_named
-from graphc.placement import (
+from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
+from graphc.ir.op import Op, op_named, record_named
+from graphc.ir.placement import (
     Axis,
     Home,
     Leaves,
@@ -30,9 +29,7 @@ from graphc.placement import (
     Tiles,
     Varying,
 )
-from graphc.text.fields import Given, fill
-from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
-from graphc.types import (
+from graphc.ir.types import (
     DTYPES,
     DType,
     Extent,
@@ -40,6 +37,9 @@ from graphc.types import (
     TensorType,
     dtype_named,
 )
+from graphc.support.errors import GraphcError, Span, remember_source
+from graphc.text.fields import Given, fill
+from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
 
 MOST_PLACES = 1 << 20  # along an axis, and leaves or tiles
 _KINDS = ("param", "state", "slot", "outer")

@@ -26,11 +26,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from graphc.errors import GraphcError, Span
-from graphc.graph import Because, Graph, Node, Objective, Variable
-from graphc.op import record_named, snake
-from graphc.placement import Mesh, Placement
-from graphc.types import DType, Extent, TensorType
+from graphc.ir.graph import Because, Graph, Node, Objective, Variable
+from graphc.ir.op import record_named, snake
+from graphc.ir.placement import Mesh, Placement
+from graphc.ir.types import DType, Extent, TensorType
+from graphc.support.errors import GraphcError, Span
 
 VERSION = 1
 MAX_DEPTH = 100  # of brackets: what nests deeper is refused by printer and parser alike

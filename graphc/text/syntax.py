@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-from graphc.errors import GraphcError, Span, did_you_mean
+from graphc.support.errors import GraphcError, Span, did_you_mean
 from graphc.text.printer import MAX_DEPTH, VERSION
 
 MAX_LENGTH = 64 << 20

@@ -7,8 +7,8 @@ yields complaints; its docstring is the law.
 
 from __future__ import annotations
 
-from graphc.errors import VerifyError
-from graphc.graph import Graph
+from graphc.ir.graph import Graph
+from graphc.support.errors import VerifyError
 from graphc.text import print_nodes
 from graphc.text.printer import type_text, value_name
 from graphc.verify.law import STAGES, Complaint, Law, Stage, Subject

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from graphc.builder import infer_type
-from graphc.dims import parse_rule
-from graphc.errors import GraphcError
-from graphc.graph import Graph, Node
-from graphc.op import Op
+from graphc.ir.builder import infer_type
+from graphc.ir.dims import parse_rule
+from graphc.ir.graph import Graph, Node
+from graphc.ir.op import Op
+from graphc.ir.placement import Placement
+from graphc.ir.types import TensorType
 from graphc.ops.collective import AcrossLoops, Conversion
-from graphc.placement import Placement
+from graphc.support.errors import GraphcError
 from graphc.text.printer import value_name
-from graphc.types import TensorType
 
 Stage: TypeAlias = Literal["any", "placed", "looped"]
 STAGES: tuple[Stage, ...] = ("any", "placed", "looped")  # a law holds from its stage on

@@ -8,11 +8,11 @@ from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
-from graphc.dims import Dim, DimsRule, Signature, parse_rule, signatures
-from graphc.graph import Node
-from graphc.op import Op
-from graphc.ops.collective import AcrossLoops, Conversion
-from graphc.placement import (
+from graphc.analysis.microbatch_loops import assigned
+from graphc.ir.dims import Dim, DimsRule, Signature, parse_rule, signatures
+from graphc.ir.graph import Node
+from graphc.ir.op import Op
+from graphc.ir.placement import (
     REPLICATED,
     Axis,
     Home,
@@ -25,9 +25,9 @@ from graphc.placement import (
     Varying,
     capacity,
 )
+from graphc.ir.types import TensorType
+from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.text.printer import type_text
-from graphc.turns import assigned
-from graphc.types import TensorType
 from graphc.verify.law import Complaint, Law, Subject, shown
 
 _Way: TypeAlias = tuple[tuple[State, ...], State]

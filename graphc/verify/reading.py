@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from graphc.errors import GraphcError, Span, remember_source
-from graphc.graph import Graph
+from graphc.ir.graph import Graph
+from graphc.support.errors import GraphcError, Span, remember_source
 from graphc.text import parse_ir
 from graphc.text.printer import name_text, value_name
 from graphc.text.syntax import span_at

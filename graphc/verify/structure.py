@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphc.errors import GraphcError
-from graphc.graph import Graph
-from graphc.orders import parse_orders
-from graphc.placement import Axis, Home, Mesh, Partial, Placement, R, Split
+from graphc.ir.graph import Graph
+from graphc.ir.orders import parse_orders
+from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split
+from graphc.ir.types import TensorType
+from graphc.support.errors import GraphcError
 from graphc.text.printer import name_text, type_text
-from graphc.types import TensorType
 from graphc.verify.law import Complaint, Law, Subject, shown
 
 _KINDS = ("param", "state", "slot", "outer")

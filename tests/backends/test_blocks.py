@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from graphc_numpy.blocks import bind_blocks
+from graphc_numpy.calls.blocks import bind_blocks
 from graphc_numpy.memory import Scratch
 
 from graphc.ops.blocks import tree_sum

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from graphc_numpy.kernels import bind
+from graphc_numpy.calls.kernels import bind
 from graphc_numpy.memory import Scratch
 
 import graphc.ops  # noqa: F401  registers the ops
-from graphc.op import Op, all_ops
-from graphc.types import TensorType, dtype_of
+from graphc.ir.op import Op, all_ops
+from graphc.ir.types import TensorType, dtype_of
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 ENTRIES = (37, 64)

@@ -6,17 +6,17 @@ import tracemalloc
 import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
-from graphc_numpy.device import NumpyDevice
+from graphc_numpy.calls.device import NumpyDevice
+from graphc_numpy.calls.products import bind_product
+from graphc_numpy.calls.reductions import bind_extreme, bind_sum, scatter_rows
+from graphc_numpy.calls.selection import bind_select
 from graphc_numpy.memory import Scratch, block
-from graphc_numpy.products import bind_product
-from graphc_numpy.reductions import bind_extreme, bind_sum, scatter_rows
-from graphc_numpy.selection import bind_select
 
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.runtime.engine import Engine
-from graphc.runtime.supply import WholeBatch
-from graphc.strategy import parse_strategy
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.data.supply import WholeBatch
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
 from graphc.testing.models import classifier, classifier_data, first_values
 
 SPECS = [

@@ -11,9 +11,9 @@ from graphc_numpy import NumpyBackend
 from kernels.third_party import STRUCTURES, known
 
 import graphc
-from graphc.runtime.backend import Backend
-from graphc.runtime.kernel_listing import print_kernels
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.lowering.kernel_listing import print_kernels
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
 
 BACKENDS = {
     "native": NumpyBackend(native=True),

@@ -15,13 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphc.check import take
-from graphc.driver import compile_module
-from graphc.frontend.lower import load_module, module_of_source
-from graphc.module import Module
-from graphc.runtime.data import load
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module, module_of_source
+from graphc.frontend.module import Module
+from graphc.runtime.data.dataset import load
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.testing.equivalence import take
 
 DEVICES = (1, 2, 4)
 Batch: TypeAlias = dict[str, np.ndarray]

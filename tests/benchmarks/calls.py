@@ -17,15 +17,15 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from graphc_numpy.native import calls, step
-from graphc_numpy.native.barrier import word
-from graphc_numpy.native.lanes import INT64, POINTER, index
-from graphc_numpy.native.sharing import Shared
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, index
+from graphc_numpy.native.step import call_table, regions
+from graphc_numpy.native.step.sharing import Shared
+from graphc_numpy.native.threads.barrier import word
 from llvmlite import ir
 from systems import graphc_step
 from workloads import WORKLOADS
 
-from graphc.runtime.kernel_listing import call_line
+from graphc.lowering.kernel_listing import call_line
 
 RECORD = 5  # words: the call, the time when it is reached and when all have met, and how much the
 # thread has worked then and at its end; in nanoseconds
@@ -49,32 +49,36 @@ class Log:
 
     def install(self) -> None:
         """Have what is compiled from now on write records."""
-        log, print_entry = self, step._Step.entry
+        log, print_entry = self, regions._Step.entry
 
         def entry(self: Any, x: Shared, turn: Any) -> list[int]:
             words = print_entry(self, x, turn)
             if words:
-                words[calls.DEALT] |= len(log.names) << SHIFT
+                words[call_table.DEALT] |= len(log.names) << SHIFT
                 log.names.append(call_line(x.call))
             return words
 
-        class Timed(calls._Dispatcher):
+        class Timed(call_table._Dispatcher):
             def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
                 super().__init__(b, function, most)
                 self.now = b.alloca(INT64, size=index(2))  # seconds, and nanoseconds
                 self.now.type = POINTER
 
-            def call(self, at: ir.Value, kernels: calls.Kernels) -> None:
+            def call(self, at: ir.Value, kernels: call_table.Kernels) -> None:
                 b = self.b
-                now = b.icmp_signed("!=", b.and_(self.read(at, calls.WHEN), self.bit), index(0))
+                now = b.icmp_signed(
+                    "!=", b.and_(self.read(at, call_table.WHEN), self.bit), index(0)
+                )
                 with b.if_then(now):
                     times = [self.clock(time.CLOCK_MONOTONIC)]
-                    self.meet(self.read(at, calls.MEET))
+                    self.meet(self.read(at, call_table.MEET))
                     times += map(self.clock, (time.CLOCK_MONOTONIC, time.CLOCK_THREAD_CPUTIME_ID))
                     begin, end = self.part(at)
                     with b.if_then(b.icmp_signed("<", begin, end)):
                         self.point(at)
-                        self.run(self.read(at, calls.KERNEL), begin, end, kernels, self.scratch)
+                        self.run(
+                            self.read(at, call_table.KERNEL), begin, end, kernels, self.scratch
+                        )
                     self.record(at, [*times, self.clock(time.CLOCK_THREAD_CPUTIME_ID)])
 
             def record(self, at: ir.Value, times: Sequence[ir.Value]) -> None:
@@ -86,7 +90,7 @@ class Log:
                     with b.if_then(b.icmp_signed("<", count, index(ROOM))):
                         b.store(b.add(count, index(1)), base, align=8)
                         there = b.gep(base, [b.mul(count, index(RECORD))], source_etype=INT64)
-                        number = b.ashr(self.read(at, calls.DEALT), index(SHIFT))
+                        number = b.ashr(self.read(at, call_table.DEALT), index(SHIFT))
                         for k, value in enumerate((number, *times), 1):
                             b.store(value, word(b, there, k), align=8)
 
@@ -98,7 +102,7 @@ class Log:
                 seconds = b.mul(self.read(self.now, 0), index(10**9))
                 return b.add(seconds, self.read(self.now, 1))
 
-        step._Step.entry, calls._Dispatcher = entry, Timed  # type: ignore[method-assign, misc]
+        regions._Step.entry, call_table._Dispatcher = entry, Timed  # type: ignore[method-assign, misc]
 
 
 def measured(args: argparse.Namespace, log: Log) -> tuple[list[Any], Any]:

@@ -49,9 +49,9 @@ def source(layers: int, optimizer: str = "sgd(0.1)") -> str:
 
 def measure(layers: int, strategy: str) -> Row:
     """Compile a stack in this process."""
-    from graphc.driver import compile_module
-    from graphc.frontend.lower import module_of_source
-    from graphc.strategy import parse_strategy
+    from graphc.compiler.driver import compile_module
+    from graphc.frontend.language.load import module_of_source
+    from graphc.strategies import parse_strategy
 
     start = time.process_time()
     module = module_of_source(source(layers), sizes={"batch": 2_048})

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc import check
-from graphc.runtime.plan import Plan
+from graphc.plan.plan import Plan
+from graphc.testing import equivalence
 
 Call = Callable[..., Any]
 
@@ -52,13 +52,13 @@ def test_check_tells_of_a_nan_that_only_the_last_update_made(folder: Path, call:
 def test_check_fails_where_one_run_alone_is_nan(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = check.train
+    made = equivalence.train
 
-    def spoilt(plan: Plan, *args: Any) -> check.Run:
+    def spoilt(plan: Plan, *args: Any) -> equivalence.Run:
         run = made(plan, *args)
         return run if plan.devices == 1 else replace(run, variables=with_nan(run.variables))
 
-    monkeypatch.setattr(check, "train", spoilt)
+    monkeypatch.setattr(equivalence, "train", spoilt)
     result = call("check", "line.gc", "--devices", "2", "--steps", "2", "--json", "--allow-nan")
     rows = [json.loads(line) for line in result.out.splitlines()]
     assert result.status == 1
@@ -74,20 +74,20 @@ def with_nan(variables: dict[str, Any]) -> dict[str, Any]:
 def test_a_loss_that_only_one_run_has_as_nan_is_a_difference() -> None:
     nan, inf = float("nan"), float("inf")
 
-    def run(*losses: float) -> check.Run:
-        return check.Run({"w": np.ones(2)}, list(losses), "")
+    def run(*losses: float) -> equivalence.Run:
+        return equivalence.Run({"w": np.ones(2)}, list(losses), "")
 
-    assert check.difference(run(1, nan, 2), run(1, 3, 2)) == inf
-    assert check.difference(run(1, inf), run(1, -inf)) == inf
-    assert check.difference(run(1, nan), run(1.5, nan)) == 0
+    assert equivalence.difference(run(1, nan, 2), run(1, 3, 2)) == inf
+    assert equivalence.difference(run(1, inf), run(1, -inf)) == inf
+    assert equivalence.difference(run(1, nan), run(1.5, nan)) == 0
 
 
 def test_an_f32_that_overflows_where_f64_does_not_allows_no_other_difference() -> None:
-    def run(*w: float) -> check.Run:
-        return check.Run({"w": np.array(w)}, [1.0], "")
+    def run(*w: float) -> equivalence.Run:
+        return equivalence.Run({"w": np.array(w)}, [1.0], "")
 
-    allowed = check._allowed(run(np.inf, 1.0), run(1e300, 1.0))
-    assert check.difference(run(np.inf, 2.0), run(np.inf, 1.0)) > allowed
+    allowed = equivalence._allowed(run(np.inf, 1.0), run(1e300, 1.0))
+    assert equivalence.difference(run(np.inf, 2.0), run(np.inf, 1.0)) > allowed
 
 
 def test_check_of_data_without_examples_is_no_success(folder: Path, call: Call) -> None:

@@ -72,7 +72,7 @@ def check_files(folder: Path, where: str) -> None:
         saved.unlink()
     plan = folder / "out.plan"
     if plan.exists():
-        from graphc.runtime.plan import load
+        from graphc.plan.plan import load
 
         assert load(plan).devices == 2
         plan.unlink()

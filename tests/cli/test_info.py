@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from graphc.cli import COMMANDS
-from graphc.error_codes import CODES
-from graphc.inspect.clidoc import cli_markdown
-from graphc.inspect.errordoc import errors_markdown
-from graphc.op import all_ops, record_names
+from graphc.docs.cli import cli_markdown
+from graphc.docs.errors import errors_markdown
+from graphc.ir.op import all_ops, record_names
 from graphc.ops import COMPOSITES
 from graphc.passes.base import PASSES
-from graphc.strategy import STRATEGIES
+from graphc.strategies import STRATEGIES
+from graphc.support.error_codes import CODES
 
 Call = Callable[..., Any]
 SPEC = Path(__file__).parents[2] / "spec"
@@ -109,8 +109,8 @@ def test_check_in_json(folder: Path, call: Call) -> None:
 def test_check_fails_where_a_strategy_differs(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphc.check.SLACK", 0.0)
-    monkeypatch.setattr("graphc.check.LAST_PLACES", -1.0)
+    monkeypatch.setattr("graphc.testing.equivalence.SLACK", 0.0)
+    monkeypatch.setattr("graphc.testing.equivalence.LAST_PLACES", -1.0)
     result = call("check", "line.gc", "--devices", "2", "--steps", "2")
     assert result.status == 1
     assert "FAIL" in result.out
@@ -177,13 +177,13 @@ def test_help_imports_nothing_heavy(process: Call, args: list[str]) -> None:
 
 def test_spec_of_the_command_line_is_not_stale() -> None:
     assert (SPEC / "cli.md").read_text() == cli_markdown(), (
-        "write it anew: python -m graphc.inspect.clidoc > spec/cli.md"
+        "write it anew: python -m graphc.docs.cli > spec/cli.md"
     )
 
 
 def test_spec_of_the_errors_is_not_stale() -> None:
     assert (SPEC / "errors.md").read_text() == errors_markdown(), (
-        "write it anew: python -m graphc.inspect.errordoc > spec/errors.md"
+        "write it anew: python -m graphc.docs.errors > spec/errors.md"
     )
 
 

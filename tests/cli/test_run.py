@@ -18,8 +18,8 @@ import pytest
 from graphc_numpy import BACKEND, NumpyBackend
 from safetensors.numpy import load_file
 
-from graphc.runtime.checkpoint import load_checkpoint, save_variables
-from graphc.runtime.plan import VERSION
+from graphc.plan.plan import VERSION
+from graphc.runtime.checkpoints.checkpoint import load_checkpoint, save_variables
 
 Call = Callable[..., Any]
 
@@ -228,7 +228,7 @@ import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("lark", "networkx", "hypothesis") or name in (
-            "graphc.frontend.lower", "graphc.passes", "graphc.driver", "graphc.autodiff"):
+            "graphc.frontend.language.load", "graphc.passes", "graphc.compiler.driver", "graphc.passes.differentiation.reverse_mode"):
             raise ImportError("blocked: " + name)
 sys.meta_path.insert(0, Block())
 sys.argv = ["graphc", "run", "line.plan", "--json"]
@@ -391,7 +391,7 @@ def test_ctrl_c_while_compiling(folder: Path, call: Call, monkeypatch: pytest.Mo
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graphc.driver.compile_module", stop)
+    monkeypatch.setattr("graphc.compiler.driver.compile_module", stop)
     result = call("compile", "line.gc")
     assert (result.status, result.err.strip()) == (130, "interrupted")
 

@@ -164,7 +164,7 @@ def test_what_can_not_be_written_is_told_before_the_training(
     words: str,
 ) -> None:  # fmt: skip
     (folder / "device").symlink_to("/dev/null")
-    monkeypatch.setattr("graphc.driver.compile_module", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("graphc.compiler.driver.compile_module", lambda *_, **__: 1 / 0)
     result = call("run", "line.gc", option, path)
     assert result.status == 1
     assert f"error[{code}]: can't write {path}: {words}" in result.err
@@ -229,7 +229,7 @@ def test_sigterm_ends_the_run_behind_a_step_and_saves(
 def test_a_signal_while_the_run_is_saved_waits_for_the_file(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphc.runtime import saving
+    from graphc.runtime.checkpoints import saving
 
     save = saving.save_variables
 

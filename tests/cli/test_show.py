@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from graphc.graph import Graph
+from graphc.ir.graph import Graph
 from graphc.passes.base import PASSES, Pass, register_pass
 from graphc.text import parse_ir, print_ir
 
@@ -180,10 +180,12 @@ def faulty() -> Any:
 def test_a_defect_leaves_a_file_that_replays_it(
     folder: Path, call: Call, faulty: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphc.passes import pipeline
+    from graphc.compiler import pipeline
 
     passes = pipeline.differentiation()
-    monkeypatch.setattr("graphc.driver.differentiation", lambda: [passes[0], faulty(), *passes[1:]])
+    monkeypatch.setattr(
+        "graphc.compiler.driver.differentiation", lambda: [passes[0], faulty(), *passes[1:]]
+    )
     result = call("compile", "line.gc")
     assert result.status == 70
     assert "error[G0999]: pass faulty failed: ZeroDivisionError: a seeded fault" in result.err
@@ -203,7 +205,7 @@ def test_any_other_defect_leaves_a_report(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a seeded fault")
 
-    monkeypatch.setattr("graphc.driver.compile_module", fail)
+    monkeypatch.setattr("graphc.compiler.driver.compile_module", fail)
     result = call("compile", "line.gc")
     assert result.status == 70
     assert "graphc failed: ZeroDivisionError: a seeded fault" in result.err

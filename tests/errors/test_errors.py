@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from graphc.error_codes import CODES
-from graphc.errors import GraphcError
 from graphc.frontend import parse_file
+from graphc.support.error_codes import CODES
+from graphc.support.errors import GraphcError
 
 # What no file of text can show: a file too large, and one that is no text.
 ELSEWHERE = {"G0105", "G0106"}
@@ -23,7 +23,7 @@ MARK = re.compile(r"# ERROR: (G\d{4}) (.*)")
 def compile_file(path: Path) -> None:
     """Parse and, where that succeeds, lower."""
     parse_file(path)
-    from graphc.frontend.lower import load_module
+    from graphc.frontend.language.load import load_module
 
     load_module(path, {"batch": 8})
 

@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from graphc import builder
-from graphc.driver import compile_module
-from graphc.error_codes import CODES
-from graphc.errors import GraphcError, InternalError, Span, VerifyError
-from graphc.frontend import evaluate
-from graphc.frontend.lower import module_of_source
-from graphc.frontend.names import builtin_names
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language import evaluate
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.language.names import builtin_names
+from graphc.ir import builder
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.error_codes import CODES
+from graphc.support.errors import GraphcError, InternalError, Span, VerifyError
 
 ROOT = Path(__file__).parents[2]
 MEMORY = 6 * 2**30  # of address space, of which threads and BLAS reserve much and use little

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.trace import record
+from graphc.frontend.numpy.trace import record
 from graphc.ops.evaluate import evaluate
 from graphc.verify import verify
 

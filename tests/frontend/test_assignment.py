@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.frontend.lower import module_of_source
+from graphc.frontend.language.load import module_of_source
+from graphc.support.errors import GraphcError
 
 
 def outputs(body: str, before: str = "") -> dict[str, str]:

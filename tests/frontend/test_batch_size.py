@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import config
-from graphc.errors import GraphcError
-from graphc.frontend.trace import record
+from graphc.frontend.numpy.trace import record
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 Form = Callable[[Any, Any], Any]
 X = np.arange(8, dtype=np.float32).reshape(4, 2) + 1

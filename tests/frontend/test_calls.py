@@ -10,15 +10,16 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 import pytest
 
-from graphc import builder, optim
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
-from graphc.frontend.call import Form, call_builtin, form_of, kind_in_words
-from graphc.frontend.names import builtin, builtin_names
-from graphc.op import op_named
+from graphc import optim
+from graphc.frontend.language.call import Form, call_builtin, form_of, kind_in_words
+from graphc.frontend.language.names import builtin, builtin_names
+from graphc.ir import builder
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import op_named
+from graphc.ir.types import DTYPES, DType, Extent, TensorType
 from graphc.ops.evaluate import evaluate
-from graphc.ops.schedules import Schedule
-from graphc.types import DTYPES, DType, Extent, TensorType
+from graphc.ops.optimizers.schedules import Schedule
+from graphc.support.errors import GraphcError
 
 DRAWS = 40
 CALLED = [name for name in builtin_names() if not isinstance(builtin(name), DType)]

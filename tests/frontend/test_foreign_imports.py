@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError, Span, source_line
-from graphc.frontend.lower import load_module
+from graphc.frontend.language.load import load_module
+from graphc.support.errors import GraphcError, Span, source_line
 
 SECRETS = [
     b"s3cret\n", b"root:s3cret:19000:0:99999:7:::\n", b"const s3cret = = 1\n", b"'s3cret\n", b"(s3cret\n",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError
 from graphc.frontend import parse_source
-from graphc.frontend.format import format_source
-from graphc.frontend.parse import parse_with_source
+from graphc.support.errors import GraphcError
+from graphc.syntax.format import format_source
+from graphc.syntax.parse import parse_with_source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.gc"))

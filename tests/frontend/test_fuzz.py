@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.frontend.lower import load_module, module_of_source
-from graphc.frontend.parse import parse_strategy
+from graphc.frontend.language.load import load_module, module_of_source
+from graphc.support.errors import GraphcError
+from graphc.syntax.parse import parse_strategy
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fuzz

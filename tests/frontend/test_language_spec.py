@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.frontend.format import format_source
-from graphc.frontend.lower import module_of_source
-from graphc.frontend.parse import parse_source
-from graphc.frontend.syntax import Step
-from graphc.passes.losses import check_losses
+from graphc.frontend.language.load import module_of_source
+from graphc.passes.differentiation.losses import check_losses
+from graphc.support.errors import GraphcError
+from graphc.syntax.format import format_source
+from graphc.syntax.parse import parse_source
+from graphc.syntax.tree import Step
 
 SPEC = (Path(__file__).parents[2] / "spec" / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```gc *([^\n]*)\n(.*?)```", SPEC, re.DOTALL)

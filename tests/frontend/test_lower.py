@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from graphc import optim
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import load_module, module_of_source
-from graphc.graph import Graph
-from graphc.module import Module
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module, module_of_source
+from graphc.frontend.module import Module
+from graphc.ir.graph import Graph
+from graphc.ir.types import Extent
 from graphc.ops.evaluate import evaluate
-from graphc.ops.optim import as_optimizer
+from graphc.ops.optimizers.base import as_optimizer
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
-from graphc.types import Extent
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 F32 = np.float32
 LINE = "minimize mean(square(x * w)) with sgd(0.1)"

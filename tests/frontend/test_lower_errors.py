@@ -9,9 +9,9 @@ import re
 
 import pytest
 
-from graphc.errors import GraphcError, Span
-from graphc.frontend import evaluate
-from graphc.frontend.lower import module_of_source
+from graphc.frontend.language import evaluate
+from graphc.frontend.language.load import module_of_source
+from graphc.support.errors import GraphcError, Span
 
 HUGE = "2 ** 64"
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.frontend import numpy_table
-from graphc.frontend.trace import record
-from graphc.graph import Graph
-from graphc.types import DTYPES, promote
+from graphc.frontend.numpy import table
+from graphc.frontend.numpy.trace import record
+from graphc.ir.graph import Graph
+from graphc.ir.types import DTYPES, promote
+from graphc.support.errors import GraphcError
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 
@@ -29,9 +29,9 @@ SCALARS: dict[str, Any] = {
 WEAK = {"float64": 0.1, "int64": 2, "0-d float64": 0.1}  # stand for Python numbers
 ARRAYS = ("float64", "float32", "float16", "int64", "int32", "uint8", "bool")
 MASK = np.array([True, False, True])
-UNARY = {u.__name__: u for u in numpy_table.UFUNCS if u.nin == 1}
+UNARY = {u.__name__: u for u in table.UFUNCS if u.nin == 1}
 BINARY: dict[str, Callable[..., Any]] = {
-    u.__name__: u for u in numpy_table.UFUNCS if u.nin == 2 and not u.signature
+    u.__name__: u for u in table.UFUNCS if u.nin == 2 and not u.signature
 } | {
     "where": lambda a, b: np.where(MASK, a, b),
     "select": lambda a, b: np.select([MASK, ~MASK], [a, b], b),
@@ -135,7 +135,7 @@ def test_a_function_of_one_array_has_numpys_dtype(dtype: str) -> None:
 # -- steps of f64 ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n in cases.CASES if numpy_table.find(n) and n != "astype"])
+@pytest.mark.parametrize("name", [n for n in cases.CASES if table.find(n) and n != "astype"])
 def test_a_step_of_f64_computes_nothing_in_f32(name: str) -> None:
     for call in cases.CASES[name]:
         made = call(cases.A)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.frontend import numpy_table
+from graphc.frontend.numpy import table as numpy_table
+from graphc.support.errors import GraphcError
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 check, traced, words = cases.check, cases.traced, cases.words

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.frontend.numpy_table import find
-from graphc.frontend.trace import record
+from graphc.frontend.numpy.table import find
+from graphc.frontend.numpy.trace import record
+from graphc.ir.builder import Builder, Value
 from graphc.ops.evaluate import evaluate
+from graphc.passes.differentiation.reverse_mode import gradients
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 

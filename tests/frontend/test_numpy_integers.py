@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import config
-from graphc.frontend import numpy_table
+from graphc.frontend.numpy import table
+from graphc.support import config
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTYPES = (np.int32, np.int64, np.uint8, np.bool_)
-UFUNCS = [u for u in numpy_table.UFUNCS if not u.signature and u.__name__ != "power"]
+UFUNCS = [u for u in table.UFUNCS if not u.signature and u.__name__ != "power"]
 # What NumPy leaves open, has in a dtype that graphc does not have, or refuses.
 OPEN = {("reciprocal", d) for d in ("int32", "int64", "uint8")} | {("ldexp", "bool")}
 F64 = ("float_power",)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.frontend import numpy_table, numpy_ufuncs
-from graphc.frontend.trace import record
+from graphc.frontend.numpy import table, ufuncs
+from graphc.frontend.numpy.trace import record
+from graphc.support.errors import GraphcError
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 traced, words, real, V = cases.traced, cases.words, cases.real, cases.V
@@ -46,16 +46,16 @@ def _public() -> list[str]:
     linear = [f"linalg.{n}" for n in dir(np.linalg) if not n.startswith("_")]
     return [
         *found,
-        *(n for n in linear if not isinstance(numpy_table.find(n), type) and n != "linalg.test"),
+        *(n for n in linear if not isinstance(table.find(n), type) and n != "linalg.test"),
     ]
 
 
 def _supported(name: str) -> bool:
-    function = numpy_table.find(name)
-    return function in numpy_table.TABLE or function in numpy_table.UFUNCS
+    function = table.find(name)
+    return function in table.TABLE or function in table.UFUNCS
 
 
-PUBLIC = [n for n in _public() if callable(numpy_table.find(n))]
+PUBLIC = [n for n in _public() if callable(table.find(n))]
 
 
 def test_at_least_a_hundred_functions_trace() -> None:
@@ -64,8 +64,8 @@ def test_at_least_a_hundred_functions_trace() -> None:
 
 def test_every_supported_function_is_compared_with_numpy() -> None:
     tested = {*cases.DOMAINS, *cases.BINARY, *cases.REDUCTIONS, *cases.CASES, *_OTHER_CASES}
-    functions = {numpy_table.find(n) for n in tested}
-    missing = [n for n in PUBLIC if _supported(n) and numpy_table.find(n) not in functions]
+    functions = {table.find(n) for n in tested}
+    missing = [n for n in PUBLIC if _supported(n) and table.find(n) not in functions]
     assert missing == []
 
 
@@ -81,7 +81,7 @@ def _attempts(t: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 @pytest.mark.parametrize("name", [n for n in PUBLIC if not _supported(n) and n not in EXEMPT])
 def test_other_functions_say_that_they_cannot_be_traced(name: str) -> None:
-    function = numpy_table.find(name)
+    function = table.find(name)
     messages: list[GraphcError] = []
 
     def step(params: Any, batch: Any) -> Any:
@@ -131,5 +131,5 @@ def test_methods_of_ufuncs_that_cannot_be_traced_say_so() -> None:
 
 
 def test_every_handler_has_a_docstring() -> None:
-    assert [n for n, h in numpy_table.NAMES.items() if not h.__doc__] == []
-    assert numpy_ufuncs.handler(np.add, "__call__") is not None
+    assert [n for n, h in table.NAMES.items() if not h.__doc__] == []
+    assert ufuncs.handler(np.add, "__call__") is not None

@@ -13,20 +13,21 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc import config
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.frontend import numpy_elementwise, numpy_table
-from graphc.frontend.trace import record
-from graphc.op import all_ops
+from graphc.frontend.numpy import elementwise
+from graphc.frontend.numpy import table as numpy_table
+from graphc.frontend.numpy.trace import record
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import all_ops
+from graphc.ir.registry import COMPOSITES
+from graphc.ir.types import BF16, F16, DType
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.composites import activations, angles, arithmetic, bits
-from graphc.ops.registry import COMPOSITES
-from graphc.passes.schedule import schedule
-from graphc.runtime import plugins
-from graphc.runtime.backend import Backend
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.passes.differentiation.reverse_mode import gradients
+from graphc.runtime.backends import plugins
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.support import config
 from graphc.testing.running import run
-from graphc.types import BF16, F16, DType
 
 table = SimpleNamespace(**run_path(str(Path(__file__).with_name("function_table.py"))))
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -260,7 +261,7 @@ def test_every_function_entry_by_entry_has_an_entry() -> None:
     ufuncs = {u.__name__ for u in numpy_table.UFUNCS if not u.signature}
     known = {u.__name__ for u in map(numpy_table.find, table.VALUES) if u is not None}
     assert ufuncs - known - {*table.VALUES} == set(table.OTHERS)
-    of_numpy = {*numpy_elementwise._UNARY.values(), *numpy_elementwise._BINARY.values()}
+    of_numpy = {*elementwise._UNARY.values(), *elementwise._BINARY.values()}
     plain = {name.removeprefix("nn.") for name in table.VALUES} | of_numpy | set(table.ELSEWHERE)
     modules = {m.__name__ for m in (activations, angles, arithmetic, bits)}
     composites = {n for n, c in COMPOSITES.items() if c.__module__ in modules}

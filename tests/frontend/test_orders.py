@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 import graphc
 from graphc.cli import group
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.frontend.lower import module_of_source
-from graphc.module import Module
-from graphc.orders import ORDERS
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.module import Module
+from graphc.ir.orders import ORDERS
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning
 from graphc.text import print_ir
 
 # -- in words -------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ import pytest
 import graphc
 from graphc import init, nn, optim
 from graphc.api import traced_module
-from graphc.errors import GraphcWarning
-from graphc.graph import Graph
-from graphc.module import Module
-from graphc.passes.pipeline import differentiation, run_passes
+from graphc.compiler.pipeline import differentiation, run_passes
+from graphc.frontend.module import Module
+from graphc.ir.graph import Graph
+from graphc.support.errors import GraphcWarning
 
 F32, I32 = np.float32, np.int32
 N = 6  # examples of a batch

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError
 from graphc.frontend import parse_file, parse_source, parse_strategy
-from graphc.frontend import syntax as s
-from graphc.frontend.build import Build
-from graphc.frontend.parse import parser
-from graphc.frontend.source import COMMENT, MAX_BYTES, MAX_NESTING, STRING
+from graphc.support.errors import GraphcError
+from graphc.syntax import tree as s
+from graphc.syntax.build import Build
+from graphc.syntax.parse import parser
+from graphc.syntax.source import COMMENT, MAX_BYTES, MAX_NESTING, STRING
 
 EXAMPLE = """\
 # A classifier.

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from graphc import nn, optim
-from graphc.errors import GraphcError
-from graphc.frontend import declare
-from graphc.frontend.trace import record, trace
-from graphc.frontend.tree import flatten
-from graphc.ops import init
+from graphc.frontend.numpy import declare
+from graphc.frontend.numpy.trace import record, trace
+from graphc.frontend.numpy.tree import flatten
+from graphc.ir.types import F32, F64, I32, Extent
+from graphc.ops import initializers
 from graphc.ops.evaluate import evaluate
+from graphc.support.errors import GraphcError
 from graphc.text import parse_ir, print_ir
-from graphc.types import F32, F64, I32, Extent
 
 X = np.arange(12.0, dtype=np.float32).reshape(3, 4) / 10
 W = np.ones((4, 2), np.float32) / 3
@@ -106,7 +106,7 @@ def test_a_batch_may_be_a_tuple_or_one_array() -> None:
 
 def test_parameters_have_options() -> None:
     params = {
-        "w": declare.param((4, 2), init=init.HeNormal()),
+        "w": declare.param((4, 2), init=initializers.HeNormal()),
         "b": declare.param(np.zeros(2, np.float32), decay=False),
         "frozen": declare.param(np.ones(2), trainable=False),
         "ids": np.array([0, 1]),

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import GraphcError
-from graphc.frontend.trace import record
+from graphc.frontend.numpy.trace import record
 from graphc.ops.evaluate import evaluate
+from graphc.support.errors import GraphcError
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 check, traced, real, ints, bools = (

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from graphc import nn
-from graphc.errors import GraphcError
-from graphc.frontend import declare
-from graphc.frontend.trace import record
+from graphc.frontend.numpy import declare
+from graphc.frontend.numpy.trace import record
+from graphc.support.errors import GraphcError
 
 X = np.arange(12.0, dtype=np.float32).reshape(3, 4)
 I = np.array([0, 2, 1])

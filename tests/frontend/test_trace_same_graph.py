@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from graphc import nn, optim
-from graphc.frontend import declare
-from graphc.frontend.lower import module_of_source
-from graphc.frontend.trace import record
-from graphc.ops import init
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.numpy import declare
+from graphc.frontend.numpy.trace import record
+from graphc.ops import initializers
 
 F32 = np.float32
 
@@ -46,9 +46,9 @@ def classifier(p: Any, b: Any) -> Any:
 
 
 CLASSIFIER_PARAMS = {
-    "w1": declare.param((64, 32), init=init.HeNormal()),
-    "b1": declare.param((32,), init=init.Zeros(), decay=False),
-    "w2": declare.param((32, 10), init=init.GlorotUniform()),
+    "w1": declare.param((64, 32), init=initializers.HeNormal()),
+    "b1": declare.param((32,), init=initializers.Zeros(), decay=False),
+    "w2": declare.param((32, 10), init=initializers.GlorotUniform()),
 }
 DIGITS = {"x": zeros(6, 64), "y": np.zeros(6, np.int32)}
 

@@ -78,7 +78,7 @@ def _waited(child: int, seconds: float) -> tuple[int, bool]:
 
 def outcome(run: Callable[[], Any]) -> str:
     """'ran', or the error that is the user's. Anything else is raised."""
-    from graphc.errors import GraphcError, InternalError, VerifyError
+    from graphc.support.errors import GraphcError, InternalError, VerifyError
 
     try:
         run()
@@ -109,13 +109,13 @@ def attack(text: str, folder: Path) -> dict[str, str]:
 
 
 def _read(text: str) -> None:
-    from graphc.runtime import plan as plans
+    from graphc.plan import plan as plans
 
     _shown(plans.parse(text))
 
 
 def _shown(plan: Any) -> None:
-    from graphc.runtime.listing import print_program
+    from graphc.lowering.program.listing import print_program
 
     for program in plan.programs.values():
         print_program(program)
@@ -123,9 +123,9 @@ def _shown(plan: Any) -> None:
 
 def _run(path: Path, way: str) -> None:
     """What `graphc run PLAN --steps 2` does."""
-    from graphc import config
     from graphc.cli import group
-    from graphc.errors import GraphcError
+    from graphc.support import config
+    from graphc.support.errors import GraphcError
 
     os.environ["GRAPHC_NATIVE"] = "0" if way == "calls" else "1"
     os.environ["GRAPHC_CACHE"] = str(path.parent / "cache")
@@ -148,7 +148,7 @@ def attacks(folder: Path, seeds: range) -> Iterator[dict[str, Any]]:
     from hostile import corpus
     from hostile.mutate import mutated
 
-    from graphc.runtime import plan as plans
+    from graphc.plan import plan as plans
 
     corpus.write_data(folder)
     names = list(corpus.RUNS)
@@ -203,8 +203,8 @@ PASSES = ("cse", "dce", "differentiate", "simplify,cse,dce", "fold_constants", "
 
 def _used(text: str, seed: int) -> None:
     """What `graphc show` and `graphc opt` do with a text."""
+    from graphc.compiler import pipeline
     from graphc.inspect import FORMATS
-    from graphc.passes import pipeline
     from graphc.passes.base import parse_passes
     from graphc.text import print_ir
     from graphc.verify.reading import read_ir

@@ -11,8 +11,8 @@ from typing import Any
 from hostile import corpus
 from hostile.mutate import forged
 
-from graphc.errors import GraphcError
-from graphc.runtime import plan as plans
+from graphc.plan import plan as plans
+from graphc.support.errors import GraphcError
 
 Json = Any
 

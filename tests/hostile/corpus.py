@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from graphc.driver import compile_module, stages
-from graphc.frontend.lower import load_module, module_of_source
-from graphc.module import Module
-from graphc.runtime.plan import Plan
-from graphc.strategy import parse_strategy
+from graphc.compiler.driver import compile_module, stages
+from graphc.frontend.language.load import load_module, module_of_source
+from graphc.frontend.module import Module
+from graphc.plan.plan import Plan
+from graphc.strategies import parse_strategy
 from graphc.text import print_ir
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -16,12 +16,12 @@ from hostile import corpus
 from hostile.attack import bad
 from hostile.changes import CHANGES, changed, is_refused
 
-from graphc.errors import GraphcError
-from graphc.runtime import check
-from graphc.runtime import plan as plans
-from graphc.runtime.check import buffers, kernels, starts
-from graphc.runtime.check import plans as about
-from graphc.runtime.memory import check_memory
+from graphc.plan import check
+from graphc.plan import plan as plans
+from graphc.plan.check import buffers, kernels, starts
+from graphc.plan.check import plans as about
+from graphc.runtime.machine.memory import check_memory
+from graphc.support.errors import GraphcError
 
 SAMPLE, MANY = 12, 5000
 HERE = Path(__file__).parent

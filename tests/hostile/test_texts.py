@@ -10,7 +10,7 @@ from hostile.attack import bad
 from hostile.test_plans import attacked
 
 from graphc.cli import group
-from graphc.errors import GraphcError
+from graphc.support.errors import GraphcError
 from graphc.verify.reading import read_ir
 
 SAMPLE, MANY = 12, 4000

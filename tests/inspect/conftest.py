@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.errors import Span
-from graphc.graph import Because, Graph, Variable
-from graphc.op import op_named
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Because, Graph, Variable
+from graphc.ir.op import op_named
+from graphc.ir.placement import Axis, Mesh, Partial, Placement
+from graphc.ir.types import F32, Extent, TensorType
 from graphc.ops.collective import Accumulate, AllReduce
 from graphc.ops.source import Input
-from graphc.placement import Axis, Mesh, Partial, Placement
-from graphc.types import F32, Extent, TensorType
+from graphc.support.errors import Span
 
 NASTY = (
     'a"b\\ <script>alert(1)</script> & \n%%{x}%% `c` #35; ]) --> \x00\u2028\ud800 é \\N &lt; ]]>'

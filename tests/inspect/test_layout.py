@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.builder import Builder
-from graphc.graph import Graph
 from graphc.inspect.layout import ABREAST, STACKED, Lane, Layout, Links, layout
 from graphc.inspect.scene import Scene, scene
 from graphc.inspect.svg import Canvas
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
+from graphc.ir.types import F32, TensorType
 from graphc.ops.source import Input
-from graphc.types import F32, TensorType
 
 
 def laid_out(graph: Graph) -> tuple[Scene, Links, Layout]:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from graphc.inspect.optable import ops_markdown
-from graphc.op import all_ops, record_names
+from graphc.inspect.op_table import ops_markdown
+from graphc.ir.op import all_ops, record_names
 from graphc.ops import COMPOSITES
 
 SPEC = Path(__file__).parents[2] / "spec" / "ops.md"
@@ -11,7 +11,7 @@ SPEC = Path(__file__).parents[2] / "spec" / "ops.md"
 
 def test_spec_of_the_ops_is_not_stale() -> None:
     assert SPEC.read_text() == ops_markdown(), (
-        "write it anew: python -m graphc.inspect.optable > spec/ops.md"
+        "write it anew: python -m graphc.inspect.op_table > spec/ops.md"
     )
 
 

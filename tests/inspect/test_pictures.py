@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from graphc.graph import Graph, Variable
 from graphc.inspect import FORMATS, to_dot, to_json, to_mermaid, to_svg
 from graphc.inspect.scene import Kind, Part, clean, scene
-from graphc.placement import Mesh
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.placement import Mesh
+from graphc.ir.types import F32, TensorType
 from graphc.text import parse_ir, print_ir
-from graphc.types import F32, TensorType
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,12 +9,12 @@ import numpy as np
 from kernels.lowered import Stepper
 
 import graphc
-from graphc.kernels.code import Kernel
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Native
-from graphc.program import Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND
+from graphc.lowering.kernel.code import Kernel
+from graphc.lowering.kernel.lowered import Native
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Program
+from graphc.runtime.backends.reference import BACKEND
+from graphc.runtime.synchronous.engine import Engine
 
 Tensors = dict[str, Any]
 

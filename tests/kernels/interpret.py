@@ -1,6 +1,6 @@
 """Kernels on NumPy arrays, entry by entry as they are described: the meaning of a loop nest.
 
-Written from graphc.kernels.code alone, whole axes at a time. A parameter is the flat array of the
+Written from graphc.lowering.kernel.code alone, whole axes at a time. A parameter is the flat array of the
 elements behind a pointer.
 """
 
@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.kernels.code import (
+from graphc.ir.op import all_ops
+from graphc.ir.types import DType
+from graphc.lowering.kernel.code import (
     OWN,
     Access,
     Apply,
@@ -33,8 +35,6 @@ from graphc.kernels.code import (
     Statement,
     Store,
 )
-from graphc.op import all_ops
-from graphc.types import DType
 
 Array: TypeAlias = NDArray[Any]
 FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum}

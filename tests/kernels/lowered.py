@@ -9,10 +9,10 @@ import numpy as np
 from kernels import interpret
 from numpy.typing import NDArray
 
-from graphc.kernels.code import Call, Pointer
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Host, Native
-from graphc.program import Feed, Kernel, Program
+from graphc.lowering.kernel.code import Call, Pointer
+from graphc.lowering.kernel.lowered import Host, Native
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Feed, Kernel, Program
 
 Array: TypeAlias = NDArray[Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TypeAlias
 
-from graphc.kernels.build import Built
-from graphc.kernels.code import (
+from graphc.lowering.fusion.build import Built
+from graphc.lowering.kernel.code import (
     OWN,
     Access,
     Blocks,
@@ -25,10 +25,10 @@ from graphc.kernels.code import (
     reached,
     statements,
 )
-from graphc.kernels.lower import _Lowering
-from graphc.kernels.lowered import Line
-from graphc.kernels.stretches import Item
-from graphc.program import Program
+from graphc.lowering.kernel.lowered import Line
+from graphc.lowering.lower import _Lowering
+from graphc.lowering.memory.regions import Item
+from graphc.lowering.program.program import Program
 
 Span: TypeAlias = tuple[int, int, int]  # a parameter, its first byte, and the one after its last
 

@@ -13,26 +13,26 @@ from kernels.lowered import Stepper
 from laws.generator import data_for, make, recipe
 
 from graphc import nn
-from graphc.kernels import blocks, runs
-from graphc.kernels.code import Blocks, Product
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Native
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.program import Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.kernel_listing import print_kernels
-from graphc.runtime.reference import BACKEND
-from graphc.strategy import parse_strategy
-from graphc.types import F32
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.types import F32
+from graphc.lowering.kernel.code import Blocks, Product
+from graphc.lowering.kernel.lowered import Native
+from graphc.lowering.kernel_listing import print_kernels
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
+from graphc.lowering.tiling import row_tiling, tiled_kernels
+from graphc.runtime.backends.reference import BACKEND
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
 
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small values are worth a run, too, and blocks are small."""
-    monkeypatch.setattr(runs, "LEAST", 1)
-    monkeypatch.setattr(blocks, "CACHE", 1)
-    monkeypatch.setattr(blocks, "FEW", 4)
+    monkeypatch.setattr(row_tiling, "LEAST", 1)
+    monkeypatch.setattr(tiled_kernels, "CACHE", 1)
+    monkeypatch.setattr(tiled_kernels, "FEW", 4)
 
 
 def in_runs(program: Program) -> list[Blocks]:

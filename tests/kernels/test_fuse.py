@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc.kernels.lower import lower
+from graphc.lowering.lower import lower
 
 
 def test_a_group_joins_another_only_where_nothing_must_run_between() -> None:

@@ -8,12 +8,12 @@ from kernels.lowered import Stepper
 from kernels.reach import check_reach
 from laws.generator import data_for, make, recipe
 
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND
-from graphc.strategy import parse_strategy
-from graphc.types import F32, F64
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.types import F32, F64
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.backends.reference import BACKEND
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
 
 SEEDS = range(100)
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from graphc.arena import aligned
-from graphc.kernels.memory import Timeline, offsets
-from graphc.program import Buffer
-from graphc.types import F32
+from graphc.ir.types import F32
+from graphc.lowering.memory.offsets import Timeline, offsets
+from graphc.lowering.program.arena import aligned
+from graphc.lowering.program.program import Buffer
 
 
 def timeline(seed: int) -> tuple[Timeline, list[Buffer]]:
@@ -36,7 +36,7 @@ def lives(found: Timeline) -> dict[int, tuple[int, int]]:
 def test_buffers_that_live_at_once_lie_apart(
     seed: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphc.kernels.memory.MOST", most)
+    monkeypatch.setattr("graphc.lowering.memory.offsets.MOST", most)
     found, buffers = timeline(seed)
     places, size = offsets(found, buffers, ())
     ranges = {b: range(at, at + buffers[b].bytes) for b, at in places.items()}
@@ -63,7 +63,7 @@ TURNS = [{0}, {1}, {1, 2}, {2, 0}, {1}, {1, 0}, {2}, {2, 0}]
 def test_what_a_first_turn_makes_is_not_kept_while_a_later_turn_runs(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphc.kernels.memory.MOST", most)
+    monkeypatch.setattr("graphc.lowering.memory.offsets.MOST", most)
     buffers = [Buffer(i, f"b{i}", (100,), F32) for i in range(4)]
     found = Timeline([*TURNS, {3}, {3, 0}], loops=[(range(1, 4), range(4, 8))])
     places, size = offsets(found, buffers, ())

@@ -10,8 +10,8 @@ import pytest
 from kernels.compiled import check, kernels_of, program_of
 
 from graphc import nn
-from graphc.kernels.code import Nest, Product
-from graphc.program import Program
+from graphc.lowering.kernel.code import Nest, Product
+from graphc.lowering.program.program import Program
 
 
 def gated(x: Any, wx: Any, wh: Any) -> Any:

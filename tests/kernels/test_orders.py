@@ -8,8 +8,9 @@ from math import ceil, log2
 import pytest
 from passes.test_orders import WIDTH, compiled, shared
 
-from graphc.kernels import lower, memory
-from graphc.program import Buffer, Program
+from graphc.lowering import lower
+from graphc.lowering.memory import offsets
+from graphc.lowering.program.program import Buffer, Program
 
 GRADIENT = 8 * WIDTH**2
 COUNTS = (2, 3, 5, 8, 16, 33)
@@ -20,19 +21,19 @@ def most_alive(program: Program, patch: pytest.MonkeyPatch) -> int:
     most = 0
 
     def watch(
-        timeline: memory.Timeline, buffers: Sequence[Buffer], outputs: Iterable[int],
+        timeline: offsets.Timeline, buffers: Sequence[Buffer], outputs: Iterable[int],
         elsewhere: Container[int],
     ) -> tuple[dict[int, int], int]:  # fmt: skip
         nonlocal most
         lives = {
             b: life
-            for b, life in memory._lives(timeline, outputs).items()
+            for b, life in offsets._lives(timeline, outputs).items()
             if buffers[b].kind == "arena" and not buffers[b].name.startswith("w.")
         }
         for at in range(len(timeline.touched)):
             alive = [b for b, life in lives.items() if any(x <= at <= y for x, y in life)]
             most = max(most, sum(buffers[b].bytes // GRADIENT for b in alive))
-        return memory.offsets(timeline, buffers, outputs, elsewhere)
+        return offsets.offsets(timeline, buffers, outputs, elsewhere)
 
     patch.setattr(lower, "offsets", watch)
     lower.lower(program)

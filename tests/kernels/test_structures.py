@@ -6,8 +6,8 @@ import pytest
 from kernels.check import check_structure
 from kernels.structures import ALL
 
-from graphc.kernels.code import FUNCTIONS
-from graphc.op import all_ops
+from graphc.ir.op import all_ops
+from graphc.lowering.kernel.code import FUNCTIONS
 from graphc.ops.elementwise import Elementwise
 
 

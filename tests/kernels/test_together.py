@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.kernels.fuse import Fusion
-from graphc.kernels.nodes import Map, Read, Value
-from graphc.layout import MemoryLayout
-from graphc.types import F32
+from graphc.ir.types import F32
+from graphc.lowering.fusion.fuse import Fusion
+from graphc.lowering.nodes.nodes import Map, Read, Value
+from graphc.lowering.program.strides import MemoryLayout
 
 SHAPE = (6,)
 PEER, HOME = 9, 1  # a buffer in another device's memory, and the one of this device

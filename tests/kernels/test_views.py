@@ -8,10 +8,10 @@ import pytest
 from kernels.compiled import kernels_of, program_of
 from kernels.structures import VIEWS
 
-from graphc.kernels.code import Product
-from graphc.kernels.views import box, sight
-from graphc.program import Buffer
-from graphc.types import F32
+from graphc.ir.types import F32
+from graphc.lowering.kernel.code import Product
+from graphc.lowering.nodes.views import box, sight
+from graphc.lowering.program.program import Buffer
 
 
 @pytest.mark.parametrize("name", VIEWS)

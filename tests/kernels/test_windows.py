@@ -10,8 +10,8 @@ import pytest
 from kernels.compiled import check, kernels_of, program_of
 
 from graphc import nn
-from graphc.kernels.code import Product
-from graphc.program import Program
+from graphc.lowering.kernel.code import Product
+from graphc.lowering.program.program import Program
 
 CASES = [  # size, channels, taps, stride, dtype
     ((7, 9), (2, 3), (3, 2), 1, np.float32),

@@ -10,15 +10,15 @@ import numpy as np
 from kernels.structures import Structure, of, squares
 
 from graphc import nn
-from graphc.op import _OPS, Op, register
+from graphc.ir.op import _OPS, Op, register
+from graphc.ir.types import TensorType
 from graphc.ops.elementwise import Elementwise
 from graphc.ops.reduce import Reduction
 from graphc.ops.rules import marked, spread
-from graphc.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.layout import MemoryLayout
-    from graphc.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register

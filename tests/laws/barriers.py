@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.dims import DimsRule, parse_rule
-from graphc.graph import Graph, Node
+from graphc.ir.dims import DimsRule, parse_rule
+from graphc.ir.graph import Graph, Node
 
 
 def has_barrier(graph: Graph) -> bool:

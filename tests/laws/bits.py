@@ -13,13 +13,13 @@ from laws.law import Broken
 from laws.recipe import Recipe
 from laws.simulate import Array, Results
 
-from graphc.errors import GraphcError
-from graphc.graph import Graph
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.tile import seed_dims
-from graphc.strategy import Grid, parse_strategy
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.graph import Graph
+from graphc.ir.types import F32
+from graphc.passes.placing.tile import seed_dims
+from graphc.strategies import Grid, parse_strategy
+from graphc.support.errors import GraphcError
 from graphc.text import print_ir
-from graphc.types import F32
 
 BATCH_SIZE = 8
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import combinations
 
-from graphc.graph import Graph
-from graphc.types import DTYPES, DType
+from graphc.ir.graph import Graph
+from graphc.ir.types import DTYPES, DType
 
 SPACES = (
     "one_device", "mirrored", "tree", "chain", "tensor_auto", "tensor_map",

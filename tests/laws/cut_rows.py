@@ -11,10 +11,10 @@ import random
 import numpy as np
 from graphc_numpy import NumpyBackend
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import module_of_source
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
 
 
 class Unlike(AssertionError):

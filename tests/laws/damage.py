@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from graphc.errors import GraphcError
-from graphc.runtime.checkpoint import Checkpoint, read_checkpoint, save_variables
+from graphc.runtime.checkpoints.checkpoint import Checkpoint, read_checkpoint, save_variables
+from graphc.support.errors import GraphcError
 
 Change = Callable[[bytes, random.Random], bytes]
 

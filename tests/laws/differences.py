@@ -6,7 +6,7 @@ import numpy as np
 from laws.generator import data_for, make, recipe
 from laws.simulate import Array, evaluate
 
-from graphc.types import F64
+from graphc.ir.types import F64
 
 BATCH = 5
 STEP = 1e-5

@@ -1,6 +1,6 @@
 """Every placing of a small graph along one space axis, and what each of them moves.
 
-Written from the two rules that graphc.passes.place_space states, without its search, its pruning or
+Written from the two rules that graphc.passes.placing.over_space states, without its search, its pruning or
 its costs: a node takes a split only if an operand has it, and gives one up only if it can't keep
 it. What a placing moves is counted from the nodes that partition inserts for it.
 """
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from graphc.dims import Signature
-from graphc.graph import Graph, Node
+from graphc.ir.dims import Signature
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import Axis, Home, Partial, Placement, R, Split, State, place
 from graphc.ops.collective import Conversion
-from graphc.passes.lazy import lazy_nodes
-from graphc.passes.place import (
+from graphc.passes.placing.lazy import lazy_nodes
+from graphc.passes.placing.place import (
     place_graph,
     source_states,
     wanted_states,
     ways_along,
 )  # fmt: skip
-from graphc.passes.problem import Placed
-from graphc.passes.variables import variable_states
-from graphc.placement import Axis, Home, Partial, Placement, R, Split, State, place
-from graphc.strategy import MeshLayout
+from graphc.passes.placing.problem import Placed
+from graphc.passes.placing.variables import variable_states
+from graphc.strategies import MeshLayout
 
 LATENCY = 256.0
 LOCAL = 1.0

@@ -16,11 +16,11 @@ from guard import Guard, fresh_arrays
 from laws.footprint import check_memory
 from laws.simulate import Arrays, Results
 
-from graphc.graph import Graph
-from graphc.passes.schedule import schedule
-from graphc.runtime.backend import Backend
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.ir.graph import Graph
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import Engine
 
 Runner = Callable[[Graph, Mapping[str, int], Arrays, Arrays], Results]
 PLAIN, NATIVE = NumpyBackend(native=False), NumpyBackend(native=True)

@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 from graphc_numpy import NumpyBackend
-from graphc_numpy.binding import Binding
+from graphc_numpy.calls.binding import Binding
 from laws.configs import ORDERS, SPACES, Config
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import module_of_source
-from graphc.runtime.executor import Run
-from graphc.runtime.plan import Plan
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.plan.plan import Plan
+from graphc.runtime.backends.executor import Run
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 Batch = dict[str, Any]
 LAST_NET = 3000  # seconds: a case takes one

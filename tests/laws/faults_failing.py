@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc_numpy.binding import Binding
-from graphc_numpy.device import NumpyDevice
+from graphc_numpy.calls.binding import Binding
+from graphc_numpy.calls.device import NumpyDevice
 from graphc_numpy.native import device as native
-from graphc_numpy.native.checks import Noted
 from graphc_numpy.native.device import NativeDevice
+from graphc_numpy.native.step.error_checks import Noted
 from laws import failing
 from laws.fault import Patch, around, fault
 
-import graphc.kernels.lower as lower
+import graphc.lowering.lower as lower
 from graphc.ops.indexing import Within
-from graphc.runtime.engine import Engine
-from graphc.runtime.executor import KernelDevice
+from graphc.runtime.backends.executor import KernelDevice
+from graphc.runtime.synchronous.engine import Engine
 
 
 @fault("failing", "native", "index")

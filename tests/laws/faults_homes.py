@@ -6,9 +6,9 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-import graphc.placement
-from graphc.passes import place_space
-from graphc.runtime import transport
+import graphc.ir.placement
+from graphc.passes.placing import over_space
+from graphc.runtime.transports import transport
 
 
 @fault("verifier")
@@ -16,9 +16,9 @@ def _home_taken_for_everywhere(patch: Patch) -> None:
     """What one place has is taken for what all have."""
 
     def change(old: Any, have: Any, want: Any) -> bool:
-        return bool(old(have, want)) or isinstance(have, graphc.placement.Home)
+        return bool(old(have, want)) or isinstance(have, graphc.ir.placement.Home)
 
-    around(patch, graphc.placement, "serves", change)
+    around(patch, graphc.ir.placement, "serves", change)
 
 
 @fault("run", late=True)
@@ -44,4 +44,4 @@ def _reduced_on_the_first_place(patch: Patch) -> None:
 @fault("bytes")
 def _nothing_runs_at_home(patch: Patch) -> None:
     """Updates are made everywhere, and kept at home."""
-    patch.setattr(place_space, "home_ways", lambda *args: None)
+    patch.setattr(over_space, "home_ways", lambda *args: None)

@@ -6,9 +6,11 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-from graphc.kernels import fuse, indirect, joins, lower, reading, rows, views
-from graphc.kernels.nodes import Contract, Map
-from graphc.layout import MemoryLayout
+from graphc.lowering import lower
+from graphc.lowering.fusion import fuse, indirect
+from graphc.lowering.nodes import joins, table_rows, translate, views
+from graphc.lowering.nodes.nodes import Contract, Map
+from graphc.lowering.program.strides import MemoryLayout
 
 
 @fault("kernels", "view")
@@ -62,19 +64,19 @@ def _lookup_in_a_row_without_index(patch: Patch) -> None:
 @fault("kernels", "third party")
 def _all_functions_known(patch: Patch) -> None:
     """An elementwise op of another package is taken for what nests call by its name."""
-    patch.setattr(reading, "FUNCTIONS", {*reading.FUNCTIONS, "fill"})
+    patch.setattr(translate, "FUNCTIONS", {*translate.FUNCTIONS, "fill"})
 
 
 @fault("kernels", "empty")
 def _nodes_without_entries(patch: Patch) -> None:
     """What has a dim of length 0 is a node like others."""
-    patch.setattr(lower, "nodes_of", reading._nodes)
+    patch.setattr(lower, "nodes_of", translate._nodes)
 
 
 @fault("kernels", "lookup")
 def _links_of_fewer_indices(patch: Patch) -> None:
     """The places of equal indices are taken from a part of these indices."""
-    patch.setattr(rows, "_places", lambda ids: (ids.value, 0))
+    patch.setattr(table_rows, "_places", lambda ids: (ids.value, 0))
 
 
 @fault("overwritten")

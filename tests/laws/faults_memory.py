@@ -12,9 +12,11 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-from graphc.kernels import build, joins, lower
-from graphc.layout import MemoryLayout
-from graphc.program import Buffer
+from graphc.lowering import lower
+from graphc.lowering.fusion import build
+from graphc.lowering.nodes import joins
+from graphc.lowering.program.program import Buffer
+from graphc.lowering.program.strides import MemoryLayout
 
 
 def widened_box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:

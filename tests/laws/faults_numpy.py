@@ -10,9 +10,10 @@ from typing import Any
 
 from laws.fault import Patch, fault
 
-from graphc.frontend import count, length, trace
-from graphc.ops.registry import COMPOSITES
-from graphc.types import F32
+from graphc.frontend import run_time_length
+from graphc.frontend.numpy import length, trace
+from graphc.ir.registry import COMPOSITES
+from graphc.ir.types import F32
 
 
 @fault("ranges")
@@ -57,7 +58,7 @@ def _a_float_answers_for_the_size(patch: Patch) -> None:
 @fault("sizes")
 def _a_plain_size_is_any_batchs(patch: Patch) -> None:
     """float(n) is taken for the size of every batch."""
-    patch.setattr(length.Length, "_as_number", lambda self: count.static(self.number))
+    patch.setattr(length.Length, "_as_number", lambda self: run_time_length.static(self.number))
 
 
 @fault("sizes")

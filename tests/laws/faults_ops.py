@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from laws.fault import Patch, around, fault
 
-from graphc import autodiff, dims
+from graphc.ir import dims
 from graphc.ops import binary, indexing, reduce, rules, settle, shape, source, unary
 from graphc.ops.composites import reductions
-from graphc.passes import place
-from graphc.runtime import conversions
+from graphc.passes.differentiation import reverse_mode
+from graphc.passes.placing import place
+from graphc.runtime.backends import conversions
 
 # -- facts of ops ---------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ def _contribution_dropped(patch: Patch) -> None:
         if len(self.parts) < 2:
             old(self, value)
 
-    around(patch, autodiff.Contributions, "take", change)
+    around(patch, reverse_mode.Contributions, "take", change)
 
 
 @fault("run", "dense")
@@ -150,4 +151,4 @@ def _settled_without_the_rest(patch: Patch) -> None:
 @fault("slope")
 def _denominator_lost(patch: Patch) -> None:
     """A gradient is not divided by the count that its loss was divided by."""
-    patch.setattr(autodiff, "_resolve", lambda f, key, value: value)
+    patch.setattr(reverse_mode, "_resolve", lambda f, key, value: value)

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 from laws.fault import Patch, around, fault
 
-import graphc.placement
-import graphc.program
-from graphc import strategy
-from graphc.graph import Graph, Node, subgraph_nodes
-from graphc.leaves import forests
+import graphc.ir.placement
+import graphc.lowering.program.program
+from graphc import strategies
+from graphc.ir.graph import Graph, Node, subgraph_nodes
+from graphc.ir.leaf_tree import forests
+from graphc.ir.placement import Placement
 from graphc.ops import binary, shape, source, unary
 from graphc.ops.collective import AllReduce, Mask
-from graphc.passes import cleanup, costs, loops, partition, place, route
-from graphc.placement import Placement
-from graphc.runtime import exchange, rendezvous
-from graphc.runtime.transport import ReduceScatter, TreeReduceScatter
+from graphc.passes import cleanup
+from graphc.passes.partitioning import loops, partition
+from graphc.passes.placing import costs, place, route
+from graphc.runtime.transports import exchange, rendezvous
+from graphc.runtime.transports.transport import ReduceScatter, TreeReduceScatter
 
 # -- conversions: which, how many, of what --------------------------------------------------------
 
@@ -103,12 +105,12 @@ def _most_bytes(patch: Patch) -> None:
 @fault("structure")
 def _tree_forgotten(patch: Patch) -> None:
     """Sums that should be taken by a tree are left to the engine."""
-    patch.setattr(strategy.Mirrored, "layout", lambda self, name: _plain(self, name))
+    patch.setattr(strategies.Mirrored, "layout", lambda self, name: _plain(self, name))
 
 
 def _plain(mirrored: Any, name: str) -> Any:
-    axis = graphc.placement.Axis(name, mirrored.devices)
-    return strategy.MeshLayout(graphc.placement.Mesh((axis,)), batch=(name,))
+    axis = graphc.ir.placement.Axis(name, mirrored.devices)
+    return strategies.MeshLayout(graphc.ir.placement.Mesh((axis,)), batch=(name,))
 
 
 @fault("verifier")
@@ -205,7 +207,7 @@ def _only_uneven_is_masked(patch: Patch) -> None:
 @fault("mesh", "along_batch", "merged", "permuted")
 def _whole_dims_may_be_short(patch: Patch) -> None:
     """A short batch is let into an op that needs it whole."""
-    patch.setattr("graphc.builder.lost_extents", lambda *args: False)
+    patch.setattr("graphc.ir.builder.lost_extents", lambda *args: False)
 
 
 # -- optional passes ------------------------------------------------------------------------------

@@ -7,18 +7,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from graphc_numpy import binding
+from graphc_numpy.calls import binding
 from laws.fault import Patch, around, fault
 
-import graphc.instructions
-import graphc.placement
-import graphc.program
-from graphc import lifetimes
+import graphc.ir.placement
+import graphc.lowering.program.instructions
+import graphc.lowering.program.program
+from graphc.lowering.program import lifetimes
+from graphc.lowering.schedule import arena_plan, schedule
 from graphc.ops import collective
 from graphc.ops.collective import Keep, Recall
-from graphc.passes import buffers, schedule
-from graphc.runtime import exchange, executor, local
-from graphc.runtime.supply import WholeBatch
+from graphc.runtime.backends import executor
+from graphc.runtime.data.supply import WholeBatch
+from graphc.runtime.transports import exchange, local
 
 # -- memory ---------------------------------------------------------------------------------------
 
@@ -37,14 +38,14 @@ def _freed_by_the_first_reader(patch: Patch) -> None:
         lives = old(program)
         seen: dict[int, int] = {}
         for at, x in enumerate(x for part in program.parts for x in part):
-            for operand in graphc.program.reads(x):
+            for operand in graphc.lowering.program.program.reads(x):
                 seen.setdefault(program.buffers[operand].root, at)
         for x, at in seen.items():
             if x in lives.first and lives.last[x] < lifetimes.FOREVER:
                 lives.last[x] = lives.reread[x] = max(at, lives.first[x])
         return lives
 
-    around(patch, buffers, "lifetimes", change)
+    around(patch, arena_plan, "lifetimes", change)
 
 
 @fault("memory")
@@ -63,7 +64,7 @@ def _freed_while_sent(patch: Patch) -> None:
         lives.last.update({x: at for x, at in lives.reread.items() if lives.last[x] < 1 << 40})
         return lives
 
-    around(patch, buffers, "lifetimes", change)
+    around(patch, arena_plan, "lifetimes", change)
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ def _offset_off_by_one(patch: Patch) -> None:
         offset, length = old(count, *parts)
         return (offset + 1, length - 1) if offset and length else (offset, length)
 
-    around(patch, graphc.instructions, "chop", change)
+    around(patch, graphc.lowering.program.instructions, "chop", change)
 
 
 @fault("run")
@@ -154,7 +155,7 @@ def _shard_too_short(patch: Patch) -> None:
             count //= n
         return count
 
-    patch.setattr(graphc.placement, "capacity", floor)
+    patch.setattr(graphc.ir.placement, "capacity", floor)
 
 
 @fault("run")

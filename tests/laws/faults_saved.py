@@ -7,9 +7,10 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-from graphc.builder import Builder
-from graphc.runtime import checkpoint, saving, trainer
-from graphc.runtime.data import Position
+from graphc.ir.builder import Builder
+from graphc.runtime import trainer
+from graphc.runtime.checkpoints import checkpoint, saving
+from graphc.runtime.data.dataset import Position
 
 
 @fault("damage")
@@ -82,6 +83,6 @@ def _seed_not_passed_on(patch: Patch) -> None:
 @fault("seeds")
 def _one_draw_for_all(patch: Patch) -> None:
     """Initialisers draw from the seed, and not from the name of their variable."""
-    from graphc import random
+    from graphc.support import random
 
     around(patch, random, "key", lambda old, seed, name: old(seed, ""))

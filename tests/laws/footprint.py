@@ -14,8 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from graphc.lowering.program.program import (
+    Instruction,
+    Kernel,
+    Loop,
+    Program,
+    Start,
+    Wait,
+    reads,
+    writes,
+)
 from graphc.ops.collective import Accumulate, Keep, Reduce, ReduceScatter, Stack, TreeReduce
-from graphc.program import Instruction, Kernel, Loop, Program, Start, Wait, reads, writes
 
 
 class Misread(AssertionError):

@@ -12,13 +12,13 @@ from laws.simulate import Array, Results, evaluate
 from laws.steps import STEPS, WEIGHTS, step
 
 from graphc import optim
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.graph import Graph, Objective, Variable, subgraph_nodes
-from graphc.orders import ORDERS
-from graphc.passes.differentiate import Differentiate
-from graphc.types import F64, DType, Size, TensorType
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Objective, Variable, subgraph_nodes
+from graphc.ir.orders import ORDERS
+from graphc.ir.types import F64, DType, Size, TensorType
+from graphc.passes.differentiation.differentiate import Differentiate
+from graphc.passes.differentiation.reverse_mode import gradients
+from graphc.support.errors import GraphcError, GraphcWarning
 
 OPTIMIZERS = (
     optim.sgd(0.1), optim.momentum(0.1), optim.adam(0.05), optim.rmsprop(0.05), optim.lamb(0.05),

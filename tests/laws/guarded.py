@@ -15,8 +15,8 @@ from guard import Guard, fresh_arrays
 from kernels.compiled import program_of
 from kernels.structures import ALL, Structure
 
-import graphc.config as config
-from graphc.runtime.engine import Engine
+import graphc.support.config as config
+from graphc.runtime.synchronous.engine import Engine
 
 
 def check_guarded(name: str, front: bool = False, apart: bool = True) -> None:

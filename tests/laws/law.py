@@ -13,14 +13,14 @@ from laws.generator import Data, data_for, make, recipe
 from laws.recipe import Model, Recipe
 from laws.simulate import Array, Results, evaluate
 
-from graphc.distance import distance, finite_distance, magnitude
-from graphc.errors import GraphcError
-from graphc.graph import Graph
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.graph import Graph
+from graphc.ir.types import F32, F64
 from graphc.passes.base import Pass
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.distance import distance, finite_distance, magnitude
+from graphc.support.errors import GraphcError
 from graphc.text import print_ir
-from graphc.types import F32, F64
 
 DOUBLE = 1e-9  # of a tensor's largest value, in f64
 CANCELS = 1e-6  # of the largest value on the way: a result below is what larger ones leave

@@ -5,9 +5,9 @@ from __future__ import annotations
 from laws.recipe import BATCH, LONGEST, Maker, Picks, batches, features, symbols
 from laws.steps import SIZES, ids_input, repeated, step
 
-from graphc.builder import Builder, Value
-from graphc.op import op_named
-from graphc.types import Extent
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import op_named
+from graphc.ir.types import Extent
 
 # -- reductions and shapes ------------------------------------------------------------------------
 

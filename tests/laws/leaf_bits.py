@@ -10,12 +10,12 @@ from laws.generator import Data, data_for, make, recipe
 from laws.recipe import Model, Recipe
 from laws.simulate import Results
 
-from graphc.distance import distance
-from graphc.graph import Graph
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.runtime.backend import Backend
-from graphc.strategy import parse_strategy
-from graphc.types import DTYPES, F64
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.graph import Graph
+from graphc.ir.types import DTYPES, F64
+from graphc.runtime.backends.backend import Backend
+from graphc.strategies import parse_strategy
+from graphc.support.distance import distance
 
 STRIDE = 1000  # seeds that one case may use up
 SLOTS = (1, 2, 3, 4, 5, 8, 13)

@@ -9,14 +9,14 @@ import numpy as np
 from laws.recipe import BATCH
 from laws.simulate import evaluate, simulate
 
-from graphc.autodiff import gradients
-from graphc.builder import Builder
-from graphc.graph import Graph, Variable
-from graphc.op import op_named
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, TensorType
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.strategy import parse_strategy
-from graphc.types import F32, TensorType
+from graphc.passes.differentiation.reverse_mode import gradients
+from graphc.strategies import parse_strategy
 
 
 def mlp(widths: Sequence[int], batch: int = 24, bias: bool = True) -> Graph:

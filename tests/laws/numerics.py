@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc.errors import GraphcError
-from graphc.frontend.trace import record
+from graphc.frontend.numpy.trace import record
 from graphc.ops.evaluate import evaluate
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.support.errors import GraphcError
 
 Call = Callable[..., Any]
 AWKWARD = np.array([0.5, -1e9, 1e9, 3e19, -3e30, 89.0, -89.0, np.inf, -np.inf, np.nan, 0.0, 1.0])

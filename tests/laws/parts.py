@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from laws.simulate import Array, Arrays, Results
 
-from graphc.graph import Graph, Node
+from graphc.ir.graph import Graph, Node
+from graphc.ir.types import TensorType
 from graphc.ops.replicas import (
     JoinReplicas,
     PerReplica,
@@ -21,7 +22,6 @@ from graphc.ops.replicas import (
     ReplicaIndex,
     ReplicaSum,
 )
-from graphc.types import TensorType
 
 Held: TypeAlias = "Array | list[Array]"
 

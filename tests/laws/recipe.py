@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from graphc.builder import Builder, Value
-from graphc.graph import Graph, Variable
-from graphc.op import op_named
-from graphc.types import I32, DType, Extent, TensorType
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import I32, DType, Extent, TensorType
 
 T = TypeVar("T")
 Symbol: TypeAlias = int | Extent  # the length of a dim, whatever the batch size

@@ -5,9 +5,9 @@ from __future__ import annotations
 from laws.recipe import Maker, Picks, batches, features
 from laws.steps import repeated, step
 
-from graphc.builder import Builder, Value
-from graphc.graph import Variable
-from graphc.types import TensorType
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Variable
+from graphc.ir.types import TensorType
 
 KINDS = ("replicated", "own_statistic", "replica_state")
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import module_of_source
-from graphc.runtime.checkpoint import load_checkpoint, save_variables
-from graphc.runtime.data import Dataset
-from graphc.runtime.plan import Plan
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.plan.plan import Plan
+from graphc.runtime.checkpoints.checkpoint import load_checkpoint, save_variables
+from graphc.runtime.data.dataset import Dataset
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 BATCH, EXAMPLES = 8, 29  # the last batch of an epoch is short
 PROGRAM = """

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from graphc.graph import Graph, Node
-from graphc.op import Op, Shard
+from graphc.ir.graph import Graph, Node
+from graphc.ir.op import Op, Shard
+from graphc.ir.placement import Home, Mesh, Partial, Placement, Replicated, Split, Varying
+from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion, Mask, TreeReduce
 from graphc.ops.source import DimSize
-from graphc.placement import Home, Mesh, Partial, Placement, Replicated, Split, Varying
-from graphc.types import TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arrays: TypeAlias = Mapping[str, Array]

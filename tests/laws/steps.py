@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from laws.recipe import BATCH, Maker, Picks, StepMaker, Symbol, batches, features, symbols
 
-from graphc.builder import Builder, Value
-from graphc.graph import Variable
-from graphc.op import op_named
-from graphc.types import I32, Extent, TensorType
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import I32, Extent, TensorType
 
 STEPS: dict[str, StepMaker] = {}
 WEIGHTS: dict[str, float] = {}

@@ -11,16 +11,16 @@ from laws.parts import rows
 from laws.recipe import BATCH, Recipe
 from laws.simulate import Array, evaluate, simulate
 
-from graphc.distance import within
-from graphc.errors import GraphcError
-from graphc.graph import Graph
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.graph import Graph
+from graphc.ir.types import F64
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Conversion
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.runtime import plugins
-from graphc.runtime.engine import Engine
-from graphc.strategy import parse_strategy
-from graphc.types import F64
+from graphc.runtime.backends import plugins
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
+from graphc.support.distance import within
+from graphc.support.errors import GraphcError
 
 KINDS = (
     "embedding", "biased", "binary", "kinked", "product", "reduced", "batch_statistic", "merged",

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from laws.generator import data_for, make, recipe
 
-from graphc.graph import Graph
+from graphc.compiler.pipeline import run_passes, server_part, worker_part
+from graphc.ir.graph import Graph
+from graphc.ir.types import F64
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
-from graphc.passes.pipeline import run_passes, server_part, worker_part
-from graphc.runtime.reference import interpret
-from graphc.types import F64
+from graphc.runtime.backends.reference import interpret
 
 CASES, SLOW = 150, 5000
 BATCH = 8

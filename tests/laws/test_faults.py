@@ -30,13 +30,13 @@ from laws.test_placement import check_best, problems
 from laws.test_structure import check_exchange, check_tree
 
 import graphc
-from graphc.check import check_strategies
-from graphc.errors import GraphcError, GraphcWarning, InternalError
-from graphc.frontend.lower import load_module
-from graphc.passes.schedule import schedule
-from graphc.runtime.data import load
-from graphc.runtime.reference import BACKEND as REFERENCE
-from graphc.strategy import parse_strategy
+from graphc.frontend.language.load import load_module
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.data.dataset import load
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning, InternalError
+from graphc.testing.equivalence import check_strategies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDS = 400

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from graphc_numpy.native import machine
+from graphc_numpy.native.llvm import machine
 from guard import POSSIBLE
 from kernels.structures import ALL
 from laws.execute import NATIVE, runner
 from laws.guarded import check_address, check_guarded, environment, shared_by_threads
 from laws.law import case, check
 
-from graphc.errors import GraphcError
+from graphc.support.errors import GraphcError
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="rights of pages are set as on Linux")
 EVERY = 20  # structures, of all that there are, in the default run

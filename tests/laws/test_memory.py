@@ -8,10 +8,10 @@ from graphc_numpy import BACKEND
 from laws.footprint import check_memory
 from laws.networks import mlp, under
 
-from graphc.kernels.lower import lower
-from graphc.passes.schedule import schedule
-from graphc.program import Program
-from graphc.runtime.engine import run_once
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.synchronous.engine import run_once
 
 WIDTHS = (64, 128, 128, 128, 64)
 BATCH = 512

@@ -9,11 +9,11 @@ from laws.execute import PLAIN, runner
 from laws.law import Broken, case, check, describe
 from laws.simulate import simulate
 
-from graphc.errors import GraphcError
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.passes.base import PASSES, Pass
-from graphc.passes.loops import Loops
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.strategy import parse_strategy
+from graphc.passes.partitioning.loops import Loops
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 OPTIONAL = [cls for cls in PASSES.values() if cls.optional]
 CASES = 120

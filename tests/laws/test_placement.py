@@ -14,12 +14,12 @@ from laws.generator import data_for, make, recipe
 from laws.recipe import Recipe
 from laws.simulate import simulate
 
-from graphc.distance import within
+from graphc.compiler.pipeline import run_passes
+from graphc.ir.types import F32
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
-from graphc.passes.partition import Partition
-from graphc.passes.pipeline import run_passes
-from graphc.strategy import layout_of, parse_strategy
-from graphc.types import F32
+from graphc.passes.partitioning.partition import Partition
+from graphc.strategies import layout_of, parse_strategy
+from graphc.support.distance import within
 
 GRAPHS = 200  # with some choice, and
 OPEN = 6  # nodes at most that have one

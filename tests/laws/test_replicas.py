@@ -16,15 +16,15 @@ from laws.parts import ByParts, rows
 from laws.recipe import Recipe
 from laws.simulate import Results, simulate
 
-from graphc.distance import within
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.graph import Graph
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.replicas import replica_axes
-from graphc.passes.resolve import Resolve
-from graphc.runtime import plugins
-from graphc.strategy import layout_of, parse_strategy
-from graphc.types import F64
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.graph import Graph
+from graphc.ir.types import F64
+from graphc.passes.differentiation.resolve import Resolve
+from graphc.passes.placing.per_replica import replica_axes
+from graphc.runtime.backends import plugins
+from graphc.strategies import layout_of, parse_strategy
+from graphc.support.distance import within
+from graphc.support.errors import GraphcError, GraphcWarning
 
 STRATEGIES = (
     "one_device()", "mirrored(2)", "mirrored(3)", 'mirrored(2, reduce="tree")', "accumulate(2)",

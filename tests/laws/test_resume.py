@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from laws.resume import STRATEGIES, check_elsewhere, check_resume, check_seeds, drawn, runs
 
-pytestmark = pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
 SLOW = 600
 
 

@@ -11,9 +11,9 @@ from laws.execute import PLAIN, backend_of, runner
 from laws.law import case, check, holds
 from laws.simulate import simulate
 
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.strategy import parse_strategy
-from graphc.turns import assigned
+from graphc.analysis.microbatch_loops import assigned
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.strategies import parse_strategy
 
 CASES = 520
 SLICE = 10  # cases of one test

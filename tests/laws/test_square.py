@@ -7,7 +7,7 @@ from laws.programs.judge import judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.square import check, drawn, strategy_of
 
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
 
 SLICE, SEEDS = 20, 60
 MORE, PART = 2_000, 250

@@ -9,11 +9,11 @@ from laws.generator import make, recipe
 from laws.networks import NETWORKS, check_network, mlp, under
 from laws.recipe import Model
 
-from graphc.errors import GraphcError
-from graphc.graph import Graph, Node
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import Mesh, R
+from graphc.ir.types import F32
 from graphc.ops.collective import Accumulate, Conversion
-from graphc.placement import Mesh, R
-from graphc.types import F32
+from graphc.support.errors import GraphcError
 
 WIDTHS = (8, 16, 16, 4)
 PARAMS = 6

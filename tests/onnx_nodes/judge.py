@@ -10,8 +10,8 @@ from onnx_nodes.cases import Case, differs, foreign
 from onnx_nodes.table import NotOffered
 
 import graphc
-from graphc.errors import GraphcError
-from graphc.runtime.backend import Backend
+from graphc.runtime.backends.backend import Backend
+from graphc.support.errors import GraphcError
 
 REFUSALS = (NotOffered, GraphcError)
 

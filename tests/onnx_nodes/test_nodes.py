@@ -11,8 +11,8 @@ from graphc_numpy import NumpyBackend
 from onnx_nodes.cases import cases, differs, groups
 from onnx_nodes.judge import refusals, wrong
 
-from graphc.runtime.backend import Backend, KernelBackend
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.runtime.backends.backend import Backend, KernelBackend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
 
 REFUSED = Path(__file__).with_name("refused.txt")
 LEAST = 1260  # cases that hold, of those of arrays in ONNX 1.23

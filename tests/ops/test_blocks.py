@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from graphc.ir.placement import Axis, Mesh, Tiles, capacity, chop
 from graphc.ops.blocks import block_length, blocks_of, tree_sum
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceSum
-from graphc.placement import Axis, Mesh, Tiles, capacity, chop
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 RNG = np.random.default_rng(0)

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
-from graphc.op import all_ops
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import all_ops
+from graphc.ir.registry import composite
+from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType, TensorType, promote
 from graphc.ops import COMPOSITES
-from graphc.ops.registry import composite
+from graphc.support.errors import GraphcError
 from graphc.testing.compute import compute, fetch, inputs
-from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType, TensorType, promote
 
 A, B = np.random.default_rng(0).uniform(0.5, 2, (2, 3, 4))
 
@@ -146,7 +146,7 @@ def test_unknown_name_is_an_error_that_names_a_close_one() -> None:
 
 
 def test_a_variable_is_read_by_one_node() -> None:
-    from graphc.graph import Variable
+    from graphc.ir.graph import Variable
 
     f = Builder()
     first = f.declare(Variable("w", TensorType((2,), F32)))

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import graphc.ops
-from graphc.builder import infer_type
-from graphc.dims import Signature, parse_rule, signatures
-from graphc.op import Op, Shard, all_ops, op_named
+from graphc.ir.builder import infer_type
+from graphc.ir.dims import Signature, parse_rule, signatures
+from graphc.ir.op import Op, Shard, all_ops, op_named
+from graphc.ir.placement import Partial, R, Split
+from graphc.ir.types import F64, TensorType, parse_types
 from graphc.ops.collective import Mask
 from graphc.ops.contract import Einsum
 from graphc.ops.reshape import Reshape, reshape_rule
 from graphc.ops.shape import Broadcast, Transpose
 from graphc.ops.windows import Windows
-from graphc.placement import Partial, R, Split
 from graphc.testing.samples import Case, sample_cases
 from graphc.testing.shards import check_way, ways
-from graphc.types import F64, TensorType, parse_types
 
 Rng = np.random.Generator
 
@@ -211,7 +211,9 @@ def test_index_out_of_the_whole_table_is_an_error_on_every_shard() -> None:
     shard = Shard((3, 2), (0, 0), (3, 2), sizes=(5, 2))
     gather: Callable[..., np.ndarray] = op_named("gather")(0).run_shard  # type: ignore[call-arg]
     assert gather(shard, np.ones((3, 2)), np.array([0, 4])).tolist() == [[1, 1], [0, 0]]
-    with pytest.raises(graphc.errors.GraphcError, match="index 5 is out of range for a dim of 5"):
+    with pytest.raises(
+        graphc.support.errors.GraphcError, match="index 5 is out of range for a dim of 5"
+    ):
         gather(shard, np.ones((3, 2)), np.array([0, 5]))
 
 

@@ -5,8 +5,8 @@ from math import erf as exact
 import numpy as np
 import pytest
 
+from graphc.ir.types import BF16, F16, F32, F64, DType
 from graphc.ops.erf import erf
-from graphc.types import BF16, F16, F32, F64, DType
 
 POINTS = np.concatenate(
     [np.linspace(-7, 7, 20_001), [0.46875, -0.46875, 4.0, 6.0, 1e-300, 1e-20, 1e300]]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.op import all_ops, op_named
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import all_ops, op_named
+from graphc.ir.types import F32, F64, TensorType
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input
+from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.testing.differences import check_gradients
 from graphc.testing.samples import Case, sample_cases
-from graphc.types import F32, F64, TensorType
 
 
 def in_f64(case: Case) -> Case | None:
@@ -104,7 +104,7 @@ def test_a_cast_to_integers_has_no_gradient() -> None:
 
 
 def test_gradient_of_a_half_stays_a_half() -> None:
-    from graphc.types import DTYPES
+    from graphc.ir.types import DTYPES
 
     for dtype in DTYPES.values():
         if dtype.kind != "f":

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder
-from graphc.errors import GraphcError
-from graphc.op import record_named
-from graphc.ops.init import Initializer, fans, initial_value
+from graphc.ir.builder import Builder
+from graphc.ir.op import record_named
+from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, DType, TensorType
+from graphc.ops.initializers import Initializer, fans, initial_value
+from graphc.support.errors import GraphcError
 from graphc.testing.compute import fetch
-from graphc.types import BF16, BOOL, F16, F32, F64, I32, DType, TensorType
 
 
 def made(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from graphc import optim
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import module_of_source
-from graphc.program import Start
-from graphc.runtime.plan import Plan
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.lowering.program.program import Start
+from graphc.plan.plan import Plan
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 SOURCE = """
 step s(x: DTYPE[batch, 6], y: DTYPE[batch]) {

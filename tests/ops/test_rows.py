@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.op import Shard
+from graphc.ir.op import Shard
 from graphc.ops.rows import RowAdd, RowSum
+from graphc.support.errors import GraphcError
 
 IDS = np.array([[3, 1], [3, 0], [1, 3]], np.int32)
 ROWS = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 2, 2)
@@ -78,7 +78,7 @@ def test_an_index_outside_the_table_is_an_error(index: int) -> None:
     ("dtype", "message"), [("f64", "rows of f64, not f32"), ("i32", "rows of i32, not f32")]
 )
 def test_rows_have_the_dtype_of_sums(dtype: str, message: str) -> None:
-    from graphc.types import parse_types
+    from graphc.ir.types import parse_types
 
     with pytest.raises(GraphcError, match=message):
         RowAdd().infer(*parse_types(f"f32[4,2], i32[3], {dtype}[3,2]"))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
-from graphc.builder import infer_type
-from graphc.errors import GraphcError
-from graphc.op import all_ops, op_named
+from graphc.ir.builder import infer_type
+from graphc.ir.op import all_ops, op_named
+from graphc.ir.types import BF16, F16, F32, F64, U8, DType, parse_types
 from graphc.ops.reshape import Reshape
 from graphc.ops.source import Const
+from graphc.support.errors import GraphcError
 from graphc.testing.samples import Case, sample_cases, typed_cases
-from graphc.types import BF16, F16, F32, F64, U8, DType, parse_types
 
 CASES = list(sample_cases())
 TYPED = [typed for case in CASES for typed in typed_cases(case)]
@@ -119,7 +119,7 @@ def test_bad_operands_are_an_error_with_a_code(
 
 @pytest.mark.parametrize("value, dtype", [(-1, U8), (256, U8), (2**40, None), (float("nan"), U8)])
 def test_constant_that_does_not_fit_is_an_error(value: float, dtype: DType | None) -> None:
-    from graphc.types import I32
+    from graphc.ir.types import I32
 
     with pytest.raises(GraphcError, match="does not fit into"):
         Const(value, dtype or I32).infer()

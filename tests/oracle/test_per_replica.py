@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcWarning
-from graphc.frontend.lower import module_of_source
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcWarning
 
 FOLDER = Path(__file__).parent
 BATCH, STEPS = 8, 10

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import module_of_source
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
 
 FOLDER = Path(__file__).parent
 CLOSE: dict[str, float] = {"rtol": 1e-5, "atol": 1e-6}

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import load_module, module_of_source
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module, module_of_source
+from graphc.ir.placement import Axis, Mesh, Partial
+from graphc.lowering.program.listing import print_program
+from graphc.lowering.program.program import Program
 from graphc.ops.binary import Add
 from graphc.ops.collective import AllGather, AllReduce, Conversion, ReduceScatter, ToPartial
-from graphc.passes.bucket import Bucket
-from graphc.placement import Axis, Mesh, Partial
-from graphc.program import Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.listing import print_program
-from graphc.runtime.reference import BACKEND
-from graphc.strategy import parse_strategy
+from graphc.passes.partitioning.bucket import Bucket
+from graphc.runtime.backends.reference import BACKEND
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
 from graphc.testing.placed import PlacedGraph
 from graphc.verify import verify
 

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 from laws import law
 
-from graphc.arena import ALIGN, aligned
-from graphc.builder import Builder
-from graphc.graph import NO_MESH, Graph
-from graphc.op import op_named
-from graphc.ops.collective import Accumulate, AllGather, AllReduce, Keep, Stack
-from graphc.passes.buffers import plan_arena
-from graphc.passes.schedule import schedule
-from graphc.program import (
+from graphc.ir.builder import Builder
+from graphc.ir.graph import NO_MESH, Graph
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, TensorType
+from graphc.lowering.program.arena import ALIGN, aligned
+from graphc.lowering.program.program import (
     Buffer,
     Feed,
     Instruction,
@@ -25,9 +23,11 @@ from graphc.program import (
     reads,
     writes,
 )
-from graphc.runtime.check import complaints
+from graphc.lowering.schedule.arena_plan import plan_arena
+from graphc.lowering.schedule.schedule import schedule
+from graphc.ops.collective import Accumulate, AllGather, AllReduce, Keep, Stack
+from graphc.plan.check import complaints
 from graphc.testing.models import entry, param
-from graphc.types import F32, TensorType
 
 
 @dataclass

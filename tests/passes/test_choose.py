@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from graphc.frontend.lower import load_module
-from graphc.graph import Graph
-from graphc.passes.choose import choose_cuts
-from graphc.passes.pipeline import differentiation, run_passes
-from graphc.passes.place import Estimate
-from graphc.placement import Split
-from graphc.strategy import MeshLayout, layout_of, parse_strategy
+from graphc.compiler.pipeline import differentiation, run_passes
+from graphc.frontend.language.load import load_module
+from graphc.ir.graph import Graph
+from graphc.ir.placement import Split
+from graphc.passes.placing.choose_sharding import choose_cuts
+from graphc.passes.placing.place import Estimate
+from graphc.strategies import MeshLayout, layout_of, parse_strategy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

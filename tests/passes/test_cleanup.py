@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.graph import Graph
-from graphc.op import op_named
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, TensorType
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
-from graphc.types import F32, TensorType
 
 
 def source(f: Builder, name: str, *shape: int) -> Value:
@@ -107,7 +107,7 @@ def test_fold_constants_computes_scalars() -> None:
 
 
 def test_fold_constants_leaves_a_run_time_count_alone() -> None:
-    from graphc.types import Extent
+    from graphc.ir.types import Extent
 
     f = Builder()
     y = f.dim_size(size=8, extent=Extent("batch")) * f.constant(2.0)

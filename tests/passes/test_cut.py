@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.frontend.lower import module_of_source
-from graphc.graph import Graph
-from graphc.passes.cut import Cut
-from graphc.passes.pipeline import differentiation, run_passes, server_part, worker_part
-from graphc.runtime.reference import interpret
+from graphc.compiler.pipeline import differentiation, run_passes, server_part, worker_part
+from graphc.frontend.language.load import module_of_source
+from graphc.ir.graph import Graph
+from graphc.passes.partitioning.worker_server_split import Cut
+from graphc.runtime.backends.reference import interpret
 
 TWO_LAYERS = """
 step two(x: f32[batch, 3], y: f32[batch, 2]) {{

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-import graphc.passes.pipeline  # noqa: F401  registers the passes
+import graphc.compiler.pipeline  # noqa: F401  registers the passes
 from graphc.passes.base import PASSES, parse_passes
 
 SHOWN = [

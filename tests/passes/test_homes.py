@@ -7,18 +7,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module, stages
-from graphc.frontend.lower import module_of_source
-from graphc.graph import Graph
+from graphc.compiler.driver import compile_module, stages
+from graphc.frontend.language.load import module_of_source
+from graphc.ir.graph import Graph
+from graphc.ir.placement import REPLICATED, Axis, Home, Mesh, Partial, Placement, R, Split, place
+from graphc.ir.types import F32, TensorType
+from graphc.lowering.program.program import Program
 from graphc.ops.collective import Conversion, Reduce
-from graphc.passes.route import route
-from graphc.placement import REPLICATED, Axis, Home, Mesh, Partial, Placement, R, Split, place
-from graphc.program import Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.passes.placing.route import route
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.trainer import first_values
-from graphc.strategy import parse_strategy
-from graphc.types import F32, TensorType
+from graphc.strategies import parse_strategy
 
 BATCH = 12
 LAYERS = """

@@ -4,15 +4,15 @@ from math import inf, prod
 
 import pytest
 
-from graphc.builder import Builder
-from graphc.graph import Graph
+from graphc.analysis.microbatch_loops import earliest
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
 from graphc.passes.cleanup import Cse, Dce
-from graphc.passes.keeping import WORK, weigh
-from graphc.passes.partition import Partition
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.strategy import parse_strategy
+from graphc.passes.partitioning.keep_or_recompute import WORK, weigh
+from graphc.passes.partitioning.partition import Partition
+from graphc.strategies import parse_strategy
 from graphc.testing.models import entry, param
-from graphc.turns import earliest
 
 BATCH, INNER, WIDTH, TURNS = 12, 64, 4, 3
 EACH = BATCH // TURNS

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from graphc.builder import Builder, Value
-from graphc.graph import Graph
-from graphc.op import op_named
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, I32, Extent, TensorType
 from graphc.ops.collective import Conversion
 from graphc.passes.cleanup import Dce
-from graphc.passes.lazy import DEPTH, lazy_nodes
-from graphc.passes.partition import Partition
-from graphc.passes.place import Place
-from graphc.types import F32, I32, Extent, TensorType
+from graphc.passes.partitioning.partition import Partition
+from graphc.passes.placing.lazy import DEPTH, lazy_nodes
+from graphc.passes.placing.place import Place
 
 BATCH = Extent("batch")
 

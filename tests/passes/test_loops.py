@@ -3,14 +3,15 @@
 import pytest
 
 from graphc import optim
-from graphc.builder import Builder
-from graphc.graph import Graph, Node, Objective
+from graphc.analysis.microbatch_loops import assigned
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph, Node, Objective
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Keep, Recall
-from graphc.passes.loops import Loops
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.program import Program
-from graphc.strategy import parse_strategy
+from graphc.passes.partitioning.loops import Loops
+from graphc.strategies import parse_strategy
 from graphc.testing.models import (
     classifier,
     entry,
@@ -19,7 +20,6 @@ from graphc.testing.models import (
     param,
 )
 from graphc.text import parse_ir, print_ir
-from graphc.turns import assigned
 from graphc.verify import verify
 
 BATCH, TURNS = 24, 3

@@ -7,13 +7,13 @@ import warnings
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.frontend.lower import module_of_source
-from graphc.module import Module
-from graphc.passes.losses import growths
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.module import Module
+from graphc.passes.differentiation.losses import growths
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning
 
 SOURCE = """
 step s(x: f32[batch, 6], m: f32[batch, 6], y: f32[batch]) {{
@@ -100,7 +100,7 @@ def test_a_reduction_that_does_not_is_an_error_with_the_line(
 
 # -- per-replica contributions --------------------------------------------------------------------
 
-MEANS = "ignore:.*G0484:graphc.errors.GraphcWarning"  # a mean of means, which is meant here
+MEANS = "ignore:.*G0484:graphc.support.errors.GraphcWarning"  # a mean of means, which is meant here
 
 
 @pytest.mark.filterwarnings(MEANS)

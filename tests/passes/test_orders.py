@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from graphc_numpy import BACKEND
 
-from graphc.builder import Builder
-from graphc.graph import Graph, Objective, Variable
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.types import F64, Extent, TensorType
+from graphc.lowering.program.program import Instruction, Kernel, Loop, Program, Start, reads, writes
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Conversion
 from graphc.optim import sgd
 from graphc.passes.base import PASSES
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.program import Instruction, Kernel, Loop, Program, Start, reads, writes
-from graphc.runtime.engine import run_once
-from graphc.runtime.reference import BACKEND as REFERENCE
-from graphc.strategy import parse_strategy
-from graphc.types import F64, Extent, TensorType
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import run_once
+from graphc.strategies import parse_strategy
 
 WIDTH, BATCH = 7, 12
 ORDERS = ("add_n", "tree", "accumulate")
@@ -43,7 +43,7 @@ def shared(n: int, order: str = "", own: str = "", batch: int = BATCH) -> Graph:
 
 
 def _op(name: str, **attributes: object):  # type: ignore[no-untyped-def]
-    from graphc.op import op_named
+    from graphc.ir.op import op_named
 
     return op_named(name)(**attributes)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from graphc.driver import stages
-from graphc.frontend.lower import load_module
-from graphc.graph import Graph
+from graphc.compiler.driver import stages
+from graphc.compiler.pipeline import differentiation, run_passes
+from graphc.frontend.language.load import load_module
+from graphc.ir.graph import Graph
+from graphc.ir.placement import R, Split
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import AllReduce, ReduceScatter
-from graphc.passes.pipeline import differentiation, run_passes
-from graphc.passes.schedule import schedule
-from graphc.placement import R, Split
-from graphc.program import Kernel
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
 
 DIGITS = load_module(Path(__file__).parents[2] / "examples" / "digits.gc")
 PARAMS = {"w1", "b1", "w2", "b2"}

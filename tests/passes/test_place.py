@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.autodiff import gradients
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
-from graphc.graph import Graph, Variable
-from graphc.op import op_named
+from graphc.analysis.microbatch_loops import earliest
+from graphc.compiler.pipeline import run_passes
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import op_named
+from graphc.ir.placement import Partial, Split
+from graphc.ir.types import F32, I32, Extent, TensorType
 from graphc.passes.cleanup import Cse, Dce
-from graphc.passes.partition import Partition
-from graphc.passes.pipeline import run_passes
-from graphc.passes.place import Place
-from graphc.placement import Partial, Split
-from graphc.turns import earliest
-from graphc.types import F32, I32, Extent, TensorType
+from graphc.passes.differentiation.reverse_mode import gradients
+from graphc.passes.partitioning.partition import Partition
+from graphc.passes.placing.place import Place
+from graphc.support.errors import GraphcError
 
 BATCH = 12
 

@@ -7,18 +7,18 @@ from functools import cache
 
 import pytest
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import module_of_source
-from graphc.graph import Graph
-from graphc.lifetimes import lifetimes
-from graphc.module import Module
+from graphc.compiler.driver import compile_module
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.frontend.language.load import module_of_source
+from graphc.frontend.module import Module
+from graphc.ir.graph import Graph
+from graphc.lowering.program.lifetimes import lifetimes
+from graphc.lowering.program.program import Kernel, Program, Start, Wait
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import AllGather, ReduceScatter
 from graphc.passes.cleanup import Cse
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.regather import Regather
-from graphc.passes.schedule import schedule
-from graphc.program import Kernel, Program, Start, Wait
-from graphc.strategy import parse_strategy
+from graphc.passes.partitioning.regather import Regather
+from graphc.strategies import parse_strategy
 
 WIDTH, LAYERS, BATCH = 64, 8, 32
 LAYER = 4 * WIDTH * WIDTH

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from graphc.aggregation import DIFFER
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError, Span
-from graphc.graph import Graph, Objective, Variable
-from graphc.op import op_named
-from graphc.ops.optimizers import Sgd
-from graphc.passes.resolve import Resolve
-from graphc.types import F32, Extent, TensorType
+from graphc.ir.aggregation import DIFFER
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, Extent, TensorType
+from graphc.ops.optimizers.kinds import Sgd
+from graphc.passes.differentiation.resolve import Resolve
+from graphc.support.errors import GraphcError, Span
 
 SCALAR = TensorType((), F32)
 HERE = Span("step.gc", 3, 5, 7)

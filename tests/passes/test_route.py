@@ -8,8 +8,7 @@ from itertools import permutations, product
 
 import pytest
 
-from graphc.passes.route import FORBIDDEN, LATENCY, LOCAL, Route, route
-from graphc.placement import (
+from graphc.ir.placement import (
     Axis,
     Home,
     Leaves,
@@ -22,7 +21,8 @@ from graphc.placement import (
     Varying,
     place,
 )  # fmt: skip
-from graphc.types import F32, TensorType
+from graphc.ir.types import F32, TensorType
+from graphc.passes.placing.route import FORBIDDEN, LATENCY, LOCAL, Route, route
 
 DATA, MODEL, TURN = Axis("data", 2), Axis("model", 4), Axis("turn", 3, "time")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from graphc.builder import Value
-from graphc.graph import Graph
+from graphc.ir.builder import Value
+from graphc.ir.graph import Graph
+from graphc.ir.placement import Axis, Mesh, Partial, Split
+from graphc.lowering.program.program import Program, Start
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import (
     AllGather,
     AllReduce,
@@ -13,10 +16,7 @@ from graphc.ops.collective import (
     TreeReduce,
 )
 from graphc.ops.unary import Tanh
-from graphc.passes.scatter_reduce import ScatterReduce
-from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Mesh, Partial, Split
-from graphc.program import Program, Start
+from graphc.passes.partitioning.scatter_reduce import ScatterReduce
 from graphc.testing.placed import PlacedGraph
 from graphc.verify import verify
 

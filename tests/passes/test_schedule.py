@@ -4,24 +4,33 @@ import re
 
 import pytest
 
-from graphc.builder import Builder
-from graphc.errors import GraphcError
-from graphc.graph import Graph
-from graphc.op import op_named
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
+from graphc.ir.op import op_named
+from graphc.ir.placement import Axis, Mesh, Partial, Split
+from graphc.ir.types import F32
+from graphc.lowering.program.listing import print_program
+from graphc.lowering.program.program import (
+    Feed,
+    Instruction,
+    Kernel,
+    Program,
+    Start,
+    Wait,
+    Write,
+    writes,
+)
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.binary import Add
 from graphc.ops.collective import Accumulate, AllReduce, Stack
 from graphc.ops.reduce import ReduceSum
 from graphc.ops.unary import Tanh
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Mesh, Partial, Split
-from graphc.program import Feed, Instruction, Kernel, Program, Start, Wait, Write, writes
-from graphc.runtime.check import complaints
-from graphc.runtime.listing import print_program
-from graphc.strategy import parse_strategy
+from graphc.plan.check import complaints
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 from graphc.testing.models import classifier, entry, param
 from graphc.testing.placed import PlacedGraph
-from graphc.types import F32
 
 S0, P = Split(0), Partial()
 MESH = Mesh((Axis("data", 2), Axis("turn", 3, "time")))

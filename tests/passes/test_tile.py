@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from laws.networks import mlp
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
-from graphc.graph import Graph, Node, Variable
-from graphc.op import op_named
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.tile import Tile, untiled
-from graphc.placement import Partial, chop, is_uneven, local_shape
-from graphc.program import ranges_of
-from graphc.strategy import layout_of, parse_strategy
-from graphc.types import F32, Extent, TensorType
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Node, Variable
+from graphc.ir.op import op_named
+from graphc.ir.placement import Partial, chop, is_uneven, local_shape
+from graphc.ir.types import F32, Extent, TensorType
+from graphc.lowering.program.program import ranges_of
+from graphc.passes.placing.tile import Tile, untiled
+from graphc.strategies import layout_of, parse_strategy
+from graphc.support.errors import GraphcError
 
 ALL = "reproducible(1, tiles=4)"
 HIDDEN = 'reproducible(1, tiles=4, cut={"w0": 1})'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.graph import Graph, Variable
-from graphc.passes.variables import gradient_states, variable_states
-from graphc.placement import R, Split, State
-from graphc.strategy import layout_of, parse_strategy
-from graphc.types import F32, TensorType
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.placement import R, Split, State
+from graphc.ir.types import F32, TensorType
+from graphc.passes.placing.variables import gradient_states, variable_states
+from graphc.strategies import layout_of, parse_strategy
 
 
 def states(strategy: str, *shape: int, axis: str = "data") -> tuple[State, State]:

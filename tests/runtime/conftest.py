@@ -2,8 +2,8 @@
 
 import pytest
 
-from graphc.runtime import rendezvous
-from graphc.runtime.local import TRANSPORT
+from graphc.runtime.transports import rendezvous
+from graphc.runtime.transports.local import TRANSPORT
 
 
 @pytest.fixture(scope="module")

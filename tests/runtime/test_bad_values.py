@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from graphc_numpy import NumpyBackend
 
 import graphc
-from graphc import config, nn
+from graphc import nn
 from graphc.cli.run import run_command
-from graphc.errors import GraphcError
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 BACKENDS = ["numpy", NumpyBackend(native=False), "reference"]
 N = 12

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from graphc.builder import Builder
-from graphc.errors import GraphcError
-from graphc.passes.schedule import schedule
-from graphc.program import Program
-from graphc.runtime.batches import check_batch
+from graphc.ir.builder import Builder
+from graphc.ir.types import BF16, F32, I32, DType
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.data.batches import check_batch
+from graphc.support.errors import GraphcError
 from graphc.testing.models import entry
-from graphc.types import BF16, F32, I32, DType
 
 
 def program(exact: bool = False, dtype: DType = F32) -> Program:

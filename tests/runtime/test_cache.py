@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graphc.runtime.objects import Objects
+from graphc.support.object_cache import Objects
 
 pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and signals of POSIX")

@@ -15,9 +15,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import graphc
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.runtime.checkpoint import load_checkpoint, load_variables, read_checkpoint
-from graphc.runtime.checkpoint import save_variables as save
+from graphc.runtime.checkpoints.checkpoint import load_checkpoint, load_variables, read_checkpoint
+from graphc.runtime.checkpoints.checkpoint import save_variables as save
+from graphc.support.errors import GraphcError, GraphcWarning
 
 VALUES = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "seen": np.array(3, np.int64)}
 
@@ -75,7 +75,7 @@ def test_what_has_no_end_is_not_read(
 WRITER = """
 import sys
 from laws.damage import notes, values
-from graphc.runtime.checkpoint import save_variables
+from graphc.runtime.checkpoints.checkpoint import save_variables
 path, seed, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 for number in range(times):
     save_variables(path, values(seed), notes(seed))
@@ -111,7 +111,7 @@ KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
 from laws.damage import is_saved, notes, values
-from graphc.runtime.checkpoint import read_checkpoint, save_variables
+from graphc.runtime.checkpoints.checkpoint import read_checkpoint, save_variables
 path, times, rng = Path(sys.argv[1]), int(sys.argv[2]), random.Random(0)
 save_variables(path, values(0), notes(0))
 for number in range(times):

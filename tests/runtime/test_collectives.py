@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc.placement import capacity, chop
-from graphc.runtime import rendezvous
-from graphc.runtime.transport import AllReduce
+from graphc.ir.placement import capacity, chop
+from graphc.runtime.transports import rendezvous
+from graphc.runtime.transports.transport import AllReduce
 
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.int32, ml_dtypes.bfloat16)]
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -223,7 +223,7 @@ def test_reduce_scatter_then_all_gather_is_all_reduce(case, session):
 @pytest.mark.parametrize("order", sorted(ORDERS))
 def test_arrays_larger_than_a_block_are_reduced_alike(n, order, monkeypatch, session):
     """Planes with long and with short rows, in windows of a few elements."""
-    monkeypatch.setattr("graphc.runtime.exchange.BLOCK", 64)
+    monkeypatch.setattr("graphc.runtime.transports.exchange.BLOCK", 64)
     rng = np.random.default_rng(0)
     group = tuple(range(n))
     for shape, dim in (((BIG,), 0), ((3, 50), 1), ((50, 3), 1), ((7, 9, 5), 1)):

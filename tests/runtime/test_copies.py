@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, GraphcWarning
 
 X = np.arange(8, dtype=np.float64).reshape(8, 1)
 BATCH = {"x": X}

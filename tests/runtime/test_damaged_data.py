@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from damage import damaged, resealed
 
-from graphc import reading
-from graphc.errors import GraphcError, Span
-from graphc.frontend.entries import entry_shapes
-from graphc.module import DataSpec
-from graphc.reading import Unreadable, files_of
-from graphc.runtime.data import load
-from graphc.types import TensorType, parse_types
+from graphc.frontend.language.entries import entry_shapes
+from graphc.frontend.module import DataSpec
+from graphc.ir.types import TensorType, parse_types
+from graphc.runtime.data.dataset import load
+from graphc.support import untrusted_files
+from graphc.support.errors import GraphcError, Span
+from graphc.support.untrusted_files import Unreadable, files_of
 
 SPAN = Span("a.gc", 3)
 CODES = {"G0602", "G0603", "G0604", "G0605"}
@@ -186,7 +186,9 @@ def test_what_an_archive_lies_about_its_size_takes_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").write_bytes(HARMFUL["a shape of petabytes"]())
-    monkeypatch.setattr("graphc.datafiles.npy.read_array", None)  # it would make room first
+    monkeypatch.setattr(
+        "graphc.support.array_files.npy.read_array", None
+    )  # it would make room first
     with pytest.raises(GraphcError, match="says it has 13,510,798,882,111,488 bytes, and has 4"):
         load("npz", str(tmp_path / "data"), INPUTS)
 
@@ -222,7 +224,7 @@ def test_a_pattern_of_the_whole_disk_ends(
     monkeypatch.chdir(tmp_path)
     for i in range(30):
         (tmp_path / f"{i}").mkdir()
-    monkeypatch.setattr(reading, "MAX_LOOKED_AT", 1000)
+    monkeypatch.setattr(untrusted_files, "MAX_LOOKED_AT", 1000)
     with pytest.raises(GraphcError, match="looks at more than 1,000 files") as caught:
         load("csv", pattern, INPUTS, SPAN)
     assert caught.value.code == "G0602"
@@ -253,7 +255,7 @@ def test_patterns_mean_what_they_mean_to_glob(
 
 def test_a_reader_that_raises_what_it_likes_is_unreadable() -> None:
     for error in (MemoryError(), RuntimeError("password"), NotImplementedError(), RecursionError()):
-        with pytest.raises(Unreadable), reading.reading():
+        with pytest.raises(Unreadable), untrusted_files.reading():
             raise error
 
 

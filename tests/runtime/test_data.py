@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc.errors import GraphcError, Span
-from graphc.runtime.data import Dataset, from_arrays, load
-from graphc.runtime.sharding import shuffled
-from graphc.types import DTYPES, TensorType, parse_types
+from graphc.ir.types import DTYPES, TensorType, parse_types
+from graphc.runtime.data.dataset import Dataset, from_arrays, load
+from graphc.runtime.data.sharding import shuffled
+from graphc.support.errors import GraphcError, Span
 
 SPAN = Span("line.gc", 3, 5, 7)
 

@@ -8,26 +8,26 @@ import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
 
-from graphc.builder import Builder
-from graphc.errors import GraphcError
-from graphc.graph import Graph
-from graphc.op import Op
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph
+from graphc.ir.op import Op
+from graphc.ir.placement import Axis, Mesh, Split
+from graphc.ir.types import F64, I32
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.binary import Sub
 from graphc.ops.unary import Tanh
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Mesh, Split
-from graphc.program import Program
-from graphc.runtime.backend import KernelBackend
-from graphc.runtime.blas import blas_threads
-from graphc.runtime.engine import Engine, run_once
-from graphc.runtime.plugins import backend
-from graphc.runtime.reference import BACKEND as REFERENCE
-from graphc.runtime.reference import interpret
-from graphc.strategy import parse_strategy
+from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.plugins import backend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.backends.reference import interpret
+from graphc.runtime.machine.blas import blas_threads
+from graphc.runtime.synchronous.engine import Engine, run_once
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 from graphc.testing.models import classifier, classifier_data, entry, first_values, param
 from graphc.testing.placed import PlacedGraph
-from graphc.types import F64, I32
 
 BACKENDS = [REFERENCE, backend("numpy")]
 
@@ -182,14 +182,14 @@ def lookup(devices: int) -> Program:
 
 
 def _op(name: str, **attributes: Any) -> Any:
-    from graphc.op import op_named
+    from graphc.ir.op import op_named
 
     return op_named(name)(**attributes)
 
 
 def _rows(g: PlacedGraph) -> Any:
-    from graphc.placement import place
-    from graphc.types import TensorType
+    from graphc.ir.placement import place
+    from graphc.ir.types import TensorType
 
     return TensorType((4, 2), F64, (), place(g.mesh, {"data": Split(0)}.items()))
 
@@ -238,7 +238,7 @@ def test_a_failure_of_an_update_changes_nothing_where_it_is_made_apart() -> None
 
 
 def test_a_failure_while_writing_makes_the_engine_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphc_numpy.device import _Step
+    from graphc_numpy.calls.device import _Step
 
     def write(self: _Step) -> None:
         self.variables["w"][0] = 7

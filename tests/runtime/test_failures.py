@@ -16,10 +16,10 @@ import pytest
 from graphc_numpy import NumpyBackend
 
 import graphc
-from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.server import Server
-from graphc.runtime.local import LocalSession, _Worker
-from graphc.runtime.stream import MicrobatchStream
+from graphc.runtime.data.stream import MicrobatchStream
+from graphc.runtime.transports.local import LocalSession, _Worker
+from graphc.support.errors import GraphcError
 
 LAST_NET = 3000  # seconds: a test takes one
 BACKENDS = ["numpy", NumpyBackend(native=False), "reference"]

@@ -12,15 +12,15 @@ import pytest
 from graphc_numpy import NumpyBackend
 from graphc_numpy.native.device import NativeDevice
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import load_module
-from graphc.kernels.lower import lower
-from graphc.program import Footprint
-from graphc.runtime import plugins
-from graphc.runtime.backend import Backend, Device
-from graphc.runtime.engine import Engine
-from graphc.runtime.plan import Plan
-from graphc.strategy import parse_strategy
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Footprint
+from graphc.plan.plan import Plan
+from graphc.runtime.backends import plugins
+from graphc.runtime.backends.backend import Backend, Device
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
 
 DIGITS = load_module(Path(__file__).parents[2] / "examples" / "digits.gc")
 BATCH = {"x": np.ones((256, 64), np.float32), "y": np.zeros(256, np.int32)}

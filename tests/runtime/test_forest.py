@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from runtime.test_collectives import COMBINE, DTYPES, same, tree, values
 
-from graphc.leaves import most_pieces, pieces
-from graphc.placement import capacity, chop
-from graphc.runtime.conversions import grow
-from graphc.runtime.transport import TreeReduce, TreeReduceScatter
+from graphc.ir.leaf_tree import most_pieces, pieces
+from graphc.ir.placement import capacity, chop
+from graphc.runtime.backends.conversions import grow
+from graphc.runtime.transports.transport import TreeReduce, TreeReduceScatter
 
 BIG = 40_000
 

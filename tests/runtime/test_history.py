@@ -6,8 +6,15 @@ import warnings
 
 import pytest
 
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.runtime.history import Part, changes, gone_on, in_json, of_json, warn_of_change
+from graphc.runtime.checkpoints.history import (
+    Part,
+    changes,
+    gone_on,
+    in_json,
+    of_json,
+    warn_of_change,
+)
+from graphc.support.errors import GraphcError, GraphcWarning
 
 OLD, NEW = {"backend": "numpy", "core": "Haswell"}, {"backend": "numpy", "core": "Zen"}
 FIRST = Part(0, "reproducible(8)", OLD)

@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
-from graphc_numpy.device import NumpyDevice
+from graphc_numpy.calls.device import NumpyDevice
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import load_module
-from graphc.placement import Axis, Home, Mesh, Split, place
-from graphc.program import Buffer, Footprint, Program, Start, Wait
-from graphc.runtime.check import complaints
-from graphc.runtime.engine import Engine
-from graphc.runtime.listing import print_program
-from graphc.runtime.memory import check_memory, memory_in_words
-from graphc.runtime.plan import Plan, parse
-from graphc.runtime.plugins import backend
-from graphc.runtime.shards import is_held, owners, put_shard, shard_of
-from graphc.runtime.site import Site
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module
+from graphc.ir.placement import Axis, Home, Mesh, Split, place
+from graphc.ir.types import F32, F64, TensorType
+from graphc.lowering.program.listing import print_program
+from graphc.lowering.program.program import Buffer, Footprint, Program, Start, Wait
+from graphc.plan.check import complaints
+from graphc.plan.plan import Plan, parse
+from graphc.runtime.backends.plugins import backend
+from graphc.runtime.backends.site import Site
+from graphc.runtime.machine.memory import check_memory, memory_in_words
+from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.synchronous.shards import is_held, owners, put_shard, shard_of
 from graphc.runtime.trainer import Trainer, first_values
-from graphc.strategy import parse_strategy
-from graphc.types import F32, F64, TensorType
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 DIGITS = load_module(Path(__file__).parents[2] / "examples" / "digits.gc")
 BATCH = {"x": np.ones((256, 64), np.float32), "y": np.zeros(256, np.int32)}

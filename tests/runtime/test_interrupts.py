@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphc.runtime.interrupts import Terminated, Uninterrupted, ending_on_sigterm
+from graphc.runtime.machine.interrupts import Terminated, Uninterrupted, ending_on_sigterm
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
 """The text of a program."""
 
-from graphc.builder import Builder
-from graphc.passes.schedule import schedule
-from graphc.runtime.listing import print_program
+from graphc.ir.builder import Builder
+from graphc.lowering.program.listing import print_program
+from graphc.lowering.schedule.schedule import schedule
 from graphc.testing.models import classifier, entry, param
 
 TEXT = """\

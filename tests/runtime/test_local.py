@@ -14,9 +14,9 @@ import weakref
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.runtime.local import TRANSPORT
-from graphc.runtime.transport import AllReduce, PeerFailed
+from graphc.runtime.transports.local import TRANSPORT
+from graphc.runtime.transports.transport import AllReduce, PeerFailed
+from graphc.support.errors import GraphcError
 
 DEADLINE = 10**6  # seconds: a rank that waits for it hangs, and one that is only slow is in time
 
@@ -29,7 +29,7 @@ def same(a, b):
 
 
 def test_the_protocol_of_transports_needs_no_numpy():
-    code = "import sys, graphc.runtime.transport; print('numpy' in sys.modules)"
+    code = "import sys, graphc.runtime.transports.transport; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.strip() == b"False"
 

@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError, InternalError
-from graphc.runtime import rendezvous
-from graphc.runtime.local import TRANSPORT
-from graphc.runtime.transport import AllGather, AllReduce, Barrier
+from graphc.runtime.transports import rendezvous
+from graphc.runtime.transports.local import TRANSPORT
+from graphc.runtime.transports.transport import AllGather, AllReduce, Barrier
+from graphc.support.errors import GraphcError, InternalError
 
 # -- mismatch --------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcWarning
-from graphc.runtime import objects
-from graphc.runtime.objects import Objects
+from graphc.support import object_cache
+from graphc.support.errors import GraphcWarning
+from graphc.support.object_cache import Objects
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -31,23 +31,23 @@ def test_a_folder_in_one_that_others_can_write_is_not_used(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_the_cache_is_for_its_user_only(tmp_path: Path) -> None:
-    objects = Objects.at(tmp_path / "new" / "cache")
-    objects.write("key", b"code")
-    made = [objects.folder, objects.folder.parent] if objects.folder else []
+    object_cache = Objects.at(tmp_path / "new" / "cache")
+    object_cache.write("key", b"code")
+    made = [object_cache.folder, object_cache.folder.parent] if object_cache.folder else []
     assert [x.stat().st_mode & 0o777 for x in made] == [0o700, 0o700]
     assert [x.stat().st_mode & 0o777 for x in made[0].iterdir()] == [0o600]
 
 
 def test_an_object_of_another_key_is_not_read(tmp_path: Path) -> None:
-    objects = Objects.at(tmp_path)
-    objects.write("a", b"code")
-    assert objects.folder and objects.read("a") == b"code"
-    (objects.folder / "a.o").rename(objects.folder / "b.o")
-    assert objects.read("b") is None
-    (objects.folder / "c.o").mkdir()
-    assert objects.read("c") is None
-    objects.write("c", b"more")
-    assert objects.read("c") is None
+    object_cache = Objects.at(tmp_path)
+    object_cache.write("a", b"code")
+    assert object_cache.folder and object_cache.read("a") == b"code"
+    (object_cache.folder / "a.o").rename(object_cache.folder / "b.o")
+    assert object_cache.read("b") is None
+    (object_cache.folder / "c.o").mkdir()
+    assert object_cache.read("c") is None
+    object_cache.write("c", b"more")
+    assert object_cache.read("c") is None
 
 
 def test_a_thousand_damaged_objects_are_read_as_none(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_thousand_damaged_objects_are_read_as_none(tmp_path: Path) -> None:
 def test_an_object_that_is_taken_as_it_is_is_noticed(
     fault: Callable[[bytes, str], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_content", fault)
+    monkeypatch.setattr(object_cache, "_content", fault)
     with pytest.raises(AssertionError):
         test_a_thousand_damaged_objects_are_read_as_none(tmp_path)
 
@@ -92,7 +92,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from graphc.runtime import objects
-from graphc.runtime.objects import Objects
+from graphc.support.object_cache import Objects
 objects = Objects.at(Path(sys.argv[1]))
 print("ready", flush=True)
 for k in range(10**9):
@@ -108,14 +108,14 @@ def test_two_writers_that_are_killed_leave_whole_objects(tmp_path: Path) -> None
         writers = [subprocess.Popen(command, stdout=pipe, text=True) for _ in range(2)]
         for w in writers:
             assert w.stdout and w.stdout.readline()
-        objects = Objects.at(tmp_path)
-        while objects.read("0") is None or len(list(tmp_path.rglob("?.o"))) < 3:
+        object_cache = Objects.at(tmp_path)
+        while object_cache.read("0") is None or len(list(tmp_path.rglob("?.o"))) < 3:
             pass
         for w in writers:
             time.sleep(random.Random(seed).random() / 50)
             w.kill()
             w.communicate()
-        found = [objects.read(f"{k}") for k in range(7)]
+        found = [object_cache.read(f"{k}") for k in range(7)]
         assert all(x is None or x == x[:1] * 200_000 for x in found) and any(found)
         written = {p.name[0] for p in (tmp_path / "objects").glob("?.o")}
         assert written == {f"{k}" for k, x in enumerate(found) if x}  # none of them is a half

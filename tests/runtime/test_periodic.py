@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import GraphcError
+from graphc.support.errors import GraphcError
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(8, 3)), RNG.normal(size=(8, 1))

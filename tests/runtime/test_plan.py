@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder
-from graphc.errors import GraphcError
+from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
+from graphc.ir.builder import Builder
+from graphc.ir.types import F32
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.source import Data
-from graphc.passes.pipeline import differentiation, distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.runtime import plan as plans
-from graphc.runtime.engine import run_once
-from graphc.runtime.plan import Plan, PlannedVariable
-from graphc.runtime.reference import BACKEND as REFERENCE
-from graphc.strategy import parse_strategy
+from graphc.plan import plan as plans
+from graphc.plan.plan import Plan, PlannedVariable
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import run_once
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 from graphc.testing.models import classifier
-from graphc.types import F32
 
 
 def compiled() -> Plan:
@@ -198,7 +198,7 @@ def test_a_plan_runs_without_front_ends_and_passes(plan: Plan, tmp_path: Path) -
         sys.meta_path.insert(0, Blocked())
         import numpy as np
         from graphc.runtime import plan, plugins
-        from graphc.runtime.engine import Engine
+        from graphc.runtime.synchronous.engine import Engine
 
         loaded = plan.load(sys.argv[1])
         for backend in ("reference", "numpy"):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.runtime import plugins
+from graphc.runtime.backends import plugins
+from graphc.support.errors import GraphcError
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no
 
 
 GOOD = """
-from graphc.runtime.backend import KernelBackend
+from graphc.runtime.backends.backend import KernelBackend
 BACKEND = KernelBackend("good", lambda op, xs: op.run(*xs))
 AWAY = KernelBackend("away", lambda op, xs: op.run(*xs), unavailable=lambda: "no device")
 """

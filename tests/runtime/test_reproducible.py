@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import module_of_source
-from graphc.runtime.blas import blas_threads
-from graphc.runtime.data import Dataset
-from graphc.runtime.plan import Plan, parse
-from graphc.runtime.supply import WholeBatch
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.plan.plan import Plan, parse
+from graphc.runtime.data.dataset import Dataset
+from graphc.runtime.data.supply import WholeBatch
+from graphc.runtime.machine.blas import blas_threads
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
 
 PROGRAM = """
 step net(x: f32[batch, 5], y: i32[batch]) {

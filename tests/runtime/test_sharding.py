@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc.errors import GraphcError
-from graphc.placement import chop
-from graphc.runtime.data import Dataset, Position, load, rebatch, replica_streams
-from graphc.runtime.sharding import POLICIES, Sharding
-from graphc.types import parse_types
+from graphc.ir.placement import chop
+from graphc.ir.types import parse_types
+from graphc.runtime.data.dataset import Dataset, Position, load, rebatch, replica_streams
+from graphc.runtime.data.sharding import POLICIES, Sharding
+from graphc.support.errors import GraphcError
 
 FILES = st.lists(st.integers(0, 30), min_size=1, max_size=6)
 SEED = st.none() | st.integers(0, 2**63 - 1)

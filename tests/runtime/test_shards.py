@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from graphc.placement import Axis, Mesh, Split, place
-from graphc.runtime.shards import owners, put_shard, shard_of
-from graphc.types import F64, Extent, TensorType
+from graphc.ir.placement import Axis, Mesh, Split, place
+from graphc.ir.types import F64, Extent, TensorType
+from graphc.runtime.synchronous.shards import owners, put_shard, shard_of
 
 MESH = Mesh((Axis("a", 3), Axis("b", 2), Axis("turn", 4, "time")))
 PLACEMENTS = [{}, {"a": Split(0)}, {"b": Split(1)}, {"a": Split(1), "b": Split(1)}]

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from graphc.errors import GraphcError
+from graphc.ir.placement import Axis, Mesh, Partial, Split
+from graphc.ir.types import F64, Extent
+from graphc.lowering.program.program import Buffer, Program
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Accumulate, AllReduce, Stack
 from graphc.ops.reduce import ReduceSum
 from graphc.ops.shape import Broadcast
 from graphc.ops.source import DimSize
 from graphc.ops.unary import Neg
-from graphc.passes.schedule import schedule
-from graphc.placement import Axis, Mesh, Partial, Split
-from graphc.program import Buffer, Program
-from graphc.runtime.stream import MicrobatchStream
-from graphc.runtime.supply import Supply, WholeBatch, feeds, padding
+from graphc.runtime.data.stream import MicrobatchStream
+from graphc.runtime.data.supply import Supply, WholeBatch, feeds, padding
+from graphc.support.errors import GraphcError
 from graphc.testing.placed import PlacedGraph
-from graphc.types import F64, Extent
 
 S0, P = Split(0), Partial()
 MESH = Mesh((Axis("data", 3), Axis("turn", 2, "time")))

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.frontend.lower import module_of_source
-from graphc.runtime import memory
-from graphc.runtime.checkpoint import load_variables, save_variables
-from graphc.runtime.data import Dataset, Position
-from graphc.runtime.plan import Plan, parse
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.plan.plan import Plan, parse
+from graphc.runtime.checkpoints.checkpoint import load_variables, save_variables
+from graphc.runtime.data.dataset import Dataset, Position
+from graphc.runtime.machine import memory
 from graphc.runtime.trainer import Trainer, first_values
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning
 
 PROGRAM = """
 step line(x: f32[batch, 3], y: f32[batch]) {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.strategy import parse_strategy
+from graphc.analysis.microbatch_loops import assigned
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.strategies import parse_strategy
 from graphc.text import parse_ir, print_ir
-from graphc.turns import assigned
 
 FILE = Path(__file__).parents[2] / "spec" / "ir.md"
 BLOCK = re.compile(r"```ir (before|after)\n(.*?)```", re.DOTALL)

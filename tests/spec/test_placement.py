@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
-from graphc.op import all_ops
+from graphc.ir.op import all_ops
+from graphc.ir.placement import Home, Partial, R, Split
 from graphc.ops.collective import Conversion
-from graphc.ops.conversions import conversion_over
-from graphc.placement import Home, Partial, R, Split
+from graphc.ops.conversion_table import conversion_over
 
 FILE = Path(__file__).parents[2] / "spec" / "placement.md"
 BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTALL)

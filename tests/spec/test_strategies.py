@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import transcripts
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import load_module, module_of_source
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module, module_of_source
+from graphc.lowering.program.program import Program
 from graphc.ops.collective import Conversion
-from graphc.program import Program
-from graphc.runtime.plan import Plan
-from graphc.strategy import STRATEGIES, parse_strategy
+from graphc.plan.plan import Plan
+from graphc.strategies import STRATEGIES, parse_strategy
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits.gc"

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.errors import Span
-from graphc.graph import Graph, Variable
-from graphc.op import op_named
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import op_named
+from graphc.ir.placement import Axis, Mesh
+from graphc.ir.types import F32, Extent, TensorType
 from graphc.ops.source import Input
-from graphc.placement import Axis, Mesh
-from graphc.types import F32, Extent, TensorType
+from graphc.support.errors import Span
 
 BATCH = Extent("batch")
 

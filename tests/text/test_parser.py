@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from graphc.errors import GraphcError
-from graphc.graph import Graph
+from graphc.ir.graph import Graph
+from graphc.support.errors import GraphcError
 from graphc.text import parse_ir, print_ir
 from graphc.verify import verify
 

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from graphc.builder import Builder
-from graphc.errors import GraphcError, Span
-from graphc.graph import Because, Graph, Node, Objective, Variable
-from graphc.op import _OPS, _RECORDS, Op, op_named, record, register
-from graphc.ops.collective import AllReduce, Mask
-from graphc.ops.source import Const, ConstArray, Data, DimSize, Input, Iota, ReadVariable
-from graphc.placement import (
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Because, Graph, Node, Objective, Variable
+from graphc.ir.op import _OPS, _RECORDS, Op, op_named, record, register
+from graphc.ir.placement import (
     Axis,
     Home,
     Mesh,
@@ -28,9 +25,7 @@ from graphc.placement import (
     State,
     Varying,
 )
-from graphc.text import parse_ir, print_ir, print_nodes
-from graphc.text.printer import MAX_DEPTH, value_text
-from graphc.types import (
+from graphc.ir.types import (
     DTYPES,
     F32,
     I32,
@@ -38,6 +33,11 @@ from graphc.types import (
     Extent,
     TensorType,
 )
+from graphc.ops.collective import AllReduce, Mask
+from graphc.ops.source import Const, ConstArray, Data, DimSize, Input, Iota, ReadVariable
+from graphc.support.errors import GraphcError, Span
+from graphc.text import parse_ir, print_ir, print_nodes
+from graphc.text.printer import MAX_DEPTH, value_text
 from graphc.verify import verify
 
 BATCH = Extent("batch")

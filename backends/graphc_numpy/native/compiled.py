@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import graphc.config as config
-from graphc.collector import collector_paused
-from graphc.config import cache_folder
-from graphc.kernels.lowered import Home, Host, Lowered, Native
-from graphc.program import Instruction, Program
+import graphc.support.config as config
+from graphc.lowering.kernel.lowered import Home, Host, Lowered, Native
+from graphc.lowering.program.program import Instruction, Program
+from graphc.support.config import cache_folder
+from graphc.support.gc_pause import collector_paused
 from graphc_numpy.native import records
-from graphc_numpy.native.checks import checks_of, limits_of
-from graphc_numpy.native.step import Stretches, compile_stretches
+from graphc_numpy.native.step.error_checks import checks_of, limits_of
+from graphc_numpy.native.step.regions import Stretches, compile_stretches
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Compiled:
 def compiled(program: Program, together: frozenset[str] | None, apart: bool = False) -> Compiled:
     """Lower a program and make machine code of it, or find that on disk.
 
-    together, apart: as `graphc.kernels.lower` has them
+    together, apart: as `graphc.lowering.lower` has them
     """
     # What is kept does not tell an error of checked addresses in words.
     if cache_folder() is None or apart or config.get().check_memory:
@@ -49,7 +49,7 @@ def compiled(program: Program, together: frozenset[str] | None, apart: bool = Fa
 def _lowered(
     program: Program, together: frozenset[str] | None, apart: bool = False
 ) -> records.Found:
-    from graphc.kernels.lower import lower  # where it is not on disk
+    from graphc.lowering.lower import lower  # where it is not on disk
 
     lowered = lower(program, together, apart)
     stretches: list[list[Native]] = []

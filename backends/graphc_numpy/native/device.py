@@ -11,23 +11,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.errors import GraphcError
-from graphc.program import Feed, Footprint, Instruction, reads, writes
-from graphc.runtime import finding
-from graphc.runtime.backend import Programs
-from graphc.runtime.site import Site
-from graphc.runtime.supply import Supply
-from graphc.runtime.transport import Communicator
-from graphc_numpy.binding import Binding, Call
+from graphc.lowering.program.program import Feed, Footprint, Instruction, reads, writes
+from graphc.runtime.backends.backend import Programs
+from graphc.runtime.backends.site import Site
+from graphc.runtime.data.supply import Supply
+from graphc.runtime.diagnosis import wrong_index
+from graphc.runtime.transports.transport import Communicator
+from graphc.support.errors import GraphcError
+from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, Scratch, array_on
-from graphc_numpy.native import barrier
-from graphc_numpy.native.across import Across
-from graphc_numpy.native.addresses import NAME, Addresses
-from graphc_numpy.native.checks import Noted, Wrong
 from graphc_numpy.native.compiled import Compiled, compiled
-from graphc_numpy.native.machine import target
-from graphc_numpy.native.quick import Quick, quick
-from graphc_numpy.native.step import (
+from graphc_numpy.native.fast_path import Quick, quick
+from graphc_numpy.native.llvm.addresses import NAME, Addresses
+from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.peers import Across
+from graphc_numpy.native.step.error_checks import Noted, Wrong
+from graphc_numpy.native.step.regions import (
     BARRIER,
     COMMON,
     COUNTS,
@@ -38,7 +37,8 @@ from graphc_numpy.native.step import (
     SCRATCH,
     TURN,
 )
-from graphc_numpy.native.threads import Pool, new_words, thread_count
+from graphc_numpy.native.threads import barrier
+from graphc_numpy.native.threads.pool import Pool, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -61,8 +61,8 @@ class NativeLoaded:
 
     def _shared_blocks(self) -> dict[str, Bytes]:
         """The variables that are alike on all devices, of which each device can write a part."""
-        from graphc.kernels.lower import written_apart
-        from graphc.kernels.together import alike
+        from graphc.lowering.lower import written_apart
+        from graphc.lowering.nodes.peers import alike
 
         names = alike(self.programs)
         for program in self.programs.values():
@@ -223,7 +223,7 @@ class Step:
         The variables must be those of before the step.
         """
         site = self.bound.site
-        found = finding.found(
+        found = wrong_index.found(
             wrong.kernel, wrong.limit, site, self.bound.comm, turn, supply, self.device.get
         )
         return found or wrong.error

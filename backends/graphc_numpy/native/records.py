@@ -11,14 +11,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-import graphc.config as config
-from graphc.kernels.code import Pointer
-from graphc.kernels.lowered import Home, Lowered, Memory, needed
-from graphc.program import Instruction, Kernel, Program
-from graphc.runtime.codec import decode, encode
-from graphc.runtime.objects import Objects
-from graphc_numpy.native import machine
-from graphc_numpy.native.step import Stretch, Stretches, names_of
+import graphc.support.config as config
+from graphc.lowering.kernel.code import Pointer
+from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed
+from graphc.lowering.program.codec import decode, encode
+from graphc.lowering.program.program import Instruction, Kernel, Program
+from graphc.support.object_cache import Objects
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.step.regions import Stretch, Stretches, names_of
 
 FORMAT = 2
 

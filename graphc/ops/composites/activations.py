@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import pi, sqrt
 
-from graphc.builder import Builder, Operand, Value
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.registry import composite
 from graphc.ops.composites.reductions import peak
 from graphc.ops.composites.support import Axis, along, dims_of, floats
-from graphc.ops.registry import composite
 
 
 @composite

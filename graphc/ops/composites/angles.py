@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import e, pi
 from math import log as ln
 
-from graphc.builder import Builder, Operand, Value
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.registry import composite
+from graphc.ir.types import F16
 from graphc.ops.composites.support import floats
-from graphc.ops.registry import composite
-from graphc.types import F16
 
 # -- trigonometry --------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ from math import inf
 from math import log as ln
 from typing import TypeAlias
 
-from graphc.builder import Builder, Operand, Value
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.registry import composite
+from graphc.ir.types import DType, broadcast_types, dtype_named
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
-from graphc.ops.registry import composite
 from graphc.ops.unary import Cast
-from graphc.types import DType, broadcast_types, dtype_named
 
 Function: TypeAlias = Callable[[Value], Value]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import sqrt
 from string import ascii_lowercase
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import BOOL, broadcast_types
 from graphc.ops.composites.support import iota_like, reshaped
 from graphc.ops.contract import Einsum
-from graphc.ops.registry import composite
-from graphc.types import BOOL, broadcast_types
 
 _LARGE = {8: -1e300, 4: -1e38, 2: -6e4}  # a score that no key gets, by bytes; finite: no NaN
 

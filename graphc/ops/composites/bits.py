@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
-from graphc.ops.registry import composite
-from graphc.types import BOOL, I32
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import BOOL, I32
 
 
 @composite

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import promote
 from graphc.ops.composites.support import reshaped
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceMax, ReduceSum
 from graphc.ops.reduce import lowest as lowest_of
-from graphc.ops.registry import composite
-from graphc.types import promote
 
 Padding: TypeAlias = Literal["same", "valid"] | int | Sequence[int | Sequence[int]]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from graphc.builder import Builder, Operand, Scalar, Value
-from graphc.errors import GraphcError
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Scalar, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import BOOL, F32, I32, DType
 from graphc.ops.composites.support import constant_array, floats, sized
-from graphc.ops.init import Ones, Zeros
-from graphc.ops.registry import composite
-from graphc.types import BOOL, F32, I32, DType
+from graphc.ops.initializers import Ones, Zeros
+from graphc.support.errors import GraphcError
 
 
 @composite

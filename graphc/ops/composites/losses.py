@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
 from graphc.ops.composites.picking import hits
 from graphc.ops.composites.reductions import peak
 from graphc.ops.composites.support import along, floats, widened
 from graphc.ops.indexing import Within
-from graphc.ops.registry import composite
 
 
 @composite

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from graphc.builder import Builder, Operand, Value
-from graphc.errors import GraphcError
-from graphc.graph import Variable
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.graph import Variable
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import TensorType
 from graphc.ops.composites.support import Axis, along, dim_of, dims_of, floats, widened
-from graphc.ops.registry import composite
-from graphc.types import TensorType
+from graphc.support.errors import GraphcError
 
 
 @composite

@@ -7,15 +7,15 @@ from math import prod
 from types import EllipsisType
 from typing import TypeAlias
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import F32, I32, DType, Size
 from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
 from graphc.ops.indexing import Gather, TakeAlong
 from graphc.ops.ordering import Argsort, Cumsum
-from graphc.ops.registry import composite
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Slice
-from graphc.types import F32, I32, DType, Size
 
 Key: TypeAlias = int | slice | EllipsisType | Value | None
 

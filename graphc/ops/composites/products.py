@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import I32, promote
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceSum
-from graphc.ops.registry import composite
-from graphc.types import I32, promote
 
 
 def _common(f: Builder, operands: Sequence[Operand]) -> list[Value]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
 from graphc.ops.composites.shaping import split
-from graphc.ops.registry import composite
 
 
 @composite

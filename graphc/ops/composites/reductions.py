@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import BOOL, I32
 from graphc.ops.composites.support import (
     Axis,
     along,
@@ -19,9 +21,7 @@ from graphc.ops.composites.support import (
 )
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
-from graphc.ops.registry import composite
 from graphc.ops.slicing import Slice
-from graphc.types import BOOL, I32
 
 
 def _reduced(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError, GraphcWarning, Span
-from graphc.graph import Node
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Node
 from graphc.ops.binary import Maximum, Minimum
 from graphc.ops.replicas import OwnSize
+from graphc.support.errors import GraphcError, GraphcWarning, Span
 
 
 def warn_of_means(f: Builder, value: Value, what: str, help: str) -> None:

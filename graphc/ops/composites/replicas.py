@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from graphc.builder import Builder, Operand, Value
-from graphc.errors import GraphcError
-from graphc.op import op_named, require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import op_named, require
+from graphc.ir.registry import composite
+from graphc.ir.types import BOOL, F32, I32, DType
 from graphc.ops.composites.replica_checks import warn_of_clip, warn_of_means
-from graphc.ops.registry import composite
 from graphc.ops.replicas import JoinReplicas, PerReplica, ReplicaIndex, ReplicaSum
-from graphc.types import BOOL, F32, I32, DType
+from graphc.support.errors import GraphcError
 
 _WORDS = "without it the value is global already: mean(x) is the mean over the whole batch"
 

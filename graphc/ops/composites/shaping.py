@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from graphc.builder import Builder, Operand, Scalar, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Scalar, Value
+from graphc.ir.op import require
+from graphc.ir.registry import composite
+from graphc.ir.types import Size, promote
 from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
-from graphc.ops.registry import composite
 from graphc.ops.shape import Reverse, Transpose
 from graphc.ops.slicing import Concat, Pad, Slice
-from graphc.types import Size, promote
 
 
 @composite

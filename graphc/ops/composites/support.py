@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from graphc.builder import Builder, Operand, Value
-from graphc.op import require
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
+from graphc.ir.types import F32, DType, Extent, Extents, Size, TensorType
 from graphc.ops.reshape import Reshape
 from graphc.ops.rules import check_dim
 from graphc.ops.source import Data
-from graphc.types import F32, DType, Extent, Extents, Size, TensorType
 
 if TYPE_CHECKING:
-    from graphc.op import Array
+    from graphc.ir.op import Array
 
 Axis: TypeAlias = int | Sequence[int] | None
 

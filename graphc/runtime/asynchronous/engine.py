@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.errors import GraphcError
-from graphc.program import Footprint, by_kind
-from graphc.runtime import forks
+from graphc.lowering.program.program import Footprint, by_kind
+from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
 from graphc.runtime.asynchronous.schedule import replay
@@ -22,13 +21,14 @@ from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.source import Source
 from graphc.runtime.asynchronous.threads import Threads
 from graphc.runtime.asynchronous.worker import Compute
-from graphc.runtime.backend import Backend
-from graphc.runtime.batches import Batch
-from graphc.runtime.blas import limit_blas, set_blas_threads
-from graphc.runtime.engine import Engine
-from graphc.runtime.interrupts import Uninterrupted
-from graphc.runtime.plan import Plan
-from graphc.runtime.shards import check_variables
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.data.batches import Batch
+from graphc.runtime.machine.blas import limit_blas, set_blas_threads
+from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.synchronous.shards import check_variables
+from graphc.runtime.transports import forks
+from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
 OnPush: TypeAlias = Callable[[Entry, Mapping[str, Any]], None]
@@ -247,7 +247,7 @@ class AsynchronousEngine:
             raise GraphcError("G0505", f"a server failed: {self._invalid}", help=help)
 
     def lost(self) -> None:
-        """This process is a fork: see graphc.runtime.forks."""
+        """This process is a fork: see graphc.runtime.transports.forks."""
         self._lost = True
 
     # -- the end --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphc.errors import GraphcError, GraphcWarning
+from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import Entry
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.schedule import (
@@ -19,7 +19,7 @@ from graphc.runtime.asynchronous.schedule import (
     recording,
 )  # fmt: skip
 from graphc.runtime.asynchronous.source import Source
-from graphc.runtime.plan import Plan
+from graphc.support.errors import GraphcError, GraphcWarning
 
 FEW = 10  # updates of each worker
 

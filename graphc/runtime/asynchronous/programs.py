@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from graphc.program import Program
+from graphc.lowering.program.program import Program
+from graphc.plan.plan import SERVER, WORKER, Plan
 from graphc.runtime.asynchronous.server import server_failed
 from graphc.runtime.asynchronous.worker import Parts
-from graphc.runtime.backend import Backend
-from graphc.runtime.engine import Engine
-from graphc.runtime.plan import SERVER, WORKER, Plan
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.synchronous.engine import Engine
 
 Array: TypeAlias = NDArray[Any]
 

@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphc.errors import GraphcError
-from graphc.files import read_whole, replaced, writing
 from graphc.runtime.asynchronous.coordinator import Entry, OnEntry
 from graphc.runtime.asynchronous.server import Store
 from graphc.runtime.asynchronous.worker import Compute
+from graphc.support.errors import GraphcError
+from graphc.support.files import read_whole, replaced, writing
 
 FORMAT, VERSION = "graphc-schedule", 2
 

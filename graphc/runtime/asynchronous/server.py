@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Applied,
@@ -18,6 +17,7 @@ from graphc.runtime.asynchronous.messages import (
     Staged,
     Values,
 )  # fmt: skip
+from graphc.support.errors import GraphcError
 
 
 class Store(Protocol):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.coordinator import Coordinator
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Lost, Message
 from graphc.runtime.asynchronous.server import Server, server_failed
 from graphc.runtime.asynchronous.worker import Compute, Worker
+from graphc.support.errors import GraphcError
 
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
 PATIENCE = 3  # workers that may be lost, per worker, without a push in between

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from guard import guarded_devices
 
-from graphc import config
+from graphc.support import config
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from graphc_numpy.native import machine
-from graphc_numpy.native.functions import apply
-from graphc_numpy.native.lanes import INT64, POINTER, VOID, WIDTH, Lanes, Printer
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Lanes, Printer
+from graphc_numpy.native.math.functions import apply
 from llvmlite import ir
 
-from graphc.types import DType, dtype_of
+from graphc.ir.types import DType, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy.native.machine import Target, target
+from graphc_numpy.native.llvm.machine import Target, target
 from guard import Guard
 from llvmlite import binding, ir
 
-from graphc import config
-from graphc.errors import GraphcError
-from graphc.kernels.code import Kernel, Links, Nest
+from graphc.lowering.kernel.code import Kernel, Links, Nest
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ERRORS = 8
@@ -114,16 +114,16 @@ def _target(name: str | None) -> Iterator[Target]:
 def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
     # Only the half that is needed is imported: either can be tested without the other.
     if isinstance(kernel, Nest):
-        from graphc_numpy.native import nests
+        from graphc_numpy.native.loops import nests
 
         made = nests.print_nest(module, kernel, "kernel")
         return made, nests.units(kernel), nests.scratch_bytes(kernel)
     if isinstance(kernel, Links):
-        from graphc_numpy.native import links
+        from graphc_numpy.native.loops import index_links
 
-        made = links.print_links(module, kernel, "kernel")
-        return made, links.units(kernel), links.scratch_bytes(kernel)
-    from graphc_numpy.native import products
+        made = index_links.print_links(module, kernel, "kernel")
+        return made, index_links.units(kernel), index_links.scratch_bytes(kernel)
+    from graphc_numpy.native.gemm import products
 
     made = products.print_product(module, kernel, "kernel")
     return made, products.units(kernel), products.scratch_bytes(kernel)

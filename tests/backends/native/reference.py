@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.kernels.code import (
+from graphc.ir.types import DType
+from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Check,
@@ -20,7 +21,6 @@ from graphc.kernels.code import (
     Statement,
     Store,
 )
-from graphc.types import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FUNCTIONS: Mapping[str, Any] = {

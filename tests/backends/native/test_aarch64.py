@@ -9,14 +9,15 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import llvmlite.binding as llvm
-from graphc_numpy.native import compiled, machine
-from graphc_numpy.native.barrier import print_barrier
-from graphc_numpy.native.machine import Target
+from graphc_numpy.native import compiled
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.machine import Target
+from graphc_numpy.native.threads.barrier import print_barrier
 from llvmlite import ir
 
-from graphc.driver import compile_module
-from graphc.frontend.lower import load_module
-from graphc.strategy import parse_strategy
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module
+from graphc.strategies import parse_strategy
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.gc"))
 ARM = Target("neon", "aarch64-unknown-linux-gnu", "generic", "+neon")

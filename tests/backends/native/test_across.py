@@ -12,21 +12,22 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
-from graphc_numpy.native import barrier
-from graphc_numpy.native.across import Across, _meet
 from graphc_numpy.native.device import NativeDevice
-from graphc_numpy.native.sharing import shared
+from graphc_numpy.native.peers import Across, _meet
+from graphc_numpy.native.step.sharing import shared
+from graphc_numpy.native.threads import barrier
 from native_stubs import call
 
 import graphc
-from graphc import config, nn
-from graphc.errors import GraphcError
-from graphc.kernels.code import Call, Pointer
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Memory, Native
-from graphc.kernels.together import alike
-from graphc.program import Feed, Start
-from graphc.runtime.engine import Engine
+from graphc import nn
+from graphc.lowering.kernel.code import Call, Pointer
+from graphc.lowering.kernel.lowered import Memory, Native
+from graphc.lowering.lower import lower
+from graphc.lowering.nodes.peers import alike
+from graphc.lowering.program.program import Feed, Start
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 NATIVE, PLAIN = NumpyBackend(native=True), NumpyBackend(native=False)
 ADAM = graphc.optim.adamw(0.01, 0.9, 0.999, 1e-8, 0.1)

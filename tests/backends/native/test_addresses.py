@@ -11,18 +11,18 @@ import graphc_numpy.native
 import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
-from graphc_numpy.native import products
+from graphc_numpy.native.gemm import products
 from kernels.attention import attention
 from kernels.compiled import program_of
 from kernels.structures import JOINS, VIEWS
 from laws.faults_memory import widened_box
 from laws.guarded import environment, shared_by_threads
 
-from graphc.errors import GraphcError, InternalError
-from graphc.kernels import lower
-from graphc.program import Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.replay import plan_of, replay
+from graphc.lowering import lower
+from graphc.lowering.program.program import Program
+from graphc.runtime.diagnosis.replay import plan_of, replay
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support.errors import GraphcError, InternalError
 
 NATIVE = NumpyBackend(native=True)
 Arrays = dict[str, Any]
@@ -93,7 +93,7 @@ def test_a_file_replays_the_error(checked: None, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InternalError) as caught:
         stepped(program_of(loss, params, batch), params, batch)
     assert caught.value.replay == "graphc-crash.plan"
-    assert "-m graphc.runtime.replay graphc-crash.plan" in str(caught.value.help)
+    assert "-m graphc.runtime.diagnosis.replay graphc-crash.plan" in str(caught.value.help)
     with pytest.raises(InternalError) as again:
         replay("graphc-crash.plan")
     assert again.value.message == caught.value.message

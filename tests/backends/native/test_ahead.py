@@ -12,7 +12,8 @@ pytest.importorskip("llvmlite")
 from backends.native.harness import compile_kernel, run_kernel
 from backends.native.reference import run_nest
 
-from graphc.kernels.code import (
+from graphc.ir.types import F32, I32
+from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Check,
@@ -27,7 +28,6 @@ from graphc.kernels.code import (
     Side,
     Store,
 )
-from graphc.types import F32, I32
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LARGE = 20_000  # rows of a table that no second-level cache holds

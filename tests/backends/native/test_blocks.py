@@ -12,14 +12,15 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
-from graphc_numpy.native import zeros
+from graphc_numpy.native.gemm import zero_tails
 from kernels.attention import attention
 
 import graphc
-from graphc import config, nn
-from graphc.errors import GraphcError
-from graphc.kernels import blocks, runs
-from graphc.runtime.reference import BACKEND
+from graphc import nn
+from graphc.lowering.tiling import row_tiling, tiled_kernels
+from graphc.runtime.backends.reference import BACKEND
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 NATIVE = NumpyBackend(native=True)
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -29,9 +30,9 @@ STRATEGY = "reproducible(2)"
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Small values are worth a run, too; blocks are small, and nothing is kept on disk."""
-    monkeypatch.setattr(runs, "LEAST", 1)
-    monkeypatch.setattr(blocks, "CACHE", 1)
-    monkeypatch.setattr(blocks, "FEW", 4)
+    monkeypatch.setattr(row_tiling, "LEAST", 1)
+    monkeypatch.setattr(tiled_kernels, "CACHE", 1)
+    monkeypatch.setattr(tiled_kernels, "FEW", 4)
     monkeypatch.setenv("GRAPHC_CACHE", "0")
     config.get.cache_clear()
     yield monkeypatch
@@ -90,7 +91,7 @@ def test_threads_and_instruction_sets_give_the_same_bits(eager: pytest.MonkeyPat
 
 @pytest.mark.parametrize("strategy", ["mirrored(2)", "accumulate(2)", "tensor_split(2)"])
 def test_blocks_are_those_of_any_strategy(eager: pytest.MonkeyPatch, strategy: str) -> None:
-    eager.setattr(zeros, "FEWEST", 16)
+    eager.setattr(zero_tails, "FEWEST", 16)
     shape = (4, 2, 48, 8)
     found, wanted = trained(NATIVE, shape, strategy=strategy), trained(BACKEND, shape)
     for name in ("loss", *"qkvo"):
@@ -100,7 +101,7 @@ def test_blocks_are_those_of_any_strategy(eager: pytest.MonkeyPatch, strategy: s
 def test_reproducible_steps_in_blocks_have_the_same_bits_on_any_devices(
     eager: pytest.MonkeyPatch,
 ) -> None:
-    eager.setattr(zeros, "FEWEST", 16)
+    eager.setattr(zero_tails, "FEWEST", 16)
     ways = "reproducible(4)", "mirrored(2) * reproducible(4)", "accumulate(2) * reproducible(4)"
     assert len({trained(NATIVE, (4, 2, 48, 8), strategy=way)["sha"] for way in ways}) == 1
 
@@ -108,7 +109,7 @@ def test_reproducible_steps_in_blocks_have_the_same_bits_on_any_devices(
 def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch) -> None:
     shape = (8, 2, 24, 8)
     small = trained(NATIVE, shape, strategy=STRATEGY)["sha"]
-    eager.setattr(runs, "LEAST", 1 << 60)
+    eager.setattr(row_tiling, "LEAST", 1 << 60)
     assert trained(NATIVE, shape, strategy=STRATEGY)["sha"] == small
 
 
@@ -119,10 +120,10 @@ def test_products_that_leave_out_zeros_have_the_same_bits(
 ) -> None:
     eager.setenv("GRAPHC_TARGET", target)
     config.get.cache_clear()
-    eager.setattr(blocks, "CACHE", cache)
+    eager.setattr(tiled_kernels, "CACHE", cache)
     found = set()
     for fewest in (16, 1 << 60):
-        eager.setattr(zeros, "FEWEST", fewest)
+        eager.setattr(zero_tails, "FEWEST", fewest)
         found.add(trained(NATIVE, (2, 2, length, 8), steps=1)["sha"])
     assert len(found) == 1
 
@@ -137,7 +138,7 @@ def first_rows(p: Any, given: Any) -> Any:
 def test_zeros_are_not_left_out_where_a_factor_is_not_finite(
     eager: pytest.MonkeyPatch, wrong: float | None
 ) -> None:
-    eager.setattr(zeros, "FEWEST", 16)
+    eager.setattr(zero_tails, "FEWEST", 16)
     rng = np.random.default_rng(0)
     x, v = (rng.standard_normal((3, 80, 8)).astype(np.float32) for _ in range(2))
     if wrong is not None:

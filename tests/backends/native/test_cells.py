@@ -8,12 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy.native.cells import Cells
-from graphc_numpy.native.lanes import INT64, POINTER, VOID, Lanes, Printer, index
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Lanes, Printer, index
+from graphc_numpy.native.loops.expression_codegen import Cells
 from llvmlite import binding, ir
 
-from graphc.kernels.code import Access, Apply, Check, Constant, Index, Load, Param, Statement, Store
-from graphc.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType
+from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType
+from graphc.lowering.kernel.code import (
+    Access,
+    Apply,
+    Check,
+    Constant,
+    Index,
+    Load,
+    Param,
+    Statement,
+    Store,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

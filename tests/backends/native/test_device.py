@@ -22,19 +22,20 @@ pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
 from graphc_numpy.native.device import NativeDevice
-from graphc_numpy.native.quick import Quick
+from graphc_numpy.native.fast_path import Quick
 
 import graphc
-from graphc import config, nn
+from graphc import nn
 from graphc.cli.run import run_command
-from graphc.driver import compile_module
-from graphc.errors import GraphcError
-from graphc.frontend.lower import load_module
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Host
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module
+from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Feed
 from graphc.ops.source import Random
-from graphc.program import Feed
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 NATIVE, PLAIN = NumpyBackend(native=True), NumpyBackend(native=False)
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.gc"))
@@ -92,7 +93,7 @@ def test_steps_are_those_of_the_plain_backend(strategy: str) -> None:
         for name in wanted:
             np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4, atol=1e-6)
         assert native.steps == plain.steps == 6
-        assert isinstance(native.trainer.engine, graphc.runtime.engine.Engine)
+        assert isinstance(native.trainer.engine, graphc.runtime.synchronous.engine.Engine)
         devices = native.trainer.engine._devices.values()
         assert all(isinstance(d, NativeDevice) for d in devices)
 
@@ -406,7 +407,7 @@ def test_the_run_says_that_it_was_native(
         raise AssertionError("steps run as NumPy calls")
 
     monkeypatch.setattr(NumpyBackend, "_wanted", True)
-    monkeypatch.setattr("graphc_numpy.device.NumpyLoaded.__init__", fall_back)
+    monkeypatch.setattr("graphc_numpy.calls.device.NumpyLoaded.__init__", fall_back)
     run_command.main([str(example), "--steps", "1", "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["backend"], found["executor"]) == ("numpy", "native")

@@ -12,16 +12,16 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.elementwise import call
-from graphc_numpy.native import functions
-from graphc_numpy.native.bounds import ULPS, table
+from graphc_numpy.native.math import functions
+from graphc_numpy.native.math.bounds import ULPS, table
 
-import graphc.ops.registry  # noqa: F401
-from graphc import config
-from graphc.errors import GraphcError
-from graphc.op import Op, all_ops
+import graphc.ir.registry  # noqa: F401
+from graphc.ir.op import Op, all_ops
+from graphc.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, DType
 from graphc.ops.elementwise import Aggregate, Elementwise, Select
 from graphc.ops.unary import Cast
-from graphc.types import BF16, BOOL, DTYPES, F16, F32, F64, DType
+from graphc.support import config
+from graphc.support.errors import GraphcError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 EXACT_BUT_FOR_ZEROS = ("maximum", "minimum", "sign")  # NumPy's own dtypes differ in a zero's sign

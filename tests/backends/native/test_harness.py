@@ -9,8 +9,8 @@ import pytest
 from backends.native.harness import run_kernel
 from guard import POSSIBLE, Stray
 
-from graphc.kernels.code import Access, Load, Nest, Param, Phase, Store
-from graphc.types import F32
+from graphc.ir.types import F32
+from graphc.lowering.kernel.code import Access, Load, Nest, Param, Phase, Store
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="rights of pages are set as on Linux")
 

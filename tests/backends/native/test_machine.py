@@ -13,13 +13,13 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from graphc_numpy.native import machine
-from graphc_numpy.native.lanes import INT64
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT64
 from llvmlite import ir
 
-from graphc import config
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.runtime.objects import Objects
+from graphc.support import config
+from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.object_cache import Objects
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
-from graphc_numpy.native import masks
+from graphc_numpy.native.gemm import masked_tiles
 from kernels import interpret
 
-from graphc.kernels.code import (
+from graphc.ir.types import BOOL, F32, I32, I64
+from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Constant,
@@ -25,7 +26,6 @@ from graphc.kernels.code import (
     Statement,
     Store,
 )
-from graphc.types import BOOL, F32, I32, I64
 
 PARAMS = Param(F32), Param(F32), Param(F32, written=True)
 
@@ -51,7 +51,7 @@ def test_what_is_hidden_is_the_other_value(
     compare: str, swapped: bool, far: int, m: int, n: int
 ) -> None:
     product = hidden(compare, far, m, n, swapped=swapped)
-    found = masks.seen(product)
+    found = masked_tiles.seen(product)
     assert found is not None
     rows_up = (compare in ("ge", "gt")) != swapped
     assert found.rises == {0: rows_up, 1: not rows_up}
@@ -73,11 +73,11 @@ def test_what_is_hidden_is_the_other_value(
 )
 def test_a_sum_that_is_seen_elsewhere_is_made(more: tuple[Statement, ...]) -> None:
     product = hidden("ge", 0, 70, 50)
-    assert masks.seen(replace(product, code=(*product.code, *more))) is None
+    assert masked_tiles.seen(replace(product, code=(*product.code, *more))) is None
 
 
 def test_what_is_chosen_by_a_product_of_indices_is_made() -> None:
     product = hidden("ge", 0, 70, 50)
     code = list(product.code)
     code[6] = Apply(12, "mul", (2, 1), I64)
-    assert masks.seen(replace(product, code=tuple(code))) is None
+    assert masked_tiles.seen(replace(product, code=tuple(code))) is None

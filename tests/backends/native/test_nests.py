@@ -14,11 +14,12 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import compile_kernel, run_kernel
 from backends.native.reference import run_nest
-from graphc_numpy.native.arranging import arranged
-from graphc_numpy.native.machine import target
-from graphc_numpy.native.nests import units
+from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.loops.loop_interchange import arranged
+from graphc_numpy.native.loops.nests import units
 
-from graphc.kernels.code import (
+from graphc.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64, U8, DType
+from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Check,
@@ -33,7 +34,6 @@ from graphc.kernels.code import (
     Statement,
     Store,
 )
-from graphc.types import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64, U8, DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Way = Literal["rows", "columns"]

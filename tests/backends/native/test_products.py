@@ -13,11 +13,12 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
-from graphc_numpy.native.contractions import BLOCK, blocks, simplified, turned
-from graphc_numpy.native.products import scratch_bytes, units
-from graphc_numpy.native.tiles import tiling
+from graphc_numpy.native.gemm.contractions import BLOCK, blocks, simplified, turned
+from graphc_numpy.native.gemm.products import scratch_bytes, units
+from graphc_numpy.native.gemm.tiles import tiling
 
-from graphc.kernels.code import (
+from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType
+from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Constant,
@@ -28,7 +29,6 @@ from graphc.kernels.code import (
     Side,
     Store,
 )
-from graphc.types import BF16, F16, F32, F64, I32, I64, U8, DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Sizes = tuple[int, ...]

@@ -20,20 +20,20 @@ from graphc_numpy import NumpyBackend
 from kernels import interpret
 
 import graphc
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
-from graphc.graph import Variable
-from graphc.kernels.code import Chain, Check, Links, Nest, Param, statements
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Host, Native
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Variable
+from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType, TensorType
+from graphc.lowering.kernel.code import Chain, Check, Links, Nest, Param, statements
+from graphc.lowering.kernel.lowered import Host, Native
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Feed, Program
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.shape import Broadcast
 from graphc.ops.source import Input, ReadVariable
-from graphc.passes.schedule import schedule
-from graphc.program import Feed, Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support.errors import GraphcError
 from graphc.testing.running import run
-from graphc.types import BF16, F16, F32, F64, I32, I64, U8, DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NATIVE = NumpyBackend(native=True)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
 
-from graphc.builder import Builder
-from graphc.kernels.lower import lower
-from graphc.kernels.lowered import Host
+from graphc.ir.builder import Builder
+from graphc.ir.types import BF16, BOOL, F32, F64, I32, DType, TensorType
+from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.lower import lower
+from graphc.lowering.program.program import Feed
+from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.source import Input
-from graphc.passes.schedule import schedule
-from graphc.program import Feed
-from graphc.runtime.engine import Engine
-from graphc.types import BF16, BOOL, F32, F64, I32, DType, TensorType
+from graphc.runtime.synchronous.engine import Engine
 
 SHAPES = [
     ((7,), 0),

@@ -10,17 +10,17 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import graphc_numpy
-from graphc_numpy.native import machine
+from graphc_numpy.native.llvm import machine
 
 import graphc
 
 PACKAGES = {p.__name__: Path(p.__path__[0]) for p in (graphc, graphc_numpy)}
-STARTS = ("graphc.kernels.lower", "graphc_numpy.native.compiled", "graphc_numpy.native.across")
+STARTS = ("graphc.lowering.lower", "graphc_numpy.native.compiled", "graphc_numpy.native.peers")
 # What says nothing of the code: how a program is built before, and run after it; see the reasons.
 HARMLESS = {
-    "graphc.errors": "messages",
-    "graphc.collector": "when the cycle collector runs",
-    "graphc.config": "the target, which is a part of the key",
+    "graphc.support.errors": "messages",
+    "graphc.support.gc_pause": "when the cycle collector runs",
+    "graphc.support.config": "the target, which is a part of the key",
     "graphc.runtime": "feeds, sends and keeps; what it knows of a program is the program",
     "graphc_numpy.memory": "blocks, made after the code",
 }
@@ -38,8 +38,12 @@ def test_what_is_called_harmless_is_imported() -> None:
 
 
 def test_the_imports_of_a_lowering_are_found() -> None:
-    found = closure(("graphc.kernels.lower",))
-    assert {"graphc.instructions", "graphc.dims", "graphc.ops.indexing"} <= found.keys()
+    found = closure(("graphc.lowering.lower",))
+    assert {
+        "graphc.lowering.program.instructions",
+        "graphc.ir.dims",
+        "graphc.ops.indexing",
+    } <= found.keys()
 
 
 def _is_harmless(name: str) -> bool:

@@ -12,9 +12,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from graphc_numpy.native import barrier
-from graphc_numpy.native.sharing import Extent, extents, shared
-from graphc_numpy.native.step import (
+from graphc_numpy.native.step.regions import (
     BARRIER,
     COUNTS,
     ERRORS,
@@ -23,9 +21,12 @@ from graphc_numpy.native.step import (
     TURN,
     compile_stretches,
 )
+from graphc_numpy.native.step.sharing import Extent, extents, shared
+from graphc_numpy.native.threads import barrier
 from native_stubs import STUBS, call
 
-from graphc.kernels.code import (
+from graphc.ir.types import F32, I64
+from graphc.lowering.kernel.code import (
     Access,
     Check,
     Constant,
@@ -38,9 +39,8 @@ from graphc.kernels.code import (
     Side,
     Store,
 )
-from graphc.kernels.code import Call as KernelCall
-from graphc.kernels.lowered import Native
-from graphc.types import F32, I64
+from graphc.lowering.kernel.code import Call as KernelCall
+from graphc.lowering.kernel.lowered import Native
 
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -16,8 +16,8 @@ from graphc_numpy import NumpyBackend
 from kernels.structures import ALL, Structure
 
 import graphc
-from graphc.runtime.backend import Backend
-from graphc.runtime.reference import BACKEND as REFERENCE
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
 
 NATIVE = NumpyBackend(native=True)
 STRATEGIES = ("mirrored(2)", "accumulate(2)", "mirrored(2) * accumulate(2)")

@@ -12,13 +12,21 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from graphc_numpy.native import barrier, threads
-from graphc_numpy.native.step import BARRIER, COUNTS, ERRORS, MEMORIES, SCRATCH, compile_stretches
+from graphc_numpy.native.step.regions import (
+    BARRIER,
+    COUNTS,
+    ERRORS,
+    MEMORIES,
+    SCRATCH,
+    compile_stretches,
+)
+from graphc_numpy.native.threads import barrier
+from graphc_numpy.native.threads import pool as threads
 from native_stubs import STUBS, call
 
-from graphc import config
-from graphc.kernels.code import Pointer
-from graphc.kernels.lowered import Native
+from graphc.lowering.kernel.code import Pointer
+from graphc.lowering.kernel.lowered import Native
+from graphc.support import config
 
 N = 1000
 

@@ -12,15 +12,15 @@ pytest.importorskip("llvmlite")
 from graphc_numpy import NumpyBackend
 from laws.generator import data_for, make, recipe
 
-from graphc.errors import GraphcError
-from graphc.graph import Graph
-from graphc.passes.pipeline import distribution, partitioning, run_passes
-from graphc.passes.schedule import schedule
-from graphc.program import Program
-from graphc.runtime.engine import Engine
-from graphc.runtime.reference import BACKEND as REFERENCE
-from graphc.strategy import parse_strategy
-from graphc.types import F32
+from graphc.compiler.pipeline import distribution, partitioning, run_passes
+from graphc.ir.graph import Graph
+from graphc.ir.types import F32
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.runtime.synchronous.engine import Engine
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIZES = (1, 17, 0)  # of the batch

@@ -24,15 +24,15 @@ from laws.programs.program import Array, Arrays, Program
 import graphc
 from graphc import nn, optim
 from graphc.api import traced_module
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, InternalError, VerifyError
-from graphc.frontend.trace import record
-from graphc.module import Module
-from graphc.passes.differentiate import Differentiate
-from graphc.periodic import periodicity
-from graphc.runtime.reference import interpret
+from graphc.compiler.driver import compile_module
+from graphc.compiler.periodic import periodicity
+from graphc.frontend.module import Module
+from graphc.frontend.numpy.trace import record
+from graphc.passes.differentiation.differentiate import Differentiate
+from graphc.runtime.backends.reference import interpret
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, InternalError, VerifyError
 
 PATHS: Mapping[str, Any] = {
     "native": NumpyBackend(native=True),

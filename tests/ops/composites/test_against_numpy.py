@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder, Value
+from graphc.ir.builder import Builder, Value
 from graphc.ops.composites.shaping import split
 from graphc.testing.compute import compute
 

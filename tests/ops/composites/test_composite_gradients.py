@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder
+from graphc.ir.builder import Builder
 from graphc.testing.differences import check_gradients
 
 RNG = np.random.default_rng(1)

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
-from graphc.graph import Graph
-from graphc.op import op_named
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph
+from graphc.ir.op import op_named
+from graphc.ir.types import BF16, F16, F32, I32, Extent, Size, TensorType
 from graphc.ops.composites.shaping import split
 from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Const, ConstArray, DimSize, Input
+from graphc.support.errors import GraphcError
 from graphc.testing.compute import fetch, inputs
-from graphc.types import BF16, F16, F32, I32, Extent, Size, TensorType
 
 B = 13  # the batch's static size: no other dim has it, and no constant may come of it
 BATCH = Extent("batch")
@@ -118,7 +118,7 @@ def test_the_static_size_of_the_batch_is_in_no_number(make: Make, extents: objec
 
 @pytest.mark.parametrize("make, extents", KEEP)
 def test_gradients_need_no_dim_whole_either(make: Make, extents: object) -> None:
-    from graphc.autodiff import gradients
+    from graphc.passes.differentiation.reverse_mode import gradients
 
     f, x = batched(4, 6)
     y = make(f, x)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from graphc import optim
-from graphc.builder import Builder, Value
-from graphc.driver import compile_module
-from graphc.graph import Objective, Variable
-from graphc.module import Module
-from graphc.ops.init import HeNormal, Initializer, Normal, Ones, Zeros, initial_value
+from graphc.compiler.driver import compile_module
+from graphc.frontend.module import Module
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Objective, Variable
+from graphc.ir.types import F64, I32, DType, Extent, TensorType
+from graphc.ops.initializers import HeNormal, Initializer, Normal, Ones, Zeros, initial_value
 from graphc.ops.source import Input
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
-from graphc.types import F64, I32, DType, Extent, TensorType
+from graphc.strategies import parse_strategy
 
 B, BATCH = 7, Extent("batch")
 Array = np.ndarray

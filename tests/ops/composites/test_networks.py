@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError
+from graphc.ir.builder import Builder, Value
+from graphc.ir.types import BF16, F16, F32
+from graphc.support.errors import GraphcError
 from graphc.testing.compute import compute, fetch, inputs
-from graphc.types import BF16, F16, F32
 
 RNG = np.random.default_rng(2)
 
@@ -333,8 +333,8 @@ def test_step_count_stands_still_in_evaluation() -> None:
 
 
 def test_a_variable_called_step_of_another_type_is_an_error() -> None:
-    from graphc.graph import Variable
-    from graphc.types import TensorType
+    from graphc.ir.graph import Variable
+    from graphc.ir.types import TensorType
 
     f = Builder()
     f.declare(Variable("step", TensorType((3,), F32)))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from graphc.builder import Builder, Value
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.graph import Variable
-from graphc.op import op_named
-from graphc.types import F32, I32, Extent, TensorType
-from graphc.varying import varying_nodes
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, I32, Extent, TensorType
+from graphc.ir.varying import varying_nodes
+from graphc.support.errors import GraphcError, GraphcWarning
 
 BATCH = Extent("batch")
 

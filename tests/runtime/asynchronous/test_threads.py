@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from counters import Counter, compute, counters
 
-from graphc.errors import GraphcError
 from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.threads import Hire, Threads, WorkerLost
 from graphc.runtime.asynchronous.worker import Compute
+from graphc.support.errors import GraphcError
 
 
 def hire(name: str) -> Compute:

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.driver import compile_module
-from graphc.errors import GraphcError, GraphcWarning
-from graphc.frontend.lower import module_of_source
-from graphc.runtime import plan as plans
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.plan import plan as plans
 from graphc.runtime.asynchronous.coordinator import Entry
 from graphc.runtime.asynchronous.schedule import load
-from graphc.runtime.data import Dataset, from_arrays
+from graphc.runtime.data.dataset import Dataset, from_arrays
 from graphc.runtime.trainer import Trainer
-from graphc.strategy import parse_strategy
+from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError, GraphcWarning
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::graphc.errors.GraphcWarning"),
+    pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning"),
 ]
 SOURCE = """
 step model(x: f32[batch, 6], y: f32[batch, 2]) {

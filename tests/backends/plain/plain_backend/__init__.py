@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.op import Op
-from graphc.runtime.backend import KernelBackend
+from graphc.ir.op import Op
+from graphc.runtime.backends.backend import KernelBackend
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.op import Op
+from graphc.ir.op import Op
 from graphc.ops.ordering import Cumsum
-from graphc.runtime.backend import KernelBackend
+from graphc.runtime.backends.backend import KernelBackend
 
 
 def kernel(op: Op, xs: Sequence[Any]) -> Any:

@@ -1,0 +1,120 @@
+"""A device that runs programs as lists of bound calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.lowering.program.program import Footprint
+from graphc.runtime.backends.backend import Programs
+from graphc.runtime.backends.site import Site
+from graphc.runtime.data.supply import Supply
+from graphc.runtime.transports.transport import Communicator
+from graphc_numpy.calls.binding import Binding
+from graphc_numpy.memory import Allocator, Bytes, Scratch, arrays_of
+
+Array: TypeAlias = NDArray[Any]
+
+
+class NumpyLoaded:
+    """Programs; each device binds them to arrays of its own."""
+
+    def __init__(self, programs: Programs, allocator: Allocator) -> None:
+        self._programs, self._allocator = programs, allocator
+
+    def device(self, rank: int, comm: Communicator) -> NumpyDevice:
+        return NumpyDevice(self._programs, rank, comm, self._allocator)
+
+
+class NumpyDevice:
+    """One rank: its arena, which all programs use in turn, and its variables."""
+
+    def __init__(
+        self, programs: Programs, rank: int, comm: Communicator, allocator: Allocator
+    ) -> None:
+        sites = {name: Site(p, rank) for name, p in programs.items()}
+        self._comm = comm
+        size = max(s.program.arena_at(s.places[0]) for s in sites.values())
+        self._arena = arena = allocator.block(size)
+        variables = _variables(next(iter(sites.values())), allocator)
+        self._scratch = scratch = Scratch(allocator)
+        self._steps = {
+            name: _Step(site, comm, arrays_of(site, arena, variables, allocator), scratch)
+            for name, site in sites.items()
+        }
+        self._variables = next(iter(self._steps.values())).variables
+        self.committing = False
+
+    @property
+    def footprint(self) -> Footprint:
+        variables = sum(x.nbytes for x in self._variables.values())
+        constants = sum(step.constants for step in self._steps.values())
+        return Footprint(1, variables, constants, self._arena.nbytes, self._scratch.bytes)
+
+    def get(self, name: str) -> Array:
+        return self._variables[name].copy()
+
+    def set(self, name: str, value: Array) -> None:
+        np.copyto(self._variables[name], value)
+
+    def quick(
+        self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
+    ) -> None:
+        return None
+
+    def prepare(self, program: str) -> None:
+        """Nothing: every step is bound when the device is made."""
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        self.committing = False
+        step = self._steps[program]
+        with np.errstate(all="ignore"):
+            step.before_commit(supply)
+            self._comm.meet_all()
+            self.committing = True
+            return step.commit()
+
+
+def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
+    buffers, found = site.program.buffers, site.program.variables
+    return {name: allocator.block(buffers[b].bytes) for name, b in found.items() if site.holds(b)}
+
+
+class _Step:
+    """One program, bound to one rank's arrays."""
+
+    def __init__(
+        self, site: Site, comm: Communicator, arrays: Sequence[Array], scratch: Scratch
+    ) -> None:
+        self.program, self.arrays = site.program, arrays
+        held = ((v, b) for v, b in self.program.variables.items() if site.holds(b))
+        self.variables = {name: arrays[b] for name, b in held}
+        self.bound = bound = Binding(site, comm, arrays, scratch)
+        self.setup = bound.calls(
+            self.program.setup
+        )  # kept, as errors are told by the identity of calls
+        bound.perform(self.setup)
+        *body, commit = self.program.parts  # straight, loop, straight, ...
+        self.body, self.writes = [bound.calls(part) for part in body], bound.calls(commit)
+        self.idle = [bound.calls(site.idle(part)) for part in body]
+
+    @property
+    def constants(self) -> int:
+        """Bytes of constants here."""
+        here = filter(lambda b: self.bound.site.holds(b.id), self.program.buffers)
+        return sum(b.bytes for b in here if b.kind == "constant")
+
+    def before_commit(self, supply: Supply) -> None:
+        """Everything up to the first write of a variable."""
+        self.bound.begin(supply)
+        for i, part in enumerate(self.body):
+            self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
+
+    def commit(self) -> dict[str, Array]:
+        """The rest of the step; copies of the outputs."""
+        self.bound.perform(self.writes)
+        return {name: self.arrays[b].copy() for name, b in self.program.outputs.items()}

@@ -1,0 +1,257 @@
+"""The shortest way to a step: whole batches of a program that is native code and nothing else.
+
+What is left of Python is one look at each entry of the batch, and one native call: turns, and the
+devices of this process, are gone through natively, too. Each device has a frame for every turn,
+whose words point to its part of the batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from graphc.lowering.program.program import Buffer, Feed, Instruction
+from graphc.runtime.data.batches import Batch
+from graphc.runtime.data.supply import FullBatch, WholeBatch
+from graphc.support.errors import GraphcError
+from graphc_numpy.memory import block
+from graphc_numpy.native.step.error_checks import Noted
+from graphc_numpy.native.step.regions import ERRORS, MEMORIES, TURN
+from graphc_numpy.native.step.sequences import Job, Look, Run, sequence
+from graphc_numpy.native.threads.pool import LINE, Pool, Words, new_words
+
+if TYPE_CHECKING:
+    from graphc_numpy.native.device import Step
+
+Array: TypeAlias = NDArray[Any]
+COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
+KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class _Stopped(Exception):
+    """A check has failed."""
+
+
+class Quick:
+    """See graphc.runtime.backends.backend.Quick. `turn` is held while a step runs.
+
+    steps: of all devices, by rank; parts: of each word of the frames that is fed, where in the
+    entry's bytes the part of each frame begins
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock,
+        parts: dict[str, dict[int, Words]],
+    ) -> None:  # fmt: skip
+        self.open, self.names = True, names
+        self._steps, self._turn, self._step = steps, turn, steps[0]
+        self._counts = new_words(len(self._step.made.stretches.found) + 1)
+        self._noted = self._new_noted()
+        self._look: Look | None = None
+        self._frames = self._new_frames()
+        common = self._step.across.common
+        self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
+        self._kept: dict[str, Array] = {}  # what words of the frames point to
+        self._entries = [(name, *self._entry(name, parts[name])) for name in names]
+        self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
+        self._runs = list(self._calls())
+        self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
+
+    @property
+    def done(self) -> int:
+        """How many steps were run this way."""
+        return int(self._counts[self._last])
+
+    def step(self, batch: Any) -> dict[str, Any] | None:
+        """One step; None where the batch must go the long way."""
+        if type(batch) is not dict or tuple(batch) != self.names or self._turn.locked():
+            return None
+        with self._turn:  # no signal is raised between its being taken and the block
+            if not self.open:
+                return None
+            for name, shape, dtype, own, words in self._entries:
+                x = batch[name]
+                if type(x) is not ndarray or x.shape != shape or x.dtype != dtype:
+                    return None
+                if own is not None:
+                    own[...] = x
+                elif self._kept.get(name) is not x and not self._point(name, words, x):
+                    return None
+            try:
+                for run in self._runs:
+                    run()
+            except _Stopped:
+                raise self._error(batch) from None
+            except BaseException:  # Ctrl-C may come before an error was looked at
+                self._forget()
+                raise
+            made = {}
+            for name, take in self._results:
+                made[name] = take()
+            return made
+
+    # -- what is fed ------------------------------------------------------------------------------
+
+    def _new_frames(self) -> Words:
+        """A frame for each turn of each device, one in a row."""
+        turns = self._step.program.mesh.turns
+        frames = [s.new_frame(self._counts_of(s)) for s in self._steps]
+        width = -(-len(frames[0]) // LINE) * LINE
+        made = new_words(len(frames) * turns * width).reshape(-1, width)
+        for k, row in enumerate(made):
+            row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
+            row[ERRORS] = self._noted.words[k].ctypes.data
+        return made
+
+    def _new_noted(self) -> Noted:
+        made, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
+        return Noted(made.lowered, made.limits, rows)
+
+    def _counts_of(self, step: Step) -> Words:
+        return self._counts if step is self._step else step.counts
+
+    def _entry(
+        self, name: str, parts: dict[int, Words]
+    ) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, dict[int, Words]]:
+        """(shape, dtype, where a small one is copied to, parts)."""
+        t = self._step.program.inputs[name]
+        if t.bytes > COPIED:
+            return t.shape, t.dtype.numpy, None, parts
+        own = block(t.bytes).view(t.dtype.numpy).reshape(t.shape)
+        self._point(name, parts, own)
+        return t.shape, t.dtype.numpy, own, parts
+
+    def _point(self, name: str, parts: dict[int, Words], x: Array) -> bool:
+        """Let words of the frames point into x, if x lies as it must."""
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return False
+        for word, begins in parts.items():
+            self._frames[:, word] = x.ctypes.data + begins
+        self._kept[name] = x
+        return True
+
+    # -- what is run ------------------------------------------------------------------------------
+
+    def _calls(self) -> Iterator[Callable[[], object]]:
+        """Everything in one call; a check that failed ends it before the first write."""
+        body = [list(_runs(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
+        commit = [
+            list(_stretches(s, s.made.parts[-1], self._frames_of(k)[0]))
+            for k, s in enumerate(self._steps)
+        ]
+        pool = self._new_pool()
+        if len(self._steps) > 1:
+            yield self._rest
+        look = Look(self._noted.words) if self._step.made.checked else None
+        yield _call(body, commit, pool, look)
+        if look is not None:
+            yield partial(self._check, look)
+            self._look = look
+
+    def _check(self, look: Look) -> None:
+        if look.failed:
+            raise _Stopped
+
+    def _error(self, batch: Batch) -> GraphcError:
+        """The error of the first check that failed."""
+        wrong = self._noted.first()
+        self._forget()
+        device, turn = divmod(wrong.row, self._step.program.mesh.turns)
+        return self._steps[device].error(wrong, turn, WholeBatch(self._step.program, batch))
+
+    def _forget(self) -> None:
+        self._noted.forget()
+        if self._look is not None:
+            self._look.forget()
+
+    def _rest(self) -> None:
+        """Nobody waits: a run that failed may have left some that did."""
+        for words in self._waited:
+            words[:] = 0
+
+    def _frames_of(self, device: int) -> Words:
+        turns = self._step.program.mesh.turns
+        return self._frames[device * turns : (device + 1) * turns]
+
+    def _new_pool(self) -> Pool | None:
+        """The threads of all devices; None for one."""
+        device, n = self._step.device, len(self._steps)
+        shared = any(s.shared for s in self._step.made.stretches.found)
+        threads = n * (device.threads if shared else 1)
+        return None if threads == 1 else device.pool() if n == 1 else Pool(threads)
+
+
+def _call(
+    body: list[list[Run]], commit: list[list[Run]], pool: Pool | None, look: Look | None
+) -> Callable[[], object]:
+    """All stretches of all devices on the threads of a pool, or on this one."""
+    if len(body) == 1 and not look and len(runs := body[0] + commit[0]) == 1:
+        function, at = runs[0]
+        return partial(pool.run, function, at) if pool else partial(KIND(function), at, 0, 1)
+    job = Job(body, commit, (pool.threads if pool else 1) // len(body), look)
+    function = sequence()
+    alone = KIND(function)
+    return lambda: pool.run(function, job.address) if pool else alone(job.address, 0, 1)
+
+
+def _runs(step: Step, frames: Words) -> Iterator[Run]:
+    """What a device runs before the first write."""
+    turns = step.bound.site.turns(FullBatch())
+    for i, part in enumerate(step.made.parts[:-1]):
+        for frame in frames[:turns] if i % 2 else frames[:1]:
+            yield from _stretches(step, part, frame)
+
+
+def _stretches(step: Step, part: Iterable[Instruction | int], frame: Words) -> Iterator[Run]:
+    found = step.made.stretches.found
+    for x in part:
+        if isinstance(x, int) and step.is_here(x):
+            yield found[x].address, frame.ctypes.data
+
+
+# -- whether there is a short way -----------------------------------------------------------------
+
+
+def quick(steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
+    """The short way of a step of all devices of a mesh, if the host has nothing to do but feeding,
+    and no error can be found after the first write."""
+    first, made = steps[0], steps[0].made
+    *body, commit = made.parts
+    if (
+        first.hosted
+        or first.addresses is not None
+        or any(isinstance(x, Feed) for x in commit)
+        or not any(isinstance(x, int) for x in commit)
+        or not made.checked.isdisjoint(commit)
+    ):
+        return None
+    parts: dict[str, dict[int, Words]] = {}
+    for feed in (x for part in body for x in part if isinstance(x, Feed)):
+        begins = _begins(steps, feed.source, first.program.buffers[feed.result])
+        if begins is None or feed.result not in first.pointed:
+            return None
+        word = MEMORIES + made.lowered.places[feed.result].memory
+        parts.setdefault(feed.source, {})[word] = begins
+    return Quick(steps, names, turn, parts) if sorted(parts) == sorted(names) else None
+
+
+def _begins(steps: Sequence[Step], name: str, b: Buffer) -> Words | None:
+    """Where in an entry's bytes each device's part begins at each turn, if parts lie in one piece
+    and nothing is padded or cast."""
+    t, found = steps[0].program.inputs[name], []
+    for place in (place for step in steps for place in step.bound.site.places):
+        spans = [r.at(place, {}) for r in b.ranges]
+        whole = all((o, n) == (0, m) for (o, n), m in zip(spans[1:], t.shape[1:], strict=True))
+        if tuple(n for _, n in spans) != b.shape or not whole or b.dtype != t.dtype:
+            return None
+        found.append(spans[0][0] * prod(b.shape[1:]) * b.dtype.bytes if spans else 0)
+    return np.array(found, np.int64)

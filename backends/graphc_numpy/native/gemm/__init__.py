@@ -1,0 +1,1 @@
+"""Matrix products as machine code: packing, register tiles, epilogues."""

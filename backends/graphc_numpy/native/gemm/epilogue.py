@@ -1,0 +1,116 @@
+"""What is done with a tile of sums: the code of a product, on each of its entries.
+
+What the code will reach is asked for before the tile is computed, and comes meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from llvmlite import ir
+
+from graphc.lowering.kernel.code import Access, Product, Store, reached
+from graphc_numpy.native.gemm.microkernels import helper
+from graphc_numpy.native.gemm.tiles import Tiling
+from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.loops.expression_codegen import Cells
+from graphc_numpy.native.loops.prefetch import LINE
+
+SOON = 32  # entries of inner: a tile of fewer is done before memory answers
+
+
+def print_finish(module: ir.Module, t: Tiling, name: str) -> ir.Function:
+    """`void f(ptr params..., ptr sums, i64 indices..., i64 rows, i64 cols, ptr errors)`."""
+    product = t.product
+    n, axes = len(product.params), _axes(product)
+    arguments = [POINTER] * (n + 1) + [INT64] * (axes + 2) + [POINTER]
+    f = helper(module, ir.FunctionType(VOID, arguments), name)
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    pointers, sums, errors = f.args[:n], f.args[n], f.args[-1]
+    indices, rows, cols = f.args[n + 1 : n + 1 + axes], f.args[-3], f.args[-2]
+    last_row = len(product.batch) + len(product.rows) - 1
+    outer = range(axes - 1 if product.cols else axes)
+
+    def strip(cells: Cells, place: list[ir.Value], sums: ir.Value, col: ir.Value, n: int) -> None:
+        here = [*place[:-1], p.b.add(place[-1], col)] if product.cols else place
+        registers = {0: _sum(p, t, p.at(sums, col, t.dtype))}
+        cells.run(product.code, registers, here, axes - 1 if product.cols else None, n)
+
+    def turn(row: ir.Value) -> None:
+        here = list(indices)
+        if product.rows:
+            here[last_row] = p.b.add(indices[last_row], row)
+        cells = Cells(p, product.params, pointers, errors).placed(product.code, here, outer)
+        line = p.at(sums, p.b.mul(row, index(t.width)), t.dtype)
+        whole = p.b.and_(cols, index(-WIDTH))
+        if t.cols >= WIDTH:
+            p.loop(0, whole, WIDTH, lambda col: strip(cells, here, line, col, WIDTH))
+        if t.cols % WIDTH:
+            rest = p.b.icmp_signed("<", whole, cols)
+            p.when(rest, lambda: strip(cells, here, line, whole, t.cols % WIDTH))
+
+    p.loop(0, rows, 1, turn)
+    p.b.ret_void()
+    return f
+
+
+def _axes(product: Product) -> int:
+    return len(product.batch) + len(product.rows) + len(product.cols)
+
+
+def _sum(p: Printer, t: Tiling, address: ir.Value) -> Lanes:
+    """Register 0: rounded where products are added up in another dtype."""
+    dtype = t.product.dtype
+    made = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
+    return p.rounded(Lanes(made.value, dtype, made.width))
+
+
+def ask(
+    p: Printer, t: Tiling, pointers: Sequence[ir.Value], indices: Sequence[ir.Value], rows: ir.Value
+) -> None:
+    """Ask for all that the code will reach of a tile, which begins at `indices`."""
+    product = t.product
+    last_row = len(product.batch) + len(product.rows) - 1
+    for access, written in _far(t).items():
+        dtype, where = product.params[access.slot].dtype, index(access.offset)
+        for i, stride in zip(indices, access.strides, strict=True):
+            where = p.b.add(where, p.b.mul(i, index(stride))) if stride else where
+        lines = -(-t.width * dtype.bytes // LINE)
+        step = index(access.strides[last_row] * dtype.bytes)
+        first = p.at(pointers[access.slot], where, dtype)
+        p.b.call(_ask_function(p.b.module, lines, written), [first, step, rows])
+
+
+def _ask_function(module: ir.Module, lines: int, written: bool) -> ir.Function:
+    """`void f(ptr first, i64 step, i64 rows)`: so many lines from `first` on, and of every row."""
+    name = f"ask_{lines}" + "_written" * written
+    found: ir.Function | None = module.globals.get(name)
+    if found is not None:
+        return found
+    f = helper(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), name)
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    first, step, rows = f.args
+
+    def turn(_: ir.Value, row: ir.Value) -> list[ir.Value]:
+        for k in range(lines):
+            p.prefetch(p.b.gep(row, [index(k * LINE)], source_etype=I8), written)
+        return [p.b.gep(row, [step], source_etype=I8)]
+
+    p.loop(0, rows, 1, turn, [first])
+    p.b.ret_void()
+    return f
+
+
+def _far(t: Tiling) -> dict[Access, bool]:
+    """What is not the same for all rows, and whether it is written."""
+    product, found = t.product, dict[Access, bool]()
+    if not product.rows or not product.cols or prod(product.inner) < SOON:
+        return {}
+    last_row = len(product.batch) + len(product.rows) - 1
+    for x in product.code:
+        for access in reached(x):
+            near = access.strides[-1] == 1 and access.strides[last_row]
+            if near and access.row is None:
+                found[access] = found.get(access, False) or isinstance(x, Store)
+    return found

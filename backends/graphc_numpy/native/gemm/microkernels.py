@@ -1,0 +1,136 @@
+"""The innermost part of a product: a tile of sums that stays in registers.
+
+    for k in inner: for r in rows: for v in vectors:
+        sum[r, v] = fma(left[r, k], right[k, v], sum[r, v])
+
+The left operand's entries are read one by one and splat, the right's by vectors; both from where
+steps that are constants lead, so a tile works on packed operands and on others alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from graphc.ir.types import DType
+from graphc_numpy.native.gemm.contractions import Loop
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, memory_type
+
+Values = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class MicroKernel:
+    """A tile of `rows` by `vectors`, of which the last has `active` lanes.
+
+    width: columns between the rows of sums in memory; step: from a row of left to the next
+    loops: over inner, from outside in; how often the first one turns is an argument
+    adds: to sums of blocks before, but for the first
+    """
+
+    dtype: DType
+    rows: int
+    vectors: int
+    active: int
+    width: int
+    step: int
+    loops: tuple[Loop, ...]
+    adds: bool
+
+    @property
+    def name(self) -> str:
+        loops = "_".join(
+            f"{x.count if k else ''}l{x.left}r{x.right}" for k, x in enumerate(self.loops)
+        )
+        shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
+        name = f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
+        return name + "_adds" * self.adds
+
+
+def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
+    """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products."""
+    found: ir.Function | None = module.globals.get(kernel.name)
+    if found is not None:
+        return found
+    t = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, INT64, ir.IntType(1)])
+    f = helper(module, t, kernel.name)
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    left, right, sums, count, first = f.args
+    zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
+    start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
+    made = _looped(p, kernel, 0, count, start)[2:]
+    if kernel.adds:
+        with p.b.if_then(p.b.not_(first)):
+            _stored(p, kernel, sums, _added(p, kernel, sums, made))
+            p.b.ret_void()
+    _stored(p, kernel, sums, made)
+    p.b.ret_void()
+    return f
+
+
+def helper(module: ir.Module, t: ir.FunctionType, name: str) -> ir.Function:
+    """A function for this module's use."""
+    f = ir.Function(module, t, name)
+    f.linkage = "internal"
+    f.attributes.add("noinline")
+    f.attributes.add("nounwind")
+    return f
+
+
+def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: Values) -> Values:
+    """The loop of that depth and those in it; xs: the pointers and the sums."""
+    loop = m.loops[depth]
+
+    def turn(_: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
+        if depth + 1 == len(m.loops):
+            made: Sequence[ir.Value] = _step(p, m, left, right, sums)
+        else:
+            following = m.loops[depth + 1].count
+            made = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
+        return [p.at(left, loop.left, m.dtype), p.at(right, loop.right, m.dtype), *made]
+
+    return p.loop(0, count, 1, turn, xs)
+
+
+def _step(
+    p: Printer, m: MicroKernel, left: ir.Value, right: ir.Value, sums: Sequence[ir.Value]
+) -> Values:
+    """One entry of inner."""
+    ys = []
+    for v in range(m.vectors):
+        active = m.active if v + 1 == m.vectors else WIDTH
+        ys.append(p.load_lanes(p.at(right, v * WIDTH, m.dtype), m.dtype, 1, active).value)
+    made = []
+    for r in range(m.rows):
+        x = p.splat(p.load(p.at(left, r * m.step, m.dtype), m.dtype).value)
+        made += [_more(p, m, x, y, sums[r * m.vectors + v]) for v, y in enumerate(ys)]
+    return made
+
+
+def _more(p: Printer, m: MicroKernel, x: ir.Value, y: ir.Value, sum: ir.Value) -> ir.Value:
+    return p.fma(x, y, sum) if m.dtype.kind == "f" else p.b.add(sum, p.b.mul(x, y))
+
+
+def _added(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> Values:
+    add = p.b.fadd if m.dtype.kind == "f" else p.b.add
+    t = ir.VectorType(memory_type(m.dtype), WIDTH)
+    return [
+        add(p.read(place, t, m.dtype.bytes), x)
+        for place, x in zip(_places(p, m, sums), made, strict=True)
+    ]
+
+
+def _stored(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> None:
+    for place, x in zip(_places(p, m, sums), made, strict=True):
+        p.write(x, place, m.dtype.bytes)
+
+
+def _places(p: Printer, m: MicroKernel, sums: ir.Value) -> Values:
+    """Where the vectors of sums lie."""
+    return [
+        p.at(sums, r * m.width + v * WIDTH, m.dtype)
+        for r in range(m.rows)
+        for v in range(m.vectors)
+    ]

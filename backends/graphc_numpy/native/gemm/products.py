@@ -1,0 +1,386 @@
+"""Products as functions: packed panels, tiles of sums, and code on every entry.
+
+The order of the loops, from outside in (Goto and van de Geijn 2008, with the left operand's rows in
+the first-level cache and the right's panels in the second):
+
+    jobs      batch, outer axes of cols, groups of panels        units are tiles of rows of a job
+    blocks    of inner; the right operand's panels are packed
+    tiles     of rows; the left operand's rows are packed
+    panels    a tile of sums (`microkernels`), and after the last block the code (`Cells`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from llvmlite import ir
+
+from graphc.ir.types import DType
+from graphc.lowering.kernel.code import Param, Product, Side
+from graphc_numpy.native.gemm.contractions import Loop, fused
+from graphc_numpy.native.gemm.epilogue import ask, print_finish
+from graphc_numpy.native.gemm.masked_tiles import seen
+from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, tile_function
+from graphc_numpy.native.gemm.packing import Packing, pack_function
+from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
+
+PRODUCTS_VERSION = "1"
+WORTH = (
+    1 << 14
+)  # multiplications of a tile, beside which the loops around it take no time: there is
+# little in them, but to optimise them would take LLVM as long as the tiles do
+
+
+def units(product: Product, instructions: str | None = None) -> int:
+    """How many units of work there are."""
+    return _tiling(product, instructions).units
+
+
+def scratch_bytes(product: Product, instructions: str | None = None) -> int:
+    """Memory that a thread needs."""
+    return _tiling(product, instructions).scratch
+
+
+def units_until(p: Printer, product: Product, row: ir.Value) -> ir.Value:
+    """The units that make all rows before `row`, of a product with one axis of rows and cols."""
+    t = _tiling(product, None)
+    if t.product.left.slot == product.left.slot:
+        tiles = p.b.udiv(p.b.add(row, index(t.height - 1)), index(t.height))
+        return tiles if t.jobs == 1 else index(t.units)
+    width = t.panels * t.width
+    jobs = p.b.udiv(p.b.add(row, index(width - 1)), index(width))
+    return p.b.mul(jobs, index(t.tiles))
+
+
+def print_product(
+    module: ir.Module, product: Product, name: str, instructions: str | None = None,
+    until: bool = False,
+) -> ir.Function:  # fmt: skip
+    """`void name(ptr ..., i64 begin, i64 end, ptr scratch, ptr errors)`: a stretch of units.
+
+    instructions: the instruction set that tiles are chosen for; by default the target's.
+    until: an i64 more says how many entries of inner are added up (at least one), of one axis
+    """
+    t = _tiling(product, instructions)
+    finish = print_finish(module, t, f"{name}_finish")
+    pointers = [POINTER] * len(product.params)
+    arguments = [*pointers, INT64, INT64, POINTER, POINTER]
+    f = helper(module, ir.FunctionType(VOID, [*arguments, *[INT64] * until]), name)
+    if prod(product.inner) * t.tile >= WORTH:
+        f.attributes.add("optnone")
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    *pointers, begin, end, scratch, errors = f.args[: len(arguments)]
+    entries = f.args[-1] if until else None
+    lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
+    if t.units:
+        made = _Loops(p, t, finish, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries)
+        made.jobs(begin, end)
+    p.b.ret_void()
+    return f
+
+
+def _tiling(product: Product, instructions: str | None) -> Tiling:
+    return tiling(product, instructions or machine.target().instructions)
+
+
+def opaque(p: Printer, x: ir.Value) -> ir.Value:
+    """The same i64, of which nothing is known."""
+    return p.b.bitcast(p.b.bitcast(x, ir.VectorType(INT32, 2)), INT64)
+
+
+# -- the loops around ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is fixed for a job: indices of batch and of the outer cols, the first column, panels."""
+
+    batch: Values
+    cols: Values
+    col: ir.Value
+    panels: ir.Value
+    left: ir.Value
+    right: ir.Value
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of inner: where it begins, how often its first loop turns, which of them it is."""
+
+    left: ir.Value
+    right: ir.Value
+    count: ir.Value
+    first: ir.Value
+    last: ir.Value
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Prints the loops of one product."""
+
+    p: Printer
+    t: Tiling
+    finish: ir.Function
+    pointers: Sequence[ir.Value]
+    scratch: ir.Value
+    errors: ir.Value
+    lanes: int
+    entries: ir.Value | None
+
+    # -- scratch memory: packed panels, packed rows, sums ----------------------------------------
+
+    @property
+    def strip(self) -> ir.Value:
+        return self.p.at(self.scratch, self.t.packed, self.t.dtype)
+
+    @property
+    def sums(self) -> ir.Value:
+        return self.p.at(self.scratch, self.t.packed + self.t.strip, self.t.dtype)
+
+    # -- from outside in -------------------------------------------------------------------------
+
+    def jobs(self, begin: ir.Value, end: ir.Value) -> None:
+        """Every job that has units in [begin, end), and of it the tiles that are among them."""
+        b, tiles = self.p.b, index(self.t.tiles)
+
+        def turn(number: ir.Value) -> None:
+            before = b.mul(number, tiles)
+            start = self.p.intrinsic("smax", b.sub(begin, before), index(0))
+            stop = self.p.intrinsic("smin", b.sub(end, before), tiles)
+            job = self.job(number)
+            if self.t.chunk >= self.t.tiles:
+                self.blocks(job, start, stop)
+            else:
+                self.loop(start, stop, self.t.chunk, lambda at: self.chunk(job, at, stop))
+
+        last = b.sdiv(b.add(end, index(self.t.tiles - 1)), tiles)
+        self.loop(b.sdiv(begin, tiles), last, 1, turn)
+
+    def job(self, number: ir.Value) -> _Job:
+        b, t = self.p.b, self.t
+        product = t.product
+        sizes = (*product.batch, *product.cols[:-1], t.groups)
+        *outer, group = self.places(number, sizes)
+        batch, cols = outer[: len(product.batch)], outer[len(product.batch) :]
+        first = b.mul(group, index(t.panels))
+        panels = self.p.intrinsic("smin", index(t.panels), b.sub(index(t.wide), first))
+        col = b.mul(first, index(t.width))
+        left = self.start(product.left, batch, product.left.batch)
+        right = self.start(product.right, batch, product.right.batch)
+        steps = product.right.cols or (0,)
+        right = self.moved(right, product.right, [*cols, col], steps)
+        return _Job(batch, cols, col, panels, left, right)
+
+    def chunk(self, job: _Job, start: ir.Value, end: ir.Value) -> None:
+        stop = self.p.b.add(start, index(self.t.chunk))
+        self.blocks(job, start, self.p.intrinsic("smin", stop, end))
+
+    def blocks(self, job: _Job, start: ir.Value, stop: ir.Value) -> None:
+        """All of inner, for some tiles of a job."""
+        blocks, b, product = self.t.blocks, self.p.b, self.t.product
+        whole = index(blocks.inside[0].count)
+        if not blocks.outside:
+            yes = ir.Constant(ir.IntType(1), 1)
+            count = whole if self.entries is None else self.entries
+            self.block(job, _Block(job.left, job.right, count, yes, yes), start, stop)
+            return
+        pieces, rest = self.pieces(whole)
+        end = (
+            index(blocks.outside[-1].count - 1) if self.entries is None else b.sub(pieces, index(1))
+        )
+
+        def turn(number: ir.Value) -> None:
+            places = self.places(number, tuple(x.count for x in blocks.outside))
+            left = self.moved(job.left, product.left, places, [x.left for x in blocks.outside])
+            right = self.moved(job.right, product.right, places, [x.right for x in blocks.outside])
+            count = b.select(b.icmp_signed("==", places[-1], end), rest, whole)
+            first = b.icmp_signed("==", number, index(0))
+            last = b.icmp_signed("==", number, b.sub(pieces, index(1)))
+            self.block(job, _Block(left, right, count, first, last), start, stop)
+
+        self.loop(index(0), pieces, 1, turn)
+
+    def pieces(self, whole: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """How many blocks of inner there are, and how often the last one's first loop turns."""
+        b, blocks = self.p.b, self.t.blocks
+        if self.entries is None:
+            return index(blocks.number), index(blocks.rest)
+        before = b.udiv(b.sub(self.entries, index(1)), whole)
+        return b.add(before, index(1)), b.sub(self.entries, b.mul(before, whole))
+
+    def block(self, job: _Job, block: _Block, start: ir.Value, stop: ir.Value) -> None:
+        if self.t.packs_right:
+            self.loop(0, job.panels, 1, lambda panel: self.pack_panel(job, block, panel))
+        self.loop(start, stop, 1, lambda tile: self.tile(job, block, tile, start))
+
+    def pack_panel(self, job: _Job, block: _Block, panel: ir.Value) -> None:
+        t, b, side = self.t, self.p.b, self.t.product.right
+        across = side.cols[-1] if side.cols else 0
+        loops = tuple((x.count, x.right) for x in t.blocks.inside)
+        dtype = self.dtype(side)
+        here = self.p.at(block.right, b.mul(panel, index(t.width * across)), dtype)
+        there = self.p.at(self.scratch, b.mul(panel, index(t.panel)), t.dtype)
+
+        def pack(active: int) -> None:
+            width = -(-active // WIDTH) * WIDTH
+            packing = Packing(dtype, width, active, across, loops, self.lanes)
+            b.call(pack_function(b.module, packing), [here, there, block.count])
+
+        self.either(self.is_last_panel(job, panel), t.width, t.last_width, t.wide, pack)
+
+    def tile(self, job: _Job, block: _Block, tile: ir.Value, start: ir.Value) -> None:
+        t, b, side = self.t, self.p.b, self.t.product.left
+        sizes = (*t.product.rows[:-1], t.high)
+        *outer, high = self.places(tile, sizes)
+        rows = [*outer, b.mul(high, index(t.height))]
+        left = self.moved(block.left, side, rows, side.rows or (0,))
+        low = b.icmp_signed("==", high, index(t.high - 1))
+        if t.packs_left:
+            self.either(
+                low, t.height, t.last_height, t.high, lambda n: self.pack_rows(left, block, n)
+            )
+        number = b.sub(tile, start) if t.blocks.number > 1 else index(0)
+        sums = self.p.at(self.sums, b.mul(number, index(t.panels * t.tile)), t.dtype)
+
+        def panel(k: ir.Value) -> None:
+            self.panel(job, block, k, self.strip if t.packs_left else left, sums, rows, low)
+
+        self.loop(0, job.panels, 1, panel)
+
+    def pack_rows(self, left: ir.Value, block: _Block, active: int) -> None:
+        t, side = self.t, self.t.product.left
+        across = side.rows[-1] if side.rows else 0
+        loops = tuple((x.count, x.left) for x in t.blocks.inside)
+        packing = Packing(self.dtype(side), active, active, across, loops, self.lanes)
+        self.p.b.call(pack_function(self.p.b.module, packing), [left, self.strip, block.count])
+
+    def panel(
+        self, job: _Job, block: _Block, panel: ir.Value, left: ir.Value, sums: ir.Value,
+        rows: Values, low: ir.Value,
+    ) -> None:  # fmt: skip
+        """One tile of sums, and the code on it after the last block."""
+        t, b = self.t, self.p.b
+        if t.packs_right:
+            right = self.p.at(self.scratch, b.mul(panel, index(t.panel)), t.dtype)
+        else:
+            right = self.p.at(block.right, b.mul(panel, index(t.width)), t.dtype)
+        here = sums
+        if t.blocks.number > 1:
+            here = self.p.at(sums, b.mul(panel, index(t.tile)), t.dtype)
+        narrow = self.is_last_panel(job, panel)
+
+        def multiply(height: int, width: int) -> None:
+            kernel = self.microkernel(height, width)
+            times = kernel.loops[0].count // max(1, t.blocks.inside[0].count)
+            count = b.mul(block.count, index(times))
+            b.call(tile_function(b.module, kernel), [left, right, here, count, block.first])
+
+        def columns(width: int) -> None:
+            self.either(low, t.height, t.last_height, t.high, lambda h: multiply(h, width))
+
+        height = b.select(low, index(t.last_height), index(t.height))
+        width = b.select(narrow, index(t.last_width), index(t.width))
+        col = b.add(job.col, b.mul(panel, index(t.width)))
+        indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
+        indices += [col] if t.product.cols else []
+        self.p.when(block.last, lambda: ask(self.p, t, self.pointers, indices, height))
+
+        def tile() -> None:
+            self.either(narrow, t.width, t.last_width, t.wide, columns)
+
+        self.where_seen(indices, height, width, tile)
+        done = [*self.pointers, here, *indices, height, width, self.errors]
+        self.p.when(block.last, lambda: b.call(self.finish, done))
+
+    def where_seen(
+        self, indices: Values, height: ir.Value, width: ir.Value, tile: Callable[[], None]
+    ) -> None:
+        """A tile of sums, unless the code sees none of them."""
+        found = seen(self.t.product)
+        if found is None:
+            tile()
+            return
+        b, product, last = self.p.b, self.t.product, list(indices)
+        if product.rows:
+            at = len(product.batch) + len(product.rows) - 1
+            last[at] = b.add(last[at], b.sub(height, index(1)))
+        if product.cols:
+            last[-1] = b.add(last[-1], b.sub(width, index(1)))
+        self.p.when(found.somewhere(self.p, product, self.pointers, indices, last), tile)
+
+    def microkernel(self, height: int, width: int) -> MicroKernel:
+        """For a tile; operands lie as they are packed, or as they are."""
+        t, left = self.t, self.t.product.left
+        vectors = -(-width // WIDTH)
+        active = WIDTH if t.packs_right else width - (vectors - 1) * WIDTH
+        step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
+        loops = self.reading(height, vectors * WIDTH)
+        adds = t.blocks.number > 1
+        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds)
+
+    def reading(self, height: int, width: int) -> tuple[Loop, ...]:
+        """The loops of a block as a tile goes through them, one where packing makes them one."""
+        made: list[Loop] = []
+        entries = 1
+        for x in reversed(self.t.blocks.inside):
+            left = entries * height if self.t.packs_left else x.left
+            right = entries * width if self.t.packs_right else x.right
+            made.insert(0, Loop(x.count, left, right))
+            entries *= x.count
+        return fused(made)
+
+    # -- small parts -----------------------------------------------------------------------------
+
+    def loop(
+        self, start: ir.Value | int, stop: ir.Value | int, step: int, do: Callable[[ir.Value], None]
+    ) -> None:
+        """A loop around calls: what is made of its index is no matter for LLVM's search for cheaper
+        addresses, which would take longer than all the rest."""
+        self.p.loop(start, stop, step, lambda k: do(opaque(self.p, k)))
+
+    def dtype(self, side: Side) -> DType:
+        param: Param = self.t.product.params[side.slot]
+        return param.dtype
+
+    def start(self, side: Side, places: Values, steps: Sequence[int]) -> ir.Value:
+        pointer = self.p.at(self.pointers[side.slot], side.offset, self.dtype(side))
+        return self.moved(pointer, side, places, steps)
+
+    def moved(
+        self, pointer: ir.Value, side: Side, places: Values, steps: Sequence[int]
+    ) -> ir.Value:
+        """The pointer, so many steps further."""
+        for place, step in zip(places, steps, strict=True):
+            if step:
+                where = self.p.b.mul(place, index(step))
+                pointer = self.p.at(pointer, where, self.dtype(side))
+        return pointer
+
+    def places(self, number: ir.Value, sizes: Sequence[int]) -> Values:
+        """Indices along axes of those sizes, of which the last runs fastest."""
+        found: Values = []
+        for size in reversed(sizes[1:]):
+            found.insert(0, self.p.b.urem(number, index(size)))
+            number = self.p.b.udiv(number, index(size))
+        return [number, *found]
+
+    def is_last_panel(self, job: _Job, panel: ir.Value) -> ir.Value:
+        at = self.p.b.add(job.col, self.p.b.mul(panel, index(self.t.width)))
+        return self.p.b.icmp_signed("==", at, index((self.t.wide - 1) * self.t.width))
+
+    def either(
+        self, last: ir.Value, size: int, last_size: int, number: int, do: Callable[[int], None]
+    ) -> None:
+        """`do` with the size that a tile has, of those that there are."""
+        if number == 1 or size == last_size:
+            do(last_size)
+            return
+        with self.p.b.if_else(last) as (then, otherwise):
+            with then:
+                do(last_size)
+            with otherwise:
+                do(size)

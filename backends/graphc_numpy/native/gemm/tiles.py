@@ -1,0 +1,341 @@
+"""How a product is cut: its tiles, which operands are packed, and in how many units of work.
+
+Of all ways that there are, the one with the lowest estimate of cycles is taken. No choice changes
+a bit of the result: that is fixed by `contractions.blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil, gcd, inf, prod
+
+from graphc.ir.types import BF16, F16, F32, DType
+from graphc.lowering.kernel.code import Product, Store, reached
+from graphc_numpy.native.gemm.contractions import Blocks, blocks, ending_with, simplified, turned
+from graphc_numpy.native.llvm.vectors import WIDTH
+
+# bytes of a vector register and the number of registers, by instruction set
+REGISTERS = {"avx512": (64, 32), "avx2": (32, 16), "neon": (16, 32), "baseline": (16, 16)}
+PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: about half of an L2
+CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
+FIRST = 32 * 1024  # bytes of a first-level cache
+PAGE = 4096  # bytes of the lines of a first-level cache that share no place
+LINE, WAYS = 64, 8  # bytes of a line; lines that a place has room for
+LOST = 200.0  # cycles of WIDTH entries on lines that are gone before their next entry is reached
+SHARED = 1 << 16  # work from which on threads are thought to share it
+FUNCTION = 0.004  # of the time of a product, that one more function has to save
+SECOND = 64 * 1024  # so of a second-level cache, which has 16 lines for each place
+HALVES = (F16, BF16)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A product, cut into tiles of `height` rows by `vectors * WIDTH` columns.
+
+    packs_left, packs_right: whether tiles read a copy of the operand in the order of reading
+    panels: tiles along the columns for which the right operand is packed at a time
+    """
+
+    product: Product
+    height: int
+    vectors: int
+    packs_left: bool
+    packs_right: bool
+    panels: int
+    blocks: Blocks
+
+    @property
+    def dtype(self) -> DType:
+        """In which products are added up."""
+        return F32 if self.product.dtype in HALVES else self.product.dtype
+
+    # -- rows: the last axis is cut into tiles, the others are gone through one by one -----------
+
+    @property
+    def rows(self) -> int:
+        """Size of the last axis of rows."""
+        return self.product.rows[-1] if self.product.rows else 1
+
+    @property
+    def high(self) -> int:
+        """Tiles along the last axis of rows; the last one may be lower."""
+        return ceil(self.rows / self.height)
+
+    @property
+    def last_height(self) -> int:
+        return self.rows - (self.high - 1) * self.height
+
+    @property
+    def tiles(self) -> int:
+        """Tiles along all rows."""
+        return prod(self.product.rows[:-1]) * self.high
+
+    @property
+    def chunk(self) -> int:
+        """Tiles along the rows whose sums are kept at a time."""
+        return self.tiles if self.blocks.number == 1 else max(1, CHUNK // self.height)
+
+    # -- columns: so, too; a tile of columns is a panel, and panels are taken by groups ----------
+
+    @property
+    def cols(self) -> int:
+        """Size of the last axis of cols."""
+        return self.product.cols[-1] if self.product.cols else 1
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * WIDTH
+
+    @property
+    def wide(self) -> int:
+        """Panels along the last axis of cols; the last one may be narrower."""
+        return ceil(self.cols / self.width)
+
+    @property
+    def last_width(self) -> int:
+        return self.cols - (self.wide - 1) * self.width
+
+    @property
+    def groups(self) -> int:
+        """Groups of panels along the last axis of cols."""
+        return ceil(self.wide / self.panels)
+
+    @property
+    def jobs(self) -> int:
+        """What is done with one packed group of panels: `tiles` units each."""
+        return prod(self.product.batch) * prod(self.product.cols[:-1]) * self.groups
+
+    @property
+    def units(self) -> int:
+        return self.jobs * self.tiles
+
+    # -- scratch memory, in elements of dtype ------------------------------------------------------
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile."""
+        return self.height * self.width
+
+    @property
+    def sums(self) -> int:
+        """Of tiles that wait for the next block, or of the one that is finished at once."""
+        return self.tile if self.blocks.number == 1 else self.chunk * self.panels * self.tile
+
+    @property
+    def panel(self) -> int:
+        """Of a packed panel of the right operand."""
+        return self.blocks.length * self.width
+
+    @property
+    def packed(self) -> int:
+        return self.panel * self.panels if self.packs_right else 0
+
+    @property
+    def strip(self) -> int:
+        """Of packed rows of the left operand; what is stored past the end stays in it, too."""
+        return _whole(self.blocks.length * self.height + WIDTH) if self.packs_left else 0
+
+    @property
+    def scratch(self) -> int:
+        """Bytes."""
+        return (self.packed + self.strip + self.sums) * self.dtype.bytes
+
+
+@lru_cache(maxsize=1024)
+def tiling(product: Product, instructions: str) -> Tiling:
+    """The cheapest way to cut a product on an instruction set."""
+    plain = simplified(product)
+    if 0 in (*plain.batch, *plain.rows, *plain.cols):
+        return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
+    ways = [
+        way
+        for product in (plain, turned(plain))
+        for arranged in _arranged(product)
+        for way in _ways(arranged, instructions)
+    ]
+    return _cheapest(ways, instructions)
+
+
+def _cheapest(ways: Iterable[Tiling], instructions: str) -> Tiling:
+    """The first of least cost. How unevenly threads share a product only adds to its cycles, and
+    takes as long to tell: it is asked of those ways alone that may be the best so far."""
+    least, best = inf, None
+    for way in ways:
+        cost = cycles(way, instructions)
+        if cost < least:
+            cost *= _uneven(way)
+            if cost < least:
+                least, best = cost, way
+    assert best is not None
+    return best
+
+
+def _arranged(product: Product) -> Iterator[Product]:
+    """With other last axes: the longest of rows, and those of cols that are near in code."""
+    sizes, first = product.rows, len(product.batch) + len(product.rows)
+    rows = {len(sizes) - 1, *([max(range(len(sizes)), key=lambda k: sizes[k])] if sizes else [])}
+    near = {
+        axis - first
+        for s in product.code if isinstance(s, Store)
+        for axis, stride in enumerate(s.access.strides) if axis >= first and stride == 1
+    }  # fmt: skip
+    cols = {len(product.cols) - 1, *near}
+    yield from (ending_with(product, row, col) for row in sorted(rows) for col in sorted(cols))
+
+
+def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
+    half = product.params[product.left.slot].dtype in HALVES
+    dtype = F32 if half else product.dtype
+    plain = Tiling(product, 1, 1, half, half, 1, blocks(product))
+    unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
+    for height, vectors in _shapes(dtype, instructions, plain):
+        for packs_left in {True, half}:
+            for packs_right in {True, half or not unit}:
+                tile = Tiling(product, height, vectors, packs_left, packs_right, 1, plain.blocks)
+                yield replace(tile, panels=_panels(tile))
+
+
+def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, int]]:
+    """Heights and vectors of tiles whose sums fit into the registers."""
+    size, count = REGISTERS[instructions]
+    each = max(1, WIDTH * dtype.bytes // size)
+    for vectors in range(1, min(8, ceil(t.cols / WIDTH)) + 1):
+        most = (count - 1) // each // vectors - 1
+        highest = max(1, min(most, t.rows, 24))
+        if most >= 1 or vectors == 1:
+            fewest = ceil(t.rows / highest)
+            even = {ceil(t.rows / fewest), ceil(t.rows / (fewest + 1))}
+            yield from ((h, vectors) for h in sorted({highest, max(1, highest - 1), *even}))
+
+
+def _panels(t: Tiling) -> int:
+    """As many as fit, in groups of equal size, and two groups at least where there is enough.
+
+    Where the left operand's rows of a block fit beside half as many, they are read from there too.
+    """
+    rows = prod(t.product.rows) * t.blocks.length * t.dtype.bytes
+    room = PACKED // 2 if PACKED // 2 < rows <= PACKED else PACKED
+    fit = max(1, room // (t.panel * t.dtype.bytes)) if t.blocks.length else 1
+    groups = ceil(t.wide / min(fit, t.wide))
+    if groups == 1 and prod(t.product.batch) * t.tiles < 16 and t.wide > 1:
+        groups = 2
+    return ceil(t.wide / groups)
+
+
+def _whole(n: int) -> int:
+    """Up to a multiple of a cache line's elements."""
+    return ceil(n / 64) * 64
+
+
+# -- estimates of cycles ---------------------------------------------------------------------------
+
+
+def cycles(t: Tiling, instructions: str) -> float:
+    """What a product costs one thread: additions, packing, and what is done with the sums."""
+    batch, inner = prod(t.product.batch), prod(t.product.inner)
+    rows, cols = prod(t.product.rows[:-1]), prod(t.product.cols[:-1])
+    each = max(1, WIDTH * t.dtype.bytes // REGISTERS[instructions][0])
+    work = 0.0
+    for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
+        for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
+            if not high or not wide:
+                continue
+            vectors = ceil(width / WIDTH)
+            step = max(_step(height, vectors, each), _panel(t, vectors, each))
+            step += _reading(t, height, vectors)
+            tile = inner * step + t.blocks.number * (10 + height * vectors * each)
+            work += high * wide * tile
+    work *= rows * cols
+    right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
+    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, 4 * each)
+    chunks = ceil(t.tiles / t.chunk)
+    work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
+    low, narrow = t.last_height != t.height, t.last_width != t.width
+    code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
+    return batch * (work + rows * cols * _finishing(t)) * code
+
+
+def _uneven(t: Tiling) -> float:
+    """Between 1 (two threads have equal work) and 1.5 (one has it all); 1 if none is shared."""
+    if t.product.work < SHARED or prod(t.product.batch) * prod(t.product.cols[:-1]) > 1:
+        return 1.0
+    size, cut = t.panels * t.width, t.units // 2
+    widths = [min(size, t.cols - k * size) for k in range(t.groups)]
+    tiles = t.tiles
+    first = sum(w * max(0, min(tiles, cut - k * tiles)) for k, w in enumerate(widths))
+    share = first / (tiles * t.cols)
+    return 0.5 + max(share, 1 - share)
+
+
+def _step(height: int, vectors: int, each: int) -> float:
+    """Of one entry of inner, for one tile: two multiply-adds, or two loads, a cycle."""
+    sums = height * vectors * each
+    return max(sums / 2, (height + vectors * each) / 2) + 0.25
+
+
+def _panel(t: Tiling, vectors: int, each: int) -> float:
+    """Of one entry of inner, until the next entry of the right operand is there."""
+    if t.panel * t.dtype.bytes <= FIRST // 2:
+        return 5.0
+    far = not t.packs_right and t.blocks.inside[-1].right > t.width
+    return max(9.0 if far else 6.5, 2 * vectors * each)
+
+
+def _reading(t: Tiling, height: int, vectors: int) -> float:
+    """Waits of one entry of inner that packing would spare.
+
+    Rows that lie a multiple of PAGE apart take each other's place in the first-level cache.
+    """
+    wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
+    if not t.packs_left:
+        wait += _apart(abs(last.left) * t.dtype.bytes, last.count)
+        step = side.rows[-1] * t.dtype.bytes if side.rows else 0
+        wait += 0.0 if abs(step) < PAGE else 0.3
+        if step and step % PAGE == 0:
+            wait += 0.2 * max(0, height - 8)
+    if not t.packs_right and last.right > t.width:
+        wait += 0.1 * vectors
+        wait += 0.15 * vectors * (last.right * t.dtype.bytes % PAGE == 0)
+    return wait
+
+
+def _apart(step: int, count: int) -> float:
+    """Of one entry of the left operand, where neighbours along inner lie `step` bytes apart."""
+    if step < 64:
+        return 0.0
+    if step < PAGE:
+        return 0.2
+    if step % PAGE:
+        return 0.5
+    return 1.0 if count <= 16 * max(1, SECOND // step) else 4.0
+
+
+def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> float:
+    """Of one entry: copied by vectors, transposed, or one by one."""
+    if not across or across[-1] == 1:
+        return 0.25 * each
+    return 0.35 * each if inner and inner[-1] == 1 else 2.0
+
+
+def _finishing(t: Tiling) -> float:
+    """Of the code, for all tiles that differ by the last axes alone."""
+    work, far = 0.0, list[int]()
+    for s in t.product.code:
+        if found := reached(s):
+            step = found[0].strides[-1] if t.product.cols else 0
+            work += 1.5 if step in (0, 1) else 0.0
+            far += [] if step in (0, 1) else [step * t.product.params[found[0].slot].dtype.bytes]
+        else:
+            work += 2.0
+    for step in far:
+        lost = t.width * len(far) > WAYS * _places(step)
+        work += LOST if lost else 24.0
+    return work * t.rows * ceil(t.cols / WIDTH)
+
+
+def _places(step: int) -> int:
+    """How many places of a first-level cache there are for lines that lie `step` bytes apart."""
+    return min(PAGE // gcd(step, PAGE), PAGE // LINE)

@@ -1,0 +1,1 @@
+"""The layer over llvmlite: vectors, expressions, objects on disk."""

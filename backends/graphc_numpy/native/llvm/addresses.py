@@ -1,0 +1,185 @@
+"""A build whose loads and stores are checked: what GRAPHC_CHECK_MEMORY asks for, for bug reports.
+
+A pointer that a kernel is called with carries a mark in its upper 16 bits, which no address uses:
+the number of an entry of a table that says where its buffer begins and ends. Whatever is added to
+the pointer, the mark stays. Before each access the entry is looked up. An address outside of its
+buffer is noted, if it is the first one, and memory that nobody needs takes its place, so that the
+step goes on to the end of its stretch; there the host asks for what was noted.
+
+Each thread has 256 entries: 0 says which call it is in, then come the arguments of that call, and
+the last is its scratch memory. A pointer without a mark is not checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from llvmlite import ir
+
+from graphc.support.errors import InternalError
+
+if TYPE_CHECKING:
+    from graphc.lowering.kernel.code import Call
+    from graphc.lowering.program.program import Program
+
+I64, POINTER = ir.IntType(64), ir.PointerType()
+BITS = 48  # of an address
+EACH = 256  # entries of a thread
+SCRATCH = EACH - 1
+WORDS = 8  # of what is noted
+NOWHERE = 128  # bytes: as many as the widest vector has
+NAME = "noted_address"
+
+
+class Noted(NamedTuple):
+    """The first access outside of its buffer."""
+
+    some: int
+    mark: int
+    address: int
+    bytes: int
+    written: int
+    start: int
+    stop: int
+    call: int
+
+
+# -- printing ---------------------------------------------------------------------------------
+
+
+def allowed(b: ir.IRBuilder, address: ir.Value, size: int, written: bool) -> ir.Value:
+    """The address without its mark, or of other memory where it is outside of its buffer."""
+    found: ir.Value = b.call(_look(b.module), [address, _number(size), _number(int(written))])
+    return found
+
+
+def marked(
+    b: ir.IRBuilder, worker: ir.Value, slot: ir.Value | int, address: ir.Value,
+    start: ir.Value, stop: ir.Value,
+) -> ir.Value:  # fmt: skip
+    """The address (an i64) with a mark; what it leads to begins and ends at these addresses."""
+    slot = _number(slot) if isinstance(slot, int) else slot
+    mark = b.add(b.mul(b.and_(worker, _number(EACH - 1)), _number(EACH)), slot)
+    entry = b.gep(_bounds(b.module), [b.mul(mark, _number(2))], source_etype=I64)
+    b.store(start, entry, align=8)
+    b.store(stop, b.gep(entry, [_number(1)], source_etype=I64), align=8)
+    return b.or_(address, b.shl(mark, _number(BITS)))
+
+
+def print_noted(module: ir.Module) -> None:
+    """`void noted_address(ptr words)`: what was noted, and forget it."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), NAME)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    words = _global(module, "noted", WORDS)
+    for k in range(WORDS):
+        x = b.load(_word(b, words, k), typ=I64, align=8)
+        b.store(x, _word(b, function.args[0], k), align=8)
+    b.store(_number(0), words, align=8)
+    b.ret_void()
+
+
+def _look(module: ir.Module) -> ir.Function:
+    """`ptr allowed(ptr address, i64 bytes, i64 written)`, printed at its first use."""
+    found = module.globals.get("allowed")
+    if isinstance(found, ir.Function):
+        return found
+    f = ir.Function(module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "allowed")
+    f.linkage = "internal"
+    f.attributes.add("noinline")
+    b = ir.IRBuilder(f.append_basic_block("entry"))
+    whole = b.ptrtoint(f.args[0], I64)
+    mark = b.lshr(whole, _number(BITS))
+    with b.if_then(b.icmp_unsigned("==", mark, _number(0))):
+        b.ret(f.args[0])
+    here = b.and_(whole, _number((1 << BITS) - 1))
+    entry = b.gep(_bounds(module), [b.mul(mark, _number(2))], source_etype=I64)
+    start, stop = (b.load(_word(b, entry, k), typ=I64, align=8) for k in range(2))
+    above = b.icmp_unsigned(">=", here, start)
+    inside = b.and_(above, b.icmp_unsigned("<=", b.add(here, f.args[1]), stop))
+    with b.if_then(inside):
+        b.ret(b.inttoptr(here, POINTER))
+    _note(b, [mark, here, *f.args[1:], start, stop])
+    b.ret(_global(module, "nowhere", NOWHERE // 8))
+    return f
+
+
+def _note(b: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
+    """Keep what was wrong, if it is the first, and in which call."""
+    words = _global(b.module, "noted", WORDS)
+    first = b.cmpxchg(words, _number(0), _number(1), "seq_cst", "seq_cst")
+    with b.if_then(b.extract_value(first, 1)):
+        for k, x in enumerate(values, 1):
+            b.store(x, _word(b, words, k), align=8)
+        own = b.and_(values[0], _number(-EACH))
+        call = b.gep(_bounds(b.module), [b.mul(own, _number(2))], source_etype=I64)
+        b.store(b.load(call, typ=I64, align=8), _word(b, words, WORDS - 1), align=8)
+
+
+def _bounds(module: ir.Module) -> ir.GlobalVariable:
+    """Two words for every mark: where its buffer begins, and the byte behind it."""
+    return _global(module, "bounds", 2 << (64 - BITS))
+
+
+def _global(module: ir.Module, name: str, words: int) -> ir.GlobalVariable:
+    """Words of the module's own, which begin as 0."""
+    found = module.globals.get(name)
+    if found is None:
+        t = ir.ArrayType(I64, words)
+        found = ir.GlobalVariable(module, t, name)
+        found.initializer, found.linkage, found.align = ir.Constant(t, None), "internal", 64
+        found.type = POINTER
+    return found
+
+
+def _word(b: ir.IRBuilder, words: ir.Value, k: int) -> ir.Value:
+    return b.gep(words, [_number(k)], source_etype=I64)
+
+
+def _number(n: int) -> ir.Constant:
+    return ir.Constant(I64, n)
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+class Addresses:
+    """What a compiled program has noted, told in words of the program."""
+
+    def __init__(self, function: int, calls: Sequence[Call], program: Program) -> None:
+        self._ask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+        self._words = (ctypes.c_int64 * WORDS)()
+        self._calls, self._program = calls, program
+
+    def check(self) -> None:
+        """Raise G0998 if a kernel has reached outside of its buffers."""
+        self._ask(ctypes.addressof(self._words))
+        noted = Noted(*self._words)
+        if noted.some:
+            raise self._error(noted)
+
+    def _error(self, x: Noted) -> InternalError:
+        call, slot = self._calls[x.call], x.mark % EACH
+        does, at = "writes" if x.written else "reads", x.address - x.start
+        where = f"at byte {at} of {self._name(call, slot)}, which has {x.stop - x.start}"
+        text = f"the kernel of %{call.node} {does} {x.bytes} bytes {where}"
+        error = InternalError("G0998", text)
+        names = call.node.split(", ")
+        made = self._program.instructions
+        origins = (getattr(i, "origin", None) for i in made if getattr(i, "node", "") in names)
+        return error.at(next((x for x in origins if x is not None), None))
+
+    def _name(self, call: Call, slot: int) -> str:
+        if slot == SCRATCH:
+            return "its scratch memory"
+        if not 0 < slot <= len(call.spans):
+            return "no buffer at all"
+        number, every = call.spans[slot - 1].buffer, self._program.buffers
+        if number >= len(every):
+            return f"buffer {number} (made by lowering)"
+        b = every[number]
+        return f"buffer {number} '{b.name}' ({b.dtype}{list(b.shape)})"
+
+
+__all__ = ["EACH", "NAME", "SCRATCH", "Addresses", "allowed", "marked", "print_noted"]

@@ -1,0 +1,275 @@
+"""Terms: LLVM values with Python's operators, so that a function reads like its formula.
+
+A term is a float, an integer or a truth value in one lane or in sixteen; a Python number beside it
+becomes a constant of its type. No operation is fused or reordered but for `fma`, which is written
+where it is meant: so a formula has one value, on every instruction set and at every width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from llvmlite import ir
+
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT32, INT64, Lanes, Printer, suffix, vector
+
+Number: TypeAlias = "Term | float | int"
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A value, and the printer that prints what is done with it."""
+
+    p: Printer
+    value: ir.Value
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        t = self.value.type
+        return int(t.count) if isinstance(t, ir.VectorType) else 1
+
+    @property
+    def element(self) -> Any:
+        """The type of one lane."""
+        t = self.value.type
+        return t.element if isinstance(t, ir.VectorType) else t
+
+    @property
+    def floats(self) -> bool:
+        return isinstance(self.element, ir.FloatType | ir.DoubleType)
+
+    @property
+    def double(self) -> bool:
+        return isinstance(self.element, ir.DoubleType)
+
+    def number(self, x: Number) -> ir.Value:
+        """The value of x, where it is a Python number: in this term's type."""
+        return x.value if isinstance(x, Term) else self.p.number(x, self.value.type)
+
+    def constant(self, x: float | int) -> Term:
+        """A number in this term's type."""
+        return Term(self.p, self.number(x))
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def _made(self, name: str, y: Number, swapped: bool = False) -> Term:
+        a, b = self.value, self.number(y)
+        made = getattr(self.p.b, f"f{name}" if self.floats else name)
+        return Term(self.p, made(b, a) if swapped else made(a, b))
+
+    def __add__(self, y: Number) -> Term:
+        return self._made("add", y)
+
+    def __sub__(self, y: Number) -> Term:
+        return self._made("sub", y)
+
+    def __rsub__(self, y: Number) -> Term:
+        return self._made("sub", y, swapped=True)
+
+    def __mul__(self, y: Number) -> Term:
+        return self._made("mul", y)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, y: Number) -> Term:
+        return self._made("div", y)
+
+    def __rtruediv__(self, y: Number) -> Term:
+        return self._made("div", y, swapped=True)
+
+    def __neg__(self) -> Term:
+        return Term(self.p, self.p.b.fneg(self.value)) if self.floats else 0 - self
+
+    def fma(self, y: Number, z: Number) -> Term:
+        """self * y + z, rounded once."""
+        return Term(self.p, self.p.fma(self.value, self.number(y), self.number(z)))
+
+    def __abs__(self) -> Term:
+        return self.called("fabs")
+
+    def called(self, name: str, *xs: Number) -> Term:
+        """The intrinsic `llvm.<name>` of this term and others of its type."""
+        values = [self.number(x) for x in xs]
+        return Term(self.p, self.p.intrinsic(name, self.value, *values))
+
+    # -- tests ----------------------------------------------------------------------------------
+
+    def compared(self, sign: str, y: Number, unsigned: bool = False) -> Term:
+        """The comparison `==`, `!=`, `<`, ...; with a NaN only `!=` holds."""
+        b, other = self.p.b, self.number(y)
+        if self.floats:
+            made = b.fcmp_unordered if sign == "!=" else b.fcmp_ordered
+        else:
+            made = b.icmp_unsigned if unsigned else b.icmp_signed
+        return Term(self.p, made(sign, self.value, other))
+
+    def __lt__(self, y: Number) -> Term:
+        return self.compared("<", y)
+
+    def __le__(self, y: Number) -> Term:
+        return self.compared("<=", y)
+
+    def __gt__(self, y: Number) -> Term:
+        return self.compared(">", y)
+
+    def __ge__(self, y: Number) -> Term:
+        return self.compared(">=", y)
+
+    def equals(self, y: Number) -> Term:
+        return self.compared("==", y)
+
+    def differs(self, y: Number) -> Term:
+        """Whether they are not equal, or one is a NaN."""
+        return self.compared("!=", y)
+
+    def is_nan(self) -> Term:
+        return Term(self.p, self.p.b.fcmp_unordered("uno", self.value, self.value))
+
+    def choose(self, yes: Number, no: Number) -> Term:
+        """Of a truth value: `yes` where it holds, else `no`; one of the two is a term."""
+        some = yes if isinstance(yes, Term) else no
+        assert isinstance(some, Term)
+        return Term(self.p, self.p.b.select(self.value, some.number(yes), some.number(no)))
+
+    def at_most(self, high: float) -> Term:
+        """The smaller one; a NaN stays."""
+        return (self > high).choose(high, self)
+
+    def at_least(self, low: float) -> Term:
+        return (self < low).choose(low, self)
+
+    def rarely(self, where: Term, other: Callable[[], Term]) -> Term:
+        """This term, but `other()` in the lanes where `where` holds; see the function."""
+        return rarely(where, (self,), lambda: (other(),))[0]
+
+    # -- bits -----------------------------------------------------------------------------------
+
+    def __and__(self, y: Number) -> Term:
+        return Term(self.p, self.p.b.and_(self.value, self.number(y)))
+
+    def __or__(self, y: Number) -> Term:
+        return Term(self.p, self.p.b.or_(self.value, self.number(y)))
+
+    def __xor__(self, y: Number) -> Term:
+        return Term(self.p, self.p.b.xor(self.value, self.number(y)))
+
+    def __invert__(self) -> Term:
+        return self ^ -1
+
+    def __lshift__(self, n: Number) -> Term:
+        return Term(self.p, self.p.b.shl(self.value, self.number(n)))
+
+    def __rshift__(self, n: Number) -> Term:
+        """With the sign."""
+        return Term(self.p, self.p.b.ashr(self.value, self.number(n)))
+
+    def bits(self) -> Term:
+        """A float's bits, as an integer of its size."""
+        return self._cast("bitcast", INT64 if self.double else INT32)
+
+    def from_bits(self) -> Term:
+        """The float that has these bits."""
+        wide = self.element == INT64
+        return self._cast("bitcast", ir.DoubleType() if wide else ir.FloatType())
+
+    @property
+    def bias(self) -> int:
+        """Of the exponent of a float, or of one with as many bits as this integer."""
+        wide = self.double or self.element == INT64
+        return 1023 if wide else 127
+
+    @property
+    def mantissa(self) -> int:
+        """The number of bits below the exponent."""
+        return 52 if self.bias == 1023 else 23
+
+    def power_of_two(self) -> Term:
+        """2^n of an integer n for which it is a normal float."""
+        return ((self + self.bias) << self.mantissa).from_bits()
+
+    def scaled(self, n: Term) -> Term:
+        """self * 2^n, rounded once; self is near 1, and n in reach of two normal factors."""
+        if machine.target().instructions == "avx512":
+            x, k = self.value, n.to(INT32).value
+            name = f"llvm.ldexp.{suffix(x.type)}.{suffix(k.type)}"
+            return Term(self.p, self.p.call(name, (x, k), x.type))
+        half = n >> 1  # the first product is exact
+        return self * half.power_of_two() * (n - half).power_of_two()
+
+    # -- conversions ----------------------------------------------------------------------------
+
+    def _cast(self, name: str, t: ir.Type) -> Term:
+        return Term(self.p, getattr(self.p.b, name)(self.value, vector(t, self.width)))
+
+    def to(self, t: ir.Type, signed: bool = True) -> Term:
+        """Converted to another type of one lane; a float to an integer only where it fits."""
+        if self.element == t:
+            return self
+        if isinstance(t, ir.IntType):
+            if self.floats:
+                return self._cast("fptosi", t)
+            wider = t.width > self.element.width
+            return self._cast(("sext" if signed else "zext") if wider else "trunc", t)
+        if not self.floats:
+            return self._cast("sitofp" if signed else "uitofp", t)
+        return self._cast("fpext" if isinstance(t, ir.DoubleType) else "fptrunc", t)
+
+
+def terms(p: Printer, xs: Sequence[Lanes]) -> tuple[Term, ...]:
+    """The operands, all as wide as the widest."""
+    return tuple(Term(p, x) for x in p.together(*xs)[1])
+
+
+def horner(x: Term, coefficients: Sequence[float]) -> Term:
+    """The polynomial in x with these coefficients, from the highest power down, by fma."""
+    y: Term = x.constant(coefficients[0])
+    for c in coefficients[1:]:
+        y = y.fma(x, c)
+    return y
+
+
+def rarely(
+    where: Term, usual: Sequence[Term], other: Callable[[], Sequence[Term]]
+) -> tuple[Term, ...]:
+    """`usual`, but `other()` where `where` holds: that runs only if it does in some lane."""
+    p, b = where.p, where.p.b
+    some = where.value
+    if where.width > 1:
+        some = p.intrinsic("vector.reduce.or", some, result=ir.IntType(1))
+    before = b.block
+    with b.if_then(some, likely=False):
+        mended = [where.choose(y, x) for x, y in zip(usual, other(), strict=True)]
+        inside = b.block
+    made = []
+    for x, y in zip(usual, mended, strict=True):
+        phi = b.phi(x.value.type)
+        phi.add_incoming(x.value, before)
+        phi.add_incoming(y.value, inside)
+        made.append(Term(p, phi))
+    return tuple(made)
+
+
+def outlined(
+    name: str, function: Callable[..., Term], *xs: Term, result: ir.Type | None = None
+) -> Term:
+    """`function(*xs)`, printed once a module as a function of its own.
+
+    result: the type of what it gives, if not the first term's.
+    """
+    p, t = xs[0].p, result or xs[0].value.type
+    full = f"graphc.{name}.{suffix(xs[0].value.type)}"
+    found = p.b.module.globals.get(full)
+    if found is None:
+        found = ir.Function(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
+        found.linkage = "internal"
+        found.attributes.add("noinline")
+        found.attributes.add("nounwind")
+        inner = Printer(ir.IRBuilder(found.append_basic_block()))
+        y = function(*[Term(inner, a) for a in found.args])
+        inner.b.ret(y.value)
+    return Term(p, p.b.call(found, [x.value for x in xs]))

@@ -1,0 +1,218 @@
+"""From a module of LLVM IR to functions in memory, by way of a cache of objects on disk.
+
+An object knows no address: all that it works on is passed in, so that it can be used by every
+process on a machine of its kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import llvmlite
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+import graphc.support.config as config
+from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.object_cache import Objects, changed
+
+LEVEL = (
+    2  # of code generation; passes over the IR are not run: kernels are printed as they should be
+)
+# LLVM's names of the processors of a target, by family; the best instruction set comes first.
+FAMILIES = {
+    "x86": {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"},
+    "arm": {"baseline": "generic"},
+}
+NAMED = ("avx512", "avx2", "baseline")
+SOURCES = (  # of graphc
+    "kernels", "ops", "arena.py", "dims.py", "instructions.py", "layout.py", "leaves.py", "op.py",
+    "orders.py", "placement.py", "program.py", "random.py", "records.py", "traffic.py", "types.py",
+)  # fmt: skip
+_NUMBERS = count()
+_LOCK = threading.Lock()  # one process may load programs on several threads
+
+
+@dataclass(frozen=True)
+class Target:
+    """What code is made for. instructions: 'avx512', 'avx2', 'neon' or 'baseline'.
+
+    checked: every load and store looks first whether its address is allowed
+    """
+
+    instructions: str
+    triple: str
+    cpu: str
+    features: str = ""
+    checked: bool = False
+
+    @property
+    def family(self) -> str:
+        """'x86' and 'arm' of 64 bits; '' for others."""
+        kind = self.triple.split("-")[0]
+        return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(kind, "")
+
+    def __str__(self) -> str:
+        checked = " checked" * self.checked
+        return f"{self.instructions} {self.triple} {self.cpu} {self.features}{checked}"
+
+
+def target() -> Target:
+    """The target that GRAPHC_TARGET names: this host, or a level of its family that it has.
+
+    Raises G0706 for an unknown name, or for one that this host can't run.
+    """
+    found = _target(config.get().target)
+    return replace(found, checked=True) if config.get().check_memory else found
+
+
+@lru_cache
+def _target(name: str) -> Target:
+    has = llvm.get_host_cpu_features()
+    host = Target("baseline", llvm.get_default_triple(), llvm.get_host_cpu_name())
+    best = _instructions(host.family, has)
+    if name == "host":
+        wide = ["-prefer-256-bit"] if best == "avx512" else []
+        return replace(host, instructions=best, features=",".join([*_sorted(has), *wide]))
+    if name not in NAMED:
+        known = ("host", *NAMED)
+        raise GraphcError("G0706", f"there is no target '{name}'", help=_hint(name, known))
+    levels = FAMILIES.get(host.family, {"baseline": ""})
+    if name not in levels or (best in levels and NAMED.index(name) < NAMED.index(best)):
+        raise GraphcError("G0706", f"this host has no {name}", help=f"it has {best}")
+    instructions = "neon" if host.family == "arm" else name
+    features = "-prefer-256-bit" if name == "avx512" else ""
+    return Target(instructions, host.triple, levels[name], features)
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    return did_you_mean(name, known) or f"GRAPHC_TARGET is one of {', '.join(known)}"
+
+
+def _instructions(family: str, has: dict[str, bool]) -> str:
+    if family != "x86":
+        return "neon" if family == "arm" else "baseline"  # there is none of 64 bits without NEON
+    if all(has.get(f"avx512{x}") for x in ("f", "bw", "cd", "dq", "vl")):
+        return "avx512"
+    return "avx2" if all(has.get(x) for x in ("avx2", "fma", "f16c")) else "baseline"
+
+
+def _sorted(features: dict[str, bool]) -> list[str]:
+    return [f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())]
+
+
+def sources() -> Iterator[Path]:
+    """The files that lowering and printing depend on; a test follows their imports."""
+    yield from sorted(Path(__file__).parent.glob("*.py"))
+    base = Path(config.__file__).parent
+    for name in SOURCES:
+        path = base / name
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+class Symbols(Protocol):
+    """The addresses of a loaded object's functions; they are valid as long as this lives."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+
+def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
+    """The functions of a module, from the cache where an object of the same description is there.
+
+    description says all that `make` depends on, but for the generator's own sources and the target,
+    which are added.
+    """
+    key, chosen = key_of(description), target()
+    found = again(key, names)
+    if found is not None:
+        return found
+    with _LOCK:
+        made = compiled(chosen, _text(make()))
+        Objects.at(config.cache_folder()).write(key, made)
+        return _linked(chosen, made, names)
+
+
+def _text(module: ir.Module) -> str:
+    """The text of a module, which is given up: its instructions know their blocks and blocks their
+    instructions, and as long as these rings are closed only the cycle collector can free them."""
+    text = str(module)
+    for function in module.functions:
+        for block in function.blocks:
+            for phi in block.instructions:
+                if isinstance(phi, ir.PhiInstr):
+                    phi.incomings.clear()
+            block.instructions.clear()
+            block.terminator = None
+        function.blocks.clear()
+    return text
+
+
+def key_of(description: str) -> str:
+    """What an object of this description is kept under."""
+    text = "\n".join([description, str(target()), generator()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def again(key: str, names: tuple[str, ...]) -> Symbols | None:
+    """The functions of an object that is in the cache; None where it is not, or is damaged."""
+    with _LOCK:
+        found = Objects.at(config.cache_folder()).read(key)
+        try:
+            return _linked(target(), found, names) if found is not None else None
+        except RuntimeError:  # no object after all
+            return None
+
+
+def compiled(chosen: Target, text: str) -> bytes:
+    """An object file from the text of a module."""
+    machine = _machine(chosen)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = chosen.triple, str(machine.target_data)
+    module.verify()
+    return bytes(machine.emit_object(module))
+
+
+def assembly(module: ir.Module, chosen: Target | None = None) -> str:
+    """The instructions of a module, to look at."""
+    machine = _machine(chosen or target())
+    parsed = llvm.parse_assembly(str(module))
+    parsed.data_layout = str(machine.target_data)
+    return str(machine.emit_assembly(parsed))
+
+
+@lru_cache
+def _machine(chosen: Target) -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    kind = llvm.Target.from_triple(chosen.triple)
+    return kind.create_target_machine(
+        cpu=chosen.cpu, features=chosen.features, opt=LEVEL, reloc="pic", codemodel="jitdefault"
+    )
+
+
+def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in names:
+        library.export_symbol(name)
+    linker = llvm.create_lljit_compiler(
+        _machine(chosen)
+    )  # of its own: it keeps some of all it linked
+    made: Symbols = library.link(linker, f"graphc{next(_NUMBERS)}")
+    return made
+
+
+@lru_cache(maxsize=1)
+def generator() -> str:
+    """What the code depends on besides the description: sources that lower and print, and LLVM."""
+    digest = hashlib.sha256()
+    for path in sources():
+        digest.update(path.read_bytes() + changed(path.stat()).encode())
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{digest.hexdigest()[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"

@@ -1,0 +1,310 @@
+"""Code of kernels, printed for one place of the loops: one cell, or WIDTH neighbours along an axis.
+
+A register whose value is the same in all lanes stays a scalar; an operation splats it only when
+the other operand is a vector. Addresses are cheap where the loops are printed from outside in:
+`Cells.placed` adds the part of an address that outer axes make, once, and `run` only the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from llvmlite import ir
+
+from graphc.ir.types import F32, I64, DType
+from graphc.lowering.kernel.code import (
+    Access,
+    Apply,
+    Chain,
+    Check,
+    Constant,
+    Fold,
+    Index,
+    Load,
+    Param,
+    Statement,
+    Store,
+    reached,
+)
+from graphc_numpy.native.llvm.vectors import I8, INT64, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.loops import linked_sums
+from graphc_numpy.native.loops.prefetch import LINE, Ahead
+from graphc_numpy.native.math import functions
+
+Registers = dict[int, Lanes]
+
+
+@dataclass(frozen=True)
+class Base:
+    """The address that some axes, and perhaps the indirect row, make; without constant parts."""
+
+    pointer: ir.Value
+    axes: frozenset[int] = frozenset()
+    row: bool = False
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Prints statements.
+
+    pointers: one per param; errors: an i64 array, two entries a check; bases: what `placed` made;
+    shift: how many entries these cells are behind the index of the axis of lanes (a constant, which
+    costs nothing in an address); aheads: what to ask the memory for where a register is set
+    """
+
+    p: Printer
+    params: Sequence[Param]
+    pointers: Sequence[ir.Value]
+    errors: ir.Value
+    bases: Mapping[Access, Base] = field(default_factory=dict)
+    shift: int = 0
+    aheads: Mapping[int, Ahead] = field(default_factory=dict)
+
+    def placed(
+        self, code: Iterable[Statement], indices: Sequence[ir.Value], axes: Iterable[int],
+        registers: Mapping[int, Lanes] | None = None,
+    ) -> Cells:  # fmt: skip
+        """These cells, with what `axes` (and a row that is known by now) add to addresses done."""
+        bases, known = dict(self.bases), registers or {}
+        for access in (access for x in code for access in reached(x)):
+            bases[access] = self._base(access, indices, frozenset(axes), known)
+        return replace(self, bases=bases)
+
+    def shifted(self, entries: int) -> Cells:
+        """These cells, further along the axis of lanes."""
+        return replace(self, shift=self.shift + entries)
+
+    def run(
+        self, code: Iterable[Statement], registers: Registers, indices: Sequence[ir.Value],
+        lanes: int | None, active: int = WIDTH,
+    ) -> None:  # fmt: skip
+        """Print statements, and set the registers that they set; folds are the loops' business.
+
+        indices: an i64 per axis of the kernel. lanes: the axis that is computed WIDTH at a time,
+        from its index on (None: one lane). Only the first `active` lanes touch memory; the others
+        hold anything.
+        """
+        for statement in code:
+            match statement:
+                case Load(target, access):
+                    registers[target] = self._load(access, registers, indices, lanes, active)
+                case Constant(target, value, dtype):
+                    registers[target] = self.p.constant(value, dtype)
+                case Index(target, axis):
+                    registers[target] = self._index(indices[axis], axis == lanes)
+                case Apply(target, function, arguments, dtype):
+                    xs = [registers[k] for k in arguments]
+                    registers[target] = functions.apply(self.p, function, xs, dtype)
+                case Chain(target):
+                    registers[target] = self._chain(statement, registers, indices, lanes, active)
+                case Store():
+                    self._store(statement, registers, indices, lanes, active)
+                case Check(target):
+                    x = registers[statement.source]
+                    registers[target] = self.checked(x, statement.limit, statement.number, active)
+                case Fold():
+                    pass
+            match statement:
+                case Load(target=k) | Apply(target=k) | Check(target=k) if k in self.aheads:
+                    self._ask(self.aheads[k], registers, indices)
+
+    # -- addresses ------------------------------------------------------------------------------
+
+    def _base(
+        self, access: Access, indices: Sequence[ir.Value], axes: frozenset[int],
+        registers: Mapping[int, Lanes],
+    ) -> Base:  # fmt: skip
+        """The address with the parts of these axes, and of the row if it is one known scalar."""
+        b, dtype = self.p.b, self.params[access.slot].dtype
+        base = self.bases.get(access)
+        if base is None:
+            base = Base(self.pointers[access.slot])
+        parts = [
+            b.mul(indices[axis], index(access.strides[axis]))
+            for axis in sorted(axes - base.axes)
+            if access.strides[axis] and not _is_zero(indices[axis])
+        ]
+        row = registers.get(access.row) if access.row is not None else None
+        known = not base.row and row is not None and row.width == 1
+        if row is not None and known:
+            parts.append(b.mul(self._wide(row), index(access.step)))
+        pointer = base.pointer
+        if parts:
+            where = parts[0]
+            for part in parts[1:]:
+                where = b.add(where, part)
+            pointer = self.p.at(pointer, where, dtype)
+        return Base(pointer, base.axes | axes, base.row or known)
+
+    def _addresses(
+        self, access: Access, registers: Registers, indices: Sequence[ir.Value],
+        lanes: int | None, active: int,
+    ) -> tuple[ir.Value, list[ir.Value] | None]:  # fmt: skip
+        """(address of the first lane; of every active lane, where rows differ by lane)."""
+        dtype, stride = self.params[access.slot].dtype, _stride(access, lanes)
+        base = self._base(access, indices, frozenset(range(len(access.strides))), registers)
+        offset = access.offset + self.shift * stride
+        first = self._moved(base.pointer, offset, dtype)
+        if access.row is None or base.row:
+            return first, None
+        b, rows = self.p.b, self._wide(registers[access.row])
+        places = []
+        for k in range(active):
+            row = b.mul(b.extract_element(rows, index(k)), index(access.step))
+            there = self.p.at(base.pointer, row, dtype)
+            places.append(self._moved(there, offset + k * stride, dtype))
+        return first, places
+
+    def _moved(self, pointer: ir.Value, by: int, dtype: DType) -> ir.Value:
+        return self.p.at(pointer, by, dtype) if by else pointer
+
+    def _wide(self, x: Lanes) -> ir.Value:
+        """An integer as i64."""
+        if x.type == INT64 or x.dtype == I64:
+            return x.value
+        t = INT64 if x.width == 1 else ir.VectorType(INT64, x.width)
+        return (self.p.b.sext if x.dtype.kind == "i" else self.p.b.zext)(x.value, t)
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def _load(
+        self, access: Access, registers: Registers, indices: Sequence[ir.Value],
+        lanes: int | None, active: int,
+    ) -> Lanes:  # fmt: skip
+        dtype = self.params[access.slot].dtype
+        first, places = self._addresses(access, registers, indices, lanes, active)
+        if places is not None:
+            return self.p.gather(places, dtype)
+        stride = _stride(access, lanes)
+        if stride == 0:
+            return self.p.load(first, dtype)
+        return self.p.load_lanes(first, dtype, stride, active)
+
+    def _index(self, first: ir.Value, by_lane: bool) -> Lanes:
+        if not by_lane:
+            return Lanes(first, I64)
+        steps = ir.Constant(ir.VectorType(INT64, WIDTH), [self.shift + k for k in range(WIDTH)])
+        return Lanes(self.p.b.add(self.p.splat(first), steps), I64, WIDTH)
+
+    def _store(
+        self, store: Store, registers: Registers, indices: Sequence[ir.Value],
+        lanes: int | None, active: int,
+    ) -> None:  # fmt: skip
+        access, x = store.access, registers[store.source]
+        dtype = self.params[access.slot].dtype
+        assert x.dtype == dtype or (store.add and x.dtype == F32), f"{x.dtype} stored as {dtype}"
+        where = registers[store.where] if store.where is not None else None
+        if where is not None and where.width == 1:
+            plain = replace(store, where=None)
+            body = partial(self._store, plain, registers, indices, lanes, active)
+            self.p.when(where.value, body)
+            return
+        first, places = self._addresses(access, registers, indices, lanes, active)
+        stride = _stride(access, lanes)
+        if where is not None and places is None:
+            places = [self._moved(first, k * stride, dtype) for k in range(active)]
+        if lanes is not None and stride == 0 and places is None and (store.add or x.width > 1):
+            places = [first] * active
+        if places is not None:
+            self._store_by_lane(x, places, store.add, where, dtype)
+        elif lanes is None or stride == 0:
+            self.p.store(self._added(self.p.load(first, dtype), x) if store.add else x, first)
+        else:
+            if store.add:
+                x = self._added(self.p.load_lanes(first, dtype, stride, active), x)
+            self.p.store_lanes(x, first, stride, active)
+
+    def _store_by_lane(
+        self, x: Lanes, places: Sequence[ir.Value], add: bool, where: Lanes | None, dtype: DType
+    ) -> None:
+        """Lane after lane: two of them may lie at one place."""
+        if not add and where is None:
+            self.p.scatter(x, places)
+            return
+        for k, place in enumerate(places):
+            value = x.value if x.width == 1 else self.p.b.extract_element(x.value, index(k))
+            write = partial(self._store_lane, Lanes(value, x.dtype), place, add, dtype)
+            if where is None:
+                write()
+            else:
+                self.p.when(self.p.b.extract_element(where.value, index(k)), write)
+
+    def _store_lane(self, x: Lanes, place: ir.Value, add: bool, dtype: DType) -> None:
+        self.p.store(self._added(self.p.load(place, dtype), x) if add else x, place)
+
+    def _added(self, x: Lanes, y: Lanes) -> Lanes:
+        """x + y, of the dtype of x: half precision is rounded once."""
+        xs = [Lanes(x.value, y.dtype, x.width), y]
+        total: Lanes = functions.apply(self.p, "add", xs, y.dtype)
+        return self.p.rounded(Lanes(total.value, x.dtype, total.width))
+
+    def _chain(
+        self, chain: Chain, registers: Registers, indices: Sequence[ir.Value],
+        lanes: int | None, active: int,
+    ) -> Lanes:  # fmt: skip
+        here = self._load(chain.access, registers, indices, lanes, active)
+        cells, _ = self._addresses(chain.cells, registers, indices, lanes, active)
+        stride, links = _stride(chain.cells, lanes), self.pointers[chain.links]
+        dtype = self.params[chain.access.slot].dtype
+        printed = linked_sums.Printed(self.p, chain, dtype, stride, active)
+        return printed.sum(here, registers[chain.link], cells, links)
+
+    def _ask(self, x: Ahead, registers: Registers, indices: Sequence[ir.Value]) -> None:
+        """Have lines come that a later turn will need."""
+        b, cells, made = self.p.b, replace(self, bases={}, aheads={}), dict(registers)
+        later = self.p.intrinsic("smin", b.add(indices[x.axis], index(x.by)), index(x.size - 1))
+        there = [later if a == x.axis else i for a, i in enumerate(indices)]
+        cells.run(x.code, made, there, None)
+        first, _ = cells._addresses(x.access, made, there, None, 1)
+        for k in range(x.lines):
+            self.p.prefetch(b.gep(first, [index(k * LINE)], source_etype=I8), x.written)
+
+    def checked(self, x: Lanes, limit: int, number: int, active: int = WIDTH) -> Lanes:
+        """Clamped; a value outside (the first, if several lanes have one) is noted."""
+        b = self.p.b
+        high = min(limit, _above(x.dtype)) - 1  # -1: there is no valid value
+        bad = b.icmp_unsigned(">", x.value, self.p.number(max(high, 0), x.type))
+        if high < 0:
+            bad = b.or_(bad, b.icmp_unsigned("==", x.value, self.p.number(0, x.type)))
+        some = bad
+        if x.width > 1:
+            here = ir.Constant(bad.type, [int(k < active) for k in range(WIDTH)])
+            bad = b.and_(bad, here) if active < WIDTH else bad
+            some = self.p.intrinsic("vector.reduce.or", bad, result=ir.IntType(1))
+        self.p.when(some, lambda: self._note(number, x, bad))
+        value, largest = x.value, self.p.number(max(high, 0), x.type)
+        if x.dtype.kind == "i":
+            value = self.p.intrinsic("smax", value, self.p.number(0, x.type))
+        return Lanes(self.p.intrinsic("umin", value, largest), x.dtype, x.width)
+
+    def _note(self, number: int, x: Lanes, bad: ir.Value) -> None:
+        """errors[2 * number] = 1, errors[2 * number + 1] = the value, if none is noted yet."""
+        b, value = self.p.b, x.value
+        if x.width > 1:
+            bits = b.bitcast(bad, ir.IntType(WIDTH))
+            lane = self.p.intrinsic("cttz", bits, ir.Constant(ir.IntType(1), 1))
+            value = b.extract_element(value, b.zext(lane, ir.IntType(32)))
+        flag = self.p.at(self.errors, 2 * number, I64)
+        noted = self.p.load(flag, I64).value
+
+        def write() -> None:
+            wide = Lanes(self._wide(Lanes(value, x.dtype)), I64)
+            self.p.store(wide, self.p.at(self.errors, 2 * number + 1, I64))
+            self.p.store(Lanes(index(1), I64), flag)
+
+        self.p.when(b.icmp_signed("==", noted, index(0)), write)
+
+
+def _stride(access: Access, lanes: int | None) -> int:
+    return 0 if lanes is None else access.strides[lanes]
+
+
+def _is_zero(x: ir.Value) -> bool:
+    return isinstance(x, ir.Constant) and x.constant == 0
+
+
+def _above(dtype: DType) -> int:
+    """The smallest positive number that an integer dtype does not hold."""
+    return 1 << (8 * dtype.bytes - (dtype.kind == "i"))

@@ -1,0 +1,119 @@
+"""Where in the loops of a nest each statement runs: outside of every loop that cannot change it.
+
+The compiler cannot move loads out of loops, as any store may change what they read. Here it is
+known: only a load through a parameter that the kernel writes must stay where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from graphc.lowering.kernel.code import (
+    Apply,
+    Chain,
+    Fold,
+    Index,
+    Load,
+    Nest,
+    Statement,
+    Store,
+    registers,
+    slots,
+)
+
+ENTRY, OUTER, ROW = 0, 1, 2  # depths: in no loop, in a row of rows, in a row; then per column axis
+
+DEAR = frozenset(
+    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "mod")
+)
+LONG = 20  # instructions of one of those
+
+
+@dataclass
+class Stage:
+    """A phase. code: what runs in a row, in a turn of the first column axis, of the second..."""
+
+    cells: bool
+    code: list[list[Statement]]
+    folds: list[Fold] = field(default_factory=list)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """All of them, in order."""
+        return [x for code in self.code for x in code]
+
+    @property
+    def innermost(self) -> list[Statement]:
+        """What runs in every cell (or row)."""
+        return self.code[-1]
+
+
+@dataclass
+class Schedule:
+    """entry: code that runs once; outer: once for all entries of the axis of lanes, if that is the
+    last row axis; then stages, once a row."""
+
+    entry: list[Statement] = field(default_factory=list)
+    outer: list[Statement] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """All that run in a row."""
+        return [x for stage in self.stages for x in stage.statements]
+
+
+def schedule(nest: Nest, by_rows: bool) -> Schedule:
+    """Every statement as far out as it may run. by_rows: the lanes go along the last row axis."""
+    found, depths = Schedule(), dict[int, int]()
+    for phase in nest.phases:
+        last = ROW + len(nest.columns) if phase.cells else ROW
+        stage = Stage(phase.cells, [[] for _ in range(last - ROW + 1)])
+        for statement in phase.code:
+            depth = _depth(statement, nest, by_rows, depths, last)
+            if isinstance(statement, Fold):
+                stage.folds.append(statement)
+                depths[statement.target] = ROW
+                continue
+            if not isinstance(statement, Store):
+                depths[statement.target] = depth
+            places = [found.entry, found.outer, *stage.code]
+            places[depth].append(statement)
+        found.stages.append(stage)
+    return found
+
+
+def effort(code: Iterable[Statement]) -> int:
+    """About how many instructions code is; what is long enough gains nothing from unrolling."""
+    return sum(LONG if _is_long(x) else 1 for x in code)
+
+
+def _is_long(x: Statement) -> bool:
+    return isinstance(x, Chain) or (isinstance(x, Apply) and x.function in DEAR)
+
+
+def _depth(
+    statement: Statement, nest: Nest, by_rows: bool, depths: dict[int, int], last: int
+) -> int:
+    """The innermost loop that changes what a statement does."""
+    match statement:
+        case Store() | Fold():
+            return last
+        case Load() | Chain() if any(nest.params[k].written for k in slots(statement)):
+            return last
+        case Load(access=access) | Chain(access=access):
+            axes = [a for a, stride in enumerate(access.strides) if stride]
+        case Index(axis=axis):
+            axes = [axis]
+        case _:
+            axes = []
+    of_axes = (_of_axis(a, nest, by_rows) for a in axes)
+    return max((ENTRY, *(depths[k] for k in registers(statement)), *of_axes))
+
+
+def _of_axis(axis: int, nest: Nest, by_rows: bool) -> int:
+    rows = len(nest.rows)
+    if axis >= rows:
+        return ROW + 1 + axis - rows
+    return OUTER if by_rows and axis < rows - 1 else ROW

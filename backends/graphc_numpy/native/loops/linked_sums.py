@@ -1,0 +1,197 @@
+"""Sums over chains of places: rows of equal indices, which links tell.
+
+Most chains have one place. What goes on after it is a function of its own, called where a chain
+does go on:
+
+    T rest(ptr cells, ptr links, T first, i32 next)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from llvmlite import ir
+
+from graphc.ir.types import F32, I32, DType
+from graphc.lowering.kernel.code import Chain
+from graphc_numpy.native.gemm.microkernels import helper
+from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.math import functions
+
+_Level: TypeAlias = Callable[[ir.Value], ir.Value]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Prints the sum over one chain, or over one per lane where the link differs by lane.
+
+    stride: between the lanes of a cell; only the first `active` lanes touch memory
+    """
+
+    p: Printer
+    chain: Chain
+    dtype: DType
+    stride: int
+    active: int
+
+    def sum(self, here: Lanes, link: Lanes, cells: ir.Value, links: ir.Value) -> Lanes:
+        """here: the elements at the place itself. 0 where the chain begins elsewhere."""
+        if link.width > 1:
+            return self._by_lane(here, link, cells, links)
+        total = self._whole(here.value, link.value, cells, links)
+        return self.p.rounded(Lanes(total, here.dtype, here.width))
+
+    def _by_lane(self, here: Lanes, link: Lanes, cells: ir.Value, links: ir.Value) -> Lanes:
+        b = self.p.b
+
+        def lane(k: ir.Value, found: ir.Value) -> list[ir.Value]:
+            first, following = (b.extract_element(x, k) for x in (found, link.value))
+            return [b.insert_element(found, self._whole(first, following, cells, links), k)]
+
+        (total,) = self.p.loop(0, self.active, 1, lane, [self.p.widened(here, WIDTH)])
+        return self.p.rounded(Lanes(total, here.dtype, WIDTH))
+
+    def _whole(self, here: ir.Value, link: ir.Value, cells: ir.Value, links: ir.Value) -> ir.Value:
+        """The sum, not rounded yet."""
+        b = self.p.b
+        before, more = b.block, b.icmp_unsigned("<", link, ir.Constant(INT32, self.chain.count))
+        with b.if_then(more):
+            rest = self._rest(here.type)
+            made, end = b.call(rest, [cells, links, here, link]), b.block
+        total = b.phi(here.type)
+        total.add_incoming(here, before)
+        total.add_incoming(made, end)
+        begins = b.icmp_signed(">=", link, ir.Constant(INT32, 0))
+        return b.select(begins, total, self.p.number(0, here.type))
+
+    # -- what goes on -----------------------------------------------------------------------------
+
+    def _rest(self, t: ir.Type) -> ir.Function:
+        """The function that goes on, printed at its first use in a module."""
+        c, vector = self.chain, isinstance(t, ir.VectorType)
+        lanes = f"{self.stride}x{self.active}" if vector else "1"
+        places = "_".join(f"{low}.{n}.{stride}" for low, n, stride in c.places)
+        name = f"chain.{self.dtype}.{lanes}.{c.count}.{places}.{'tree' if c.tree else 'run'}"
+        found = self.p.b.module.globals.get(name)
+        if isinstance(found, ir.Function):
+            return found
+        function = helper(self.p.b.module, ir.FunctionType(t, [POINTER, POINTER, t, INT32]), name)
+        inside = Printed(
+            Printer(ir.IRBuilder(function.append_basic_block("entry"))),
+            c, self.dtype, self.stride if vector else 0, self.active,
+        )  # fmt: skip
+        (inside._tree if c.tree else inside._running)(*function.args)
+        return function
+
+    def _running(
+        self, cells: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value
+    ) -> None:
+        b, entry = self.p.b, self.p.b.block
+        turn, done = b.append_basic_block("turn"), b.append_basic_block("done")
+        b.branch(turn)
+        b.position_at_end(turn)
+        total, place = b.phi(first.type), b.phi(INT32)
+        total.add_incoming(first, entry)
+        place.add_incoming(following, entry)
+        made = self._added(total, self._element(cells, place, first.type))
+        after = self._after(links, place)
+        total.add_incoming(made, turn)
+        place.add_incoming(after, turn)
+        b.cbranch(self._is_place(after), turn, done)
+        b.position_at_end(done)
+        b.ret(made)
+
+    def _tree(self, cells: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value) -> None:
+        """A sum waits for its neighbour at the level of each bit of how many elements there are."""
+        p, b, t = self.p, self.p.b, first.type
+        levels = b.alloca(t, size=index(self.chain.count.bit_length() + 1))
+        b.store(first, levels)
+        entry = b.block
+        turn, add, put, done = (
+            b.append_basic_block(name) for name in ("turn", "add", "put", "done")
+        )
+        level = self._level(levels, t)
+        b.branch(turn)
+        b.position_at_end(turn)
+        count, place = b.phi(INT64), b.phi(INT32)
+        count.add_incoming(index(1), entry)
+        place.add_incoming(following, entry)
+        element = self._element(cells, place, t)
+        b.cbranch(_odd(b, count), add, put)
+        b.position_at_end(add)
+        sum_, bits, at = b.phi(t), b.phi(INT64), b.phi(INT64)
+        for phi, x in ((sum_, element), (bits, count), (at, index(0))):
+            phi.add_incoming(x, turn)
+        more = self._added(b.load(level(at), typ=t), sum_)
+        up, left = b.add(at, index(1)), b.lshr(bits, index(1))
+        for phi, x in ((sum_, more), (bits, left), (at, up)):
+            phi.add_incoming(x, add)
+        b.cbranch(_odd(b, left), add, put)
+        b.position_at_end(put)
+        whole, where = b.phi(t), b.phi(INT64)
+        for phi, x, y in ((whole, element, more), (where, index(0), up)):
+            phi.add_incoming(x, turn)
+            phi.add_incoming(y, add)
+        b.store(whole, level(where))
+        after, counted = self._after(links, place), b.add(count, index(1))
+        count.add_incoming(counted, put)
+        place.add_incoming(after, put)
+        b.cbranch(self._is_place(after), turn, done)
+        b.position_at_end(done)
+        b.ret(self._together(p, level, counted, t))
+
+    def _together(self, p: Printer, level: _Level, count: ir.Value, t: ir.Type) -> ir.Value:
+        """The sums that wait, the last of them first."""
+        b = p.b
+        low = p.intrinsic("cttz", count, ir.Constant(ir.IntType(1), 1))
+
+        def turn(k: ir.Value, total: ir.Value) -> list[ir.Value]:
+            there = _odd(b, b.lshr(count, k))
+            return [b.select(there, self._added(b.load(level(k), typ=t), total), total)]
+
+        top = index(self.chain.count.bit_length() + 1)
+        first = b.load(level(low), typ=t)
+        (total,) = p.loop(b.add(low, index(1)), top, 1, turn, [first])
+        return total
+
+    def _level(self, levels: ir.Value, t: ir.Type) -> _Level:
+        return lambda k: self.p.b.gep(levels, [k], source_etype=t)
+
+    # -- elements ---------------------------------------------------------------------------------
+
+    def _is_place(self, link: ir.Value) -> ir.Value:
+        return self.p.b.icmp_unsigned("<", link, ir.Constant(INT32, self.chain.count))
+
+    def _after(self, links: ir.Value, place: ir.Value) -> ir.Value:
+        """The next place: later places of a chain keep it as ~."""
+        b = self.p.b
+        return b.not_(self.p.load(self.p.at(links, b.zext(place, INT64), I32), I32).value)
+
+    def _element(self, cells: ir.Value, place: ir.Value, t: ir.Type) -> ir.Value:
+        b, where = self.p.b, index(0)
+        for k, (low, n, stride) in enumerate(self.chain.places):
+            at = b.udiv(place, ir.Constant(INT32, low)) if low > 1 else place
+            if k + 1 < len(self.chain.places):
+                at = b.urem(at, ir.Constant(INT32, n))
+            if stride:
+                where = b.add(where, b.mul(b.zext(at, INT64), index(stride)))
+        address = self.p.at(cells, where, self.dtype)
+        if not isinstance(t, ir.VectorType):
+            return self.p.load(address, self.dtype).value
+        if self.stride == 0:
+            return self.p.splat(self.p.load(address, self.dtype).value)
+        return self.p.load_lanes(address, self.dtype, self.stride, self.active).value
+
+    def _added(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """In f32 for half precision, without rounding."""
+        wide = F32 if self.dtype.kind == "f" and self.dtype.bytes == 2 else self.dtype
+        width = WIDTH if isinstance(x.type, ir.VectorType) else 1
+        xs = [Lanes(v, wide, width) for v in (x, y)]
+        total: ir.Value = functions.apply(self.p, "add", xs, wide).value
+        return total
+
+
+def _odd(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return b.trunc(x, ir.IntType(1))

@@ -1,0 +1,132 @@
+"""Rows of tables that are asked for before their turn comes.
+
+Rows at random indices are in no cache, and no processor guesses which is next. The indices tell: at
+each turn of the loops those of a later turn are read, too, and the memory is asked for their rows,
+so that many are on their way at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from graphc.lowering.kernel.code import (
+    Access,
+    Apply,
+    Check,
+    Constant,
+    Load,
+    Nest,
+    Statement,
+    Store,
+    reached,
+    registers,
+)
+
+LINE = 64  # bytes of a cache line
+LINES = 128  # that are on their way at once, about
+MOST = 8  # lines of a row that are asked for: longer rows are guessed
+NEAR = 1 << 19  # bytes of a table that stays in a second-level cache
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Ask for `lines` of what `access` reaches where an axis of `size` is `by` entries further.
+
+    code: sets the access's row; indices that are out of range do no harm, so nothing is checked
+    """
+
+    access: Access
+    code: tuple[Statement, ...]
+    axis: int
+    size: int
+    by: int
+    lines: int
+    written: bool
+
+
+def aheads(nest: Nest, together: int) -> Mapping[int, Ahead]:
+    """What to ask for, by the register that holds the row; lanes go along the last row axis.
+
+    together: entries along the lanes that are read in one turn of the columns
+    """
+    code = [x for phase in nest.phases for x in phase.code]
+    found, lanes = dict[int, Ahead](), len(nest.rows) - 1
+    for statement in code:
+        for access in reached(statement):
+            if access.row is not None and access.strides[lanes] == 1:
+                size = together if nest.columns else nest.rows[-1]
+                made = _ahead(nest, access, code, size, isinstance(statement, Store))
+                found |= {access.row: made} if made else {}
+    return found
+
+
+def _ahead(
+    nest: Nest, access: Access, code: Iterable[Statement], entries: int, written: bool
+) -> Ahead | None:
+    assert access.row is not None
+    made = {x.target: x for x in code if not isinstance(x, Store)}
+    bytes_ = nest.params[access.slot].dtype.bytes
+    row, limit = _source(access.row, made)
+    bare = _slice(row, made)
+    loads = [x.access for x in bare if isinstance(x, Load)]
+    if not loads or not all(_is_known(nest, x) for x in bare):
+        return None
+    if limit is not None and limit * access.step * bytes_ <= NEAR:
+        return None
+    lines = min(-(-entries * bytes_ // LINE), MOST)
+    axis, size, by = _later(nest, loads[0], LINES // lines)
+    access = replace(access, row=row)
+    return Ahead(access, tuple(bare), axis, size, by, lines, written) if size > by else None
+
+
+def _is_known(nest: Nest, x: Statement) -> bool:
+    """Whether a statement can be run for a turn that is to come, and costs little."""
+    match x:
+        case Load(access=a):
+            along_lanes = a.strides[len(nest.rows) - 1]
+            return a.row is None and not along_lanes and not nest.params[a.slot].written
+        case _:
+            return isinstance(x, Constant | Apply)
+
+
+def _source(register: int, made: Mapping[int, Statement]) -> tuple[int, int | None]:
+    """(the register before it was checked or bounded, below what that has left it)."""
+    limit: int | None = None
+    while True:
+        match made.get(register):
+            case Check(source=k, limit=n):
+                register, limit = k, n
+            case Apply(function="minimum" | "maximum" as name, arguments=(k, bound)):
+                match made.get(bound):
+                    case Constant(value=most) if name == "minimum":
+                        limit = int(most) + 1
+                register = k
+            case _:
+                return register, limit
+
+
+def _slice(row: int, made: Mapping[int, Statement]) -> list[Statement]:
+    """The statements that make a row, in order."""
+    found, open_ = set[int](), [row]
+    while open_:
+        k = open_.pop()
+        if k in made and k not in found:
+            found.add(k)
+            open_ += registers(made[k])
+    return [made[k] for k in made if k in found]
+
+
+def _later(nest: Nest, ids: Access, rows: int) -> tuple[int, int, int]:
+    """(axis, its size, by how much): so many rows later."""
+    sizes = [*nest.rows, *nest.columns]
+    axes = [a for a, stride in enumerate(ids.strides) if stride]
+    for k in reversed(range(len(axes))):
+        inside = prod(sizes[a] for a in axes[k + 1 :])
+        if k == 0 or sizes[axes[k]] * inside >= 16 * rows:
+            return axes[k], sizes[axes[k]], -(-rows // inside)
+    return 0, 0, 0
+
+
+__all__ = ["Ahead", "aheads"]

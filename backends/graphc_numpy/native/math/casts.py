@@ -1,0 +1,55 @@
+"""Casts between any two dtypes, as NumPy makes them on x86.
+
+A float outside the range of an integer, or a NaN, becomes the integer's smallest number; for the
+narrow u8 it becomes what the last 8 bits of an i32 so made are.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from graphc.ir.types import BF16, BOOL, F16, F64, DType
+from graphc_numpy.native.llvm.expressions import Term
+from graphc_numpy.native.llvm.vectors import INT32, Lanes, Printer, register_type
+
+
+def cast(p: Printer, x: Lanes, dtype: DType) -> Lanes:
+    """x, converted to dtype."""
+    term = Term(p, x.value)
+    if x.dtype == dtype:
+        return x
+    if dtype == BOOL:
+        made = term.differs(0)
+    elif dtype.kind == "f":
+        made = _to_float(term, x.dtype, dtype)
+    elif x.dtype.kind == "f":
+        made = _to_integer(term, register_type(dtype))
+    else:
+        made = term.to(register_type(dtype), signed=x.dtype.kind == "i")
+    return p.rounded(Lanes(made.value, dtype, x.width))
+
+
+def _to_float(x: Term, source: DType, dtype: DType) -> Term:
+    if source.kind != "f":
+        return x.to(register_type(dtype), signed=source.kind == "i")
+    return _to_odd(x) if source == F64 and dtype in (F16, BF16) else x.to(register_type(dtype))
+
+
+def _to_odd(x: Term) -> Term:
+    """An f64 as an f32, towards zero, with the last bit set where that was not exact.
+
+    So it is rounded once when it is rounded again, to half precision.
+    """
+    y = x.to(ir.FloatType())
+    back = y.to(ir.DoubleType())
+    bits = (abs(back) > abs(x)).choose(y.bits() - 1, y.bits())
+    inexact = (back > x) | (back < x)  # false for a NaN
+    return inexact.choose(bits | 1, bits).from_bits()
+
+
+def _to_integer(x: Term, t: ir.IntType) -> Term:
+    if t.width < 32:
+        return _to_integer(x, INT32).to(t)
+    limit: float = 2.0 ** (t.width - 1)
+    fits = (x < limit) & (x >= -limit)
+    return fits.choose(x.to(t), -(2 ** (t.width - 1)))

@@ -1,0 +1,76 @@
+"""The devices of one process as one of them sees the others: where they meet, and their memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from graphc.lowering.kernel.lowered import Memory
+from graphc.runtime.backends.site import Site
+from graphc.runtime.transports.transport import Communicator, PeerFailed
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT64, POINTER
+from graphc_numpy.native.threads import barrier
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+
+class Across:
+    """What a step needs of the other devices. needed: they meet in its stretches.
+
+    words: of a frame: what all share, the number of this device, how many there are
+    common: what all share; None where they do not meet in stretches
+    """
+
+    def __init__(self, comm: Communicator, needed: bool) -> None:
+        self._comm = comm
+        self.common = comm.common if needed else None
+        address = 0 if self.common is None else self.common.ctypes.data
+        self.words = address, comm.rank, comm.size
+
+    def peers(self, site: Site, memories: Sequence[Memory], arena: Bytes) -> dict[int, int]:
+        """Where the memories that are other devices' arenas lie. All devices call it at once."""
+        kept = {i: m for i, m in enumerate(memories) if m.kind == "peer"}
+        if not kept:
+            return {}
+        mine, n = np.array([arena.ctypes.data], np.int64), self._comm.size
+        found = self._comm.all_gather(mine, tuple(range(n)), 0, (1,) * n, n)
+        return {i: int(found[site.group(*m.axes)[m.position]]) for i, m in kept.items()}
+
+    def agree(self) -> None:
+        """Wait until all devices have come so far; raises PeerFailed if one never will."""
+        common = self._comm.common
+        if common is None or self._comm.size == 1:
+            self._comm.meet_all()
+        elif _meet()(common.ctypes.data, self._comm.size):
+            raise PeerFailed("another device has failed")
+
+    def look(self) -> None:
+        """Raise PeerFailed if another device has failed: a stretch may have ended early."""
+        if self.common is not None and self.common[0]:
+            raise PeerFailed("another device has failed")
+
+
+@lru_cache(maxsize=1)
+def _meet() -> Any:
+    """`i64 meet(ptr common, i64 devices)`: whether one has failed."""
+    symbols = machine.load("meet", _module, ("meet",))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+    function = kind(symbols["meet"])
+    return lambda *xs, keep=symbols: function(*xs)
+
+
+def _module() -> ir.Module:
+    module = ir.Module("meet")
+    function = ir.Function(module, ir.FunctionType(INT64, [POINTER, INT64]), "meet")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    failed, devices = function.args
+    words = barrier.word(b, failed, barrier.COMMON)
+    b.ret(b.zext(b.call(barrier.print_meeting(module), [words, devices, failed]), INT64))
+    return module

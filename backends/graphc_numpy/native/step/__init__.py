@@ -1,0 +1,1 @@
+"""Native regions: functions that run one kernel after the other."""

@@ -1,0 +1,213 @@
+"""The calls of a stretch as a table of words, and the one function that goes through it.
+
+    kernel, units, turns, meet, dealt, n, then n times (word of the frame, bytes from there)
+
+In a build that checks addresses two words come before the places: the number of the call, and the
+bytes of scratch memory that it needs; and two more to each place: where its buffer begins and ends.
+
+A step that is unrolled calls few kernels very often: as a table its calls are data, which costs
+LLVM no time, where they would be most of the code.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from graphc_numpy.native.llvm import addresses
+from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.threads import barrier
+from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
+
+SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, MEMORIES = range(9)  # of a frame
+KERNEL, UNITS, WHEN, MEET, DEALT, COUNT, PLACES = range(7)  # words of a call
+NUMBER, ROOM = PLACES, PLACES + 1  # of one that is checked: then PLACES come later
+TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
+OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
+TOGETHER, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
+NAME = "run_calls"
+
+Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
+
+
+def places_at() -> tuple[int, int]:
+    """The word of a call where its places begin, and how many words each has."""
+    return (PLACES + 2, 4) if target().checked else (PLACES, 2)
+
+
+def last_meeting() -> list[int]:
+    """A call of nothing."""
+    words = [0, 0, TURNS["any"], ALL, 0, 0]
+    return words + [0] * (places_at()[0] - len(words))
+
+
+def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariable:
+    """The words as a constant of a module."""
+    data = bytearray(array("q", words).tobytes())
+    made = ir.GlobalVariable(module, ir.ArrayType(I8, len(data)), name)
+    made.initializer = ir.Constant(made.value_type, data)
+    made.linkage, made.global_constant, made.align = "internal", True, 8
+    made.type = POINTER
+    return made
+
+
+def dispatcher(module: ir.Module) -> ir.Function:
+    """`void f(ptr frame, ptr start, ptr stop, i64 scratch, i64 thread, i64 threads)`: the calls
+    from start to stop, each where its turn has come; scratch: bytes that a thread has."""
+    found = module.globals.get(NAME)
+    if isinstance(found, ir.Function):
+        return found
+    kind = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, INT64, INT64, INT64])
+    made = ir.Function(module, kind, NAME)
+    made.linkage = "internal"
+    made.attributes.add("noinline")
+    return made
+
+
+def print_dispatcher(module: ir.Module, kernels: Kernels) -> None:
+    """Print what the dispatcher does."""
+    function = dispatcher(module)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    made = _Dispatcher(b, function, max((n for _, n in kernels), default=0))
+    test, body, after = (b.append_basic_block(name) for name in ("test", "body", "after"))
+    before = b.block
+    b.branch(test)
+    b.position_at_end(test)
+    at = b.phi(POINTER)
+    at.add_incoming(function.args[1], before)
+    b.cbranch(b.icmp_unsigned("<", at, function.args[2]), body, after)
+    b.position_at_end(body)
+    made.call(at, kernels)
+    following = made.following(at)
+    at.add_incoming(following, b.block)
+    b.branch(test)
+    b.position_at_end(after)
+    b.ret_void()
+
+
+class _Dispatcher:
+    """Prints one turn of the loop over calls."""
+
+    def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
+        self.b, self.p = b, Printer(b)
+        self.first, self.each = places_at()
+        self.frame, _, _, size, self.thread, self.threads = function.args
+        self.errors = self.read(self.frame, ERRORS, POINTER)
+        self.barrier = self.read(self.frame, BARRIER, POINTER)
+        base = self.read(self.frame, SCRATCH, POINTER)
+        self.scratch = b.gep(base, [b.mul(self.thread, size)], source_etype=I8)
+        later = b.icmp_signed("!=", self.read(self.frame, TURN), index(0))
+        self.bit = b.select(later, index(TURNS["later"]), index(TURNS["first"]))
+        self.several = b.icmp_signed(">", self.threads, index(1))
+        device, devices = self.read(self.frame, DEVICE), self.read(self.frame, DEVICES)
+        self.worker = b.add(b.mul(device, self.threads), self.thread)
+        self.workers = b.mul(devices, self.threads)
+        self.common = self.read(self.frame, COMMON, POINTER)
+        self.pointers = b.alloca(INT64, size=index(max(most, 1)))
+        self.pointers.type = POINTER
+
+    def read(self, base: ir.Value, number: int, kind: ir.Type = INT64) -> ir.Value:
+        return self.b.load(word(self.b, base, number), typ=kind, align=8)
+
+    def following(self, at: ir.Value) -> ir.Value:
+        """Where the next call stands."""
+        words = self.b.mul(self.read(at, COUNT), index(self.each))
+        return self.b.gep(word(self.b, at, self.first), [words], source_etype=INT64)
+
+    def call(self, at: ir.Value, kernels: Kernels) -> None:
+        """One call, in its turn: wait for the others if it must, then this thread's part of it."""
+        b = self.b
+        now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
+        with b.if_then(now):
+            self.meet(self.read(at, MEET))
+            begin, end = self.part(at)
+            with b.if_then(b.icmp_signed("<", begin, end)):
+                self.point(at)
+                scratch = self.own(at) if self.p.checked else self.scratch
+                self.run(self.read(at, KERNEL), begin, end, kernels, scratch)
+
+    def meet(self, who: ir.Value) -> None:
+        """Wait for the threads of this device, or of all: the call is left if one has failed."""
+        b = self.b
+        own = b.and_(b.icmp_signed("==", who, index(OWN)), self.several)
+        alone = b.icmp_unsigned("==", b.ptrtoint(self.common, INT64), index(0))
+        with b.if_then(b.and_(own, alone)):
+            b.call(print_barrier(b.module), [self.barrier, self.threads])
+        with b.if_then(b.and_(own, b.not_(alone))):
+            self._meet(self.barrier, self.threads)
+        with b.if_then(b.icmp_signed("==", who, index(ALL))):
+            self._meet(word(b, self.common, barrier.COMMON), self.workers)
+
+    def _meet(self, words: ir.Value, threads: ir.Value) -> None:
+        b = self.b
+        gone = b.call(print_meeting(b.module), [words, threads, self.common])
+        with b.if_then(gone):
+            b.ret_void()
+
+    def part(self, at: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Units [units * t / T, units * (t + 1) / T), or all of them on the first thread."""
+        b, units, how = self.b, self.read(at, UNITS), self.read(at, DEALT)
+        across = b.icmp_signed("!=", b.and_(how, index(ACROSS)), index(0))
+        thread = b.select(across, self.worker, self.thread)
+        threads = b.select(across, self.workers, self.threads)
+        together = b.icmp_signed("!=", b.and_(how, index(TOGETHER)), index(0))
+        first = b.icmp_signed("==", thread, index(0))
+        whole, before = b.select(first, units, index(0)), b.block
+        with b.if_then(b.and_(together, b.icmp_signed(">", threads, index(1)))):
+            bounds = (thread, b.add(thread, index(1)))
+            begin, end = (b.sdiv(b.mul(units, t), threads) for t in bounds)
+            dealt = b.block
+        results = []
+        for alone, shared in ((index(0), begin), (whole, end)):
+            result = b.phi(INT64)
+            result.add_incoming(alone, before)
+            result.add_incoming(shared, dealt)
+            results.append(result)
+        return results[0], results[1]
+
+    def point(self, at: ir.Value) -> None:
+        """Put the call's pointers in a row."""
+        b, places = self.b, word(self.b, at, self.first)
+
+        def turn(k: ir.Value) -> None:
+            place = b.gep(places, [b.mul(k, index(self.each))], source_etype=INT64)
+            base = b.load(
+                b.gep(self.frame, [self.read(place, 0)], source_etype=INT64), typ=INT64, align=8
+            )
+            there = b.gep(self.pointers, [k], source_etype=INT64)
+            pointer = b.add(base, self.read(place, 1))
+            if self.p.checked:
+                start, stop = (b.add(base, self.read(place, n)) for n in (2, 3))
+                slot = b.add(k, index(1))
+                pointer = addresses.marked(b, self.worker, slot, pointer, start, stop)
+            b.store(pointer, there, align=8)
+
+        self.p.loop(0, self.read(at, COUNT), 1, turn)
+
+    def own(self, at: ir.Value) -> ir.Value:
+        """The thread's scratch memory, marked as long as this call needs; and which call it is."""
+        b, number = self.b, self.read(at, NUMBER)
+        addresses.marked(b, self.worker, 0, index(0), number, number)
+        start = b.ptrtoint(self.scratch, INT64)
+        stop = b.add(start, self.read(at, ROOM))
+        made = addresses.marked(b, self.worker, addresses.SCRATCH, start, start, stop)
+        return b.inttoptr(made, POINTER)
+
+    def run(
+        self, number: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels, scratch: ir.Value
+    ) -> None:
+        """The kernel of that number on some of its units."""
+        b = self.b
+        after = b.append_basic_block("done")
+        choice = b.switch(number, after)
+        for i, (function, count) in enumerate(kernels):
+            block = b.append_basic_block(f"case{i}")
+            choice.add_case(index(i), block)
+            b.position_at_end(block)
+            pointers = [self.read(self.pointers, k, POINTER) for k in range(count)]
+            b.call(function, [*pointers, begin, end, scratch, self.errors])
+            b.branch(after)
+        b.position_at_end(after)

@@ -1,0 +1,82 @@
+"""Errors that kernels note while they run: an index out of range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphc.lowering.kernel import code
+from graphc.lowering.kernel.code import Call, Check, Links, statements
+from graphc.lowering.kernel.lowered import Lowered, Native
+from graphc.lowering.program.program import Kernel
+from graphc.ops.indexing import check_of
+from graphc.support.errors import GraphcError
+from graphc_numpy.native.threads.pool import LINE, new_words
+
+
+def checks_of(kernel: code.Kernel) -> Iterator[Check]:
+    """The checks in a kernel's code."""
+    if isinstance(kernel, Links):
+        yield Check(0, 0, kernel.limit, kernel.number)
+    for statement in statements(kernel):
+        if isinstance(statement, Check):
+            yield statement
+
+
+def limits_of(lowered: Lowered) -> dict[int, int]:
+    """What is to be below what, by the number of the check."""
+    lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
+    calls: Iterable[Call] = (c for line in lines for c in line.calls)
+    return {x.number: x.limit for c in calls for x in checks_of(c.kernel)}
+
+
+class Noted:
+    """What the checks of a step have noted: for each, whether one failed, and a wrong value.
+
+    Each row of the words is of one device, at one turn.
+    """
+
+    def __init__(self, lowered: Lowered, limits: Mapping[int, int], rows: int = 1) -> None:
+        width = -(-(2 * len(lowered.checks) + 2) // LINE) * LINE
+        self.words = new_words(rows * width).reshape(rows, width)
+        self._kernels, self._limits = lowered.checks, limits
+
+    def forget(self) -> None:
+        """Forget what was noted: another device's error may have ended the step."""
+        self.words[:] = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed."""
+        return bool(self.words.any())
+
+    def first(self) -> Wrong:
+        """The first error that was noted; all are forgotten."""
+        row, number = min(
+            (row, k) for row in range(len(self.words)) for k in range(len(self._kernels))
+            if self.words[row, 2 * k]
+        )  # fmt: skip
+        value = int(self.words[row, 2 * number + 1])
+        self.forget()
+        return Wrong(row, self._kernels[number], value, self._limits[number])
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A check that failed: in which row of what was noted, of which kernel, on which value."""
+
+    row: int
+    kernel: Kernel
+    value: int
+    limit: int
+
+    @property
+    def error(self) -> GraphcError:
+        """The error, at the line that it comes from; where the value stands is not known."""
+        try:
+            check_of(self.kernel.op, np.array(self.value), self.limit)
+        except GraphcError as error:
+            return error.at(self.kernel.origin)
+        raise AssertionError(f"%{self.kernel.node} has noted {self.value}, which is none")

@@ -1,0 +1,136 @@
+"""Stretches of all devices of a process as one native call: turns and devices without Python.
+
+    void sequence(ptr job, i64 thread, i64 threads)
+
+A job is a table of words: how many threads each device has, the address of its look, then for each
+device the address of its list, which is: how many stretches, which of them is the first that writes
+variables, then the function and the frame of each. Threads are counted through the devices; those
+of one device wait for each other between its stretches.
+
+A look is where all threads meet before the first write, to see whether a check has failed: then
+they all end there, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from llvmlite import ir
+
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.step.call_table import BARRIER
+from graphc_numpy.native.threads import barrier
+from graphc_numpy.native.threads.barrier import print_barrier, word
+from graphc_numpy.native.threads.pool import STRETCH, Words, new_words
+
+Run: TypeAlias = tuple[int, int]  # the addresses of a stretch and of the frame that it runs with
+PER, LOOK, LISTS = 0, 1, 2  # words of a job
+LENGTH, WRITES, RUNS = 0, 1, 2  # words of a list
+STOPPED, WHERE, COUNT = barrier.WORDS, barrier.WORDS + 1, barrier.WORDS + 2  # of a look
+NEVER = -1
+
+
+class Look:
+    """What is looked at before the first write: the words of all checks."""
+
+    def __init__(self, noted: Words) -> None:
+        self._noted = noted
+        self.words = new_words(COUNT + 1)
+        self.words[WHERE], self.words[COUNT] = noted.ctypes.data, noted.size
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed in the last run."""
+        return bool(self.words[STOPPED])
+
+    def forget(self) -> None:
+        """Forget that it did."""
+        self.words[STOPPED] = 0
+
+
+class Job:
+    """What each device runs, one after the other: before the first write, and from then on.
+
+    per: threads of a device; look: None where nothing is checked
+    """
+
+    def __init__(
+        self, body: Sequence[Sequence[Run]], commit: Sequence[Sequence[Run]], per: int,
+        look: Look | None = None,
+    ) -> None:  # fmt: skip
+        self._look = look
+        self._lists = [
+            _words(
+                [len(a) + len(b), len(a) if look else NEVER, *(x for run in (*a, *b) for x in run)]
+            )
+            for a, b in zip(body, commit, strict=True)
+        ]
+        at = look.words.ctypes.data if look else 0
+        self._words = _words([per, at, *(x.ctypes.data for x in self._lists)])
+        self.address = int(self._words.ctypes.data)  # valid as long as the job lives
+
+
+def _words(values: Sequence[int]) -> Words:
+    made = new_words(len(values))
+    made[:] = values
+    return made
+
+
+def sequence() -> int:
+    """The address of the function."""
+    return _symbols()["sequence"]
+
+
+@lru_cache(maxsize=1)
+def _symbols() -> machine.Symbols:
+    return machine.load("sequences", _module, ("sequence",))
+
+
+def _module() -> ir.Module:
+    module = ir.Module("sequences")
+    function = ir.Function(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), "sequence")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    p, (job, thread, threads) = Printer(b), function.args
+    per = b.load(word(b, job, PER), typ=INT64, align=8)
+    device, own = b.sdiv(thread, per), b.srem(thread, per)
+    runs = b.load(b.gep(word(b, job, LISTS), [device], source_etype=INT64), typ=POINTER, align=8)
+    writes = b.load(word(b, runs, WRITES), typ=INT64, align=8)
+
+    def turn(k: ir.Value) -> None:
+        at = b.gep(word(b, runs, RUNS), [b.mul(k, index(2))], source_etype=INT64)
+        stretch = b.load(at, typ=ir.PointerType(STRETCH), align=8)
+        frame = b.load(word(b, at, 1), typ=POINTER, align=8)
+        later = b.icmp_signed(">", k, index(0))
+        with b.if_then(b.and_(later, b.icmp_signed(">", per, index(1)))):
+            words = b.load(word(b, frame, BARRIER), typ=POINTER, align=8)
+            b.call(print_barrier(module), [words, per])
+        with b.if_then(b.icmp_signed("==", k, writes)):
+            look = b.load(word(b, job, LOOK), typ=POINTER, align=8)
+            _look(p, look, thread, threads)
+        b.call(stretch, [frame, own, per])
+
+    p.loop(0, b.load(word(b, runs, LENGTH), typ=INT64, align=8), 1, turn)
+    b.ret_void()
+    return module
+
+
+def _look(p: Printer, look: ir.Value, thread: ir.Value, threads: ir.Value) -> None:
+    """Meet, and return from the function where a check has failed."""
+    b = p.b
+    with b.if_then(b.icmp_signed(">", threads, index(1))):
+        b.call(print_barrier(b.module), [look, threads])
+    noted = b.load(word(b, look, WHERE), typ=POINTER, align=8)
+
+    def joined(k: ir.Value, found: ir.Value) -> list[ir.Value]:
+        at = b.gep(noted, [k], source_etype=INT64)
+        return [b.or_(found, b.load(at, typ=INT64, align=8))]
+
+    count = b.load(word(b, look, COUNT), typ=INT64, align=8)
+    (found,) = p.loop(0, count, 1, joined, [index(0)])
+    with b.if_then(b.icmp_signed("!=", found, index(0))):
+        with b.if_then(b.icmp_signed("==", thread, index(0))):
+            b.store(index(1), word(b, look, STOPPED), align=8)
+        b.ret_void()

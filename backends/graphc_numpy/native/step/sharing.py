@@ -1,0 +1,265 @@
+"""Which calls of a stretch all threads share, and where they must wait for each other.
+
+A barrier stands only before a call that touches bytes that another thread may have written (or
+reads, and the call writes them) since the last barrier. What one thread does is in order anyway.
+Devices of one process read each other's arenas, and write a part each of the variables that they
+have once; before such calls, and after them, the threads of all devices meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+
+from graphc.lowering.kernel.code import (
+    OWN,
+    Access,
+    Blocks,
+    Call,
+    Chain,
+    Links,
+    Nest,
+    Product,
+    Side,
+    Step,
+    reached,
+    statements,
+)
+from graphc.lowering.kernel.lowered import Memory, Native
+from graphc_numpy.native.step.error_checks import checks_of
+
+GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another thread
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes [start, stop) of a memory block that a call reads, or also writes.
+
+    shared: all devices have the block; peer: each has one, and this is another's
+    """
+
+    memory: int
+    start: float
+    stop: float
+    written: bool
+    shared: bool = False
+    peer: bool = False
+
+    def clashes(self, other: Extent) -> bool:
+        """Whether the order of the two matters."""
+        return (
+            self.memory == other.memory
+            and (self.written or other.written)
+            and self.start < other.stop
+            and other.start < self.stop
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A call: whether all threads do a part of it, and whether they meet before it.
+
+    dealt: among the threads of all devices, since it writes what all have; across: it touches what
+    other devices do too; meet_all: the threads of all devices meet before it
+    """
+
+    call: Call
+    together: bool
+    meet: bool
+    dealt: bool = False
+    across: bool = False
+    meet_all: bool = False
+
+
+def shared(
+    natives: Iterable[Native], grain: int = GRAIN, memories: Sequence[Memory] = ()
+) -> list[list[Shared]]:
+    """How the calls of each line are dealt out; see `Native.turn`."""
+    now = _Since(grain, memories)
+    lines = []
+    for native in natives:
+        before = now.copy()
+        lines.append([now.next(call) for call in native.calls])
+        if native.turn != "any":  # nothing that stands in it is sure to have run, no meeting either
+            before.touch(lines[-1])
+            now = before
+    return lines
+
+
+@dataclass
+class _Since:
+    """What was touched since threads have met.
+
+    own: since those of this device have, and whether all of them did it; all: since those of all
+    devices have; unknown: whether others may have done something else before
+    """
+
+    grain: int
+    memories: Sequence[Memory]
+    own: list[tuple[Extent, bool]] = field(default_factory=list)
+    all: list[tuple[Extent, bool]] = field(default_factory=list)
+    unknown: bool = True
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether devices reach each other's memory at all."""
+        return any(m.kind in ("peer", "shared") for m in self.memories)
+
+    def copy(self) -> _Since:
+        return replace(self, own=list(self.own), all=list(self.all))
+
+    def touch(self, line: Iterable[Shared]) -> None:
+        for x in line:
+            for extent in self._extents(x.call):
+                self._add(extent, x)
+
+    def _add(self, extent: Extent, x: Shared) -> None:
+        self.own.append((extent, x.together))
+        if self.several:
+            self.all.append((extent, x.dealt))
+
+    def next(self, call: Call) -> Shared:
+        """One more call."""
+        mine = self._extents(call)
+        dealt = any(x.shared and x.written for x in mine)
+        across = dealt or any(x.peer for x in mine)
+        made = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
+        if (across and self.unknown) or self._meet_all(mine, made):
+            made = replace(made, meet_all=True)
+            self.own, self.all, self.unknown = [], [], False
+        elif any(x.clashes(y) for y, by_all in self.own if made.together or by_all for x in mine):
+            made = replace(made, meet=True)
+            self.own = []
+        for x in mine:
+            self._add(x, made)
+        return made
+
+    def _meet_all(self, mine: Iterable[Extent], made: Shared) -> bool:
+        """Whether another device may touch the same: its own memory, or what all have."""
+        return any(
+            (x.shared and (made.dealt or dealt)) or x.peer != y.peer
+            for x in mine
+            for y, dealt in self.all
+            if x.clashes(y)
+        )
+
+    def _extents(self, call: Call) -> list[Extent]:
+        return [self._known(x) for x in extents(call)]
+
+    def _known(self, x: Extent) -> Extent:
+        """An extent in another device's arena is told as one in the arena."""
+        if not self.memories:
+            return x
+        match self.memories[x.memory].kind:
+            case "peer":
+                return replace(x, memory=0, peer=True)
+            case "shared":
+                return replace(x, shared=True)
+            case _:
+                return x
+
+
+def extents(call: Call) -> Iterator[Extent]:
+    """What a call touches, one extent for each of its accesses."""
+    if isinstance(call.kernel, Blocks):
+        yield from _of_blocks(call, call.kernel)
+        return
+    for slot, start, stop in _ends(call.kernel):
+        pointer = call.arguments[slot]
+        written = call.kernel.params[slot].written
+        yield Extent(pointer.memory, pointer.offset + start, pointer.offset + stop, written)
+
+
+def _of_blocks(call: Call, blocks: Blocks) -> Iterator[Extent]:
+    """What the steps touch of memory that is not the thread's own."""
+    last = blocks.count - 1
+    for step in blocks.steps:
+        ranges = (0, min(last, 1)), (1, last), (last, last + 1)
+        for kernel, (first, stop) in zip(step.kernels, ranges, strict=True):
+            if first < stop:
+                yield from _of_step(call, kernel, step, (*blocks.outer, stop - first), first)
+
+
+def _of_step(
+    call: Call, kernel: Nest | Product, step: Step, sizes: Sequence[int], first: int
+) -> Iterator[Extent]:
+    """What a kernel touches in some blocks, from the first one on."""
+    for slot, start, stop in _ends(kernel):
+        place = step.places[slot]
+        if place.slot == OWN:
+            continue
+        pointer = call.arguments[place.slot]
+        at = pointer.offset + place.offset + first * place.steps[-1]
+        ends = [(n - 1) * s for n, s in zip(sizes, place.steps, strict=True)]
+        low, high = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+        written = kernel.params[slot].written
+        yield Extent(pointer.memory, at + low + start, at + high + stop, written)
+
+
+def _ends(kernel: Nest | Product | Links) -> Iterator[tuple[int, float, float]]:
+    """(slot, first byte, byte after the last) of what is reached behind each parameter."""
+    limits = {x.target: x.limit for x in checks_of(kernel)}
+    for slot, strides, sizes, offset, rows in _reached(kernel, limits):
+        if 0 in sizes:
+            continue
+        ends = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
+        first = offset + sum(min(e, 0) for e in ends)
+        last = offset + sum(max(e, 0) for e in ends)
+        size = kernel.params[slot].dtype.bytes
+        low, high = (rows[0] * size, rows[1] * size) if rows else (0, 0)
+        yield slot, first * size + low, (last + 1) * size + high
+
+
+Reach = tuple[int, tuple[int, ...], tuple[int, ...], int, tuple[float, float] | None]
+
+
+def _reached(kernel: Nest | Product | Links, limits: dict[int, int]) -> Iterator[Reach]:
+    """(slot, strides, sizes, offset, extremes of what an indirect row adds) of every access."""
+    for statement in statements(kernel):
+        for access in reached(statement):
+            rows = _rows(access, limits)
+            yield access.slot, access.strides, _axes(kernel), access.offset, rows
+        if isinstance(statement, Chain):
+            yield from _chained(statement, _axes(kernel))
+    if isinstance(kernel, Links):
+        for slot in range(2):
+            yield slot, (1,), (kernel.count,), 0, None
+    if isinstance(kernel, Product):
+        sizes = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)
+        for side in (kernel.left, kernel.right):
+            yield side.slot, _strides(side), sizes, side.offset, None
+
+
+def _chained(chain: Chain, axes: tuple[int, ...]) -> Iterator[Reach]:
+    """Of all places, and of all links."""
+    ends = [(n - 1) * stride for _, n, stride in chain.places]
+    rows = sum(min(x, 0) for x in ends), sum(max(x, 0) for x in ends)
+    yield chain.cells.slot, chain.cells.strides, axes, chain.cells.offset, rows
+    yield chain.links, (1,), (chain.count,), 0, None
+
+
+def _axes(kernel: Nest | Product | Links) -> tuple[int, ...]:
+    match kernel:
+        case Nest(rows=rows, columns=columns):
+            return (*rows, *columns)
+        case Product(batch=batch, rows=rows, cols=cols):
+            return (*batch, *rows, *cols)
+        case Links(count=count):
+            return (count,)
+
+
+def _strides(side: Side) -> tuple[int, ...]:
+    return (*side.batch, *side.rows, *side.inner, *side.cols)
+
+
+def _rows(access: Access, limits: dict[int, int]) -> tuple[float, float] | None:
+    """The least and the most that an indirect row adds, in elements; it may be all."""
+    if access.row is None:
+        return None
+    limit = limits.get(access.row)
+    if limit is None:
+        return -inf, inf
+    most = max(limit - 1, 0) * access.step
+    return min(most, 0), max(most, 0)

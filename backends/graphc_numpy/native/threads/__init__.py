@@ -1,0 +1,1 @@
+"""Threads that share a step, and how they wait for each other."""

@@ -1,0 +1,159 @@
+"""Waiting in native code: threads spin a little, then let others run, then sleep in small doses.
+
+A barrier is a block of words: how many have come, and which meeting it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, index
+
+ARRIVED, MEETING = 0, 8  # words, each on a cache line of its own
+WORDS = 16
+COMMON = 8  # where, in the words that all devices share, theirs begin: after the word FAILED
+PATIENCE = 2000  # looks before one sleeps: there may be more devices than processors
+DOSE = 50  # microseconds
+SPINS = 300  # looks before the processor is given up: some ten microseconds
+
+
+def print_barrier(module: ir.Module) -> ir.Function:
+    """`void barrier(ptr words, i64 threads)`, printed at its first use: returns when all came."""
+    found = module.globals.get("barrier")
+    if isinstance(found, ir.Function):
+        return found
+    function = ir.Function(module, ir.FunctionType(VOID, [POINTER, INT64]), "barrier")
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    words, threads = function.args
+    arrived, meeting = word(b, words, ARRIVED), word(b, words, MEETING)
+    now = b.load_atomic(meeting, "monotonic", 8, typ=INT64)
+    before = b.atomic_rmw("add", arrived, index(1), "acq_rel")
+    last = b.icmp_signed("==", b.add(before, index(1)), threads)
+    with b.if_else(last) as (free, wait):
+        with free:
+            put(b, arrived, index(0))
+            put(b, meeting, b.add(now, index(1)))
+        with wait:
+            spin(b, lambda: changed(b, meeting, now))
+    b.ret_void()
+    return function
+
+
+def print_meeting(module: ir.Module) -> ir.Function:
+    """`i1 meeting(ptr words, i64 threads, ptr failed)`: a barrier that ends when something fails.
+
+    True: not all came, since the word `failed` is not 0.
+    """
+    found = module.globals.get("meeting")
+    if isinstance(found, ir.Function):
+        return found
+    kind = ir.FunctionType(ir.IntType(1), [POINTER, INT64, POINTER])
+    function = ir.Function(module, kind, "meeting")
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    words, threads, failed = function.args
+    arrived, meeting = word(b, words, ARRIVED), word(b, words, MEETING)
+    now = b.load_atomic(meeting, "monotonic", 8, typ=INT64)
+    before = b.atomic_rmw("add", arrived, index(1), "acq_rel")
+    last = b.icmp_signed("==", b.add(before, index(1)), threads)
+    with b.if_then(last):
+        put(b, arrived, index(0))
+        put(b, meeting, b.add(now, index(1)))
+        b.ret(ir.Constant(ir.IntType(1), 0))
+
+    def over() -> ir.Value:
+        return b.or_(changed(b, meeting, now), changed(b, failed, index(0)))
+
+    come = spin(b, over, PATIENCE)
+    with b.if_then(b.not_(come)):
+        _sleep_until(b, over)
+    b.ret(b.not_(changed(b, meeting, now)))
+    return function
+
+
+def word(b: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:
+    """The address of a word of a block."""
+    return b.gep(words, [index(number)], source_etype=INT64)
+
+
+def changed(b: ir.IRBuilder, place: ir.Value, value: ir.Value) -> ir.Value:
+    """Whether the word at a place is another by now."""
+    return b.icmp_signed("!=", b.load_atomic(place, "acquire", 8, typ=INT64), value)
+
+
+def put(b: ir.IRBuilder, place: ir.Value, value: ir.Value) -> ir.Value:
+    """Write a word that others look at, after all that was done before; what was there."""
+    return b.atomic_rmw("xchg", place, value, "seq_cst")
+
+
+def spin(b: ir.IRBuilder, done: Callable[[], ir.Value], looks: int | None = None) -> ir.Value:
+    """Wait until `done`, or for so many looks; i1: whether it was done."""
+    before = b.block
+    look, again, rest, give, after = (
+        b.append_basic_block(name) for name in ("look", "again", "rest", "give", "after")
+    )
+    b.branch(look)
+    b.position_at_end(look)
+    spins = b.phi(INT64)
+    spins.add_incoming(index(0), before)
+    is_done = done()
+    late = (
+        b.icmp_signed(">=", spins, index(looks))
+        if looks is not None
+        else ir.Constant(ir.IntType(1), 0)
+    )
+    b.cbranch(b.or_(is_done, late), after, again)
+    b.position_at_end(again)
+    more = b.add(spins, index(1))
+    pause(b)
+    b.cbranch(b.icmp_signed(">", more, index(SPINS)), give, rest)
+    b.position_at_end(give)
+    give_way(b)
+    b.branch(rest)
+    b.position_at_end(rest)
+    spins.add_incoming(more, rest)
+    b.branch(look)
+    b.position_at_end(after)
+    return is_done
+
+
+def _sleep_until(b: ir.IRBuilder, done: Callable[[], ir.Value]) -> None:
+    look, sleep, after = (b.append_basic_block(name) for name in ("look", "sleep", "after"))
+    b.branch(look)
+    b.position_at_end(look)
+    b.cbranch(done(), after, sleep)
+    b.position_at_end(sleep)
+    if sys.platform == "win32":
+        _call(b, "Sleep", VOID, ir.Constant(INT32, 1))  # milliseconds
+    else:
+        _call(b, "usleep", INT32, ir.Constant(INT32, DOSE))
+    b.branch(look)
+    b.position_at_end(after)
+
+
+def pause(b: ir.IRBuilder) -> None:
+    """Tell the core that it is spinning, where there is a way to."""
+    family = target().family
+    if family == "x86":
+        _call(b, "llvm.x86.sse2.pause", VOID)
+    elif family == "arm":
+        _call(b, "llvm.aarch64.hint", VOID, ir.Constant(INT32, 1))
+
+
+def give_way(b: ir.IRBuilder) -> None:
+    """Let another thread have this processor: a call of the system's library."""
+    _call(b, "SwitchToThread" if sys.platform == "win32" else "sched_yield", INT32)
+
+
+def _call(b: ir.IRBuilder, name: str, result: ir.Type, *xs: ir.Value) -> None:
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(result, [x.type for x in xs]), name)
+    b.call(function, xs)

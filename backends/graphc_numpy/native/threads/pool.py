@@ -1,0 +1,254 @@
+"""The threads that share the stretches of a device: one that leads, and workers that wait natively.
+
+A worker looks at a mailbox for a while, in native code and without the GIL, and then sleeps on a
+lock of Python's. So steps that follow each other closely wake nobody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+import graphc.support.config as config
+from graphc_numpy.memory import block
+from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.threads.barrier import changed, put, spin, word
+
+Words: TypeAlias = NDArray[np.int64]
+JOB, FUNCTION, FRAME, THREADS, ASLEEP = 0, 8, 9, 10, 16  # words of a mailbox
+LINE = 8  # words of a cache line; each thread has one from ASLEEP on
+DONE = ASLEEP + 1  # after it in the line: the last job that the worker has done
+AWAKE, SLEEPING, CALLED = range(3)  # a worker; CALLED: its lock will be opened
+LOOKS = 6000  # at the mailbox before a worker sleeps: about a millisecond
+STRETCH = ir.FunctionType(VOID, [POINTER, INT64, INT64])
+
+
+def thread_count(devices: int) -> int:
+    """The threads of each of so many devices: GRAPHC_THREADS, or the cores of this process."""
+    return max(1, (config.get().threads or _cores()) // devices)
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+class Pool:
+    """Runs stretches on `threads` threads, of which the caller is one. Starts the others at once.
+
+    The workers end with the pool.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._native = _native()
+        self._mailbox = new_words(ASLEEP + threads * LINE)
+        self._gates = [_shut_gate() for _ in range(threads - 1)]
+        given = self._native, self._mailbox
+        workers = [
+            threading.Thread(
+                target=_work, args=(*given, n, gate), name=f"graphc-thread-{n}", daemon=True
+            )
+            for n, gate in enumerate(self._gates, 1)
+        ]
+        self._stop = weakref.finalize(self, _stop, *given, self._gates, workers)
+        for worker in workers:
+            worker.start()
+
+    def run(self, function: int, frame: int) -> None:
+        """Call `void function(ptr frame, i64 thread, i64 threads)` on every thread; wait for all.
+
+        Whatever is raised meanwhile, all threads finish first.
+        """
+        mailbox = self._mailbox.ctypes.data
+        if self._native.publish(mailbox, function, frame, self.threads):
+            try:
+                _wake(self._mailbox, self._gates)
+            finally:
+                _wake(self._mailbox, self._gates)
+                self._native.lead(mailbox)
+
+    def close(self) -> None:
+        """End the workers. A second close does nothing."""
+        self._stop()
+
+
+def new_words(n: int) -> Words:
+    """Words that begin on a cache line."""
+    words = block(8 * n).view(np.int64)
+    words[:] = 0
+    return words
+
+
+def _shut_gate() -> threading.Lock:
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+def _work(native: _Native, mailbox: Words, number: int, gate: threading.Lock) -> None:
+    seen = 0
+    while (seen := native.serve(mailbox.ctypes.data, number, seen)) >= 0:
+        gate.acquire()
+
+
+def _wake(mailbox: Words, gates: list[threading.Lock]) -> None:
+    for number, gate in enumerate(gates, 1):
+        at = ASLEEP + number * LINE
+        if mailbox[at] == CALLED:
+            mailbox[at] = AWAKE
+            gate.release()
+
+
+def _stop(
+    native: _Native, mailbox: Words, gates: list[threading.Lock], workers: list[threading.Thread]
+) -> None:
+    """End the workers; also at the exit, before the code that they run goes away."""
+    native.publish(mailbox.ctypes.data, 0, 0, len(gates) + 1)
+    _wake(mailbox, gates)
+    for worker in workers:
+        if worker is not threading.current_thread() and worker.is_alive():
+            worker.join(timeout=1)
+
+
+# -- the native side ------------------------------------------------------------------------------
+
+
+class _Native:
+    """
+    i64 publish(mailbox, function, frame, threads)   give out a job; do a part, unless some sleep
+    void lead(mailbox)                               do thread 0's part
+    i64 serve(mailbox, thread, seen)                 do jobs; the last one's number, or -1: the end
+    """
+
+    def __init__(self) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self._symbols = machine.load("threads", _module, ("publish", "lead", "serve"))
+        at = self._symbols
+        kind = ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)
+        self.publish: Any = kind(at["publish"])
+        self.lead: Any = ctypes.CFUNCTYPE(None, pointer)(at["lead"])
+        self.serve: Any = ctypes.CFUNCTYPE(number, pointer, number, number)(at["serve"])
+
+
+@lru_cache(maxsize=1)
+def _native() -> _Native:
+    return _Native()
+
+
+def _module() -> ir.Module:
+    module = ir.Module("threads")
+    _print_publish(_begin(module, "publish", INT64, POINTER, INT64, INT64, INT64))
+    _print_serve(_begin(module, "serve", INT64, POINTER, INT64, INT64))
+    b = _begin(module, "lead", VOID, POINTER)
+    _lead(b, b.function.args[0])
+    b.ret_void()
+    return module
+
+
+def _begin(module: ir.Module, name: str, result: ir.Type, *xs: ir.Type) -> ir.IRBuilder:
+    function = ir.Function(module, ir.FunctionType(result, xs), name)
+    return ir.IRBuilder(function.append_basic_block("entry"))
+
+
+def _do(b: ir.IRBuilder, mailbox: ir.Value, thread: ir.Value) -> None:
+    """Call the job's function, unless there is none."""
+    function = b.load(word(b, mailbox, FUNCTION), typ=ir.PointerType(STRETCH), align=8)
+    frame = b.load(word(b, mailbox, FRAME), typ=POINTER, align=8)
+    threads = b.load(word(b, mailbox, THREADS), typ=INT64, align=8)
+    b.call(function, [frame, thread, threads])
+
+
+def _lead(b: ir.IRBuilder, mailbox: ir.Value) -> None:
+    """Thread 0's part of the job; then wait until the others have left its code for good."""
+    _do(b, mailbox, index(0))
+    job = b.load(word(b, mailbox, JOB), typ=INT64, align=8)
+    threads = b.load(word(b, mailbox, THREADS), typ=INT64, align=8)
+
+    def wait(number: ir.Value) -> None:
+        place = _of_worker(b, mailbox, number, DONE)
+        spin(b, lambda: b.not_(changed(b, place, job)))
+
+    Printer(b).loop(1, threads, 1, wait)
+
+
+def _print_publish(b: ir.IRBuilder) -> None:
+    mailbox, function, frame, threads = b.function.args
+    for number, value in ((FUNCTION, function), (FRAME, frame), (THREADS, threads)):
+        b.store(value, word(b, mailbox, number), align=8)
+    job = word(b, mailbox, JOB)
+    put(b, job, b.add(b.load(job, typ=INT64, align=8), index(1)))
+    called = _each_worker(b, threads, lambda n: _set_called(b, mailbox, n))
+    alone = b.icmp_signed("==", called, index(0))
+    ends = b.icmp_signed("==", function, index(0))
+    with b.if_then(b.and_(alone, b.not_(ends))):
+        _lead(b, mailbox)
+    b.ret(called)
+
+
+def _each_worker(b: ir.IRBuilder, threads: ir.Value, body: Any) -> ir.Value:
+    """The sum of `body(number)` over all workers."""
+    (total,) = Printer(b).loop(1, threads, 1, lambda n, sum: [b.add(sum, body(n))], [index(0)])
+    return total
+
+
+def _of_worker(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value, first: int) -> ir.Value:
+    """The address of a word of a worker's line: ASLEEP or DONE."""
+    at = b.add(index(first), b.mul(number, index(LINE)))
+    return b.gep(mailbox, [at], source_etype=INT64)
+
+
+def _exchange(b: ir.IRBuilder, place: ir.Value, old: int, new: int) -> ir.Value:
+    """Make `old` to `new`; i1: whether it was `old`."""
+    return b.extract_value(b.cmpxchg(place, index(old), index(new), "seq_cst", "seq_cst"), 1)
+
+
+def _set_called(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value) -> ir.Value:
+    """1 for a worker that must be woken."""
+    slept = _exchange(b, _of_worker(b, mailbox, number, ASLEEP), SLEEPING, CALLED)
+    return b.zext(slept, INT64)
+
+
+def _print_serve(b: ir.IRBuilder) -> None:
+    mailbox, thread, first = b.function.args
+    entry, wait = b.block, b.append_basic_block("wait")
+    work, tired, sleep, end, go = map(
+        b.append_basic_block, ("work", "tired", "sleep", "end", "go")
+    )  # fmt: skip
+    b.branch(wait)
+    b.position_at_end(wait)
+    seen = b.phi(INT64)
+    seen.add_incoming(first, entry)
+    job, asleep = word(b, mailbox, JOB), _of_worker(b, mailbox, thread, ASLEEP)
+    came = spin(b, lambda: changed(b, job, seen), LOOKS)
+    b.cbranch(came, work, tired)
+    b.position_at_end(tired)  # say so, and look once more: whoever publishes does it the other way
+    put(b, asleep, index(SLEEPING))
+    late = b.cmpxchg(job, seen, seen, "seq_cst", "seq_cst")
+    b.cbranch(b.extract_value(late, 1), sleep, b.append_basic_block("back"))
+    b.position_at_end(b.function.blocks[-1])
+    b.cbranch(_exchange(b, asleep, SLEEPING, AWAKE), work, sleep)
+    b.position_at_end(sleep)
+    b.ret(seen)
+    b.position_at_end(work)
+    number = b.load_atomic(job, "acquire", 8, typ=INT64)
+    function = b.load(word(b, mailbox, FUNCTION), typ=INT64, align=8)
+    b.cbranch(b.icmp_signed("==", function, index(0)), end, go)
+    b.position_at_end(end)
+    b.ret(index(-1))
+    b.position_at_end(go)
+    _do(b, mailbox, thread)
+    put(b, _of_worker(b, mailbox, thread, DONE), number)
+    seen.add_incoming(number, b.block)
+    b.branch(wait)

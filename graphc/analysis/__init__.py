@@ -1,0 +1,1 @@
+"""Facts about graphs that several passes ask for. Nothing here changes a graph."""

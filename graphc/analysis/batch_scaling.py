@@ -1,0 +1,111 @@
+"""How values grow: with the number of examples, and with the number of replicas.
+
+The analysis asks how a value grows when every example of the batch is there k times over: a sum
+over the batch grows as k, a count of examples too, their quotient does not grow. So a value has a
+set of exponents, one for each of its terms: {1} is a sum, {0} a mean (masked and weighted means
+among them), {-1} what was divided by the count twice, {0, 1} a sum and a regulariser. Where an
+operation is not linear in what grows, nothing is known. The same question is asked of replicas,
+of what is summed over them and divided by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from graphc.ir.dims import parse_rule, reduced_dims
+from graphc.ir.graph import Graph, Node
+from graphc.ir.varying import leaves
+from graphc.ops.replicas import OwnSize, ReplicaCount
+
+Growth = frozenset[int] | None  # the exponents of the terms; None where nothing is known
+STILL: Growth = frozenset((0,))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What there may be more of. counts: a node is their number; sums: it adds over them."""
+
+    counts: Callable[[Node, Graph], bool]
+    sums: Callable[[Node, Graph], bool]
+
+
+def growths(graph: Graph, scale: Scale | None = None) -> dict[str, Growth]:
+    """How every node grows with the batch, or with what `scale` says."""
+    found: dict[str, Growth] = {}
+    for node in graph:
+        known = [found[x] for x in node.operands]
+        found[node.name] = _growth(node, graph, known, scale or EXAMPLES)
+    return found
+
+
+def _growth(node: Node, graph: Graph, given: Sequence[Growth], scale: Scale) -> Growth:
+    op = node.op
+    if scale.counts(node, graph):
+        return frozenset((1,))
+    if not node.operands:
+        return STILL
+    if any(g is None for g in given):
+        return None
+    known = [g for g in given if g is not None]
+    if op.denominator is not None and len(known[op.denominator]) == 1:
+        (count,) = known[op.denominator]
+        return frozenset(e - count for e in known[1 - op.denominator])
+    if op.reduces == "sum" and op.linear:
+        return _product(known, 1 if scale.sums(node, graph) else 0, op.linear)
+    if op.jointly_linear:
+        return frozenset().union(*known)
+    if op.elementwise and _is_bounded_count(node, graph, scale):
+        return frozenset((1,))
+    return STILL if all(g == STILL for g in known) and op.reduces == "sum" else _peak(node, known)
+
+
+def _is_bounded_count(node: Node, graph: Graph, scale: Scale) -> bool:
+    """Whether a node is a number of examples that is kept from 0 by a constant."""
+    counts = [scale.counts(graph[x], graph) for x in node.operands]
+    others = [graph[x] for x, count in zip(node.operands, counts, strict=True) if not count]
+    return counts.count(True) == 1 and all(n.op.lazy and not n.operands for n in others)
+
+
+def _product(
+    known: Sequence[frozenset[int]], more: int, linear: tuple[tuple[int, ...], ...]
+) -> Growth:
+    """Of operands that each may be partial: their exponents add; of arms, either's."""
+    if any(len(slots) > 1 for slots in linear):
+        arms = {i for slots in linear for i in slots}
+        return frozenset(e + more for i in arms for e in known[i])
+    total = frozenset((more,))
+    for i, g in enumerate(known):
+        if (i,) not in linear and g != STILL:
+            return None
+        total = frozenset(a + b for a in total for b in g)
+    return total
+
+
+def _peak(node: Node, known: Sequence[frozenset[int]]) -> Growth:
+    """A maximum of one thing grows as it does; of what else is not linear nothing is known."""
+    alike = len(set(known)) == 1 and (known[0] == STILL or node.op.reduces != "sum")
+    return known[0] if alike else None
+
+
+def sums_over_batch(node: Node, graph: Graph) -> bool:
+    types = [graph[x].tensor for x in node.operands]
+    if not any(t.extents for t in types):
+        return False
+    rule = parse_rule(node.op.dims(*types))
+    return any(types[slot].extent(dim) for slot, dim in reduced_dims(rule))
+
+
+def counts_examples(node: Node, graph: Graph) -> bool:
+    """Whether a node is the number of examples, of all or of a replica's own."""
+    if isinstance(node.op, OwnSize):
+        return graph[node.operands[0]].tensor.extent(node.op.dim) is not None
+    return node.op.count and bool(node.op.attributes.get("extent"))
+
+
+def _sums_over_replicas(node: Node, graph: Graph) -> bool:
+    return leaves(node.op) and not node.tensor.extents
+
+
+EXAMPLES = Scale(counts_examples, sums_over_batch)
+REPLICAS = Scale(lambda node, _: isinstance(node.op, ReplicaCount), _sums_over_replicas)

@@ -1,0 +1,137 @@
+"""When the nodes of a partitioned graph run: in which loop over turns, or in which part between.
+
+A step is a line: straight part 0, loop 0, part 1, loop 1, ..., part n. A node whose value or whose
+operand varies over time runs in a loop. What one turn makes is there for that turn only, so nodes
+that hand such values to each other run in one loop; a value that a loop gathers is there from the
+next part on. Only a `recall` reads what an earlier loop kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import R
+from graphc.ops.collective import Conversion, Recall
+
+
+def leaves_loop(node: Node) -> bool:
+    """Whether a node gathers what the turns hold."""
+    op = node.op
+    return isinstance(op, Conversion) and op.over == "time" and op.states[0] != R
+
+
+@dataclass
+class Turns:
+    """What runs when.
+
+    varying: the nodes whose value differs from turn to turn
+    inside:  the nodes that run in a loop
+    stage:   node -> its loop, for one inside; else the part that it can run in first
+    late:    (node, operand): a node that runs in the loop which its operand comes after; None
+             where there is none
+    """
+
+    graph: Graph
+    varying: set[str] = field(default_factory=set)
+    inside: set[str] = field(default_factory=set)
+    stage: dict[str, int] = field(default_factory=dict)
+    late: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        times = {a.name for a in self.graph.mesh.time}
+        if not times:  # nothing runs in turns
+            return
+        for node in self.graph:
+            if any(a in times for a, _ in node.type.placement):
+                self.varying.add(node.name)
+            if node.name in self.varying or not self.varying.isdisjoint(node.operands):
+                self.inside.add(node.name)
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are."""
+        return max((self.stage[x] + 1 for x in self.inside), default=0)
+
+    def gathers(self, name: str) -> bool:
+        """Whether a node runs in a loop and gives what is there after it, not once per turn."""
+        return name in self.inside and name not in self.varying
+
+    def ready(self, name: str) -> int:
+        """From which loop on a value is there."""
+        return self.stage[name] + self.gathers(name)
+
+    def handed(self, node: Node) -> list[str]:
+        """The operands that a node takes from its own turn."""
+        return (
+            [] if isinstance(node.op, Recall) else [x for x in node.operands if x in self.varying]
+        )
+
+
+def earliest(graph: Graph) -> Turns:
+    """The first loop, or part, that each node could run in: the loops that lie before it."""
+    turns = Turns(graph)
+    for node in graph:
+        turns.stage[node.name] = max(map(turns.ready, node.operands), default=0)
+    return turns
+
+
+def assigned(graph: Graph) -> Turns:
+    """The loop that each node runs in, where nodes that share a turn run together."""
+    turns = Turns(graph)
+    if not graph.mesh.time and not any(isinstance(n.op, Recall) for n in graph):
+        turns.stage = dict.fromkeys(graph.nodes, 0)
+        return turns
+    groups = _groups(turns)
+    level = dict.fromkeys(groups.values(), 0)
+    # More loops than values that leave one there can't be.
+    rounds = 2 + len(turns.inside - turns.varying)
+    for _ in range(rounds):
+        turns.late = _raise_levels(turns, groups, level)
+        if turns.late is None:
+            break
+    return turns
+
+
+def _raise_levels(
+    turns: Turns, groups: dict[str, str], level: dict[str, int]
+) -> tuple[str, str] | None:
+    """Work out all stages once. The last node that moved its group, and its late operand."""
+    moved = None
+    for node in turns.graph:
+        handed = turns.handed(node)
+        needed = max((_needed(turns, node, x) for x in node.operands if x not in handed), default=0)
+        if node.name not in turns.inside:
+            turns.stage[node.name] = needed
+            continue
+        group = groups[node.name]
+        if needed > level[group]:
+            level[group] = needed
+            moved = node.name, next((x for x in node.operands if x not in handed), "")
+        turns.stage[node.name] = level[group]
+    for name in turns.inside:
+        turns.stage[name] = level[groups[name]]
+    return moved
+
+
+def _needed(turns: Turns, node: Node, x: str) -> int:
+    """The first loop or part in which a node can have an operand that is not of its own turn."""
+    if isinstance(node.op, Recall):
+        return max(node.op.loop, turns.stage[x] + (turns.graph[x].op.source != "input"))
+    return turns.ready(x)
+
+
+def _groups(turns: Turns) -> dict[str, str]:
+    """The nodes in a loop, each with one that stands for all that run in the same turn as it."""
+    root = {name: name for name in turns.graph.nodes if name in turns.inside}
+
+    def find(x: str) -> str:
+        while root[x] != x:
+            root[x] = root[root[x]]
+            x = root[x]
+        return x
+
+    for name in root:
+        for x in turns.handed(turns.graph[name]):
+            root[find(name)] = find(x)
+    return {name: find(name) for name in root}

@@ -1,0 +1,1 @@
+"""The whole compiler on a few pages: driver, pipeline, cache of plans."""

@@ -1,0 +1,354 @@
+"""From a module to a plan: the whole compiler on one page.
+
+    source ──front end──► Module ──differentiate──► ──place──► ──partition──► ──schedule──► Plan
+
+Every arrow is a list of passes in graphc.compiler.pipeline; `observe` sees the graph after each.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from functools import cache, partial
+
+from graphc.compiler.periodic import periodicity, prepared, sync_programs
+from graphc.compiler.pipeline import (
+    differentiation,
+    distribution,
+    partitioning,
+    run_passes,
+    server_part,
+    worker_part,
+)  # fmt: skip
+from graphc.frontend.module import Module
+from graphc.ir.dims import lost_extents, parse_rule
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import Split
+from graphc.lowering.program.program import Program
+from graphc.lowering.schedule.schedule import schedule
+from graphc.ops.source import Random
+from graphc.passes.base import Pass
+from graphc.passes.differentiation.gradient_orders import check_orders
+from graphc.passes.differentiation.losses import check_losses
+from graphc.passes.partitioning.worker_server_split import cut_of
+from graphc.passes.placing.tile import untiled
+from graphc.plan.determinism import promise
+from graphc.plan.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
+from graphc.strategies import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
+from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
+from graphc.support.gc_pause import collector_paused
+from graphc.support.lazy_map import Later, joined, made
+
+Observe = Callable[[str, Pass, Graph], None]
+Programs = Mapping[str, Program]
+PROGRAMS = ("train", "evaluate")
+
+
+def compile_module(
+    module: Module,
+    strategy: Strategy | None = None,
+    *,
+    peak: int | None = None,
+    bucket: int = 0,
+    observe: Observe | None = None,
+    check_replicas: bool = False,
+) -> Plan:
+    """The plan of a module under a strategy (by default the module's own).
+
+    Its programs are 'init', 'train', 'evaluate', and 'train.short', 'evaluate.short' for batches
+    that are not full, where the step can run them. An asynchronous one has 'worker' and 'server.0',
+    'server.1', ... instead of 'train'. Its strategy has the cuts that the compiler chose written
+    out.
+    peak: limit in bytes on what one device needs; G0406 where the plan is over it.
+    bucket: sums over devices are joined to exchanges of as many bytes; 0 exchanges each by itself.
+    check_replicas: steps fail (G0536) where replicas differ in a variable of which only the first
+    one's value is taken.
+    Raises GraphcError for whatever in the program or the strategy can't be compiled.
+    """
+    start = time.perf_counter()
+    strategy = strategy or module.strategy
+    _warn_without_batch(module.train, strategy)
+    check_losses(module.train)
+    check_orders(module.train, strategy)
+    _check_names(module.train, strategy)
+    with collector_paused():
+        programs, train, strategy, exact = _compile(
+            module, strategy, bucket, observe, check_replicas
+        )
+    if peak is not None:
+        _check_peak(programs, peak)
+    variables = {
+        v.name: PlannedVariable(v.kind, v.of, v.fill, v.aggregation, v.on)
+        for v in train.variables.values()
+    }
+    meets = periodicity(strategy)
+    meta = {
+        "exact": exact,
+        "compile_seconds": time.perf_counter() - start,
+        "duration": asdict(module.duration) if module.duration else None,
+        "fingerprint": train.fingerprint(),
+        "promise": promise(strategy, trained(programs)).plain(),
+        "grid": next((str(p) for p in strategy.parts if p.layout("").grid), ""),
+        "every": meets.every if meets else 0,
+        "untiled": untiled(train, layout_of(strategy)),
+        "seed": module.seed,
+        "random": any(isinstance(node.op, Random) for node in train),
+    }
+    how = asynchrony(strategy)
+    return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)
+
+
+def trained(programs: Programs) -> list[Program]:
+    """The programs that an update is made by, as far as they are made."""
+    found = made(programs).items()
+    return [p for name, p in found if not name.startswith(("init", "evaluate"))]
+
+
+def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
+    """Warn where the strategy cuts the batch, and the step has none that could be cut."""
+    inputs = list(graph.inputs.values())
+    if layout_of(strategy).batch and inputs and not any(n.tensor.extents for n in inputs):
+        warning = GraphcError(
+            "G0405",
+            f"{strategy} cuts the batch, but no input has one: every device does all the work",
+            span=inputs[0].origin,
+            help="give the first dim a name that the data binds, as in x: f32[batch, 64]; "
+            "in Python, take the batch size from x.shape[0] and not from len(x)",
+        )
+        warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
+
+
+def _check_names(graph: Graph, strategy: Strategy) -> None:
+    """Raise G0404 where the strategy cuts a variable that the step does not have."""
+    names = list(graph.variables)
+    for rule in layout_of(strategy).variables:
+        if rule.glob != NO_CUT and not any(fnmatchcase(v, rule.glob) for v in names):
+            hint = did_you_mean(rule.glob, names) or f"it has: {', '.join(names[:20])}"
+            message = f"'{rule.glob}' in {strategy} matches no variable of the step"
+            raise GraphcError("G0404", message, help=hint)
+
+
+def _compile(
+    module: Module,
+    strategy: Strategy,
+    bucket: int,
+    observe: Observe | None,
+    check_replicas: bool,
+) -> tuple[Programs, Graph, Strategy, dict[str, str]]:
+    """The programs, the differentiated graph, the strategy as it was resolved, and for each mode
+    the node that needs the batch whole, or ''."""
+    programs: dict[str, Program] = {"init": _init_program(module.init)}
+    exact: dict[str, str] = {}
+    how = asynchrony(strategy)
+    passes = differentiation(check=True) if check_replicas else differentiation()
+    train = run_passes(module.train, passes, _observer(observe, "train"))
+    train = prepared(train, strategy)
+    programs |= sync_programs(train, strategy, _observer(observe, SYNC))
+    if how is None:
+        made, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
+    else:
+        made, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
+    graph = run_passes(
+        _with_ratios(module.evaluate), differentiation(), _observer(observe, "evaluate")
+    )
+    graph = replace(graph, variables=train.variables)  # programs share them, slots included
+    if observe is None and _is_plain(strategy):
+        rest, exact["evaluate"] = _waiting("evaluate", graph, strategy)
+    else:
+        rest, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, bucket, observe)
+    return joined(programs, made, rest), train, strategy, exact
+
+
+def _is_plain(strategy: Strategy) -> bool:
+    """Whether there is nothing to place: programs can then be made when they are first run, as no
+    error of the user's is found on the way."""
+    return all(isinstance(part, OneDevice) for part in strategy.parts)
+
+
+def _lowered(
+    name: str, graph: Graph, strategy: Strategy, bucket: int, observe: Observe | None
+) -> tuple[Programs, Strategy, str]:
+    """The programs NAME and NAME.short of a graph, the strategy as it was resolved, and the node
+    that needs the batch whole, or ''. In a plain strategy, NAME.short is made later."""
+    seen = _observer(observe, name)
+    placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen)
+    strategy = resolved(strategy, placed)
+    full = run_passes(placed, partitioning(strategy, bucket=bucket), seen)
+    programs = {name: schedule(full, exact=True)}
+    needs_whole = unpaddable(graph)
+    if needs_whole is not None:
+        return programs, strategy, needs_whole.name
+    short = f"{name}.short"
+    if _is_plain(strategy):
+        return Later(programs, {short: _short(placed, strategy, bucket)}), strategy, ""
+    return programs | {short: _short(placed, strategy, bucket)()}, strategy, ""
+
+
+def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Program]:
+    """The program for batches that are not full."""
+
+    def made() -> Program:
+        with collector_paused():
+            return schedule(run_passes(placed, partitioning(strategy, True, bucket)))
+
+    return made
+
+
+def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str]:
+    """The programs NAME and NAME.short of a graph that is placed when one of them is wanted."""
+    needs_whole = unpaddable(graph)
+    names = (name,) if needs_whole else (name, f"{name}.short")
+
+    @cache
+    def lowered() -> Programs:
+        with collector_paused():
+            return _lowered(name, graph, strategy, 0, None)[0]
+
+    waiting = {x: partial(lambda x: lowered()[x], x) for x in names}
+    return Later({}, waiting), needs_whole.name if needs_whole else ""
+
+
+def asynchrony(strategy: Strategy) -> Asynchronous | None:
+    """How workers and servers meet, where the strategy has them."""
+    how = layout_of(strategy).synchrony
+    return how if isinstance(how, Asynchronous) else None
+
+
+def _parts(
+    train: Graph, strategy: Strategy, how: Asynchronous, bucket: int, observe: Observe | None
+) -> tuple[Programs, Strategy, str]:
+    """The programs of the worker, which is spread by the rest of the strategy, and of each server,
+    which is one device."""
+    _warn_of_idle(train, how)
+    graph = run_passes(train, worker_part(), _observer(observe, WORKER))
+    found, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
+    programs = dict(found)
+    for number in range(how.servers):
+        name = f"{SERVER}.{number}"
+        graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
+        seen = _observer(observe, name)
+        one = OneDevice()
+        # Rows of tables are sent for the examples that there are: such a program runs any number.
+        short = any(n.type.extents for n in graph)
+        placed = run_passes(graph, [*distribution(one), *partitioning(one, short)], seen)
+        programs[name] = schedule(placed, exact=not short)
+    return programs, strategy, exact
+
+
+def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
+    """Warn of servers without variables, and of workers that the bound keeps waiting."""
+    idle = sum(not names for names in cut_of(train).kept(how.servers))
+    if idle:
+        _warn(
+            "G0476",
+            f"{idle} of {how.servers} servers keep no variable: there is none left for them",
+            "variables whose updates need each other go together; use fewer servers",
+        )
+    if how.staleness is not None and how.workers > how.staleness + 1:
+        _warn(
+            "G0475",
+            f"with staleness={how.staleness}, only {how.staleness + 1} of {how.workers} workers "
+            "can compute at a time: each push that is under way makes the others older by one",
+            f"staleness={how.workers - 1} lets all of them work, or use fewer workers",
+        )
+
+
+def _warn(code: str, message: str, help: str) -> None:
+    text = GraphcError(code, message, help=help).render().replace("error", "warning", 1)
+    warnings.warn(GraphcWarning(text), stacklevel=3)
+
+
+def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:
+    """(pass name, graph after it) for every pass of one program; first ('source', as written).
+
+    Of an asynchronous strategy, 'train' is the worker's program. Raises G0990 for an unknown one.
+    """
+    graph = module.evaluate if program == "evaluate" else module.train
+    if program == "train" and asynchrony(strategy or module.strategy):
+        program = WORKER
+    found: list[tuple[str, Graph]] = [("source", graph)]
+
+    def observe(name: str, step: Pass, after: Graph) -> None:
+        known.add(name)
+        if name == program or (name == "train" and program not in (*PROGRAMS, SYNC)):
+            found.append((step.name, after))
+
+    known: set[str] = set()
+    compile_module(module, strategy, observe=observe)
+    if program not in known:
+        message = f"there is no program '{program}'"
+        raise GraphcError("G0990", message, help=f"there are: {', '.join(sorted(known))}")
+    yield from found
+
+
+def resolved(strategy: Strategy, placed: Graph) -> Strategy:
+    """The strategy with every choice that placing made written out."""
+    result: Strategy = OneDevice()
+    for axis, part in named_parts(strategy):
+        cuts = [
+            (v.name, state.dim)
+            for v in placed.variables.values()
+            if v.kind == "param" and isinstance(state := v.type.placement[axis], Split)
+        ]
+        chosen = part.layout(axis).choose
+        result = result * (part.with_cuts(tuple(cuts)) if chosen else part)
+    return result
+
+
+def unpaddable(graph: Graph) -> Node | None:
+    """The first node that needs a dim of run-time length whole: no short batch can run then."""
+    for node in graph:
+        if node.op.source or not node.operands:
+            continue
+        types = [graph[x].tensor for x in node.operands]
+        if any(t.extents for t in types) and lost_extents(
+            parse_rule(node.op.dims(*types)), types, node.tensor
+        ):
+            return node
+    return None
+
+
+def _data(module: Module) -> dict[str, object]:
+    """The data specifications as plain values."""
+    keep = ("kind", "path", "batch", "shuffle_seed", "shard")
+    return {name: {k: getattr(spec, k) for k in keep} for name, spec in module.data.items()}
+
+
+def _observer(observe: Observe | None, name: str) -> Callable[[Pass, Graph], None] | None:
+    return (lambda step, after: observe(name, step, after)) if observe else None
+
+
+def _init_program(graph: Graph) -> Program:
+    """First values are computed once, on one device, and cut afterwards."""
+    one = OneDevice()
+    return schedule(run_passes(graph, [*distribution(one), *partitioning(one)]), exact=True)
+
+
+def _with_ratios(graph: Graph) -> Graph:
+    """Also output numerator and denominator of every result that is a quotient of scalars.
+
+    A metric over several batches is then the sum of numerators over the sum of denominators,
+    which is exact for batches of any size; a mean of means would not be.
+    """
+    outputs = dict(graph.outputs)
+    for name, x in graph.outputs.items():
+        node = graph[x]
+        below = node.op.denominator
+        if below is not None and node.tensor.shape == ():
+            outputs[f"{name}/num"] = node.operands[1 - below]
+            outputs[f"{name}/den"] = node.operands[below]
+    return replace(graph, outputs=outputs)
+
+
+def _check_peak(programs: Programs, limit: int) -> None:
+    for name, program in programs.items():
+        if name != "init" and program.peak_bytes > limit:  # init runs on the host, before devices
+            raise GraphcError(
+                "G0406",
+                f"program '{name}' needs {program.peak_bytes} bytes on a device "
+                f"({program.variable_bytes} of them variables), the limit is {limit}",
+                help="cut variables with tensor_split(n), or the batch with accumulate(k)",
+            )

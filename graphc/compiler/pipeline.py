@@ -1,0 +1,135 @@
+"""The pipeline: one list that reads from top to bottom, and what watches over it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from graphc.ir.graph import Graph
+from graphc.passes.base import Pass
+from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
+from graphc.passes.differentiation.differentiate import Differentiate
+from graphc.passes.differentiation.resolve import Resolve
+from graphc.passes.local_step import StepAlone
+from graphc.passes.partitioning.assemble import Assemble
+from graphc.passes.partitioning.bucket import Bucket
+from graphc.passes.partitioning.loops import Loops
+from graphc.passes.partitioning.partition import Partition
+from graphc.passes.partitioning.regather import Regather
+from graphc.passes.partitioning.scatter_reduce import ScatterReduce
+from graphc.passes.partitioning.worker_server_split import ServerPart, WorkerPart
+from graphc.passes.placing.place import Place
+from graphc.passes.placing.tile import Tile
+from graphc.strategies import Strategy, layout_of
+from graphc.support import config
+from graphc.support.errors import GraphcError, InternalError
+from graphc.support.files import write_whole
+from graphc.verify import Stage, verify
+
+Observer = Callable[[Pass, Graph], None]
+
+
+def differentiation(check: bool = False) -> list[Pass]:
+    """From the front end's graph to gradients and updates. check: that replicas agree."""
+    return [
+        Resolve(check),  # what replicas write becomes one value, before its gradient is asked for
+        Dce(),  # what no result needs would only be differentiated, placed and counted
+        Differentiate(),  # before placing: no gradient of a collective or a mask is ever needed
+        FoldConstants(),  # the chain rule leaves products of constants
+        Simplify(),  # and multiplications by one, double transposes
+        Assemble(),  # the gradients of slices lie among zeros
+        Cse(),  # forward and backward compute some things twice
+        Dce(),  # gradients that nobody asked for
+    ]
+
+
+def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
+    """From a single-device graph to one that says where everything lies."""
+    alone: list[Pass] = [StepAlone(str(strategy), evaluate)] if layout_of(strategy).local else []
+    return [*alone, *placing(strategy)]  # each place's own step, where places step alone
+
+
+def placing(strategy: Strategy) -> list[Pass]:
+    """Where everything lies, of a graph whose marks say what each place has of its own."""
+    grid = layout_of(strategy).grid
+    tile: list[Pass] = [Tile(str(strategy))] if grid else []  # before placing, which may cut only
+    return [*tile, Place(str(strategy))]  # between blocks
+
+
+def worker_part() -> list[Pass]:
+    """From a differentiated graph to the worker's part of an asynchronous step."""
+    return [WorkerPart(), Dce()]
+
+
+def server_part(servers: int, number: int) -> list[Pass]:
+    """From the same graph to the part of one of the servers."""
+    return [ServerPart(servers, number), Dce()]
+
+
+def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> list[Pass]:
+    """From a placed graph to the one that every rank runs. bucket: see `Bucket`."""
+    layout = layout_of(strategy)
+    orders = "+".join(f"{axis}={order}" for axis, order in layout.orders)
+    eager, stored = ("+".join(x) for x in (layout.eager, layout.stored))
+    return [
+        Partition(orders, short, eager),  # every difference between have and need becomes a node
+        Cse(),  # two consumers may have asked for one conversion
+        Dce(),
+        Loops(),  # barriers: after cse, which would join again what two loops make
+        ScatterReduce(),  # after placing, which prices each conversion by itself
+        *([Regather(stored)] if stored else []),  # after loops: for each of them
+        Bucket(bucket),  # after regather and loops: only what runs in one loop is joined
+    ]
+
+
+def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = None) -> Graph:
+    """The graph after all passes, verified after each that changed it.
+
+    observe(pass, graph) sees every stage. Where a pass fails for a reason that is not the user's,
+    the graph before it and the rest of the pipeline are written to a file, and the error names it.
+    """
+    verified: Stage | None = None  # the laws that `graph` is known to keep
+    known: Graph | None = None  # the last graph that was verified
+    for i, step in enumerate(passes):
+        start = time.perf_counter()
+        stage = _stage(passes[: i + 1])
+        try:
+            after = step.run(graph)
+            if config.get().verify and (stage != verified or after != graph):
+                verify(after, stage, known)
+                known = after
+        except GraphcError as error:
+            if not isinstance(error, InternalError) and not error.code.startswith("G09"):
+                raise
+            raise _with_replay(error, graph, passes[i:]) from error
+        except Exception as error:
+            message = f"pass {step} failed: {type(error).__name__}: {error}"
+            raise _with_replay(InternalError("G0999", message), graph, passes[i:]) from error
+        graph, verified = after, stage
+        config.trace_pass(i, step, graph, time.perf_counter() - start)
+        if observe:
+            observe(step, graph)
+    return graph
+
+
+def _stage(done: Sequence[Pass]) -> Stage:
+    """The stage of a graph after these passes."""
+    if any(isinstance(p, Loops) for p in done):
+        return "looped"
+    return "placed" if any(isinstance(p, Partition) for p in done) else "any"
+
+
+def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> GraphcError:
+    """The error, naming a file that holds the graph before the failing pass and how to run it."""
+    from graphc.text import print_ir
+
+    path = Path(config.get().dump or ".") / "graphc-crash.gir"
+    line = ",".join(map(str, rest))
+    try:
+        text = f"# replay: graphc opt {path} -p '{line}'\n" + print_ir(graph, locs=True)
+        write_whole(path, text)
+        error.help = f"this is a defect of graphc; `graphc opt {path} -p '{line}'` replays it"
+    except GraphcError:
+        error.help = "this is a defect of graphc; no replay file could be written"
+    return error

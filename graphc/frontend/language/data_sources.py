@@ -1,0 +1,109 @@
+"""`data NAME = KIND(path, batch=..., shuffle(seed=...), shard(policy))` as a specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from graphc.frontend.language.static import in_words, is_integer
+from graphc.frontend.module import DataSpec
+from graphc.support.errors import GraphcError, did_you_mean
+from graphc.syntax import tree as s
+
+KINDS = ("npz", "csv")
+POLICIES = ("data", "file", "off", "auto")
+Static = Callable[[s.Expr], Any]
+
+_HELP = 'write data train = npz("file.npz", batch=256, shuffle(seed=0))'
+
+
+def data_spec(tree: s.Data, folder: Path, static: Static) -> DataSpec:
+    """The specification; its path is relative to folder. Raises G0126, G0601."""
+    source = tree.source
+    kind = source.function.id if isinstance(source.function, s.Name) else ""
+    if kind not in KINDS:
+        hint = did_you_mean(kind, KINDS) or f"known: {', '.join(KINDS)}"
+        message = f"there is no data source '{kind}'"
+        raise GraphcError("G0601", message, span=source.function.span, help=hint)
+    path, batch, stages = _arguments(tree, static)
+    where = _resolved(folder / _path(path, tree), tree)
+    seed, shard = stages.get("shuffle"), stages.get("shard", "data")
+    return DataSpec(tree.name.id, kind, where, _batch(batch, tree), seed, shard, {}, source.span)
+
+
+def _arguments(tree: s.Data, static: Static) -> tuple[Any, Any, dict[str, Any]]:
+    """(path, batch, what the stages say) as they are written."""
+    path: Any = None
+    batch: Any = None
+    stages: dict[str, Any] = {}
+    for argument in tree.source.arguments:
+        match argument:
+            case s.Argument(name=None, value=s.Call(function=s.Name(id=name)) as stage) if (
+                name in _STAGES
+            ):
+                if name in stages:
+                    text = f"the data has two stages {name}"
+                    raise GraphcError("G0126", text, span=stage.span)
+                stages[name] = _STAGES[name](stage, static)
+            case s.Argument(name="batch", value=value):
+                batch = static(value)
+            case s.Argument(name=None, value=value) if path is None:
+                path = static(value)
+            case s.Argument(name=name):
+                what = f"'{name}'" if name else "this argument"
+                message = f"data '{tree.name.id}' does not take {what}"
+                raise GraphcError("G0126", message, span=argument.span, help=_HELP)
+    return path, batch, stages
+
+
+def _path(path: Any, tree: s.Data) -> str:
+    if isinstance(path, str) and path:
+        return path
+    what = "no path" if path is None else f"{in_words(path)} for a path"
+    message = f"data '{tree.name.id}' has {what}"
+    raise GraphcError("G0126", message, span=tree.source.span, help=_HELP)
+
+
+def _batch(batch: Any, tree: s.Data) -> int:
+    if is_integer(batch) and batch >= 1:
+        return int(batch)
+    what = "no batch=..." if batch is None else f"batch={in_words(batch, article=False)}"
+    message = f"data '{tree.name.id}' has {what}: a batch has at least one example"
+    raise GraphcError("G0126", message, span=tree.source.span, help=_HELP)
+
+
+def _resolved(path: Path, tree: s.Data) -> str:
+    try:
+        return str(path.resolve())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise GraphcError("G0602", f"can't be a path: {error}", span=tree.source.span) from None
+
+
+def _seed(tree: s.Call, static: Static) -> int:
+    match tree.arguments:
+        case ():
+            return 0
+        case (s.Argument(name=None | "seed", value=value),):
+            seed = static(value)
+            if is_integer(seed) and 0 <= seed < 2**63:
+                return int(seed)
+    message = "shuffle takes a seed, an integer from 0"
+    raise GraphcError("G0126", message, span=tree.span, help="shuffle(seed=0)")
+
+
+def _policy(tree: s.Call, static: Static) -> str:
+    match tree.arguments:
+        case (s.Argument(name=None | "policy", value=value),):
+            policy = static(value)
+            if isinstance(policy, str) and policy in POLICIES:
+                return policy
+            hint = did_you_mean(policy, POLICIES) if isinstance(policy, str) else ""
+            if hint:
+                message = f"there is no shard policy '{policy}'"
+                raise GraphcError("G0126", message, span=tree.span, help=hint)
+    message = f"shard takes a policy: {', '.join(POLICIES)}"
+    raise GraphcError("G0126", message, span=tree.span, help='shard("file")')
+
+
+_STAGES: dict[str, Callable[[s.Call, Static], Any]] = {"shuffle": _seed, "shard": _policy}

@@ -1,0 +1,358 @@
+"""Expressions: what is known at compile time is computed, what is a tensor becomes nodes.
+
+An evaluation is a *task*: a generator that yields an expression and a scope where it needs that
+expression's value, and returns its own. Tasks wait on a list, not on Python's stack, so the depth
+of a program is bounded by limits that have words, not by a RecursionError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from graphc.frontend.language.call import as_operand, call_builtin, takes
+from graphc.frontend.language.names import (
+    MISSING,
+    Builtin,
+    Closure,
+    Namespace,
+    Scope,
+    builtin,
+    unknown,
+)
+from graphc.frontend.language.statements import run_function
+from graphc.frontend.language.static import (
+    combine,
+    entry,
+    in_words,
+    is_integer,
+    misuse,
+    negated,
+    negative,
+)
+from graphc.frontend.run_time_length import Count
+from graphc.ir.builder import Builder, Value
+from graphc.ops.composites.picking import getitem
+from graphc.support.errors import GraphcError, Span
+from graphc.syntax import tree as s
+
+MAX_CALLS = 200  # nested calls of the program's own functions
+MAX_WORK = 2_000_000  # expressions and statements, loops unrolled
+
+Task: TypeAlias = Generator[tuple[Any, Scope], Any, Any]
+
+_TENSOR_OPS: Mapping[str, str] = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "mod",
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+class Evaluator:
+    """Evaluates expressions into a builder.
+
+    training: what the program's `training` is; None where it has no meaning
+    """
+
+    def __init__(self, f: Builder, training: bool | None = None) -> None:
+        self.f, self.training = f, training
+        self.calls = 0
+        self.work = MAX_WORK
+
+    def evaluate(self, tree: s.Expr, scope: Scope) -> Any:
+        """The value of an expression: a tensor Value, or a number, string, list, dtype, record.
+
+        Raises GraphcError, placed at the innermost expression that is at fault.
+        """
+        return self.run(self._passed_on(tree, scope), tree.span)
+
+    def _passed_on(self, tree: s.Expr, scope: Scope) -> Task:
+        return (yield tree, scope)
+
+    def run(self, task: Task, span: Span) -> Any:
+        """The result of a task that stands at `span`."""
+        stack, before, given = [(task, span)], self.f.origin, None
+        try:
+            while stack:
+                task, self.f.origin = stack[-1]
+                try:
+                    tree, scope = task.send(given)
+                except StopIteration as end:
+                    given = end.value
+                    stack.pop()
+                else:
+                    given = self._begin(tree, scope, stack)
+            return given
+        except GraphcError as error:
+            raise error.at(self.f.origin) from None
+        finally:
+            while stack:
+                stack.pop()[0].close()
+            self.f.origin = before
+
+    def _begin(self, tree: Any, scope: Scope, stack: list[tuple[Task, Span]]) -> Any:
+        """The value of a leaf; for another expression None, and its task on the stack."""
+        self.spend(tree.span)
+        match tree:
+            case s.Name(id=name):
+                self.f.origin = tree.span
+                return self._named(name, scope)
+            case s.Int(value=v) | s.Float(value=v) | s.Str(value=v) | s.Bool(value=v):
+                return v
+            case s.Null():
+                return None
+            case _:
+                stack.append((self._task(tree, scope), tree.span))
+                return None
+
+    def spend(self, span: Span, amount: int = 1) -> None:
+        """Count an expression or a statement. Raises G0130 when it is one too many."""
+        self.work -= amount
+        if self.work < 0:
+            message = f"this program evaluates more than {MAX_WORK:,} expressions"
+            help = "loops and calls are unrolled when the program is compiled; make them fewer"
+            raise GraphcError("G0130", message, span=span, help=help)
+
+    def _named(self, name: str, scope: Scope) -> Any:
+        found = scope.get(name)
+        if found is MISSING and name == "training":
+            if self.training is None:
+                raise GraphcError("G0123", "`training` has no value outside of a step")
+            return self.training
+        found = builtin(name) if found is MISSING else found
+        if found is MISSING:
+            raise unknown(name, scope)
+        return found
+
+    def _task(self, tree: Any, scope: Scope) -> Task:
+        match tree:
+            case s.List(items=items):
+                return (yield from _each(items, scope))
+            case s.Tuple(items=items):
+                return tuple((yield from _each(items, scope)))
+            case s.Map(entries=entries):
+                return (yield from _map(entries, scope))
+            case s.Unary(op=op, operand=operand):
+                return self._unary(op, (yield operand, scope))
+            case s.Power(base=base, exponent=exponent):
+                return self.apply("**", (yield base, scope), (yield exponent, scope))
+            case s.Chain():
+                return (yield from self._chain(tree, scope))
+            case s.Conditional(then=then, condition=condition, otherwise=otherwise):
+                chosen = truth((yield condition, scope), condition.span)
+                return (yield (then if chosen else otherwise), scope)
+            case s.Call():
+                return (yield from self._call(tree, scope))
+            case s.Index(value=value, items=items):
+                return self._indexed((yield value, scope), (yield from _subscripts(items, scope)))
+            case s.Attribute(value=value, name=name):
+                return self._member((yield value, scope), name)
+            case _:
+                raise AssertionError(f"no meaning for {type(tree).__name__}")
+
+    # -- operators ------------------------------------------------------------------------------
+
+    def _chain(self, tree: s.Chain, scope: Scope) -> Task:
+        total = yield tree.first, scope
+        for link in tree.links:
+            if link.op in ("and", "or") and total is (link.op == "or"):
+                return total  # decided: the rest is not even looked at
+            operand = yield link.operand, scope
+            with self.f.at(link.span):
+                total = self.apply(link.op, total, operand)
+        return total
+
+    def apply(self, op: str, a: Any, b: Any) -> Any:
+        """`a op b`, as nodes where one of them is a tensor. Raises G0122."""
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            if op in ("and", "or"):
+                return self._logic(op, a, b)
+            return combine(op, a, b)
+        for x in (a, b):
+            if not isinstance(x, Value | bool | int | float):
+                raise GraphcError("G0122", f"'{op}' does not work on {in_words(x)}")
+        x, y = as_operand(self.f, a, b), as_operand(self.f, b, a)
+        match op:
+            case "@":
+                return self.f.matmul(x, y)
+            case "**":
+                return self.f.power(x, y)
+            case _:
+                return self.f.binary(_TENSOR_OPS[op], x, y)
+
+    def _logic(self, op: str, a: Any, b: Any) -> bool:
+        if not isinstance(a, bool) or not isinstance(b, bool):
+            raise misuse(op, a, b)
+        return (a and b) if op == "and" else (a or b)
+
+    def _unary(self, op: str, x: Any) -> Any:
+        if isinstance(x, Value):
+            return -x if op == "-" else self.f.not_(x)
+        return negative(x) if op == "-" else negated(x)
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def _call(self, tree: s.Call, scope: Scope) -> Task:
+        function = yield tree.function, scope
+        args, options = [], {}
+        for argument in tree.arguments:
+            value = yield argument.value, scope
+            if argument.name is None:
+                args.append(value)
+            else:
+                options[argument.name] = value
+        match function:
+            case Closure():
+                return (yield from self._call_closure(function, args, options))
+            case Builtin() | type():
+                made = call_builtin(self.f, function, args, options)
+                self.spend(tree.span, len(made) if isinstance(made, list | tuple) else 0)
+                return made
+            case _:
+                message = f"{in_words(function)} can't be called"
+                raise GraphcError("G0121", message, span=tree.function.span)
+
+    def _call_closure(
+        self, function: Closure, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Task:
+        name = function.tree.name.id
+        if self.calls >= MAX_CALLS:
+            raise GraphcError("G0124", f"'{name}' calls itself without end")
+        self.calls += 1
+        try:
+            bound = yield from _bind(function, args, options)
+            with self.f.scope(name):
+                return (yield from run_function(self, function.tree, Scope(function.scope, bound)))
+        finally:
+            self.calls -= 1
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _indexed(self, value: Any, items: Sequence[Any]) -> Any:
+        """Entries of families and lists from left to right, then a part of the tensor there."""
+        for at, item in enumerate(items):
+            if isinstance(value, Value):
+                return getitem(self.f, value, tuple(map(_checked_key, items[at:])))
+            value = entry(value, item)
+        return value
+
+    def _member(self, value: Any, name: str) -> Any:
+        match value, name:
+            case Namespace(members=members), _ if name in members:
+                return members[name]
+            case dict(), _ if name in value:
+                return value[name]
+            case Value(), "shape":
+                return tuple(_length(value, i) for i in range(value.rank))
+            case Value(), "dtype":
+                return value.dtype
+            case Value(), "rank":
+                return value.rank
+            case Value(), "T":
+                return self.f.transpose(value)
+            case _:
+                raise GraphcError("G0120", f"{in_words(value)} has no member '{name}'")
+
+    # -- what must be known at compile time -----------------------------------------------------
+
+    def static_int(self, tree: s.Expr, scope: Scope) -> int:
+        """An integer known at compile time. Raises G0123."""
+        value = self.evaluate(tree, scope)
+        if is_integer(value):
+            assert isinstance(value, int)
+            return value
+        message = f"an integer is needed here, not {in_words(value)}"
+        raise GraphcError("G0123", message, span=tree.span)
+
+
+def truth(value: Any, span: Span) -> bool:
+    """The truth of a condition. Raises G0123 where it is not known."""
+    if isinstance(value, bool):
+        return value
+    raise GraphcError(
+        "G0123",
+        f"a condition must be known at compile time, but this is {in_words(value)}",
+        span=span,
+        help="choose between tensors entry by entry with where(condition, a, b)"
+        if isinstance(value, Value)
+        else "compare it: `n > 0`, `name == none`",
+    )
+
+
+def _checked_key(key: Any) -> Any:
+    """An index into a tensor. Raises G0122."""
+    parts = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+    for x in parts:
+        tensor = isinstance(x, Value) and not isinstance(key, slice)
+        if not (tensor or x is None or x is Ellipsis or is_integer(x)):
+            what = (
+                "a slice of a tensor has integers"
+                if isinstance(key, slice)
+                else ("an index is an integer, a slice, `...`, none or a tensor of integers")
+            )
+            raise GraphcError("G0122", f"{what}, not {in_words(x)}")
+    return key
+
+
+def _length(value: Value, dim: int) -> int:
+    extent = value.type.extent(dim)
+    return Count(value.shape[dim], extent) if extent else value.shape[dim]
+
+
+def _each(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[Any]]:
+    values = []
+    for x in items:
+        values.append((yield x, scope))
+    return values
+
+
+def _map(entries: Sequence[s.Entry], scope: Scope) -> Task:
+    made: dict[Any, Any] = {}
+    for e in entries:
+        key = yield e.key, scope
+        if not isinstance(key, str) and not is_integer(key):
+            message = f"a key is a string or an integer, not {in_words(key)}"
+            raise GraphcError("G0122", message, span=e.key.span)
+        if key in made:
+            message = f"the map has two entries {in_words(key, article=False)}"
+            raise GraphcError("G0122", message, span=e.key.span)
+        made[key] = yield e.value, scope
+    return made
+
+
+def _subscripts(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[Any]]:
+    values: list[Any] = []
+    for item in items:
+        match item:
+            case s.Dots():
+                values.append(Ellipsis)
+            case s.Slice(start=start, stop=stop, step=step):
+                parts: list[Any] = []
+                for x in (start, stop, step):
+                    parts.append(None if x is None else (yield x, scope))
+                values.append(slice(*parts))
+            case _:
+                values.append((yield item, scope))
+    return values
+
+
+def _bind(
+    function: Closure, args: Sequence[Any], options: Mapping[str, Any]
+) -> Generator[Any, Any, dict[str, Any]]:
+    """The values of a function's parameters. Raises G0121."""
+    parameters = function.tree.parameters
+    names = [p.name.id for p in parameters]
+    bound = dict(zip(names, args, strict=False))
+    if len(args) > len(names):
+        raise takes(function.tree, f"takes {len(names)} arguments, not {len(args)}")
+    for name in options:
+        if name not in names:
+            raise takes(function.tree, f"has no parameter '{name}'")
+        if name in bound:
+            raise takes(function.tree, f"is given '{name}' twice")
+    bound |= options
+    for p in parameters:
+        if p.name.id not in bound:
+            if p.default is None:
+                raise takes(function.tree, f"is not given '{p.name.id}'")
+            bound[p.name.id] = yield p.default, function.scope
+    return bound

@@ -1,0 +1,242 @@
+"""From the syntax tree of a .gc file to a Module: its graphs, data, duration and strategies.
+
+The step's body is run twice, once with `training` true and once false; what it declares goes into
+the train graph, the evaluate graph, and the graph of first values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphc.frontend.language.data_sources import data_spec
+from graphc.frontend.language.entries import entry_shapes
+from graphc.frontend.language.evaluate import Evaluator
+from graphc.frontend.language.names import Closure, Namespace, Scope
+from graphc.frontend.language.static import in_words, is_integer
+from graphc.frontend.language.step_body import StepBody, batch_dim
+from graphc.frontend.module import DataSpec, Duration, Module
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph
+from graphc.strategies import Strategy, strategy_of
+from graphc.support.errors import GraphcError, hide_source
+from graphc.support.random import checked_seed
+from graphc.syntax import tree as s
+from graphc.syntax.parse import parse_file, parse_source, read_file
+
+MAX_IMPORTS = 100
+
+
+@dataclass
+class File:
+    """What a file declares, its imports resolved.
+
+    homes: the file that defines each name, which may be an imported one
+    """
+
+    path: Path
+    scope: Scope = field(default_factory=Scope)
+    homes: dict[str, Path] = field(default_factory=dict)
+    steps: list[s.Step] = field(default_factory=list)
+    data: dict[str, s.Data] = field(default_factory=dict)
+    train: s.Train | None = None
+    strategies: dict[str, Strategy] = field(default_factory=dict)
+
+
+def load_module(path: str | Path, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Module:
+    """The module of a .gc file. sizes binds named dims, before what the data says of them.
+
+    seed: of the initialisers and random ops that have none of their own
+    Raises GraphcError for whatever is wrong with the program.
+    """
+    return _module(parse_file(path), Path(path), dict(sizes or {}), checked_seed(seed))
+
+
+def module_of_source(
+    text: str, file: str = "<source>", sizes: Mapping[str, int] | None = None, seed: int = 0
+) -> Module:
+    """The module of a program given as text; imports and data are relative to `file`."""
+    return _module(parse_source(text, file), Path(file), dict(sizes or {}), checked_seed(seed))
+
+
+def _module(tree: s.Module, path: Path, sizes: dict[str, int], seed: int) -> Module:
+    file = Loader().read(tree, path)
+    if len(file.steps) != 1:
+        raise GraphcError(
+            "G0125",
+            f"a program has one step, this one has {len(file.steps) or 'none'}",
+            span=file.steps[1].span if file.steps else tree.span,
+            help="write `step NAME(inputs) { ... }`",
+        )
+    step, scope = file.steps[0], file.scope
+
+    def static(value: s.Expr) -> Any:
+        return static_value(value, scope)
+
+    data = {name: data_spec(d, path.parent, static) for name, d in file.data.items()}
+    duration = _duration(file)
+    sizes = _sizes_of_data(step, scope, data) | sizes
+    train, init = _graphs(step, scope, sizes, _batch(data, "train"), seed, training=True)
+    evaluate, _ = _graphs(step, scope, sizes, _batch(data, "test"), seed, training=False)
+    return Module(step.name.id, train, evaluate, init, data, duration, file.strategies, seed)
+
+
+def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
+    """The global batch of the data that is read."""
+    spec = data.get(name) or data.get("train")
+    return spec.batch if spec else None
+
+
+def _sizes_of_data(step: s.Step, scope: Scope, data: Mapping[str, DataSpec]) -> dict[str, int]:
+    """Named dims other than the batch, as long as the entries of the data are, if it is there."""
+    leading = batch_dim(step, scope)
+    wanted = [
+        (tree, at, dim.id)
+        for tree in step.inputs
+        for at, dim in enumerate(tree.type.dims)
+        if isinstance(dim, s.Name) and dim.id != leading
+    ]
+    spec = data.get("train") or data.get("test")
+    if not wanted or spec is None:
+        return {}
+    shapes = entry_shapes(spec)
+    sizes: dict[str, int] = {}
+    for tree, at, name in wanted:
+        shape = shapes.get(tree.name.id, ())
+        if len(shape) == len(tree.type.dims):
+            sizes.setdefault(name, shape[at])
+    return sizes
+
+
+def _graphs(
+    step: s.Step, scope: Scope, sizes: Mapping[str, int], batch: int | None, seed: int, *,
+    training: bool,
+) -> tuple[Graph, Graph]:  # fmt: skip
+    """The step's graph in one mode, and the graph of its variables' first values."""
+    return StepBody(step, Scope(scope), sizes, training, batch, seed).run()
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+class Loader:
+    """Reads a file and what it imports, each file once."""
+
+    def __init__(self) -> None:
+        self.open: list[Path] = []
+        self.done: dict[Path, File] = {}
+
+    def read(self, tree: s.Module, path: Path) -> File:
+        """What a file declares. Constants are evaluated, functions kept as trees."""
+        file = File(path)
+        self.open.append(path.resolve())
+        for item in tree.items:
+            self._take(item, file)
+        self.open.pop()
+        return file
+
+    def _take(self, item: s.Statement, file: File) -> None:
+        match item:
+            case s.Import(alias=s.Name() as alias):
+                members = self._read_import(item, file.path).scope.values
+                self._define(alias, Namespace(item.path.value, members), file)
+            case s.Import():
+                self._take_over(self._read_import(item, file.path), item, file)
+            case s.Const(name=name, value=value):
+                self._define(name, static_value(value, file.scope), file)
+            case s.Function(name=name):
+                self._define(name, Closure(item, file.scope), file)
+            case s.Step():
+                file.steps.append(item)
+            case s.Data(name=name):
+                file.data[name.id] = item
+            case s.Train():
+                file.train = item
+            case s.Strategy(name=name, value=value):
+                file.strategies[name.id] = strategy_of(value, file.strategies)
+            case _:
+                raise AssertionError(f"{type(item).__name__} at the top of a file")
+
+    def _define(self, name: s.Name, value: Any, file: File) -> None:
+        if name.id in file.homes:
+            message = f"'{name.id}' is defined twice: here, and in a file that is imported"
+            help = 'put the imported file behind a name: import "file.gc" as other'
+            raise GraphcError("G0113", message, span=name.span, help=help)
+        file.scope.values[name.id] = value
+        file.homes[name.id] = file.path
+
+    def _take_over(self, other: File, item: s.Import, file: File) -> None:
+        for name, home in other.homes.items():
+            if file.homes.setdefault(name, home) != home:
+                message = f"'{name}' of {item.path.value} is defined here already"
+                help = f'put the file behind a name: import "{item.path.value}" as other'
+                raise GraphcError("G0113", message, span=item.span, help=help)
+        file.scope.values.update(other.scope.values)
+
+    def _read_import(self, item: s.Import, path: Path) -> File:
+        where = path.parent / item.path.value
+        try:
+            target = where.resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise GraphcError("G0106", f"cannot read it: {error}", span=item.path.span) from None
+        if target in self.open:
+            message = f"{item.path.value} imports itself"
+            if target != self.open[-1]:
+                message = f"{item.path.value} imports this file, so they import each other"
+            raise GraphcError("G0127", message, span=item.span)
+        if target not in self.done:
+            if len(self.open) + len(self.done) >= MAX_IMPORTS:
+                raise GraphcError("G0127", f"more than {MAX_IMPORTS} files", span=item.span)
+            self.done[target] = self.read(self._parsed(item, where, target), target)
+        return self.done[target]
+
+    def _parsed(self, item: s.Import, where: Path, target: Path) -> s.Module:
+        try:
+            data = read_file(where, special=False)
+        except GraphcError as error:
+            error.span = item.path.span
+            raise
+        try:
+            return parse_source(data, str(where))
+        except GraphcError as error:
+            if not self._is_own(target):
+                raise _unshown(error, item) from None
+            error.labels += ((item.span, "imported here"),)
+            raise
+        finally:
+            if not self._is_own(target):
+                hide_source(str(where))
+
+    def _is_own(self, target: Path) -> bool:
+        """Whether a file lies in the folder of the program, or below."""
+        return target.is_relative_to(self.open[0].parent)
+
+
+def _unshown(error: GraphcError, item: s.Import) -> GraphcError:
+    """An error in a file from elsewhere, which may be any file: nothing of its text is repeated."""
+    at = f"line {error.span.line}, column {error.span.col}" if error.span else "it"
+    help = "its text is not shown here, since it lies outside the program's folder"
+    message = f"{item.path.value} is no file of this language: see {at}"
+    return GraphcError(error.code, message, span=item.path.span, help=help)
+
+
+def static_value(tree: s.Expr, scope: Scope) -> Any:
+    """The value of an expression that has no tensors in it. Raises G0123 where it has."""
+    f = Builder()
+    value = Evaluator(f).evaluate(tree, scope)
+    if f.nodes or isinstance(value, Value):
+        message = "this must be known at compile time, but there is a tensor in it"
+        raise GraphcError("G0123", message, span=tree.span)
+    return value
+
+
+def _duration(file: File) -> Duration | None:
+    if file.train is None:
+        return None
+    count = static_value(file.train.count, file.scope)
+    if not is_integer(count) or count < 1:
+        message = f"train for a positive number of {file.train.unit}, not {in_words(count)}"
+        raise GraphcError("G0126", message, span=file.train.count.span)
+    return Duration(count, file.train.unit)

@@ -1,0 +1,333 @@
+"""The body of a step: its statements, run once to build a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from graphc.frontend.language.call import as_operand
+from graphc.frontend.language.evaluate import Evaluator
+from graphc.frontend.language.names import MISSING, Scope
+from graphc.frontend.language.statements import dotted, path_of, run_block, store
+from graphc.frontend.language.static import in_words
+from graphc.frontend.run_time_length import Count, Derived
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.op import op_named
+from graphc.ir.orders import checked_reduction, parse_orders
+from graphc.ir.types import Extent, Size, TensorType, dtype_named
+from graphc.ops.composites.replicas import agreed_loss
+from graphc.ops.initializers import Initializer, initial_value
+from graphc.ops.optimizers.base import Optimizer, Transform, as_optimizer
+from graphc.ops.sparse import checked_mode
+from graphc.support.errors import GraphcError, Span, did_you_mean
+from graphc.syntax import tree as s
+
+_OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in words
+    "decay": ("decay", bool, "true or false"),
+    "order": ("order", str, "a string"),
+    "aggregate": ("aggregation", str, "a string"),
+    "on": ("on", str, "a string"),
+    "sparse": ("sparse", str, "a string"),
+}
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A `minimize`: what it needs of all the step's params is found out when all are declared."""
+
+    loss: str
+    optimizer: Optimizer
+    over: tuple[tuple[str, Span], ...] | None
+    settings: dict[str, str]
+    span: Span
+
+
+class StepBody:
+    """Runs a step in one mode. sizes binds the named dims, batch the one that leads the inputs."""
+
+    def __init__(
+        self,
+        step: s.Step,
+        scope: Scope,
+        sizes: Mapping[str, int],
+        training: bool,
+        batch: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.step, self.scope, self.sizes, self.batch = step, scope, dict(sizes), batch
+        self.f = Builder(step.name.id, training=training)
+        self.first = Builder(f"{step.name.id}.init")
+        self.f.seed = self.first.seed = seed
+        self.evaluator = Evaluator(self.f, training)
+        self.losses: list[Pending] = []
+
+    def run(self) -> tuple[Graph, Graph]:
+        """The graph, and the graph of the variables' first values."""
+        self._inputs()
+        block = run_block(self.evaluator, self.step.body, self.scope, self._statement)
+        self.evaluator.run(block, self.step.span)
+        if not self.f.outputs:
+            message = "the step computes nothing: it has no `minimize` and no `report`"
+            raise GraphcError("G0125", message, span=self.step.span)
+        if self.f.training:
+            self.f.objectives += [
+                Objective(p.loss, p.optimizer, self._over(p), origin=p.span, **p.settings)
+                for p in self.losses
+            ]
+        return self.f.build(), self.first.build()
+
+    # -- inputs and types -----------------------------------------------------------------------
+
+    def _inputs(self) -> None:
+        leading = batch_dim(self.step, self.scope)
+        for tree in self.step.inputs:
+            for dim in tree.type.dims:
+                if is_open(dim, self.scope):
+                    assert isinstance(dim, s.Name)
+                    self._bind(dim, dim.id == leading)
+        for tree in self.step.inputs:
+            op = op_named("input")(source_name=tree.name.id)  # type: ignore[call-arg]
+            with self.f.at(tree.span):
+                value = self.f.add(op, type=self._type(tree.type), name=tree.name.id)
+            self.scope.values[tree.name.id] = value
+
+    def _bind(self, dim: s.Name, is_batch: bool) -> None:
+        """Give a named dim its length. Raises G0128, G0129."""
+        size = self.sizes.get(dim.id, self.batch if is_batch else None)
+        if size is None:
+            raise GraphcError(
+                "G0128",
+                f"nothing says how long dim '{dim.id}' is",
+                span=dim.span,
+                help=f"give the data a batch=..., or write `const {dim.id} = 10` at the top",
+            )
+        if size < 1:
+            message = f"dim '{dim.id}' can't be {size} long"
+            raise GraphcError("G0129", message, span=dim.span)
+        self.scope.values[dim.id] = Count(size, Extent(dim.id)) if is_batch else size
+
+    def _type(self, tree: s.TypeExpr) -> TensorType:
+        """The type that is written: dims are integers known at compile time. Raises G0129."""
+        shape = [self.evaluator.static_int(d, self.scope) for d in tree.dims]
+        for dim, n in zip(tree.dims, shape, strict=True):
+            if n < 0 or isinstance(n, Derived):
+                what = "computed from the batch's length" if isinstance(n, Derived) else str(n)
+                raise GraphcError("G0129", f"a dim can't be {what}", span=dim.span)
+        extents = tuple(n.extent if isinstance(n, Size) else None for n in shape)
+        return TensorType(
+            tuple(map(int, shape)), dtype_named(tree.dtype), extents if any(extents) else ()
+        )
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def _statement(self, tree: s.Statement, scope: Scope) -> None:
+        match tree:
+            case s.Variable():
+                self._variable(tree, scope)
+            case s.Update():
+                self._update(tree, scope)
+            case s.Report(name=name, value=value):
+                self._output(name.id, self._tensor(value, scope), tree)
+            case s.Minimize():
+                self._minimize(tree, scope)
+            case _:
+                raise AssertionError(f"{type(tree).__name__} in a step")
+
+    def _tensor(self, tree: s.Expr, scope: Scope) -> Value:
+        value = self.evaluator.evaluate(tree, scope)
+        if isinstance(value, bool | int | float):
+            with self.f.at(tree.span):
+                return self.f.lift(as_operand(self.f, value, None))
+        if not isinstance(value, Value):
+            message = f"a tensor is needed here, not {in_words(value)}"
+            raise GraphcError("G0122", message, span=tree.span)
+        return value
+
+    def _output(self, name: str, value: Value, tree: s.Statement) -> None:
+        if name in self.f.outputs:
+            message = f"'{name}' is reported twice"
+            help = "the loss of `minimize` is reported as 'loss'" if name == "loss" else None
+            raise GraphcError("G0113", message, span=tree.span, help=help)
+        self.f.outputs[name] = value.name
+
+    # -- variables ------------------------------------------------------------------------------
+
+    def _variable(self, tree: s.Variable, scope: Scope) -> None:
+        path = self._path(tree.target, scope)
+        name = dotted(path)
+        options = self._options(tree, scope)
+        t = self._type(tree.type)
+        if t.extents:
+            message = "a variable can't be as long as the batch"
+            raise GraphcError("G0129", message, span=tree.type.span)
+        if known := self.f.variables.get(name):
+            labels = ((known.origin, "first declared here"),) if known.origin else ()
+            message = f"variable '{name}' is declared twice"
+            raise GraphcError("G0113", message, span=tree.span, labels=labels)
+        with self.f.at(tree.span):
+            variable = Variable(name, t, tree.kind, origin=tree.span, **options)
+            value = self.f.declare(variable)
+        self._first_value(tree, name, t, self.evaluator.evaluate(tree.initial, scope))
+        store(self.evaluator, tree.target, path, value, scope)
+
+    def _options(self, tree: s.Variable, scope: Scope) -> dict[str, Any]:
+        """The options of a variable, by the names of its fields. Raises G0121, G0308, G0313."""
+        found: dict[str, Any] = {}
+        for option in tree.options:
+            if option.name not in _OPTIONS:
+                message = f"'{option.name}' is no option of a variable"
+                help = (
+                    "a variable has the options "
+                    'decay=false, order="tree", sparse="on", aggregate="mean"'
+                )
+                raise GraphcError("G0121", message, span=option.span, help=help)
+            field, kind, words = _OPTIONS[option.name]
+            value = self.evaluator.evaluate(option.value, scope)
+            if not isinstance(value, kind):
+                message = f"{option.name} is {words}, not {in_words(value)}"
+                raise GraphcError("G0121", message, span=option.value.span)
+            word = _WORDS.get(field)
+            found[field] = word(str(value), option.value.span) if word else value
+        return found
+
+    def _first_value(self, tree: s.Variable, name: str, t: TensorType, initial: Any) -> None:
+        if isinstance(initial, Value):
+            message = "a variable starts from an initialiser or a number, not from a tensor"
+            raise GraphcError("G0129", message, span=tree.initial.span)
+        whole = t.dtype.kind == "f" or not isinstance(initial, float) or initial.is_integer()
+        if not whole or not isinstance(initial, bool | int | float | Initializer):
+            message = f"a variable of type {t} can't start from {in_words(initial)}"
+            help = "give an initialiser, such as zeros(), or a number"
+            raise GraphcError("G0129", message, span=tree.initial.span, help=help)
+        with self.first.at(tree.initial.span):
+            try:
+                value = initial_value(self.first, initial, name, t)
+            except GraphcError as error:
+                raise error.at(tree.initial.span) from None
+        self.first.outputs[name] = value.name
+
+    def _path(self, target: s.Expr, scope: Scope) -> tuple[Any, ...]:
+        path: tuple[Any, ...] = self.evaluator.run(path_of(target, scope), target.span)
+        return path
+
+    def _update(self, tree: s.Update, scope: Scope) -> None:
+        name = dotted(self._path(tree.target, scope))
+        variable = self.f.variables.get(name)
+        if variable is None or variable.kind != "state":
+            states = [v.name for v in self.f.variables.values() if v.kind == "state"]
+            message = f"'{name}' is no state: only a state can be written with `<-`"
+            hint = did_you_mean(name, states)
+            raise GraphcError("G0129", message, span=tree.target.span, help=hint)
+        value = self._tensor(tree.value, scope)
+        if value.shape != variable.type.shape:
+            message = f"state '{name}' is {variable.type}, the new value is {value.type}"
+            raise GraphcError("G0203", message, span=tree.value.span)
+        with self.f.at(tree.span):
+            value = self.f.to_dtype(value, variable.type.dtype)
+        if self.f.training:
+            if name in self.f.updates:
+                raise GraphcError("G0304", f"'{name}' is written twice", span=tree.span)
+            self.f.updates[name] = value.name
+
+    # -- minimize -------------------------------------------------------------------------------
+
+    def _minimize(self, tree: s.Minimize, scope: Scope) -> None:
+        loss = self._tensor(tree.loss, scope)
+        if loss.shape != () or loss.dtype.kind != "f":
+            message = f"a loss must be a float scalar, not {loss.type}"
+            hint = "take the mean or the sum over what is left"
+            raise GraphcError("G0301", message, span=tree.loss.span, help=hint)
+        settings = _settings(tree)
+        with self.f.at(tree.span):
+            loss = agreed_loss(self.f, loss, settings.get("reduction", ""))
+        name = "loss" if not self.losses else f"loss{len(self.losses) + 1}"
+        self._output(name, loss, tree)
+        optimizer = self._optimizer(tree, scope)
+        over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
+        self.losses.append(Pending(loss.name, optimizer, over, settings, tree.span))
+
+    def _optimizer(self, tree: s.Minimize, scope: Scope) -> Optimizer:
+        steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
+        for step, part in zip(steps, tree.chain, strict=True):
+            if not isinstance(step, Transform):
+                message = f"{in_words(step)} is no optimizer"
+                help = "such as adam(lr=1e-3)"
+                if isinstance(part, s.Name) and isinstance(step, type):
+                    help = f"write {part.id}()"
+                raise GraphcError("G0121", message, span=part.span, help=help)
+        try:
+            return as_optimizer(steps)
+        except GraphcError as error:
+            raise error.at(tree.chain[-1].span) from None
+
+    def _glob(self, tree: s.Expr, scope: Scope) -> tuple[str, Span]:
+        text = tree.value if isinstance(tree, s.Str) else dotted(self._path(tree, scope))
+        return text, tree.span
+
+    def _over(self, pending: Pending) -> tuple[str, ...]:
+        """The params that an objective is over. Raises G0302."""
+        params = [v.name for v in self.f.variables.values() if v.kind == "param"]
+        if pending.over is None:
+            return tuple(params)
+        found: dict[str, None] = {}
+        for glob, span in pending.over:
+            match = [p for p in params if fnmatchcase(p, glob) or p.startswith(f"{glob}.")]
+            if not match:
+                message = f"'{glob}' matches no parameter"
+                raise GraphcError("G0302", message, span=span, help=did_you_mean(glob, params))
+            found |= dict.fromkeys(match)
+        return tuple(found)
+
+
+# -- words behind a minimize ---------------------------------------------------------------------
+
+
+def _settings(tree: s.Minimize) -> dict[str, str]:
+    """The words behind a `minimize`, by setting. Raises G0113, G0308, G0309, G0313."""
+    found: dict[str, str] = {}
+    for setting in tree.settings:
+        assert setting.name is not None and isinstance(setting.value, s.Str)
+        if setting.name in found:
+            message = f"'{setting.name}' is said twice"
+            raise GraphcError("G0113", message, span=setting.span)
+        found[setting.name] = _WORDS[setting.name](setting.value.value, setting.value.span)
+    return found
+
+
+def _checking(check: Callable[[str], object]) -> Callable[[str, Span], str]:
+    """A check of a word, whose error says where the word stands."""
+
+    def checked(text: str, span: Span) -> str:
+        try:
+            return str(check(text))
+        except GraphcError as error:
+            raise error.at(span) from None
+
+    return checked
+
+
+_WORDS: dict[str, Callable[[str, Span], str]] = {
+    "order": _checking(parse_orders),
+    "reduction": _checking(checked_reduction),
+    "sparse": _checking(checked_mode),
+}
+
+
+# -- named dims ------------------------------------------------------------------------------------
+
+
+def is_open(dim: s.Expr, scope: Scope) -> bool:
+    """Whether a dim of an input is a name that the program does not define."""
+    return isinstance(dim, s.Name) and (scope.outer or scope).get(dim.id) is MISSING
+
+
+def batch_dim(step: s.Step, scope: Scope) -> str | None:
+    """The first named dim that leads an input: the one whose last batch may be shorter."""
+    for tree in step.inputs:
+        match tree.type.dims:
+            case (s.Name(id=name) as dim, *_) if is_open(dim, scope):
+                return name
+    return None

@@ -1,0 +1,1 @@
+"""The tracer: an ordinary NumPy function becomes a graph."""

@@ -1,0 +1,229 @@
+"""What a traced function may say besides computing: reports, states, objectives, the mode.
+
+These are the NumPy front end's words for `report`, `state`, `<-`, `minimize` and `training` of the
+.gc language. Each raises G0807 outside of a traced function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.session import Pending, Session, current
+from graphc.frontend.numpy.tracer import Tracer, unwrap
+from graphc.frontend.numpy.tree import leaf
+from graphc.frontend.operands import as_shape, value
+from graphc.ir.builder import Value
+from graphc.ir.graph import Objective, Variable
+from graphc.ir.orders import checked_reduction, parse_orders
+from graphc.ir.types import F32, DType, TensorType, dtype_of
+from graphc.ops.composites.replicas import agreed_loss
+from graphc.ops.initializers import Initializer
+from graphc.ops.optimizers.base import Optimizer, as_optimizer
+from graphc.ops.sparse import checked_mode
+from graphc.support.errors import GraphcError, did_you_mean
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+@leaf
+@dataclass(frozen=True)
+class Param:
+    """A leaf of the parameter tree with options; see `param`."""
+
+    value: Any = None
+    init: Initializer | None = None
+    shape: tuple[int, ...] = ()
+    dtype: DType = F32
+    decay: bool = True
+    trainable: bool = True
+    order: str = ""
+    sparse: str = ""
+
+
+def param(
+    first: Any, *, init: Initializer | None = None, dtype: Any = np.float32, decay: bool = True,
+    trainable: bool = True, order: str = "", sparse: str = "",
+) -> Param:  # fmt: skip
+    """A parameter with options, to stand for an array in the tree of parameters.
+
+    first:     the first value; with `init`, the shape, and init makes the value
+    decay:     whether weight decay applies
+    trainable: False keeps the parameter as it is
+    order:     how contributions to its gradient are added, such as "tree" (see graphc.ir.orders)
+    sparse:    whether its gradient is kept as rows: auto, on or off (see graphc.ops.sparse)
+    """
+    order, sparse = str(parse_orders(order)), checked_mode(sparse)
+    if init is None:
+        return Param(first, decay=decay, trainable=trainable, order=order, sparse=sparse)
+    shape = as_shape(first)
+    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, order, sparse)
+
+
+# -- in the function ------------------------------------------------------------------------------
+
+
+def training() -> bool:
+    """Whether the step is traced for training (else for evaluation): a Python bool."""
+    return current("graphc.training()").builder.training
+
+
+def scope(name: str) -> AbstractContextManager[None]:
+    """Nodes made inside belong to the scope `name`, as those of a function `name` in .gc do.
+
+    Random draws and batch norms are named by their scope.
+    """
+    return current("graphc.scope()").builder.scope(name)
+
+
+def report(name: str, x: Any) -> None:
+    """Give a value out of the step under a name. Raises G0809 for a name that is taken."""
+    session = current("graphc.report()")
+    with session.builder.at(user_span()):
+        output(session, name, x)
+
+
+def state(name: str, first: Any, *, aggregation: str = "none", when: str = "write") -> Tracer:
+    """A variable that the step may write with `graphc.update`; this is its value before the step.
+
+    first:       its first value, an array or a number (float: f32)
+    aggregation: what replicas write comes to: none (an error), sum, mean, only_first_replica
+    when:        'write', or 'read': each replica has a copy of its own until the variable is read
+                 as one value, or 'never': each replica keeps its own
+    Raises G0486 for an aggregation that can't be.
+    """
+    session = current("graphc.state()")
+    f = session.builder
+    with f.at(user_span()):
+        array = np.asarray(first, np.float32 if isinstance(first, float) else None)
+        if isinstance(first, int) and not isinstance(first, bool):
+            array = array.astype(np.int32)
+        t = TensorType(array.shape, dtype_of(array.dtype))
+        read = declare(
+            session, Variable(name, t, "state", aggregation=aggregation, on=when, origin=f.origin)
+        )
+    session.initial.setdefault(name, array)
+    return read
+
+
+def update(name: str, x: Any) -> None:
+    """Write a state: its value after the step. Raises G0304, G0809."""
+    session = current("graphc.update()")
+    f = session.builder
+    with f.at(user_span()):
+        known = [v.name for v in f.variables.values() if v.kind == "state"]
+        if name not in known:
+            text = f"'{name}' is no state"
+            raise GraphcError("G0809", text, help=did_you_mean(name, known)).at(f.origin)
+        write(session, name, value(f, unwrap(x, f)))
+
+
+def minimize(
+    loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, order: str = "",
+    reduction: str = "", sparse: str = "",
+) -> None:  # fmt: skip
+    """Minimize a loss over the parameters whose names match a glob or begin with `name.`.
+
+    over: None is all of them. Several objectives in one step see the same old values. A list of
+    transforms and an optimizer is a chain. order: add_n, tree or accumulate, or a choice for each
+    place, "devices=tree,turns=add_n". reduction: 'sum' or 'mean', what the loss is meant to be.
+    sparse: auto, on or off, whether gradients of tables are kept as rows (see graphc.ops.sparse).
+    """
+    session = current("graphc.minimize()")
+    globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
+    with session.builder.at(user_span()):
+        if not all(isinstance(glob, str) for glob in globs or ()):
+            text = f"over={over!r}: what is minimized over are names"
+            raise GraphcError("G0809", text).at(session.builder.origin)
+        add_loss(session, loss, optimizer, globs, order, reduction, sparse)
+
+
+# -- what they do ---------------------------------------------------------------------------------
+
+
+def declare(session: Session, variable: Variable) -> Tracer:
+    """Add a variable and read it."""
+    return Tracer(session, session.builder.declare(variable))
+
+
+def output(session: Session, name: str, x: Any) -> None:
+    """Enter an output. Raises G0809 where the name is taken."""
+    f = session.builder
+    if not isinstance(name, str):
+        raise GraphcError("G0809", f"a report's name is a string, not {name!r}").at(f.origin)
+    if name in f.outputs:
+        raise GraphcError("G0809", f"'{name}' is reported twice").at(f.origin)
+    f.outputs[name] = value(f, unwrap(x, f)).name
+
+
+def write(session: Session, name: str, x: Value) -> None:
+    """Enter the new value of a state, cast to its dtype. Raises G0304, G0809."""
+    f = session.builder
+    t = f.variables[name].type
+    new = f.to_dtype(x, t.dtype)
+    if new.shape != t.shape:
+        text = f"state '{name}' is {t}, the new value is {x.type}"
+        raise GraphcError("G0809", text).at(f.origin)
+    if name in f.updates:
+        raise GraphcError("G0304", f"'{name}' is written twice").at(f.origin)
+    if f.learns:
+        f.updates[name] = new.name
+
+
+def add_loss(
+    session: Session, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str,
+    reduction: str = "", sparse: str = "",
+) -> None:  # fmt: skip
+    """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309, G0313."""
+    f, sparse = session.builder, checked_mode(sparse)
+    order, reduction = str(parse_orders(order)), checked_reduction(reduction)
+    x = value(f, unwrap(loss, f))
+    if x.shape != () or x.dtype.kind != "f":
+        raise GraphcError(
+            "G0301",
+            f"a loss must be a float scalar, not {x.type}",
+            span=x.node.origin,
+            help="take np.mean or np.sum of it",
+        )
+    x = agreed_loss(f, x, reduction)
+    name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
+    output(session, name, x)
+    session.losses.append(Pending(x.name, optimizer, over, order, f.origin, reduction, sparse))
+
+
+def objectives(session: Session) -> None:
+    """Enter the objectives, when all parameters are known."""
+    f = session.builder
+    for p in session.losses:
+        if f.learns and p.optimizer is not None:
+            chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
+            over = _over(session, p)
+            words = p.order, p.span, p.reduction, p.sparse
+            f.objectives.append(Objective(p.loss, _chained(chain, p), over, *words))
+
+
+def _chained(chain: list[Any], p: Pending) -> Optimizer:
+    try:
+        return as_optimizer(chain)
+    except GraphcError as error:
+        raise error.at(p.span) from None
+
+
+def _over(session: Session, p: Pending) -> tuple[str, ...]:
+    params = [v.name for v in session.builder.variables.values() if v.kind == "param"]
+    if p.over is None:
+        return tuple(params)
+    found: dict[str, None] = {}
+    for glob in p.over:
+        match = [n for n in params if fnmatchcase(n, glob) or n.startswith(f"{glob}.")]
+        if not match:
+            text, hint = f"'{glob}' matches no parameter", did_you_mean(glob, params)
+            raise GraphcError("G0302", text, span=p.span, help=hint)
+        found |= dict.fromkeys(match)
+    return tuple(found)

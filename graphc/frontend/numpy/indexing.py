@@ -1,0 +1,218 @@
+"""`x[key]` as NumPy does it, with static slices and with integer arrays, traced or constant.
+
+`x[np.arange(n), ids]`, the usual way to pick one entry of each row, becomes `take_along`, which
+keeps the first dim splittable; other combinations of index arrays are one lookup in merged dims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from types import EllipsisType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.frontend.numpy.handlers import VIEWS
+from graphc.frontend.numpy.ordering import along, index_value
+from graphc.frontend.operands import array_of, as_int, value
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import require
+from graphc.support.errors import GraphcError
+
+Item: TypeAlias = Any  # int, slice, None, or an array of integers: an ndarray or a Value
+
+
+def getitem(f: Builder, x: Any, key: Any) -> Value:
+    """x[key]. Raises G0805."""
+    source = value(f, x)
+    items = _expanded(_items(key), source.rank)
+    if not any(isinstance(k, np.ndarray | Value) for k in items):
+        return f.getitem(source, tuple(items))
+    return _fancy(f, source, items)
+
+
+def getview(f: Builder, x: Any, key: Any) -> Value:
+    """x[key] of integers and slices only: it shares x's memory."""
+    return getitem(f, x, key)
+
+
+VIEWS.add(getview)
+
+
+def is_basic(key: Any) -> bool:
+    """Whether the key has no arrays, so that the result is a view."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(k is None or k is Ellipsis or isinstance(k, int | slice | np.integer) for k in parts)
+
+
+# -- the key --------------------------------------------------------------------------------------
+
+
+def _items(key: Any) -> list[Item]:
+    items: list[Item] = []
+    for k in key if isinstance(key, tuple) else (key,):
+        items += _item(k)
+    return items
+
+
+def _item(k: Any) -> list[Item]:
+    match k:
+        case None | EllipsisType():
+            return [k]
+        case slice():
+            return [slice(_bound(k.start), _bound(k.stop), _bound(k.step))]
+        case bool() | np.bool_():
+            raise GraphcError("G0805", "a bool is no index", help="write np.where(condition, x, 0)")
+        case Value() if k.dtype.kind == "b":
+            raise GraphcError(
+                "G0805",
+                "a traced mask is no index: the shape of the result would depend on its values",
+                help="write np.where(mask, x, 0) and reduce; for a mean over the mask, "
+                "np.mean(x, where=mask)",
+            )
+        case Value():
+            require(k.dtype.kind in "iu", f"an index array of {k.dtype}", code="G0805")
+            return [k]
+        case list() | tuple() | np.ndarray():
+            return _constant(k)
+        case _:
+            return [as_int(k, "an index")]
+
+
+def _bound(k: Any) -> int | None:
+    if isinstance(k, Value):
+        raise GraphcError(
+            "G0805",
+            "a slice with traced bounds has no static shape",
+            help="write np.take(x, start + np.arange(n), axis=0)",
+        )
+    return None if k is None else int(as_int(k, "a slice's bound"))
+
+
+def _constant(k: Any) -> list[Item]:
+    """A constant mask is the indices of its true entries."""
+    if isinstance(k, list | tuple) and any(isinstance(i, Value) for i in k):
+        text = "a list of traced indices"
+        raise GraphcError("G0805", text, help="write x[np.stack(list)]")
+    array = array_of(k)
+    if array.dtype == bool:
+        return list(np.nonzero(array))
+    good = array.dtype.kind in "iu" or array.size == 0
+    require(good, f"an index array of {array.dtype}", code="G0805")
+    return [array.astype(np.int64)]
+
+
+def _expanded(items: list[Item], rank: int) -> list[Item]:
+    """The items with `...` written out, one for each dim."""
+    used = sum(k is not None and k is not Ellipsis for k in items)
+    require(used <= rank, f"{used} indices for an array of {rank} dims", code="G0805")
+    dots = [i for i, k in enumerate(items) if k is Ellipsis]
+    require(len(dots) <= 1, "an index has one `...` at most", code="G0805")
+    full: list[Item] = [slice(None)] * (rank - used)
+    at = dots[0] if dots else len(items)
+    return [*items[:at], *full, *items[at + 1 :]]
+
+
+# -- lookup ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Arrays:
+    """The index arrays of a key: the dims of x that they index, and their place in the result."""
+
+    ids: list[Item]
+    dims: list[int]
+    place: int
+
+
+def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
+    basic, arrays = _apart(items)
+    y = f.getitem(x, tuple(basic))
+    order = [*arrays.dims, *(d for d in range(y.rank) if d not in arrays.dims)]
+    y = _looked_up(f, y, arrays, order)
+    rank = y.rank - (len(order) - len(arrays.dims))  # of the index arrays, broadcast
+    return f.moveaxis(y, list(range(rank)), [arrays.place + i for i in range(rank)])
+
+
+def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
+    """The key with whole slices in place of arrays, and the arrays.
+
+    As in NumPy, an integer counts as an array here, and arrays that do not stand side by side put
+    their dims first.
+    """
+    basic, ids, dims, dim = [], [], [], 0
+    for k in items:
+        if isinstance(k, np.ndarray | Value):
+            ids.append(k)
+            dims.append(dim)
+        basic.append(slice(None) if isinstance(k, np.ndarray | Value) else k)
+        dim += not isinstance(k, int)
+    advanced = [i for i, k in enumerate(items) if isinstance(k, int | np.ndarray | Value)]
+    together = advanced == list(range(advanced[0], advanced[-1] + 1))
+    return basic, _Arrays(ids, dims, dims[0] if together else 0)
+
+
+def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value:
+    """The dims of the index arrays, then the rest of x."""
+    if len(arrays.ids) == 1:
+        (d,), (k,) = arrays.dims, arrays.ids
+        if not isinstance(k, Value):
+            y = f.gather(x, index_value(f, k, x.shape[d], "an index"), dim=d)
+        else:
+            y = f.take(x, k, axis=d)
+        rank = y.rank - x.rank + 1
+        return f.moveaxis(y, [d + i for i in range(rank)], list(range(rank)))
+    x = f.transpose(x, order)
+    shape = np.broadcast_shapes(*(k.shape for k in arrays.ids))
+    for slot, k in enumerate(arrays.ids):
+        dim = _row_number(k, x.shape[slot], shape)
+        if dim is not None:
+            return _by_row(f, x, arrays.ids, slot, dim)
+    ids = _merged(f, x, arrays.ids)
+    count = len(arrays.ids)
+    flat = f.reshape(x, (prod(x.shape[:count]), *x.shape[count:]))
+    return f.gather(flat, ids, dim=0)
+
+
+def _row_number(k: Item, n: int, shape: tuple[int, ...]) -> int | None:
+    """The dim of the result along which the index array `k` counts 0, 1, ..., n-1."""
+    if isinstance(k, Value) or k.size != n:
+        return None
+    full = (1,) * (len(shape) - k.ndim) + k.shape
+    for dim, length in enumerate(full):
+        if length == n == shape[dim] and np.array_equal(k.ravel(), np.arange(n)):
+            return dim
+    return None
+
+
+def _by_row(f: Builder, x: Value, ids: list[Item], slot: int, dim: int) -> Value:
+    """y[.., i, ..] = x[i, ids[.., i, ..]]: dim `slot` of x and dim `dim` of the result are one."""
+    n = x.shape[slot]
+    x = f.moveaxis(x, slot, 0)
+    others = [k for i, k in enumerate(ids) if i != slot]
+    merged = _merged(f, x, others, first=1)
+    count = len(others)
+    x = f.reshape(x, (n, prod(x.shape[1 : 1 + count]), *x.shape[1 + count :]))
+    rank = max(len(np.broadcast_shapes(*(k.shape for k in ids))), merged.rank)
+    full = f.reshape(merged, (*(1,) * (rank - merged.rank), *merged.shape))
+    full = f.moveaxis(full, dim, 0)
+    shape = (n, *full.shape[1:])
+    known = (x.type.extent(0), *(full.type.extent(i) for i in range(1, full.rank)))
+    full = f.broadcast_to(full, shape, known if any(known) else ())
+    picks = f.reshape(full, (n, prod(shape[1:]), *(1,) * (x.rank - 2)))
+    y = along(f, x, picks, 1)
+    return f.moveaxis(f.reshape(y, (*shape, *y.shape[2:])), 0, dim)
+
+
+def _merged(f: Builder, x: Value, ids: list[Item], first: int = 0) -> Value:
+    """One index into the dims `first`, `first + 1`, ... merged, from an index into each."""
+    merged: Value | None = None
+    for dim, k in enumerate(ids, first):
+        n = x.shape[dim]
+        part = k if isinstance(k, Value) else index_value(f, k, n, "an index")
+        if isinstance(k, Value) and k.dtype.kind == "i" and len(ids) > 1:
+            part = f.where(f.lt(k, 0), k + n, k)
+        merged = part if merged is None else merged * n + part
+    assert merged is not None
+    return merged

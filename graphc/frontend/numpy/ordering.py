@@ -1,0 +1,213 @@
+"""Functions that look entries up, sort them, or read off quantiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.handlers import traces
+from graphc.frontend.numpy.selection import searchsorted
+from graphc.frontend.operands import array_of, as_array, as_axis, as_int, operand, value
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import require
+from graphc.ir.types import I32, TensorType, broadcast_types
+from graphc.ops.composites.support import dim_of, dims_of, floats
+
+
+def index_value(f: Builder, ids: Any, n: int, what: str) -> Value:
+    """Indices into a dim of length n. Constant ones are checked and counted from the front."""
+    if not isinstance(ids, Value):
+        given = array_of(ids)
+        require(given.dtype.kind in "iu" or given.size == 0, f"{what}: {given.dtype}", code="G0805")
+        inside = given.size == 0 or (given.min() >= -n and given.max() < n)
+        require(inside, f"{what}: an index is out of range for a dim of {n}", code="G0805")
+        return value(f, np.where(given < 0, given + n, given).astype(np.int32))
+    require(ids.dtype.kind in "iu", f"{what}: indices are integers, not {ids.dtype}", code="G0805")
+    return ids
+
+
+@traces("take", methods=("take",))
+def take(f: Builder, a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Value:
+    """`take`; a negative index counts from the end, mode is raise, wrap or clip"""
+    x = value(f, a)
+    x, dim = (
+        (f.flatten(x), 0) if axis is None else (x, dim_of("take", as_int(axis, "axis"), x.rank))
+    )
+    n = x.shape[dim]
+    if isinstance(indices, list | tuple):
+        indices = as_array(f, indices)
+    if mode == "raise" and not isinstance(indices, Value):
+        return f.gather(x, index_value(f, indices, n, "np.take"), dim=dim)
+    ids = value(f, indices)
+    match mode:
+        case "raise":
+            return f.take(x, index_value(f, ids, n, "np.take"), axis=dim)
+        case "clip":
+            return f.gather(x, f.clip(ids, 0, n - 1), dim=dim)
+        case _:
+            require(mode == "wrap", f"np.take: mode='{mode}'", code="G0810")
+            return f.gather(x, f.binary("mod", ids, n), dim=dim)
+
+
+@traces("take_along_axis")
+def take_along_axis(f: Builder, arr: Any, indices: Any, axis: Any = -1) -> Value:
+    """`take_along_axis`"""
+    x = value(f, arr)
+    x, at = (f.flatten(x), 0) if axis is None else (x, as_int(axis, "axis"))
+    dim = dim_of("take_along_axis", at, x.rank)
+    ids = index_value(f, indices, x.shape[dim], "np.take_along_axis")
+    require(ids.rank == x.rank, f"np.take_along_axis: shapes {x.shape} and {ids.shape}")
+    return along(f, x, ids, dim)
+
+
+def along(f: Builder, x: Value, ids: Value, dim: int) -> Value:
+    """`take_along_axis`, all dims but `dim` broadcast."""
+    one = tuple(1 if i == dim else n for i, n in enumerate(ids.shape))
+    known = tuple(None if i == dim else ids.type.extent(i) for i in range(ids.rank))
+    rest = tuple(1 if i == dim else n for i, n in enumerate(x.shape))
+    other = tuple(None if i == dim else x.type.extent(i) for i in range(x.rank))
+    shape, extents = broadcast_types(TensorType(one, I32, known), TensorType(rest, I32, other))
+    x = f.broadcast_to(x, *_with(shape, extents, x, dim))
+    ids = f.broadcast_to(ids, *_with(shape, extents, ids, dim))
+    return f.take_along_axis(x, ids, axis=dim)
+
+
+def _with(shape: Any, extents: Any, x: Value, dim: int) -> tuple[Any, Any]:
+    """The broadcast shape and extents, with the length of `x` along `dim`."""
+    lengths = (*shape[:dim], x.shape[dim], *shape[dim + 1 :])
+    marks = extents or (None,) * len(shape)
+    return lengths, (*marks[:dim], x.type.extent(dim), *marks[dim + 1 :])
+
+
+# -- sorting --------------------------------------------------------------------------------------
+
+
+def _sortable(f: Builder, a: Any, axis: Any) -> tuple[Value, int]:
+    x = value(f, a)
+    return (f.flatten(x), 0) if axis is None else (x, as_int(axis, "axis"))
+
+
+@traces("sort")
+def sort(f: Builder, a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Value:
+    """`sort`"""
+    return f.sort(*_sortable(f, a, axis))
+
+
+@traces("argsort", methods=("argsort",))
+def argsort(f: Builder, a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Value:
+    """`argsort`, stable, in i32"""
+    return f.argsort(*_sortable(f, a, axis))
+
+
+@traces("partition")
+def partition(f: Builder, a: Any, kth: Any, axis: Any = -1, kind: Any = None) -> Value:
+    """`sort`: all entries, not only the kth, are in their places"""
+    return f.sort(*_sortable(f, a, axis))
+
+
+@traces("argpartition", methods=("argpartition",))
+def argpartition(f: Builder, a: Any, kth: Any, axis: Any = -1, kind: Any = None) -> Value:
+    """`argsort`: all entries, not only the kth, are in their places"""
+    return f.argsort(*_sortable(f, a, axis))
+
+
+# -- quantiles ------------------------------------------------------------------------------------
+
+
+def _lined_up(f: Builder, x: Value, axis: Any) -> tuple[Value, tuple[int, ...]]:
+    """`x` with the dims of `axis` merged to the last, and these dims."""
+    dims = dims_of("axis", as_axis(axis), x.rank)
+    kept = [i for i in range(x.rank) if i not in dims]
+    moved = f.transpose(x, [*kept, *dims])
+    return f.flatten(moved, keep=len(kept)), dims
+
+
+def _lead(f: Builder, y: Value, x: Value, dims: tuple[int, ...], keepdims: bool) -> Value:
+    if not keepdims:
+        return y
+    return f.reshape(y, tuple(1 if i in dims else n for i, n in enumerate(x.shape)))
+
+
+@traces("median")
+def median(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
+    """`median`"""
+    x = value(f, a)
+    line, dims = _lined_up(f, x, axis)
+    return _lead(f, _unless_nan(f, line, f.median(line, -1)), x, dims, keepdims)
+
+
+def _unless_nan(f: Builder, line: Value, y: Value) -> Value:
+    """`y`, or NaN where there is one in the line of entries that it is of."""
+    if line.dtype.kind != "f":
+        return y
+    return f.where(f.any(f.isnan(line), -1), float("nan"), y)
+
+
+@traces("quantile")
+def quantile(
+    f: Builder, a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Value:
+    """the entry at the part q of the sorted ones, interpolated; q is constant"""
+    require(method == "linear", f"method='{method}': linear only", code="G0810")
+    require(not isinstance(q, Value), "q must be constant", code="G0810")
+    parts = np.asarray(q)
+    parts = parts if parts.dtype.kind in "iu" else parts.astype(np.float64)
+    require(bool(((parts >= 0) & (parts <= 1)).all()), "q lies between 0 and 1", code="G0810")
+    x = value(f, a)
+    line, dims = _lined_up(f, x, axis)
+    ordered = f.sort(floats(f, line), -1)
+    entries = (_unless_nan(f, line, _at(f, ordered, p)) for p in parts.ravel().tolist())
+    made = [_lead(f, y, x, dims, keepdims) for y in entries]
+    if parts.ndim == 0:
+        return made[0]
+    joined = f.stack(made)
+    return f.reshape(joined, (*parts.shape, *joined.shape[1:]))
+
+
+def _at(f: Builder, ordered: Value, part: float) -> Value:
+    """The entry at `part` of the last dim.
+
+    As in NumPy, between two entries also where the weight of one is 0: beside an infinity that is
+    NaN. The integers 0 and 1 are the first and the last entry.
+    """
+    last = ordered.shape[-1] - 1
+    if isinstance(part, int):
+        return f.getitem(ordered, (..., part * last))
+    place = part * last
+    below = int(place) if place < last else last
+    low, high = (f.getitem(ordered, (..., min(i, last))) for i in (below, below + 1))
+    weight, step = place - below, high - low
+    return low + step * weight if weight < 0.5 and below < last else high - step * (1 - weight)
+
+
+@traces("percentile")
+def percentile(
+    f: Builder, a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Value:
+    """`quantile` of q / 100"""
+    require(not isinstance(q, Value), "q must be constant", code="G0810")
+    return quantile(f, a, np.asarray(q) / 100, axis, method, keepdims)
+
+
+@traces("interp")
+def interp(
+    f: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Value:
+    """piecewise linear interpolation between the points (xp, fp); xp rises"""
+    require(period is None, "np.interp: period=", code="G0810")
+    at, places, heights = (floats(f, value(f, v)) for v in (x, xp, fp))
+    n = places.shape[0]
+    require(n > 0 and heights.shape == places.shape, "np.interp: xp and fp differ in length")
+    above = f.clip(searchsorted(f, places, at, "right"), min(1, n - 1), n - 1)
+    below = f.maximum(above - 1, 0)
+    x0, x1 = f.gather(places, below, dim=0), f.gather(places, above, dim=0)
+    y0, y1 = f.gather(heights, below, dim=0), f.gather(heights, above, dim=0)
+    width = f.where(f.eq(x1, x0), 1.0, x1 - x0)
+    inner = y0 + (y1 - y0) * ((at - x0) / width)
+    ends = (f.getitem(heights, 0), f.getitem(heights, n - 1))
+    first, last = (
+        e if v is None else operand(f, v) for e, v in zip(ends, (left, right), strict=True)
+    )
+    inner = f.where(f.lt(at, f.getitem(places, 0)), first, inner)
+    return f.where(f.gt(at, f.getitem(places, n - 1)), last, inner)

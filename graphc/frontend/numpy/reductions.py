@@ -1,0 +1,322 @@
+"""Reductions: sums, means, extremes and their relatives, with axis, keepdims, dtype and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.frontend.numpy.handlers import traces
+from graphc.frontend.numpy.scan import scan
+from graphc.frontend.operands import as_axis, as_int, dtype_argument, operand, operands, value
+from graphc.ir.builder import Builder, Operand, Scalar, Value
+from graphc.ir.op import require
+from graphc.ir.types import F32, I32
+from graphc.ops.composites.reductions import truth
+from graphc.ops.composites.support import count, dim_of, dims_of, floats
+
+
+def typed(f: Builder, a: Any, dtype: Any) -> Value:
+    """The operand in the dtype that `dtype=` asks for."""
+    x = value(f, a)
+    return x if dtype is None else f.to_dtype(x, dtype_argument(dtype))
+
+
+def _kept(f: Builder, x: Value, where: Any, other: Scalar | Value) -> Value:
+    """`x` with `other` where the mask `where=` is off."""
+    return x if where is True else f.where(operand(f, where), x, other)
+
+
+def _first(f: Builder, initial: Any, like: Value) -> Value:
+    """What a reduction begins with, in the dtype of what is reduced."""
+    return f.to_dtype(f.lift(operands(f, like, initial)[1], like.dtype), like.dtype)
+
+
+# -- sums and products ----------------------------------------------------------------------------
+
+
+@traces("sum", methods=("sum",))
+def sum_(
+    f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    initial: Any = None, where: Any = True,
+) -> Value:  # fmt: skip
+    """`sum`; integers stay integers of their dtype, bools and u8 become i32"""
+    y = f.sum(_kept(f, typed(f, a, dtype), where, 0), as_axis(axis), bool(keepdims))
+    return y if initial is None else y + _first(f, initial, y)
+
+
+@traces("prod", methods=("prod",))
+def prod(
+    f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    initial: Any = None, where: Any = True,
+) -> Value:  # fmt: skip
+    """`prod`"""
+    y = f.prod(_kept(f, typed(f, a, dtype), where, 1), as_axis(axis), bool(keepdims))
+    return y if initial is None else y * _first(f, initial, y)
+
+
+def logsumexp(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
+    """np.logaddexp.reduce: `logsumexp`"""
+    return f.logsumexp(value(f, a), as_axis(axis), bool(keepdims))
+
+
+@traces("count_nonzero")
+def count_nonzero(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """how many entries are not 0, in i32"""
+    return f.sum(truth(f, value(f, a)), as_axis(axis), bool(keepdims))
+
+
+@traces("trapezoid")
+def trapezoid(f: Builder, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Value:
+    """the integral of y by the trapezoidal rule"""
+    heights = floats(f, value(f, y))
+    dim = dim_of("trapezoid", as_int(axis, "axis"), heights.rank)
+    left, right = _neighbours(f, heights, dim)
+    if x is None:
+        return f.sum((left + right) * operand(f, dx, heights.dtype) * 0.5, dim)
+    places = value(f, x)
+    widths = f.diff(places, 0 if places.rank == 1 else axis)
+    if widths.rank == 1:
+        widths = f.reshape(widths, (widths.shape[0], *(1,) * (heights.rank - dim - 1)))
+    return f.sum((left + right) * widths * 0.5, dim)
+
+
+def _neighbours(f: Builder, x: Value, dim: int) -> tuple[Value, Value]:
+    """All entries along `dim` but the last, and all but the first."""
+    n = x.shape[dim]
+    bounds = ((0, max(n - 1, 0)), (min(1, n), n))
+    first, second = (f.slice(x, dim=dim, start=a, stop=b) for a, b in bounds)
+    return first, second
+
+
+# -- means ----------------------------------------------------------------------------------------
+
+
+@traces("mean", methods=("mean",))
+def mean(
+    f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    where: Any = True,
+) -> Value:  # fmt: skip
+    """`mean`, over the run-time count; of integers in f32"""
+    x = typed(f, a, dtype)
+    if where is True:
+        return f.mean(x, as_axis(axis), bool(keepdims))
+    return _masked_mean(f, x, truth(f, operand(f, where)), axis, bool(keepdims))
+
+
+def _masked_mean(f: Builder, a: Value, mask: Value, axis: Any, keepdims: bool) -> Value:
+    x, over = floats(f, a), as_axis(axis)
+    total = f.sum(f.where(mask, x, 0), over, keepdims)
+    ones = f.where(mask, f.ones_like(x), 0)
+    return total / f.sum(ones, over, keepdims)
+
+
+@traces("average")
+def average(
+    f: Builder, a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """`mean`, or the weighted mean"""
+    x, over = floats(f, value(f, a)), as_axis(axis)
+    if weights is None:
+        y = f.mean(x, over, keepdims)
+        number = count(f, x.type, dims_of("average", over, x.rank), x)
+        return (y, f.broadcast_to(number, y.shape, y.type.extents)) if returned else y
+    w = value(f, weights)
+    if w.shape != x.shape:
+        w = _along_axis(f, w, over, x)
+    scale = f.sum(f.broadcast_to(w, x.shape, x.type.extents), over, keepdims)
+    y = f.sum(x * w, over, keepdims) / scale
+    return (y, f.to_dtype(scale, y.dtype)) if returned else y
+
+
+def _along_axis(f: Builder, w: Value, axis: Any, x: Value) -> Value:
+    good = isinstance(axis, int) and w.rank == 1
+    require(good, "np.average: weights of another shape need one axis", code="G0810")
+    dim = dim_of("average", axis, x.rank)
+    return f.reshape(w, (w.shape[0], *(1,) * (x.rank - dim - 1)))
+
+
+@traces("var", methods=("var",))
+def var(
+    f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0,
+    keepdims: bool = False, *, mean: Any = None, correction: Any = None,
+) -> Value:  # fmt: skip
+    """`var`, over the run-time count less ddof"""
+    less = ddof if correction is None else correction
+    return f.var(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
+
+
+@traces("std", methods=("std",))
+def std(
+    f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0,
+    keepdims: bool = False, *, mean: Any = None, correction: Any = None,
+) -> Value:  # fmt: skip
+    """`std`, over the run-time count less ddof"""
+    less = ddof if correction is None else correction
+    return f.std(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
+
+
+@traces("cov")
+def cov(
+    f: Builder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None
+) -> Value:
+    """the covariance of the rows (rowvar) or columns of m"""
+    require(y is None, "np.cov: a second array can't be traced", code="G0810")
+    x = floats(f, value(f, m))
+    require(x.rank in (1, 2), f"np.cov of {x.rank} dims")
+    x = f.reshape(x, (1, *x.shape)) if x.rank == 1 else x if rowvar else f.transpose(x)
+    centred = x - f.mean(x, 1, True)
+    less = (0 if bias else 1) if ddof is None else ddof
+    number = count(f, x.type, (1,), x)
+    return f.squeeze(f.matmul(centred, f.transpose(centred)) / (number - less))
+
+
+@traces("corrcoef")
+def corrcoef(f: Builder, x: Any, y: Any = None, rowvar: bool = True) -> Value:
+    """the correlation of the rows (rowvar) or columns of x"""
+    c = cov(f, x, y, rowvar)
+    if c.rank == 0:
+        return c / c
+    spread = f.sqrt(f.diagonal(c))
+    return c / f.outer(spread, spread)
+
+
+# -- extremes -------------------------------------------------------------------------------------
+
+
+def _extreme(name: str) -> Any:
+    pair = "maximum" if name == "max" else "minimum"
+
+    def call(
+        f: Builder, a: Any, axis: Any = None, keepdims: bool = False, initial: Any = None,
+        where: Any = True, **named: Any,
+    ) -> Value:  # fmt: skip
+        require(not named, f"np.{name}: {', '.join(named)} can't be traced", code="G0810")
+        x = value(f, a)
+        start: Operand | None = None if initial is None else _first(f, initial, x)
+        masked = where is not True
+        require(not masked or start is not None, f"np.{name}: where= needs initial=", code="G0810")
+        if masked:
+            assert start is not None
+            x = f.where(operand(f, where), x, start)
+        y = getattr(f, name)(x, as_axis(axis), bool(keepdims))
+        return y if start is None else f.binary(pair, y, start)
+
+    call.__doc__ = f"`{name}`"
+    return call
+
+
+max_ = traces("max", "amax", methods=("max",))(_extreme("max"))
+min_ = traces("min", "amin", methods=("min",))(_extreme("min"))
+
+
+@traces("ptp")
+def ptp(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
+    """`max` less `min`"""
+    x = value(f, a)
+    return f.max(x, as_axis(axis), keepdims) - f.min(x, as_axis(axis), keepdims)
+
+
+def _truth(name: str) -> Any:
+    def call(
+        f: Builder, a: Any, axis: Any = None, keepdims: bool = False, *, where: Any = True
+    ) -> Value:
+        x = truth(f, value(f, a))
+        x = _kept(f, x, where, name == "all")
+        y: Value = getattr(f, name)(x, as_axis(axis), bool(keepdims))
+        return y
+
+    call.__doc__ = f"`{name}`"
+    return call
+
+
+any_ = traces("any", methods=("any",))(_truth("any"))
+all_ = traces("all", methods=("all",))(_truth("all"))
+
+
+@traces("argmax", methods=("argmax",))
+def argmax(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """`argmax`, in i32"""
+    return f.argmax(value(f, a), as_axis(axis), bool(keepdims))
+
+
+@traces("argmin", methods=("argmin",))
+def argmin(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
+    """`argmin`, in i32"""
+    return f.argmin(value(f, a), as_axis(axis), bool(keepdims))
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def _flat(f: Builder, x: Value, axis: Any) -> tuple[Value, int]:
+    return (f.flatten(x), 0) if axis is None else (x, as_int(axis, "axis"))
+
+
+@traces("cumsum", methods=("cumsum",))
+def cumsum(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value:
+    """`cumsum`"""
+    return f.cumsum(*_flat(f, typed(f, a, dtype), axis))
+
+
+@traces("cumprod", methods=("cumprod",))
+def cumprod(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value:
+    """running products, in log2(n) steps"""
+    x, dim = _flat(f, typed(f, a, dtype), axis)
+    x = f.to_dtype(x, I32) if x.dtype.kind in "bu" else x
+    return scan(f, lambda a, b: a * b, x, dim)
+
+
+def _cumulative(running: Any, first: Scalar) -> Any:
+    def call(
+        f: Builder, x: Any, /, *, axis: Any = None, dtype: Any = None,
+        include_initial: bool = False,
+    ) -> Value:  # fmt: skip
+        one_dim = value(f, x).rank == 1
+        require(axis is not None or one_dim, "axis= is needed for several dims", code="G0810")
+        y: Value = running(f, x, 0 if axis is None else axis, dtype)
+        if not include_initial:
+            return y
+        dim = dim_of("axis", 0 if axis is None else as_int(axis, "axis"), y.rank)
+        start = f.full((*y.shape[:dim], 1, *y.shape[dim + 1 :]), first, y.dtype)
+        return f.concat(start, y, axis=dim)
+
+    call.__doc__ = f"`{running.__name__}`"
+    return call
+
+
+traces("cumulative_sum")(_cumulative(cumsum, 0))
+traces("cumulative_prod")(_cumulative(cumprod, 1))
+
+
+@traces("diff")
+def diff(
+    f: Builder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, append: Any = None
+) -> Value:
+    """`diff`, n times"""
+    y, dim = value(f, a), as_int(axis, "axis")
+    ends = [None if v is None else _end(f, v, y, dim) for v in (prepend, append)]
+    y = f.concat([v for v in (ends[0], y, ends[1]) if v is not None], axis=dim)
+    for _ in range(as_int(n, "n")):
+        y = f.diff(y, dim) if y.dtype.kind != "b" else _changes(f, y, dim)
+    return y
+
+
+def _end(f: Builder, v: Any, like: Value, axis: int) -> Value:
+    x = f.lift(operands(f, like, v)[1], like.dtype)
+    if x.rank:
+        return x
+    dim = dim_of("diff", axis, like.rank)
+    return f.broadcast_to(x, (*like.shape[:dim], 1, *like.shape[dim + 1 :]))
+
+
+def _changes(f: Builder, x: Value, axis: int) -> Value:
+    return f.ne(*_neighbours(f, x, dim_of("diff", axis, x.rank)))
+
+
+@traces("ediff1d")
+def ediff1d(f: Builder, ary: Any) -> Value:
+    """`diff` of the flattened array"""
+    return f.diff(f.flatten(value(f, ary)))
+
+
+__all__ = ["F32", "all_", "any_", "logsumexp", "max_", "min_", "prod", "sum_", "typed"]

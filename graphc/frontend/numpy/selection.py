@@ -1,0 +1,161 @@
+"""Functions that choose between entries: where, select, clip, and lookups by comparison."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.elementwise import signbit
+from graphc.frontend.numpy.handlers import traces, traces_ufunc
+from graphc.frontend.operands import common, operand, operands, value
+from graphc.ir.builder import Builder, Operand, Scalar, Value
+from graphc.ir.op import require
+from graphc.ir.types import I32, DType, broadcast_types
+from graphc.ops.composites.support import floats
+
+# -- selection ------------------------------------------------------------------------------------
+
+
+@traces_ufunc("heaviside")
+def heaviside(f: Builder, a: Operand, b: Operand) -> Value:
+    """0 below 0, b at 0, 1 above; NaN stays"""
+    x, h = (floats(f, v) for v in f.match(a, b))
+    step = f.where(f.gt(x, 0), 1.0, f.where(f.lt(x, 0), 0.0, x))
+    return f.where(f.eq(x, 0), h, step)
+
+
+@traces_ufunc("copysign")
+def copysign(f: Builder, a: Operand, b: Operand) -> Value:
+    """a with the sign of b"""
+    x, y = (floats(f, v) for v in f.match(a, b))
+    return f.where(f.eq(signbit(f, x), signbit(f, y)), x, -x)
+
+
+def _ignoring_nan(op: str) -> Any:
+    def call(f: Builder, a: Operand, b: Operand) -> Value:
+        x, y = f.match(a, b)
+        best = f.binary(op, x, y)
+        if x.dtype.kind != "f":
+            return best
+        return f.where(f.isnan(x), y, f.where(f.isnan(y), x, best))
+
+    call.__doc__ = f"`{op}`; of a NaN and a number, the number"
+    return call
+
+
+traces_ufunc("fmax")(_ignoring_nan("maximum"))
+traces_ufunc("fmin")(_ignoring_nan("minimum"))
+
+
+@traces("nan_to_num")
+def nan_to_num(
+    f: Builder, x: Any, copy: bool = True, nan: Scalar = 0.0, posinf: Any = None,
+    neginf: Any = None,
+) -> Value:  # fmt: skip
+    """numbers in place of NaN and infinities"""
+    y = value(f, x)
+    if y.dtype.kind != "f":
+        return y
+    low, high = _limits(y.dtype)
+    number = f.where(f.isnan(y), nan, y)
+    number = f.where(f.eq(y, float("inf")), high if posinf is None else posinf, number)
+    return f.where(f.eq(y, float("-inf")), low if neginf is None else neginf, number)
+
+
+def _limits(dtype: DType) -> tuple[float, float]:
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return float(info.min), float(info.max)
+
+
+@traces("where")
+def where(f: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
+    """`where` with three arguments"""
+    require(
+        x is not None and y is not None,
+        "np.where(condition) without values has a shape that depends on the condition",
+        code="G0802",
+        help="write np.where(condition, a, b)",
+    )
+    a, b = operands(f, x, y)
+    return f.where(operand(f, condition), a, b)
+
+
+@traces("select")
+def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
+    """the first choice whose condition holds"""
+    require(len(condlist) == len(choicelist), "np.select: as many conditions as choices")
+    *choices, result = common(f, operands(f, *choicelist, default))
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        result = where(f, condition, choice, result)
+    return result
+
+
+@traces("choose", methods=("choose",))
+def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
+    """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
+    ids, given = value(f, a), list(choices)
+    require(len(given) > 0, "np.choose of no choices", code="G0810")
+    *others, result = common(f, operands(f, *given))
+    for i, choice in reversed(list(enumerate(others))):
+        result = where(f, f.le(ids, i), choice, result)
+    shape, extents = broadcast_types(ids.type, result.type)
+    return f.broadcast_to(result, shape, extents)
+
+
+@traces("clip", methods=("clip",))
+def clip(f: Builder, a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Value:
+    """`clip`"""
+    low, high = named.pop("min", a_min), named.pop("max", a_max)
+    require(not named, f"np.clip: {', '.join(named)} can't be traced", code="G0810")
+    x = value(f, a)
+    bounds = (None if v is None else operands(f, x, v)[1] for v in (low, high))
+    return f.clip(x, *bounds)
+
+
+@traces("sinc")
+def sinc(f: Builder, x: Any) -> Value:
+    """sin(pi x) / (pi x), 1 at 0"""
+    angle = floats(f, value(f, x)) * pi
+    zero = f.eq(angle, 0)
+    safe = f.where(zero, 1.0, angle)
+    return f.where(zero, 1.0, f.sin(safe) / safe)
+
+
+@traces("searchsorted", methods=("searchsorted",))
+def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
+    """how many entries of the sorted a come before (`right`: not after) each entry of v"""
+    require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
+    table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
+    below = f.binary("lt" if side == "left" else "le", table, wanted)
+    if wanted.dtype.kind == "f":
+        below = f.or_(below, _above_all(f, table, wanted, side))
+    return f.sum(f.to_dtype(below, I32), axis=-1)
+
+
+def _above_all(f: Builder, table: Value, wanted: Value, side: str) -> Value:
+    """Whether a wanted NaN comes after an entry: NaN comes after every number."""
+    nan = f.isnan(wanted)
+    return f.and_(nan, f.not_(f.isnan(table))) if side == "left" else nan
+
+
+@traces("digitize")
+def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
+    """the number of the bin of each entry; traced bins rise"""
+    side = "left" if right else "right"
+    if not isinstance(bins, Value):
+        known = np.asarray(bins)
+        if known.size > 1 and (np.diff(known) <= 0).all() and known[0] > known[-1]:
+            return known.size - searchsorted(f, known[::-1].copy(), x, side=side)
+    return searchsorted(f, bins, x, side=side)
+
+
+@traces("isin")
+def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
+    """whether each entry is one of `test_elements`"""
+    x, tests = value(f, element), f.flatten(value(f, test_elements))
+    found = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
+    return f.not_(found) if invert else found

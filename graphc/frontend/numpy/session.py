@@ -1,0 +1,90 @@
+"""The trace that is running: its builder, and what the user's function declared on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphc.frontend.numpy.caller import user_span
+from graphc.ir.builder import Builder
+from graphc.support.errors import GraphcError, Span
+
+if TYPE_CHECKING:
+    from graphc.ir.op import Array
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A loss (its node), and what is to minimize it once all parameters are known."""
+
+    loss: str
+    optimizer: Any
+    over: tuple[str, ...] | None
+    order: str
+    span: Span | None
+    reduction: str = ""
+    sparse: str = ""
+
+
+@dataclass
+class Session:
+    """One run of the user's function.
+
+    first:   the graph of first values that are made by initialisers
+    initial: first values that are arrays, by variable
+    exact:   where the function asked for the batch size as a plain number
+    sized:   where it asked for it as a length, of an array or a range
+    """
+
+    builder: Builder
+    first: Builder = field(default_factory=lambda: Builder("init"))
+    initial: dict[str, Array] = field(default_factory=dict)
+    losses: list[Pending] = field(default_factory=list)
+    exact: Span | None = None
+    sized: Span | None = None
+    over: bool = False
+
+    def check_open(self) -> None:
+        """Raise G0808 where the trace has ended."""
+        if self.over:
+            raise GraphcError(
+                "G0808",
+                "a traced value is used after its trace has ended",
+                span=user_span(),
+                help="return it from the function, or keep it between steps with graphc.state",
+            )
+
+
+_CURRENT: ContextVar[Session | None] = ContextVar("graphc_session", default=None)
+
+
+@contextmanager
+def running(session: Session) -> Iterator[Session]:
+    """Make `session` the current one; it is over when the block ends."""
+    token = _CURRENT.set(session)
+    try:
+        yield session
+    finally:
+        session.over = True
+        _CURRENT.reset(token)
+
+
+def open_session() -> Session | None:
+    """The trace that is running, if there is one."""
+    return _CURRENT.get()
+
+
+def current(what: str) -> Session:
+    """The trace that is running. Raises G0807, naming `what` was called, where there is none."""
+    session = _CURRENT.get()
+    if session is None:
+        raise GraphcError(
+            "G0807",
+            f"{what} is called outside of a traced function",
+            span=user_span(),
+            help="call it in the function that you give to graphc.compile",
+        )
+    return session

@@ -1,0 +1,298 @@
+"""Functions that rearrange the entries of one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.handlers import METHODS, PROPERTIES, VIEWS, traces
+from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, operand, value
+from graphc.ir.builder import Builder, Scalar, Value
+from graphc.ir.op import require
+from graphc.ir.types import TensorType, broadcast_types
+from graphc.ops.composites.support import dim_of, sized
+
+# -- shape ----------------------------------------------------------------------------------------
+
+
+@traces("reshape", view=True)
+def reshape(
+    f: Builder, a: Any, shape: Any = None, order: str = "C", *, newshape: Any = None,
+    copy: Any = None,
+) -> Value:  # fmt: skip
+    """`reshape`, in row-major order"""
+    require(order in ("C", "A"), f"order='{order}': entries are in row-major order", code="G0810")
+    return f.reshape(value(f, a), as_shape(newshape if shape is None else shape))
+
+
+def _reshape_method(f: Builder, x: Value, *shape: Any, order: str = "C", copy: Any = None) -> Value:
+    return reshape(f, x, shape[0] if len(shape) == 1 else shape, order)
+
+
+def _transpose_method(f: Builder, x: Value, *axes: Any) -> Value:
+    given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+    return transpose(f, x, given or None)
+
+
+METHODS.update(reshape=_reshape_method, transpose=_transpose_method)
+VIEWS.update((_reshape_method, _transpose_method))
+
+
+@traces("ravel", methods=("ravel",), view=True)
+def ravel(f: Builder, a: Any, order: str = "C") -> Value:
+    """`flatten`"""
+    require(order in ("C", "A", "K"), f"order='{order}': row-major order only", code="G0810")
+    return f.flatten(value(f, a))
+
+
+def _flatten_method(f: Builder, x: Value, order: str = "C") -> Value:
+    return ravel(f, x, order)
+
+
+METHODS["flatten"] = _flatten_method
+
+
+@traces("transpose", "permute_dims", view=True)
+def transpose(f: Builder, a: Any, axes: Any = None) -> Value:
+    """`transpose`"""
+    return f.transpose(value(f, a), None if axes is None else as_shape(axes))
+
+
+@traces("matrix_transpose", "linalg.matrix_transpose", view=True)
+def matrix_transpose(f: Builder, x: Any) -> Value:
+    """the last two dims exchanged"""
+    return f.swapaxes(value(f, x), -1, -2)
+
+
+PROPERTIES.update(T=transpose, mT=matrix_transpose)
+
+
+@traces("swapaxes", methods=("swapaxes",), view=True)
+def swapaxes(f: Builder, a: Any, axis1: Any, axis2: Any) -> Value:
+    """`swapaxes`"""
+    return f.swapaxes(value(f, a), as_int(axis1, "axis1"), as_int(axis2, "axis2"))
+
+
+@traces("moveaxis", view=True)
+def moveaxis(f: Builder, a: Any, source: Any, destination: Any) -> Value:
+    """`moveaxis`"""
+    return f.moveaxis(value(f, a), as_axis(source), as_axis(destination))
+
+
+@traces("rollaxis", view=True)
+def rollaxis(f: Builder, a: Any, axis: Any, start: Any = 0) -> Value:
+    """a dim moved before the dim `start`"""
+    x = value(f, a)
+    dim, to = dim_of("rollaxis", as_int(axis, "axis"), x.rank), as_int(start, "start")
+    to = to + x.rank if to < 0 else to
+    return f.moveaxis(x, dim, to - 1 if dim < to else to)
+
+
+@traces("expand_dims", view=True)
+def expand_dims(f: Builder, a: Any, axis: Any) -> Value:
+    """`expand_dims`"""
+    return f.expand_dims(value(f, a), as_axis(axis))
+
+
+@traces("squeeze", methods=("squeeze",), view=True)
+def squeeze(f: Builder, a: Any, axis: Any = None) -> Value:
+    """`squeeze`"""
+    return f.squeeze(value(f, a), as_axis(axis))
+
+
+@traces("broadcast_to", view=True)
+def broadcast_to(f: Builder, array: Any, shape: Any, subok: bool = False) -> Value:
+    """the array repeated to `shape`"""
+    x = value(f, array)
+    lengths, extents = sized(as_shape(shape))
+    return _broadcast(f, x, TensorType(lengths, x.dtype, extents))
+
+
+def _broadcast(f: Builder, x: Value, target: TensorType) -> Value:
+    shape, extents = broadcast_types(x.type, target)
+    require(shape == target.shape, f"can't broadcast {x.shape} to {target.shape}")
+    return f.broadcast_to(x, shape, extents)
+
+
+@traces("broadcast_arrays", view=True)
+def broadcast_arrays(f: Builder, *args: Any, subok: bool = False) -> tuple[Value, ...]:
+    """the arrays repeated to their common shape"""
+    values = [value(f, a) for a in args]
+    target = values[0].type
+    for v in values[1:]:
+        shape, extents = broadcast_types(target, v.type)
+        target = TensorType(shape, v.dtype, extents)
+    return tuple(_broadcast(f, v, target) for v in values)
+
+
+def _at_least(rank: int, place: Any) -> Any:
+    def call(f: Builder, *arys: Any) -> Any:
+        made = tuple(f.reshape(v, place(v.shape)) for v in (value(f, a) for a in arys))
+        return made[0] if len(made) == 1 else made
+
+    call.__doc__ = f"dims of length 1 added, up to {rank}"
+    return call
+
+
+def _three(shape: tuple[int, ...]) -> tuple[int, ...]:
+    match len(shape):
+        case 0 | 1:
+            return (1, *(shape or (1,)), 1)
+        case 2:
+            return (*shape, 1)
+        case _:
+            return shape
+
+
+traces("atleast_1d", view=True)(_at_least(1, lambda s: s or (1,)))
+traces("atleast_2d", view=True)(_at_least(2, lambda s: (1,) * (2 - len(s)) + s))
+traces("atleast_3d", view=True)(_at_least(3, _three))
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+@traces("flip", view=True)
+def flip(f: Builder, m: Any, axis: Any = None) -> Value:
+    """`flip`"""
+    return f.flip(value(f, m), as_axis(axis))
+
+
+@traces("flipud", view=True)
+def flipud(f: Builder, m: Any) -> Value:
+    """`flip` of the first dim"""
+    return f.flip(value(f, m), 0)
+
+
+@traces("fliplr", view=True)
+def fliplr(f: Builder, m: Any) -> Value:
+    """`flip` of the second dim"""
+    return f.flip(value(f, m), 1)
+
+
+@traces("rot90", view=True)
+def rot90(f: Builder, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Value:
+    """a quarter turn in the plane of two dims, k times"""
+    x, (a, b) = value(f, m), as_shape(axes)
+    match as_int(k, "k") % 4:
+        case 0:
+            return x
+        case 1:
+            return f.swapaxes(f.flip(x, b), a, b)
+        case 2:
+            return f.flip(x, (a, b))
+        case _:
+            return f.flip(f.swapaxes(x, a, b), b)
+
+
+@traces("roll")
+def roll(f: Builder, a: Any, shift: Any, axis: Any = None) -> Value:
+    """`roll`, along one dim or several"""
+    x, over = value(f, a), as_axis(axis)
+    if over is None:
+        return f.roll(x, sum(as_shape(shift)), None)
+    dims = (over,) if isinstance(over, int) else over
+    shifts = as_shape(shift)
+    wide = max(len(dims), len(shifts))
+    for n, dim in zip(shifts * (wide // len(shifts)), dims * (wide // len(dims)), strict=True):
+        x = f.roll(x, n, dim)
+    return x
+
+
+# -- repeating and padding ------------------------------------------------------------------------
+
+
+@traces("tile")
+def tile(f: Builder, A: Any, reps: Any) -> Value:
+    """`tile`"""
+    return f.tile(value(f, A), as_shape(reps))
+
+
+@traces("repeat", methods=("repeat",))
+def repeat(f: Builder, a: Any, repeats: Any, axis: Any = None) -> Value:
+    """`repeat`; a number for each entry must be constant"""
+    x, times = value(f, a), as_shape(repeats)
+    if len(times) == 1:
+        return f.repeat(x, times[0], axis)
+    x, dim = (f.flatten(x), 0) if axis is None else (x, dim_of("repeat", axis, x.rank))
+    require(len(times) == x.shape[dim], f"np.repeat: {len(times)} numbers for {x.shape[dim]}")
+    return _picked(f, x, np.repeat(np.arange(x.shape[dim]), times), dim)
+
+
+def _picked(f: Builder, x: Value, ids: Any, dim: int) -> Value:
+    """The entries at constant indices along a dim."""
+    return f.gather(x, value(f, ids.astype(np.int32)), dim=dim)
+
+
+@traces("resize")
+def resize(f: Builder, a: Any, new_shape: Any) -> Value:
+    """the entries in row-major order, repeated until `new_shape` is full"""
+    x, shape = f.flatten(value(f, a)), as_shape(new_shape)
+    ids = np.resize(np.arange(x.shape[0]), [int(n) for n in shape])
+    return _picked(f, x, ids, 0)
+
+
+@traces("delete")
+def delete(f: Builder, arr: Any, obj: Any, axis: Any = None) -> Value:
+    """the entries but for those at constant indices"""
+    x = value(f, arr)
+    x, dim = (f.flatten(x), 0) if axis is None else (x, dim_of("delete", axis, x.rank))
+    return _picked(f, x, np.delete(np.arange(x.shape[dim]), obj), dim)
+
+
+_INDEXED = ("edge", "reflect", "symmetric", "wrap")
+
+
+@traces("pad")
+def pad(
+    f: Builder, array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0,
+    **options: Any,
+) -> Value:  # fmt: skip
+    """`pad` with a constant; edge, reflect, symmetric and wrap look entries up"""
+    x = value(f, array)
+    pairs = [(int(a), int(b)) for a, b in np.broadcast_to(_widths(pad_width, x.rank), (x.rank, 2))]
+    if mode == "constant":
+        return _pad_constant(f, x, pairs, constant_values)
+    require(mode in _INDEXED, f"np.pad: mode='{mode}'", code="G0810")
+    for dim, pair in enumerate(pairs):
+        if any(pair):
+            ids = np.pad(np.arange(x.shape[dim]), pair, mode, **options)  # type: ignore[call-overload]
+            x = _picked(f, x, ids, dim)
+    return x
+
+
+def _widths(pad_width: Any, rank: int) -> Any:
+    if isinstance(pad_width, dict):  # {axis: (before, after)}, since NumPy 2.2
+        rows = np.zeros((rank, 2), np.int64)
+        for axis, pair in pad_width.items():
+            rows[axis] = pair
+        return rows
+    return array_of(pad_width)
+
+
+def _pad_constant(f: Builder, x: Value, pairs: list[tuple[int, int]], fill: Any) -> Value:
+    filler = operand(f, fill)
+    if isinstance(filler, Scalar):
+        return f.pad(x, pairs, filler)
+    rows = array_of(fill)
+    each = np.broadcast_to(rows, (x.rank, 2))
+    for dim, (pair, values) in enumerate(zip(pairs, each, strict=True)):
+        for (low, high), v in zip(((pair[0], 0), (0, pair[1])), values, strict=True):
+            widths: Sequence[tuple[int, int]] = [(0, 0)] * x.rank
+            widths = [*widths[:dim], (low, high), *widths[dim + 1 :]]
+            x = f.pad(x, widths, v.item())
+    return x
+
+
+@traces("tril")
+def tril(f: Builder, m: Any, k: Any = 0) -> Value:
+    """`tril`"""
+    return f.tril(value(f, m), as_int(k, "k"))
+
+
+@traces("triu")
+def triu(f: Builder, m: Any, k: Any = 0) -> Value:
+    """`triu`"""
+    return f.triu(value(f, m), as_int(k, "k"))

@@ -1,0 +1,41 @@
+"""The NumPy functions that trace: importing this module enters the handlers of all `numpy_*` files.
+
+A handler's docstring says what the function is over graphc's ops. `spec/numpy.md` lists them.
+"""
+
+from __future__ import annotations
+
+from graphc.frontend.numpy import (
+    creation,
+    elementwise,
+    gradient,
+    joining,
+    linear_algebra,
+    nan_reductions,
+    ordering,
+    reductions,
+    selection,
+    shaping,
+)
+from graphc.frontend.numpy.handlers import (
+    ADVICE,
+    METHODS,
+    NAMES,
+    PROPERTIES,
+    REFUSED_METHODS,
+    TABLE,
+    UFUNCS,
+    VIEWS,
+    find,
+    name_of,
+)
+
+HANDLERS = (
+    elementwise, joining, linear_algebra, creation, nan_reductions, ordering, reductions,
+    selection, shaping, gradient,
+)  # fmt: skip
+
+__all__ = [
+    "ADVICE", "HANDLERS", "METHODS", "NAMES", "PROPERTIES", "REFUSED_METHODS", "TABLE", "UFUNCS",
+    "VIEWS", "find", "name_of",
+]  # fmt: skip

@@ -1,0 +1,412 @@
+"""Tracing: an ordinary NumPy function becomes a graph.
+
+    def loss_fn(params, batch):
+        h = np.maximum(batch["x"] @ params["w1"] + params["b1"], 0)
+        logits = h @ params["w2"] + params["b2"]
+        graphc.report("accuracy", np.mean(np.argmax(logits, axis=-1) == batch["y"]))
+        return np.mean(graphc.nn.cross_entropy(logits, batch["y"]))
+
+The function is called once, with traced arrays in the place of the arrays. What it does to them is
+recorded; Python itself (loops, closures, prints) runs as it always does, once. `np.random` called
+inside draws once, while tracing, and gives a constant: use `graphc.nn.random_normal` or
+`graphc.nn.dropout` for numbers that are new in every step.
+
+The function's form:
+
+    loss_fn(params, batch)         -> loss | (loss, metrics)
+    loss_fn(params, state, batch)  -> (loss, new_state) | (loss, new_state, metrics)
+
+where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need not be returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.constant_table import taking
+from graphc.frontend.numpy.declare import Param, add_loss, declare, objectives, output, write
+from graphc.frontend.numpy.same_step import same_but_for_lengths
+from graphc.frontend.numpy.session import Session, running
+from graphc.frontend.numpy.tracer import Tracer, unwrap
+from graphc.frontend.numpy.tree import Structure, flatten
+from graphc.frontend.operands import value
+from graphc.frontend.whole_batch import measured, needs_whole
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.op import op_named
+from graphc.ir.types import F32, F64, I32, DType, Extent, TensorType, dtype_of
+from graphc.ops.initializers import initial_value
+from graphc.support.errors import GraphcError, Span
+from graphc.support.random import checked_seed
+
+if TYPE_CHECKING:
+    from graphc.ir.op import Array
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A traced function.
+
+    graph:  the step, with its objectives, not yet differentiated
+    first:  a graph without inputs: output NAME is the first value of variable NAME
+    values: the first values that are arrays, by variable
+    params, state, batch: the forms of the trees, to take them apart and to put them together
+    exact:  where the function asked for the batch size as a plain number (`len(x)`, `float(n)`).
+            The graph then holds for this batch size only, and its inputs have no run-time dim.
+    asked:  whether something in the function depends on the mode
+    needs:  the place of the first node that needs the whole batch, if there is one
+    """
+
+    graph: Graph
+    first: Graph
+    values: dict[str, Array]
+    params: Structure
+    state: Structure | None
+    batch: Structure
+    exact: Span | None = None
+    asked: bool = True
+    needs: Span | None = None
+
+    @property
+    def evaluation(self) -> Graph | None:
+        """The graph in evaluation mode, where it is known from the one for training."""
+        return None if self.asked else replace(self.graph, updates={}, objectives=())
+
+    def explained(self, error: GraphcError) -> GraphcError:
+        """The error, with the reason why a batch of another size is refused."""
+        place = self.exact or self.needs
+        if error.code == "G0613" and place is not None and not error.labels:
+            error.labels = ((place, _REASONS[self.exact is not None]),)
+            error.help = error.help or _PLAIN_SIZE
+        return error
+
+    def inputs(self, batch: Any) -> dict[str, Array]:
+        """A batch as arrays by input name. Raises G0806 where its form is another one."""
+        leaves, form = flatten(batch, "batch")
+        if form != self.batch:
+            raise GraphcError(
+                "G0806",
+                f"the batch has the leaves {', '.join(leaves)}, "
+                f"the example had {', '.join(self.batch.names)}",
+            )
+        types = {name: node.tensor.dtype.numpy for name, node in self.graph.inputs.items()}
+        return {
+            name: np.asarray(x, types[name] if isinstance(x, bool | int | float) else None)
+            for name, x in leaves.items()
+        }
+
+
+_REASONS = {
+    True: "here the size of the batch is a plain number, the same for every batch",
+    False: "here the batch is needed whole",
+}
+_PLAIN_SIZE = (
+    "for a count of the examples that there are, compute with x.shape[0] itself: 1 / n, "
+    "np.sqrt(n), np.maximum(n, 1); for arrays as long as the batch, np.zeros_like(x) or "
+    "graphc.nn.arange(n)"
+)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is to be traced, and how."""
+
+    function: Callable[..., Any]
+    params: Any
+    state: Any
+    batch: Any
+    optimizer: Any
+    training: bool
+    whole: tuple[str, ...]
+    batch_dim: str
+    seed: int
+    span: Span | None
+    order: str
+    reduction: str
+    sparse: str
+
+
+def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
+    """The graph of a NumPy function; `record` says more, and takes the same options."""
+    return record(function, params, batch, **options).graph
+
+
+def record(
+    function: Callable[..., Any],
+    params: Any,
+    batch: Any,
+    *,
+    optimizer: Any = None,
+    state: Any = None,
+    training: bool = True,
+    whole: Sequence[str] = (),
+    batch_dim: str = "batch",
+    seed: int = 0,
+    order: str = "",
+    reduction: str = "",
+    sparse: str = "",
+) -> Recording:
+    """Trace `function(params, batch)`, or `function(params, state, batch)` where state is given.
+
+    params:    a tree of arrays (nested dicts, lists, tuples, dataclasses), or of `graphc.param`.
+               Float leaves are trained, under their dotted names. Their dtypes are kept.
+    batch:     an example: a tree of arrays. All have the same first dim, the batch, which may be
+               shorter at run time; leaves whose names match a glob in `whole`, and numbers, are
+               taken as they are.
+    optimizer: of the returned loss; None leaves the loss as an output only. A chain is a list.
+    state:     a tree of arrays that the function returns anew.
+    training:  what `graphc.training()` says; in evaluation there are no objectives and updates.
+    order:     how contributions to one gradient are added: add_n, tree or accumulate, or a choice
+               for each place where they meet, "devices=tree,turns=add_n".
+    reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
+    sparse:    whether gradients of tables are kept as rows: auto, on or off (see graphc.ops.sparse).
+    seed:      of the initialisers and random functions that have none of their own.
+
+    Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
+    """
+    request = _Request(
+        function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
+        checked_seed(seed), user_span(), order, reduction, sparse,
+    )  # fmt: skip
+    made, sized = _run(request)
+    exact = made.exact
+    if exact is None and sized is not None and not _holds_for_another_size(request, made):
+        exact = sized
+    return made if exact is None else _run(request, exact)[0]
+
+
+def _holds_for_another_size(request: _Request, made: Recording) -> bool:
+    """Whether the function is the same step for a batch of another size."""
+    try:
+        other, _ = _run(request, grown=True)
+    except Exception:  # what fits the example does not fit another size
+        return False
+    return other.exact is None and same_but_for_lengths(made.graph, other.graph)
+
+
+def _run(
+    request: _Request, exact: Span | None = None, grown: bool = False
+) -> tuple[Recording, Span | None]:
+    """One run of the function, and where it asked for the batch size as a length.
+
+    With `exact` the batch dims are static; with `grown` they are of another size.
+    """
+    name = getattr(request.function, "__name__", "step")
+    f = Builder("step" if name == "<lambda>" else name, training=request.training)
+    session = Session(f, first=Builder(f"{f.name}.init"))
+    f.seed = session.first.seed = request.seed
+    f.float = session.first.float = _float_of(request)
+    with running(session), taking(), f.at(request.span):
+        params, param_form = _variables(session, request.params, "params")
+        state, state_form = None, None
+        if request.state is not None:
+            state, state_form = _variables(session, request.state, "state")
+        batch, batch_form = _inputs(session, request, exact is None, grown)
+        given = (params, batch) if request.state is None else (params, state, batch)
+        returned = _called(request.function, given)
+        _take_result(session, request, returned, state_form)
+        objectives(session)
+    graph = f.build()
+    recording = Recording(
+        graph, session.first.build(), session.initial, param_form, state_form, batch_form,
+        exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
+    )  # fmt: skip
+    return recording, session.sized
+
+
+def _float_of(request: _Request) -> DType:
+    """The dtype of Python floats where no array is beside them: f64 in a step of f64 only."""
+    trees = (request.params, "params"), (request.state, "state"), (request.batch, "batch")
+    leaves = [
+        x for tree, kind in trees if tree is not None for x in flatten(tree, kind)[0].values()
+    ]
+    kept = (x.value if isinstance(x, Param) and not x.init else x for x in leaves)
+    known = {str(getattr(x, "dtype", "")) for x in kept}
+    floats = {name for name in known if "float" in name or name in ("f16", "bf16", "f32", "f64")}
+    return F64 if floats and floats <= {"float64", "f64"} else F32
+
+
+def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    try:
+        return function(*given)
+    except GraphcError:
+        raise
+    except Exception as error:
+        inner = _traced_cause(error)
+        if inner is None:
+            raise
+        raise inner from error
+
+
+def _traced_cause(error: BaseException) -> GraphcError | None:
+    """NumPy turns some errors of __array__ and __float__ into its own: the first one says more."""
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None or isinstance(seen, GraphcError):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+# -- what comes in --------------------------------------------------------------------------------
+
+
+def _variables(session: Session, tree: Any, kind: str) -> tuple[Any, Structure]:
+    """The tree with a traced variable for every leaf."""
+    leaves, form = flatten(tree, kind)
+    made = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
+    return form.build(made), form
+
+
+def _variable(session: Session, name: str, given: Any, kind: str) -> Tracer:
+    f = session.builder
+    leaf = given if isinstance(given, Param) else Param(given)
+    t = TensorType(leaf.shape, leaf.dtype) if leaf.init else _leaf_type(name, leaf.value)
+    trained = kind == "params" and leaf.trainable and t.dtype.kind == "f"
+    if name in f.variables:
+        raise GraphcError("G0806", f"params and state both have a leaf '{name}'")
+    variable = Variable(
+        name,
+        t,
+        "param" if trained else "state",
+        decay=leaf.decay,
+        origin=f.origin,
+        order=leaf.order,
+        sparse=leaf.sparse,
+    )
+    read = declare(session, variable)
+    if leaf.init is not None:
+        first = initial_value(session.first, leaf.init, name, t)
+        session.first.outputs[name] = first.name
+    else:
+        session.initial[name] = np.asarray(leaf.value, t.dtype.numpy)
+    return read
+
+
+def _leaf_type(name: str, x: Any) -> TensorType:
+    """The type of a leaf: an array's own; a Python number is f32, i32 or bool. Raises G0806."""
+    match x:
+        case np.ndarray() | np.generic():
+            try:
+                return TensorType(x.shape, dtype_of(x.dtype))
+            except GraphcError as error:
+                text = f"'{name}' has dtype {x.dtype}"
+                raise GraphcError("G0806", text, help=error.help) from None
+        case bool():
+            return TensorType((), dtype_of(np.dtype(bool)))
+        case int():
+            return TensorType((), I32)
+        case float():
+            return TensorType((), F32)
+        case Tracer():
+            raise GraphcError("G0808", f"'{name}' is a traced value: a trace in a trace")
+        case _:
+            raise GraphcError(
+                "G0806",
+                f"'{name}' is a {type(x).__name__}, not an array or a number",
+                help="leaves are NumPy arrays; give other things to the function by a closure",
+            )
+
+
+def _inputs(
+    session: Session, request: _Request, dynamic: bool, grown: bool
+) -> tuple[Any, Structure]:
+    """The batch with a traced input for every leaf."""
+    f = session.builder
+    leaves, form = flatten(request.batch, "batch")
+    types = {name: _leaf_type(name, x) for name, x in leaves.items()}
+    cut = [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
+    _check_batch({n: types[n].shape[0] for n in cut})
+    made = {}
+    for name, t in types.items():
+        if name in cut and dynamic:
+            extents = (Extent(request.batch_dim), *(None,) * (t.rank - 1))
+            first = 2 * t.shape[0] + 3 if grown else t.shape[0]
+            t = TensorType((first, *t.shape[1:]), t.dtype, extents)
+        op = op_named("input")(source_name=name)  # type: ignore[call-arg]
+        made[name] = Tracer(session, f.add(op, type=t, name=name))
+    return form.build(made), form
+
+
+def _matches(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, g) or name.startswith(f"{g}.") for g in globs)
+
+
+def _check_batch(lengths: dict[str, int]) -> None:
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+        raise GraphcError(
+            "G0806",
+            f"the arrays of the batch differ in their first dim ({shown})",
+            help="name the ones that are no batch in whole=[...]",
+        )
+
+
+# -- what comes out -------------------------------------------------------------------------------
+
+
+def _take_result(
+    session: Session, request: _Request, returned: Any, state_form: Structure | None
+) -> None:
+    loss, new_state, metrics = _parts(returned, state_form is not None)
+    code = getattr(request.function, "__code__", None)
+    span = Span(code.co_filename, code.co_firstlineno) if code else None
+    with session.builder.at(span):
+        try:
+            if loss is not None:
+                words = request.order, request.reduction, request.sparse
+                add_loss(session, loss, request.optimizer, None, *words)
+            elif request.optimizer is not None and not session.losses:
+                raise GraphcError(*_NO_LOSS, help="end with `return loss`")
+            if state_form is not None:
+                _update_state(session, new_state, state_form)
+            named = flatten(metrics, "metric")[0] if metrics is not None else {}
+            for name, x in named.items():
+                output(session, name, x)
+            if not session.builder.outputs:
+                raise GraphcError(*_NO_LOSS, help="end with `return loss`")
+        except GraphcError as error:
+            raise error.at(span) from None
+
+
+_NO_LOSS = ("G0809", "the function returns no loss")
+
+
+def _parts(returned: Any, with_state: bool) -> tuple[Any, Any, Any]:
+    """(loss, new state, metrics) of what the function returned. Raises G0809."""
+    match returned:
+        case (loss, new_state, dict() as metrics) if with_state:
+            return loss, new_state, metrics
+        case (loss, new_state) if with_state:
+            return loss, new_state, None
+        case (loss, dict() as metrics) if not with_state:
+            return loss, None, metrics
+        case dict() if not with_state:
+            return None, None, returned
+        case Tracer() | None | int() | float() if not with_state:
+            return returned, None, None
+        case _:
+            wanted = "(loss, new_state[, metrics])" if with_state else "loss or (loss, metrics)"
+            text = f"the function returns a {type(returned).__name__}, not {wanted}"
+            raise GraphcError("G0809", text)
+
+
+def _update_state(session: Session, new_state: Any, form: Structure) -> None:
+    f = session.builder
+    leaves, new_form = flatten(new_state, "state")
+    if new_form != form:
+        raise GraphcError(
+            "G0809",
+            f"the new state has the leaves {', '.join(leaves) or 'none'}, "
+            f"the state has {', '.join(form.names) or 'none'}",
+        )
+    for name, x in leaves.items():
+        new = value(f, unwrap(x, f))
+        if new.name != f.read(name).name:
+            write(session, name, new)

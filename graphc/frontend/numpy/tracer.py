@@ -1,0 +1,379 @@
+"""The traced array: behaves as an ndarray, and records what is done with it.
+
+NumPy hands every ufunc and array function that meets a `Tracer` to it (`__array_ufunc__`,
+`__array_function__`), and the operators are ufuncs too. So a function written for arrays runs
+unchanged; each call looks up a handler in `numpy_table` and adds nodes that carry the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import signature
+from math import prod
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakSet
+
+import numpy as np
+
+from graphc.frontend.numpy import table, ufuncs
+from graphc.frontend.numpy.caller import assigned_name, in_augmented_assignment, user_span
+from graphc.frontend.numpy.creation import lengths
+from graphc.frontend.numpy.handlers import Handler
+from graphc.frontend.numpy.indexing import getitem, getview, is_basic
+from graphc.frontend.numpy.length import Length, Traced, shown
+from graphc.frontend.operands import value
+from graphc.ir.builder import Builder, Value
+from graphc.ir.types import dtype_of
+from graphc.support.errors import GraphcError, Span, did_you_mean
+
+if TYPE_CHECKING:
+    from graphc.frontend.numpy.session import Session
+
+MAX_NESTING = 32  # of lists in an argument, as NumPy's own limit on dims
+
+
+class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
+    """An array of the step that is being traced: shape and dtype, but no entries.
+
+    Its value can be replaced (`x += y`, `out=x`), as an ndarray's memory can be overwritten.
+    Tracers of one `_memory` are views of each other: then a replacement is an error (G0804).
+    """
+
+    __slots__ = ("__weakref__", "_memory", "_session", "_value")
+
+    def __init__(self, session: Session, value: Value) -> None:
+        self._session, self._value = session, value
+        self._memory: WeakSet[Tracer] | None = None
+
+    # -- what is known of it ------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(map(shown, lengths(self._value.type)))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._value.dtype.numpy
+
+    @property
+    def ndim(self) -> int:
+        return self._value.rank
+
+    @property
+    def size(self) -> Any:
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._value.type.bytes
+
+    def __repr__(self) -> str:
+        return f"<traced {self._value.type} %{self._value.name}>"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            _refuse("G0803", "a traced scalar has no len()")
+        if self._value.type.extent(0) and self._session.exact is None:
+            self._session.exact = user_span()
+        return self._value.shape[0]
+
+    # -- NumPy's protocols ------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        outs = options.pop("out", None) or ()
+        handler = ufuncs.handler(ufunc, method)
+        if handler is None:
+            _refuse_ufunc(ufunc, method)
+        name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
+        if method == "at":
+            return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
+        if method == "__call__" and options.get("where", True) is not True:
+            options["base"] = outs[0] if outs else None
+        return self._call(name, handler, inputs, options, outs)
+
+    def __array_function__(
+        self,
+        function: Callable[..., Any],
+        types: object,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+    ) -> Any:
+        handler = table.TABLE.get(function)
+        if handler is None:
+            _refuse_function(function)
+        return self._called(table.name_of(function), handler, args, options)
+
+    def _called(
+        self, name: str, handler: Handler, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        given = dict(options)
+        out = given.pop("out", None)
+        return self._call(name, handler, args, given, () if out is None else (out,))
+
+    def _call(
+        self,
+        name: str,
+        handler: Handler,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+        outs: Sequence[Any] = (),
+    ) -> Any:
+        """Run a handler at the user's line, and wrap what it returns."""
+        self._session.check_open()
+        f, span = self._session.builder, user_span()
+        before = len(f.nodes)
+        with f.at(span):
+            try:
+                given = [unwrap(x, f) for x in args]
+                named = {k: unwrap(x, f) for k, x in options.items()}
+                made = _checked_call(name, handler, f, given, named)
+                if outs:
+                    return _written(self._session, made, outs)
+            except GraphcError as error:
+                raise error.at(span) from None
+        return self._viewed(wrap(self._session, renamed(f, made, span, before)), handler)
+
+    def _viewed(self, made: Any, handler: Handler) -> Any:
+        """Mark what shares this array's memory."""
+        if handler not in table.VIEWS:
+            return made
+        for x in made if isinstance(made, (list, tuple)) else (made,):
+            if isinstance(x, Tracer):
+                self._memory = self._memory if self._memory is not None else WeakSet([self])
+                self._memory.add(x)
+                x._memory = self._memory
+        return made
+
+    # -- indexing -----------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._call("indexing", getview if is_basic(key) else getitem, (self, key), {})
+
+    def __iter__(self) -> Iterator[Tracer]:
+        if self.ndim == 0:
+            _refuse("G0803", "a traced scalar can't be iterated over")
+        return (self[i] for i in range(len(self)))
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        _refuse(
+            "G0804",
+            "entries of a traced array can't be written in place",
+            "build the result: np.where(mask, v, x), np.concatenate or np.stack of parts",
+        )
+
+    def __contains__(self, item: Any) -> NoReturn:
+        _refuse("G0801", "`in` needs the entries of a traced array", "write np.any(x == item)")
+
+    # -- what needs a number ----------------------------------------------------------------------
+
+    def __bool__(self) -> NoReturn:
+        _refuse(
+            "G0801",
+            "a traced value is neither true nor false yet",
+            "write np.where(condition, a, b), np.maximum or np.logical_and for entries; ask "
+            "graphc.training() for the mode",
+        )
+
+    def __int__(self) -> NoReturn:
+        _refuse("G0803", "int() of a traced value", "write x.astype(np.int32)")
+
+    def __float__(self) -> NoReturn:
+        _refuse("G0803", "float() of a traced value", "write x.astype(np.float32)")
+
+    def __complex__(self) -> NoReturn:
+        _refuse("G0803", "complex() of a traced value")
+
+    def __index__(self) -> NoReturn:
+        _refuse(
+            "G0803",
+            "a traced value is used as a Python index or length",
+            "look entries up with np.take(np.stack(list), i, axis=0)",
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        _refuse(
+            "G0803",
+            "a traced value is converted to a NumPy array",
+            "for table[i] write np.take(table, i, axis=0) or graphc.nn.one_hot; for "
+            "np.array([a, b]) np.stack([a, b]); for a.dot(x) np.dot(a, x)",
+        )
+
+    # -- methods ----------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name in table.METHODS:
+            handler = table.METHODS[name]
+            return lambda *args, **options: self._called(
+                f".{name}", handler, (self, *args), options
+            )
+        if name in table.PROPERTIES:
+            return self._call(f".{name}", table.PROPERTIES[name], (self,), {})
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _refuse_attribute(name)
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *table.METHODS, *table.PROPERTIES]
+
+    def __copy__(self) -> Tracer:
+        return Tracer(self._session, self._value)
+
+    def __deepcopy__(self, memo: object) -> Tracer:
+        return Tracer(self._session, self._value)
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+
+def _checked_call(
+    name: str, handler: Handler, f: Builder, args: Sequence[Any], named: dict[str, Any]
+) -> Any:
+    try:
+        return handler(f, *args, **named)
+    except TypeError:
+        try:
+            signature(handler).bind(f, *args, **named)
+        except TypeError as mismatch:
+            text = f"{name} can't be traced with these arguments: {mismatch}"
+            raise GraphcError("G0810", text) from None
+        raise
+    except (ValueError, IndexError, OverflowError) as error:  # NumPy's own, of an argument
+        text = f"{name} can't be traced with these arguments: {error}"
+        raise GraphcError("G0810", text) from None
+
+
+def renamed(f: Builder, made: Any, span: Span | None, before: int) -> Any:
+    """A result under the user's own name for it, where it is a node that was made just now."""
+    if not isinstance(made, Value) or span is None or len(f.nodes) == before:
+        return made
+    name = assigned_name(span)
+    taken = made.name in f.updates.values() or made.name in f.outputs.values()
+    if name is None or taken or made.name != next(reversed(f.nodes)):
+        return made
+    return f.rename(made, f.unique(name))
+
+
+def _written(session: Session, made: Any, outs: Sequence[Any]) -> Any:
+    """Make the arrays in `outs` refer to the results, and return them."""
+    results = made if isinstance(made, tuple) else (made,)
+    done = tuple(_write(session, o, r) for o, r in zip(outs, results, strict=True))
+    return done[0] if len(done) == 1 else done
+
+
+def _write(session: Session, out: Any, result: Any) -> Any:
+    f = session.builder
+    match out:
+        case Tracer():
+            _replace(f, out, value(f, result))
+            return out
+        case None:
+            return wrap(session, result)
+        case np.ndarray() if in_augmented_assignment():
+            # `a += x` binds the name a to what this returns: the array itself need not change.
+            _check_fits(result, out.shape, out.dtype if out.ndim else result.dtype.numpy)
+            return wrap(session, f.to_dtype(result, dtype_of(out.dtype)) if out.ndim else result)
+        case _:
+            raise GraphcError(
+                "G0804",
+                "a traced value is written into a NumPy array",
+                help="use what the call returns, or give out=np.zeros_like(x)",
+            )
+
+
+def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:
+    """An argument with values in place of traced arrays. Raises G0808 for one of another trace."""
+    match x:
+        case Tracer():
+            if x._value.builder is not f:
+                x._session.check_open()
+                raise GraphcError("G0808", "a value of another trace is used in this one")
+            return x._value
+        case Length():
+            return x.number
+        case slice():
+            return slice(*(unwrap(end, f, depth) for end in (x.start, x.stop, x.step)))
+        case list() | tuple() if depth < MAX_NESTING:
+            items = [unwrap(item, f, depth + 1) for item in x]
+            return items if isinstance(x, list) else tuple(items)
+        case _:
+            return x
+
+
+def wrap(session: Session, x: Any) -> Any:
+    """A handler's result with traced arrays in place of values."""
+    match x:
+        case Value():
+            return Tracer(session, x)
+        case tuple() if any(isinstance(item, Value) for item in x):
+            return tuple(wrap(session, item) for item in x)
+        case list():
+            return [wrap(session, item) for item in x]
+        case _:
+            return shown(x)
+
+
+def _replace(f: Builder, out: Tracer, result: Value) -> None:
+    """Let `out` refer to `result`, cast to out's dtype. Raises G0804."""
+    if out._memory is not None and len(out._memory) > 1:
+        raise GraphcError(
+            "G0804",
+            "an array is changed in place while another name refers to the same memory",
+            help="write x = x + y instead of x += y; for some entries, np.where(mask, x + y, x)",
+        )
+    _check_fits(result, out._value.shape, out.dtype)
+    out._value = f.to_dtype(result, out._value.dtype)
+
+
+def _check_fits(result: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    help = "write x = x + y, which may change both"
+    if result.shape != shape:
+        text = f"a result of shape {result.shape} does not fit into an array of shape {shape}"
+        raise GraphcError("G0804", text, help=help)
+    if not np.can_cast(result.dtype.numpy, dtype, "same_kind"):
+        text = f"a result of dtype {result.dtype} does not fit into an array of {dtype}"
+        raise GraphcError("G0804", text, help=help)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def _refuse(code: str, message: str, help: str | None = None) -> NoReturn:
+    raise GraphcError(code, message, span=user_span(), help=help)
+
+
+class TracedAttributeError(GraphcError, AttributeError):
+    """A method or attribute of ndarray that a traced array does not have."""
+
+
+def _refuse_attribute(name: str) -> NoReturn:
+    known = (*table.METHODS, *table.PROPERTIES)
+    reason = table.REFUSED_METHODS.get(name)
+    raise TracedAttributeError(
+        "G0803" if reason else "G0802",
+        f"a traced array has no '.{name}'",
+        span=user_span(),
+        help=reason or did_you_mean(name, known) or "spec/numpy.md lists the methods that trace",
+    )
+
+
+def _refuse_function(function: Callable[..., Any]) -> NoReturn:
+    name = table.name_of(function)
+    advice = table.ADVICE.get(name.removeprefix("np."))
+    default = "spec/numpy.md lists the functions that trace; arrays of constants may use any"
+    _refuse("G0802", f"{name} can't be traced", advice or default)
+
+
+def _refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
+    name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
+    default = "spec/numpy.md lists the functions that trace"
+    _refuse("G0802", f"{name} can't be traced", table.ADVICE.get(ufunc.__name__, default))

@@ -1,0 +1,152 @@
+"""The length of a run-time dim as front ends hand it on: an int that stays a run-time count.
+
+`batch` is the static size where an int is needed (a shape, a range, a slice), and the run-time
+count where it meets a tensor: `sum(loss) / batch` is exact for a short last batch. `combine` keeps
+both sides of arithmetic with plain numbers: `1.0 / (batch - 1)` is a float that remembers. A
+traced function sees it as a `length.Length`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from operator import eq, ne
+from typing import Any, TypeAlias
+
+from graphc.ir.types import Size
+
+Formula: TypeAlias = Callable[[Callable[[Size], Any]], Any]  # from a way to read a Size to a value
+Function: TypeAlias = Callable[..., Any]
+
+
+def _formula(x: object) -> Formula | None:
+    """How to compute `x` at run time; None for an object that is no number."""
+    match x:
+        case Derived():
+            return x.formula
+        case Size() if x.extent is not None:
+            size = x
+            return lambda read: read(size)
+        case int() | float() if type(x) in _PLAIN:
+            return lambda read: x
+        case _:
+            return None
+
+
+_PLAIN = (int, float, Size)
+
+
+def static(x: Any) -> Any:
+    """The plain number for the size that the step is compiled for."""
+    return int(x) if isinstance(x, int) else float(x)
+
+
+def combine(function: Function, *xs: Any) -> Any:
+    """`function` of numbers, some of which remember counts; NotImplemented for other operands."""
+    formulas = [_formula(x) for x in xs]
+    if any(formula is None for formula in formulas):
+        return NotImplemented
+    known = function(*map(static, xs))
+    made = (DerivedInt if isinstance(known, int) else DerivedFloat)(known)
+    made.formula = lambda read: function(*(formula(read) for formula in formulas if formula))
+    return made
+
+
+def computed(function: Function, a: Any, b: Any) -> Any:
+    """An operator of two numbers; a float on the left does not answer for a count on the right."""
+    remembers = isinstance(b, Derived) or (isinstance(b, Size) and b.extent is not None)
+    return combine(function, a, b) if remembers and type(a) is float else function(a, b)
+
+
+def for_every_size(function: Function, a: Any, b: Any) -> bool | None:
+    """A comparison's answer where it is the same for every batch that may come, else None.
+
+    A batch has 1 example at least, and at most as many as the step is compiled for.
+    """
+    units = [x.extent.unit if isinstance(x, Size) and x.extent else None for x in (a, b)]
+    derived = isinstance(a, Derived) or isinstance(b, Derived)
+    if units == [None, None] and not derived:
+        return bool(function(a, b))
+    if derived or None not in units:
+        same = not derived and a.extent == b.extent
+        return bool(function(int(a), int(b))) if same else None
+    least = [x if unit is None else unit for x, unit in zip((a, b), units, strict=True)]
+    answers = {bool(function(*least)), bool(function(static(a), static(b)))}
+    (other, count), unit = ((b, a), units[0]) if units[1] is None else ((a, b), units[1])
+    between = function in (eq, ne) and unit < other < int(count)
+    return None if between or len(answers) > 1 else answers.pop()
+
+
+class Derived:
+    """A number that was computed from run-time counts; `formula` computes it from their values."""
+
+    formula: Formula
+
+
+class _Arithmetic:
+    """Operators that keep the formula. What is no Python number decides for itself."""
+
+    def __add__(self, other: object) -> Any:
+        return combine(operator.add, self, other)
+
+    def __radd__(self, other: object) -> Any:
+        return combine(operator.add, other, self)
+
+    def __sub__(self, other: object) -> Any:
+        return combine(operator.sub, self, other)
+
+    def __rsub__(self, other: object) -> Any:
+        return combine(operator.sub, other, self)
+
+    def __mul__(self, other: object) -> Any:
+        return combine(operator.mul, self, other)
+
+    def __rmul__(self, other: object) -> Any:
+        return combine(operator.mul, other, self)
+
+    def __truediv__(self, other: object) -> Any:
+        return combine(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: object) -> Any:
+        return combine(operator.truediv, other, self)
+
+    def __floordiv__(self, other: object) -> Any:
+        return combine(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: object) -> Any:
+        return combine(operator.floordiv, other, self)
+
+    def __mod__(self, other: object) -> Any:
+        return combine(operator.mod, self, other)
+
+    def __rmod__(self, other: object) -> Any:
+        return combine(operator.mod, other, self)
+
+    def __pow__(self, other: object) -> Any:
+        return combine(operator.pow, self, other)
+
+    def __rpow__(self, other: object) -> Any:
+        return combine(operator.pow, other, self)
+
+    def __neg__(self) -> Any:
+        return combine(operator.mul, -1, self)
+
+
+class DerivedInt(_Arithmetic, Derived, int):  # type: ignore[misc]
+    """`n - 1`."""
+
+
+class DerivedFloat(_Arithmetic, Derived, float):  # type: ignore[misc]
+    """`1 / n`."""
+
+
+class Count(_Arithmetic, Size):  # type: ignore[misc]
+    """A dim's run-time length. Times an int it stays a dim's length (`n * 4` rows of a reshape)."""
+
+    def __mul__(self, other: object) -> Any:
+        if type(other) is int and other > 0:
+            product = Size.__mul__(self, other)
+            return Count(product, product.extent) if isinstance(product, Size) else product
+        return combine(operator.mul, self, other)
+
+    __rmul__ = __mul__

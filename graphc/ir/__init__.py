@@ -1,0 +1,1 @@
+"""The intermediate representation: types, placement, ops' base, graphs, and the builder."""

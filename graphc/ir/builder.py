@@ -1,0 +1,379 @@
+"""The builder: makes a graph node by node, with NumPy's operators, broadcasting and promotion.
+
+Front ends, composites and gradient rules all speak to it: `f.NAME(*operands, **attributes)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from graphc.ir.aggregation import check_declared, owned
+from graphc.ir.dims import lost_extents, parse_rule, result_extents
+from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
+from graphc.ir.op import Op, op_named
+from graphc.ir.placement import Mesh
+from graphc.ir.types import (
+    BOOL,
+    F32,
+    I32,
+    I64,
+    DType,
+    Extents,
+    Size,
+    TensorType,
+    broadcast_types,
+    in_units,
+    promote,
+)
+from graphc.ir.value import Operand, Scalar, Value
+from graphc.ir.varying import enters, leaves, varying_nodes
+from graphc.support.errors import GraphcError, Span
+
+MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
+MAX_RANK = 32
+MAX_NODES = 500_000
+
+
+class Builder:
+    """Makes a graph node by node; `builder.NAME(*operands, **attributes)` adds a node of op NAME.
+
+    Also resolves the composites of graphc.ops by name, so that gradient rules, composites and
+    front ends share one vocabulary. Errors get the place that is current (`at`).
+    """
+
+    def __init__(self, name: str = "step", mesh: Mesh = NO_MESH, training: bool = True) -> None:
+        self.name, self.mesh, self.learns = name, mesh, training
+        self.asked = False  # whether something depends on the mode
+        self.nodes: dict[str, Node] = {}
+        self.variables: dict[str, Variable] = {}
+        self.outputs: dict[str, str] = {}
+        self.updates: dict[str, str] = {}
+        self.objectives: list[Objective] = []
+        self.origin: Span | None = None
+        self.scope_path = ""
+        self.unpaddable: list[str] = []  # nodes that need a run-time dim whole
+        self.seed = 0  # of random numbers
+        self.float = F32  # of a Python float, or an integer in a function of floats, alone
+        self._counters: dict[str, int] = {}
+        self._keys: dict[str, int] = {}
+        self._reads: dict[str, str] = {}
+        self.varying: set[str] = set()  # nodes of per-replica code (graphc.ir.varying)
+        self.own: dict[str, str] = {}  # global value -> what each replica has of it
+
+    @property
+    def training(self) -> bool:
+        """Whether the graph is one for training; that somebody has asked is noted."""
+        self.asked = True
+        return self.learns
+
+    # -- adding nodes ---------------------------------------------------------------------------
+
+    def add(
+        self,
+        op: Op,
+        operands: Sequence[Value] = (),
+        *,
+        name: str | None = None,
+        type: TensorType | None = None,
+        because: Because | None = None,
+    ) -> Value:
+        """Add a node and return its value. The type is inferred unless given.
+
+        Beside a varying operand, the global ones become each replica's own.
+        """
+        operands = owned(self, op, operands)
+        try:
+            result = type if type is not None else infer_type(op, [x.type for x in operands])
+            self._check_size(op, result)
+        except GraphcError as error:
+            raise self._placed(error, operands) from None
+        unique = self.unique(name or op.name)
+        self.nodes[unique] = Node(
+            unique,
+            op,
+            tuple(x.name for x in operands),
+            result,
+            self.scope_path,
+            self.origin,
+            because,
+        )
+        if enters(op) or (not leaves(op) and any(x.name in self.varying for x in operands)):
+            self.varying.add(unique)
+        if type is None:
+            self._watch_extents(unique, op, operands, result)
+        return Value(self, unique)
+
+    def is_varying(self, x: Value) -> bool:
+        """Whether each replica has a value of its own."""
+        return x.name in self.varying
+
+    def _check_size(self, op: Op, result: TensorType) -> None:
+        """Raise G0204, G0209 where a tensor or the graph is larger than any machine's memory."""
+        if result.rank > MAX_RANK:
+            message = f"{op.name} makes a tensor of {result.rank} dims, more than {MAX_RANK}"
+            raise GraphcError("G0204", message)
+        if any(n < 0 for n in result.shape):
+            text = f"{op.name} would make a tensor {result}: a dim can't be negative"
+            raise GraphcError("G0206", text)
+        # An empty tensor counts with its other dims: NumPy multiplies them all the same.
+        if prod(max(n, 1) for n in result.shape) * result.dtype.bytes > MAX_BYTES:
+            message = f"{op.name} makes a tensor {result} of {in_units(result.bytes)}"
+            raise GraphcError("G0204", message, help=f"the limit is {in_units(MAX_BYTES)}")
+        if len(self.nodes) >= MAX_NODES:
+            help = "loops are unrolled: let an operation on a whole tensor do the work"
+            raise GraphcError("G0209", f"the step has more than {MAX_NODES:,} nodes", help=help)
+
+    def _watch_extents(
+        self, name: str, op: Op, operands: Sequence[Value], result: TensorType
+    ) -> None:
+        types = [x.type for x in operands]
+        extents = any(t.extents for t in types)
+        if extents and lost_extents(parse_rule(op.dims(*types)), types, result):
+            self.unpaddable.append(name)
+
+    def _placed(self, error: GraphcError, operands: Sequence[Value]) -> GraphcError:
+        if error.span is None and not error.labels:
+            error.labels = tuple(
+                (x.node.origin, f"%{x.name} is {x.node.type}")
+                for x in operands
+                if x.node.origin is not None and x.node.origin != self.origin
+            )
+        return error.at(self.origin)
+
+    def __getattr__(self, name: str) -> Callable[..., Value]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        name = name.rstrip("_")  # f.and_, f.not_: Python's own words
+        from graphc.ops import COMPOSITES
+
+        if name in COMPOSITES:
+            composite = COMPOSITES[name]
+            return lambda *args, **kwargs: composite(self, *args, **kwargs)
+        cls = op_named(name)
+        return lambda *operands, **attributes: self._call(cls, operands, attributes)
+
+    def _call(
+        self, cls: type[Op], operands: Sequence[Operand], attributes: Mapping[str, Any]
+    ) -> Value:
+        if cls.elementwise and len(operands) == 2 and not attributes:
+            return self.binary(cls.name, *operands)
+        return self.add(cls(**attributes), self.floated(cls, [self.lift(x) for x in operands]))
+
+    def floated(self, cls: type[Op], operands: Sequence[Value]) -> Sequence[Value]:
+        """The operands, integers cast to floats where the op works on floats."""
+        if not cls.floats:
+            return operands
+        return [x if x.dtype.kind == "f" else self.to_dtype(x, self.float) for x in operands]
+
+    def unique(self, name: str) -> str:
+        """`name`, or `name.1`, `name.2`, ... where it is taken."""
+        if name not in self.nodes:
+            return name
+        count = self._counters.get(name, 0)
+        while True:
+            count += 1
+            candidate = f"{name}.{count}"
+            if candidate not in self.nodes:
+                self._counters[name] = count
+                return candidate
+
+    def rename(self, value: Value, name: str) -> Value:
+        """Give the last-made, still unused node a better name (the user's own)."""
+        last = next(reversed(self.nodes))
+        if value.name != last or name in self.nodes:
+            return value
+        node = self.nodes.pop(last)
+        self.nodes[name] = replace(node, name=name)
+        if last in self.varying:  # the old name is free, for a node that may be global
+            self.varying.remove(last)
+            self.varying.add(name)
+        if self.unpaddable and self.unpaddable[-1] == last:
+            self.unpaddable[-1] = name
+        if node.op.source == "variable":
+            self._reads[node.op.attributes["source_name"]] = name
+        return Value(self, name)
+
+    @contextmanager
+    def at(self, origin: Span | None) -> Iterator[None]:
+        """Nodes made inside come from this place."""
+        before, self.origin = self.origin, origin or self.origin
+        try:
+            yield
+        finally:
+            self.origin = before
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Nodes made inside belong to the scope `outer/name`."""
+        before = self.scope_path
+        self.scope_path = f"{before}/{name}" if before else name
+        try:
+            yield
+        finally:
+            self.scope_path = before
+
+    def key(self, kind: str) -> str:
+        """A name for the next `kind` of this scope: `scope/kind`, then `scope/kind.1`, ..."""
+        path = f"{self.scope_path}/{kind}" if self.scope_path else kind
+        count = self._keys.get(path, 0)
+        self._keys[path] = count + 1
+        return f"{path}.{count}" if count else path
+
+    # -- variables ------------------------------------------------------------------------------
+
+    def declare(self, variable: Variable) -> Value:
+        """Add the variable, unless it is there already, and read it. Raises G0208."""
+        check_declared(variable)
+        known = self.variables.setdefault(variable.name, variable)
+        if (known.type, known.kind) != (variable.type, variable.kind):
+            raise GraphcError(
+                "G0208",
+                f"variable '{variable.name}' is a {known.kind} {known.type}, "
+                f"not a {variable.kind} {variable.type}",
+                labels=((known.origin, "first declared here"),) if known.origin else (),
+            ).at(self.origin)
+        return self.read(variable.name)
+
+    def read(self, name: str) -> Value:
+        """The variable's value before the step: one node, however often it is read."""
+        if name not in self._reads:
+            op = op_named("variable")(source_name=name)  # type: ignore[call-arg]
+            self._reads[name] = self.add(op, name=name, type=self.variables[name].type).name
+        return Value(self, self._reads[name])
+
+    def step_count(self) -> Value:
+        """How many updates were made before this step: the state `step`, an i64 scalar."""
+        step = self.declare(Variable("step", TensorType((), I64), kind="state"))
+        if self.training and "step" not in self.updates:
+            self.updates["step"] = (step + 1).name
+        return step
+
+    # -- operands -------------------------------------------------------------------------------
+
+    def constant(self, value: Scalar, dtype: DType | None = None) -> Value:
+        """A scalar constant: bool, i32 or a float (f32) unless a dtype is given."""
+        if dtype is None:
+            whole = I32 if isinstance(value, int) else self.float
+            dtype = BOOL if isinstance(value, bool) else whole
+        return self.const(value=_as_dtype(value, dtype), dtype=dtype)
+
+    def lift(self, x: Operand, like: DType | None = None) -> Value:
+        """`x` as a value; a Python number takes the dtype `like` (NumPy's weak scalars)."""
+        if isinstance(x, Value):
+            return x
+        if isinstance(x, Size) and x.extent:
+            dtype = like if like is not None and like.kind != "b" else I32
+            return self.dim_size(size=int(x), extent=x.extent, dtype=dtype)
+        if like is not None and isinstance(x, float) and like.kind != "f":
+            like = self.float
+        if like is not None and like.kind == "b" and not isinstance(x, bool):
+            like = I32
+        return self.constant(x, like)
+
+    def match(self, a: Operand, b: Operand) -> tuple[Value, Value]:
+        """Both operands with one dtype and one shape, by promotion and broadcasting."""
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            a = self.constant(a)
+        if isinstance(a, Value):
+            x, y = a, self.lift(b, a.dtype)
+        else:
+            assert isinstance(b, Value)
+            x, y = self.lift(a, b.dtype), b
+        dtype = promote(x.dtype, y.dtype)
+        x, y = self.to_dtype(x, dtype), self.to_dtype(y, dtype)
+        shape, extents = broadcast_types(x.type, y.type)
+        return self.broadcast_to(x, shape, extents), self.broadcast_to(y, shape, extents)
+
+    def binary(self, op: str, a: Operand, b: Operand) -> Value:
+        """An elementwise op of two operands, promoted and broadcast as NumPy does."""
+        try:
+            x, y = self.match(a, b)
+        except GraphcError as error:
+            raise self._placed(error, [v for v in (a, b) if isinstance(v, Value)]) from None
+        cls = op_named(op)
+        return self.add(cls(), self.floated(cls, (x, y)))
+
+    def to_dtype(self, x: Value, dtype: DType) -> Value:
+        return x if x.dtype == dtype else self.cast(x, dtype=dtype)
+
+    def broadcast_to(self, x: Value, shape: tuple[int, ...], extents: Extents = ()) -> Value:
+        """`x` broadcast as NumPy does: dims aligned from the right, size 1 stretched."""
+        new = extents or (None,) * len(shape)
+        lead = len(shape) - x.rank
+        if lead < 0:
+            raise GraphcError("G0203", f"{x.type} can't be broadcast to {shape}").at(self.origin)
+        # Length 1 is stretched to a run-time length even where that happens to be 1, too.
+        kept = [
+            i
+            for i, n in enumerate(x.shape)
+            if n != 1 or (shape[lead + i] == 1 and (x.type.extent(i) or not new[lead + i]))
+        ]
+        if x.shape == shape and len(kept) == x.rank:
+            return x
+        if len(kept) != x.rank:
+            x = self.reshape(x, shape=tuple(x.shape[i] for i in kept))
+        dims = tuple(lead + i for i in kept)
+        made = tuple(None if i in dims else e for i, e in enumerate(new))
+        return self.add(_broadcast(shape, dims, made if any(made) else ()), (x,))
+
+    def full_like(self, x: Value, value: Scalar) -> Value:
+        """`value` in the shape, extents and dtype of x."""
+        return self.broadcast_to(self.constant(value, x.dtype), x.shape, x.type.extents)
+
+    def zeros_like(self, x: Value) -> Value:
+        return self.full_like(x, 0)
+
+    def ones_like(self, x: Value) -> Value:
+        return self.full_like(x, 1)
+
+    # -- finishing ------------------------------------------------------------------------------
+
+    def build(self) -> Graph:
+        """The graph made so far."""
+        return Graph(
+            self.name, self.mesh, dict(self.nodes), dict(self.variables), dict(self.outputs),
+            dict(self.updates), tuple(self.objectives),
+        )  # fmt: skip
+
+    @classmethod
+    def like(cls, graph: Graph, keep_nodes: bool = False) -> Builder:
+        """A builder with the graph's name, mesh, variables, outputs and updates."""
+        made = cls(graph.name, graph.mesh)
+        made.variables = dict(graph.variables)
+        made.outputs, made.updates = dict(graph.outputs), dict(graph.updates)
+        made.objectives = list(graph.objectives)
+        if keep_nodes:
+            made.nodes = dict(graph.nodes)
+            made._reads = {variable: node.name for variable, node in graph.reads.items()}
+            made.varying = varying_nodes(graph)
+        return made
+
+
+def _broadcast(shape: tuple[int, ...], at: tuple[int, ...], extents: Extents) -> Op:
+    return op_named("broadcast")(shape=shape, at=at, extents=extents)  # type: ignore[call-arg]
+
+
+def infer_type(op: Op, types: Sequence[TensorType]) -> TensorType:
+    """The result type of `op`, with extents, without placement. Raises G02xx."""
+    result = op.infer(*types)
+    if not op.new_extents and not any(t.extents for t in types):
+        return result
+    extents = result_extents(op, parse_rule(op.dims(*types)), types)
+    return replace(result, extents=extents)
+
+
+def _as_dtype(value: Scalar, dtype: DType) -> Scalar:
+    match dtype.kind:
+        case "b":
+            return bool(value)
+        case "f":
+            return float(value)
+        case _:
+            return int(value)
+
+
+__all__ = ["Builder", "Operand", "Scalar", "Value", "infer_type"]

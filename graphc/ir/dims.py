@@ -1,0 +1,249 @@
+"""Dims rules: what is known of an op's dims, as an einsum-like string over letters.
+
+`m k, k n -> m n`: a letter on both sides is mapped, one only on the left is reduced (the op says
+how), one only on the right is new. `k!` is whole: it can't be split. `n~` is not read: however it
+is cut, the result is whole. `n*` is joint: all of it is taken together, so that it can't be split,
+and its padding is masked; it keeps its run-time length. `v?` is looked up by an index: an operand
+cut along it gives a partial sum, a result cut along it takes what falls into its part. `(a b)` is a
+group of factors of one dim; only the first of them, the major one, can be split. Most of sharding
+follows from these rules, and so does the way of run-time lengths (extents).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from graphc.ir.placement import Partial, R, ReduceOp, Split, State
+from graphc.ir.types import Extent, Extents, TensorType
+from graphc.support.errors import GraphcError
+
+if TYPE_CHECKING:
+    from graphc.ir.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One dim in a rule: its letters, major first; whole: not splittable; index: looked up;
+    unread: its entries do not matter; joint: not splittable, but padded."""
+
+    letters: tuple[str, ...]
+    whole: bool = False
+    index: bool = False
+    unread: bool = False
+    joint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DimsRule:
+    """A parsed dims rule: the dims of each operand, and of the result."""
+
+    operands: tuple[tuple[Dim, ...], ...]
+    result: tuple[Dim, ...]
+
+    def places(self, letter: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        """The dims that a letter leads: per operand, and in the result."""
+        at = tuple(_led_by(dims, letter) for dims in self.operands)
+        return at, _led_by(self.result, letter)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One way for an op to run along a mesh axis: states of the operands, state of the result.
+
+    letter is the letter that is split, '' for the replicated way and for partial operands.
+    """
+
+    operands: tuple[State, ...]
+    result: State
+    letter: str = ""
+
+
+def _led_by(dims: tuple[Dim, ...], letter: str) -> tuple[int, ...]:
+    return tuple(i for i, d in enumerate(dims) if d.letters and d.letters[0] == letter)
+
+
+_TOKEN = re.compile(r"\(([^)]*)\)|(\w+)([!?~*]?)")
+
+
+@lru_cache(maxsize=4096)
+def parse_rule(text: str) -> DimsRule:
+    """Parse `m k, k n -> m n`."""
+    left, right = text.split("->")
+    operands = tuple(_parse_dims(part) for part in left.split(",")) if left.strip() else ()
+    return DimsRule(operands, _parse_dims(right))
+
+
+def _parse_dims(text: str) -> tuple[Dim, ...]:
+    return tuple(
+        Dim(tuple(group.split()))
+        if not letter
+        else Dim((letter,), mark == "!", mark == "?", mark == "~", mark == "*")
+        for group, letter, mark in _TOKEN.findall(text)
+    )
+
+
+@lru_cache(maxsize=256)
+def letters(n: int) -> str:
+    """n letters in a row: `a0 a1 a2`; a scalar is `.`."""
+    return " ".join(f"a{i}" for i in range(n)) or "."
+
+
+@lru_cache(maxsize=256)
+def map_rule(rank: int, operands: int) -> str:
+    """The rule of an elementwise op."""
+    return ", ".join([letters(rank)] * operands) + " -> " + letters(rank)
+
+
+@lru_cache(maxsize=16384)
+def signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
+    """Every way that an op of this class may run along one mesh axis.
+
+    The replicated way comes first. A group's factors other than the first, whole dims, and a
+    letter that appears twice in one tensor give none.
+    """
+    ways = [Signature((R,) * operands, R)]
+    ways += [
+        way
+        for letter in splittable_letters(rule)
+        if (way := _split_way(rule, letter, op_class.reduces))
+    ]
+    sets = op_class.linear + ((tuple(range(operands)),) if op_class.jointly_linear else ())
+    for partial in dict.fromkeys(sets):
+        states = tuple(Partial() if i in partial else R for i in range(operands))
+        ways.append(Signature(states, Partial()))
+    return tuple(ways)
+
+
+def splittable_letters(rule: DimsRule) -> list[str]:
+    everywhere = [*rule.operands, rule.result]
+    minor = {x for dims in everywhere for d in dims for x in d.letters[1:]}
+    whole = {x for dims in everywhere for d in dims if d.whole or d.joint for x in d.letters}
+    seen = dict.fromkeys(d.letters[0] for dims in everywhere for d in dims if d.letters)
+    return [x for x in seen if x not in minor and x not in whole]
+
+
+def _split_way(rule: DimsRule, letter: str, reduces: ReduceOp) -> Signature | None:
+    at, out = rule.places(letter)
+    if any(len(p) > 1 for p in (*at, out)):
+        return None
+    states = tuple(Split(p[0]) if p else R for p in at)
+    led = (dims[i] for dims, where in zip(rule.operands, at, strict=True) for i in where)
+    lost: State = R if all(d.unread for d in led) else Partial(reduces)
+    return Signature(states, Split(out[0]) if out else lost, letter)
+
+
+def reduced_dims(rule: DimsRule) -> list[tuple[int, int]]:
+    """(operand, dim) of every dim whose entries are combined: padding there must be masked.
+
+    Those of a joint dim are, though the result may have it."""
+    kept = {x for d in rule.result for x in d.letters}
+    return [
+        (slot, i)
+        for slot, dims in enumerate(rule.operands)
+        for i, d in enumerate(dims)
+        if not d.index and not d.unread and d.letters
+        if d.joint or not kept.intersection(d.letters)
+    ]
+
+
+# -- extents ------------------------------------------------------------------------------------
+
+
+def result_extents(op: Op, rule: DimsRule, types: Sequence[TensorType]) -> Extents:
+    """The extents of the result: a letter carries its extent from operand to result."""
+    if not op.new_extents and not any(t.extents for t in types):
+        return ()
+    sizes, found = _letter_extents(rule, types)
+    new = op.new_extents or (None,) * len(rule.result)
+    return tuple(new[i] or _group_extent(dim, sizes, found) for i, dim in enumerate(rule.result))
+
+
+def _letter_extents(
+    rule: DimsRule, types: Sequence[TensorType]
+) -> tuple[dict[str, int], dict[str, Extent]]:
+    sizes: dict[str, int] = {}
+    found: dict[str, Extent] = {}
+    for dims, t in zip(rule.operands, types, strict=True):
+        for i, dim in enumerate(dims):
+            if len(dim.letters) == 1:
+                sizes.setdefault(dim.letters[0], t.shape[i])
+    _sizes_of_groups(rule, types, sizes)
+    for dims, t in zip(rule.operands, types, strict=True):
+        for i, dim in enumerate(dims):
+            extent = t.extent(i)
+            if extent is None or dim.whole or dim.index or not dim.letters:
+                continue
+            minor = 1
+            for x in dim.letters[1:]:
+                minor *= sizes[x]
+            if minor and extent.unit % minor == 0:
+                _agree(found, dim.letters[0], Extent(extent.name, extent.unit // minor))
+    for letter in _static_letters(rule, types):
+        found.pop(letter, None)
+    return sizes, found
+
+
+def _static_letters(rule: DimsRule, types: Sequence[TensorType]) -> set[str]:
+    """Letters whose length is static in some operand: the run-time length of another is lost."""
+    return {
+        dim.letters[0]
+        for dims, t in zip(rule.operands, types, strict=True)
+        for i, dim in enumerate(dims)
+        if t.extent(i) is None and len(dim.letters) == 1 and not dim.whole and not dim.index
+    }
+
+
+def _sizes_of_groups(rule: DimsRule, types: Sequence[TensorType], sizes: dict[str, int]) -> None:
+    # A reshape's rule spells sizes in its letters (`x3_16` is a factor of 16), since a group's
+    # factors can't be read off the operand's shape.
+    for dims in (*rule.operands, rule.result):
+        for dim in dims:
+            for x in dim.letters:
+                if "_" in x:
+                    sizes.setdefault(x, int(x.rsplit("_", 1)[1]))
+
+
+def _agree(found: dict[str, Extent], letter: str, extent: Extent) -> None:
+    other = found.setdefault(letter, extent)
+    if other != extent:
+        raise GraphcError(
+            "G0207",
+            f"one dim is called '{other}' in one operand and '{extent}' in another",
+            help="give both the same name in the inputs' types",
+        )
+
+
+def _group_extent(dim: Dim, sizes: dict[str, int], found: dict[str, Extent]) -> Extent | None:
+    if dim.whole or not dim.letters or dim.letters[0] not in found:
+        return None
+    extent = found[dim.letters[0]]
+    unit = extent.unit
+    for x in dim.letters[1:]:
+        unit *= sizes[x]
+    return Extent(extent.name, unit)
+
+
+def lost_extents(rule: DimsRule, types: Sequence[TensorType], result: TensorType) -> bool:
+    """Whether a dim of run-time length ends in a place that needs it whole.
+
+    Such a program cannot run a padded batch: it is compiled for the exact size instead.
+    """
+    kept = {x for d in rule.result for x in d.letters}
+    carried = {d.letters[0] for i, d in enumerate(rule.result) if d.letters and result.extent(i)}
+    static = _static_letters(rule, types)
+    for dims, t in zip(rule.operands, types, strict=True):
+        for i, dim in enumerate(dims):
+            if t.extent(i) is None:
+                continue
+            if (
+                dim.whole
+                or dim.index
+                or not static.isdisjoint(dim.letters)
+                or (set(dim.letters) & kept and dim.letters[0] not in carried)
+            ):
+                return True
+    return False

@@ -1,0 +1,228 @@
+"""The graph: frozen nodes in topological order.
+
+A node is one value. It holds its operands in order; the networkx MultiDiGraph (`graph.nx`) is the
+index, an edge per operand with its slot as key, so that `x * x` keeps both edges.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from graphc.ir.op import Op
+from graphc.ir.placement import Mesh, Placement
+from graphc.ir.types import TensorType
+from graphc.support.errors import Span
+
+if TYPE_CHECKING:
+    import networkx
+
+NO_MESH = Mesh()
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """Why a pass inserted a node: the pass, the conversion, its consumer, and the reason."""
+
+    by: str
+    rule: str
+    consumer: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        target = f", for %{self.consumer}" if self.consumer else ""
+        return f"{self.by}: {self.rule}{target}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value: an op on operands (by name, in order).
+
+    needs is what placing decided: the placement in which each operand is needed, where that
+    differs from the operand's own; () once partition has inserted the conversions. order is how the
+    value is added up where it is a partial sum, if that is chosen for it by itself (see
+    graphc.ir.orders).
+    """
+
+    name: str
+    op: Op
+    operands: tuple[str, ...]
+    type: TensorType
+    scope: str = ""
+    origin: Span | None = None
+    because: Because | None = None
+    needs: tuple[Placement, ...] = ()
+    order: str = ""
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type."""
+        return self.type
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """State that outlives a step.
+
+    kind: 'param' (trainable), 'state' (written by the user's own update) or 'slot' (an optimizer's;
+    `of` is its parameter, so that it is placed as that one is) or 'outer' (what places that step
+    alone have in common, of a parameter). decay: weight decay applies.
+    fill: what a state or slot starts from, where nothing else initialises it.
+    order: how contributions to its gradient are added, where that is chosen (see graphc.ir.orders).
+    sparse: whether its gradient is kept as rows, where that is chosen (see graphc.ops.sparse).
+    aggregation: what makes one value of the replicas', and on: when (see graphc.ir.aggregation).
+    """
+
+    name: str
+    type: TensorType
+    kind: str = "param"
+    of: str = ""
+    decay: bool = True
+    fill: float = 0.0
+    origin: Span | None = None
+    order: str = ""
+    aggregation: str = "none"
+    on: str = "write"
+    sparse: str = ""
+
+    @property
+    def local(self) -> bool:
+        """Whether each replica has a copy of its own."""
+        return self.on != "write"
+
+
+class Optimizer(Protocol):
+    """What `minimize` needs: a frozen, printable record (see graphc.ops.optimizers.base)."""
+
+    def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """`minimize loss with optimizer over variables`.
+
+    order: how contributions are added (see graphc.ir.orders). reduction: what the loss is said to be,
+    the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as rows.
+    """
+
+    loss: str
+    optimizer: Any
+    variables: tuple[str, ...]
+    order: str = ""
+    origin: Span | None = None
+    reduction: str = ""
+    sparse: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A training step (or a part of one) on a mesh.
+
+    nodes:      by name, every node after its operands
+    variables:  by name; a node whose op is a variable source reads one
+    outputs:    result name -> node
+    updates:    variable -> node of its new value
+    objectives: what is still to be differentiated
+    """
+
+    name: str = "step"
+    mesh: Mesh = NO_MESH
+    nodes: dict[str, Node] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, str] = field(default_factory=dict)
+    objectives: tuple[Objective, ...] = ()
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.mesh, tuple(self.nodes), tuple(self.outputs.items())))
+
+    def _key(self) -> tuple[object, ...]:
+        return (
+            self.name, self.mesh, list(self.nodes.values()), list(self.variables.values()),
+            list(self.outputs.items()), list(self.updates.items()), self.objectives,
+        )  # fmt: skip
+
+    @cached_property
+    def inputs(self) -> dict[str, Node]:
+        """The input nodes by the name of the input."""
+        return {n.op.attributes["source_name"]: n for n in self if n.op.source == "input"}
+
+    @cached_property
+    def reads(self) -> dict[str, Node]:
+        """The nodes that read variables, by variable."""
+        return {n.op.attributes["source_name"]: n for n in self if n.op.source == "variable"}
+
+    @cached_property
+    def gradients(self) -> dict[str, Node]:
+        """The nodes where the gradients of variables are complete, by variable."""
+        return {n.op.attributes["of"]: n for n in self if n.op.pins}
+
+    @cached_property
+    def nx(self) -> networkx.MultiDiGraph[str]:
+        """The networkx graph: a node per value (attribute `node`), an edge per operand slot."""
+        import networkx
+
+        graph: networkx.MultiDiGraph[str] = networkx.MultiDiGraph(name=self.name)
+        graph.add_nodes_from((n.name, {"node": n}) for n in self)
+        graph.add_edges_from((x, n.name, slot) for n in self for slot, x in enumerate(n.operands))
+        return graph
+
+    @cached_property
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """Who uses each value: node names in order, one entry per operand slot."""
+        users: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for node in self:
+            for x in node.operands:
+                users[x].append(node.name)
+        return {name: tuple(by) for name, by in users.items()}
+
+    @property
+    def roots(self) -> list[str]:
+        """The nodes that must be computed: outputs, updates, losses."""
+        losses = [o.loss for o in self.objectives]
+        return list(dict.fromkeys([*self.outputs.values(), *self.updates.values(), *losses]))
+
+    def fingerprint(self) -> str:
+        """A hash of the computation that names, origins and node order do not enter."""
+        digests: dict[str, str] = {}
+        for n in self:
+            text = f"{n.op!r}|{n.type}|{[digests[x] for x in n.operands]}"
+            digests[n.name] = hashlib.sha256(text.encode()).hexdigest()
+        ends = (
+            sorted((k, digests[v]) for k, v in self.outputs.items()),
+            sorted((k, digests[v]) for k, v in self.updates.items()),
+            sorted(
+                (digests[o.loss], repr(o.optimizer), sorted(o.variables)) for o in self.objectives
+            ),
+            sorted((v.name, str(v.type), v.kind) for v in self.variables.values()),
+        )
+        return hashlib.sha256(f"{self.mesh}{ends}".encode()).hexdigest()
+
+
+def subgraph_nodes(graph: Graph, roots: Iterable[str]) -> set[str]:
+    """The names of all nodes that the roots depend on, themselves included."""
+    needed: set[str] = set()
+    stack = list(roots)
+    while stack:
+        name = stack.pop()
+        if name not in needed:
+            needed.add(name)
+            stack.extend(graph[name].operands)
+    return needed

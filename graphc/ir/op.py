@@ -1,0 +1,253 @@
+"""What an op is: one definition that holds all that is known of it.
+
+An op is a final frozen dataclass: its fields are its attributes. Around them stand, together, the
+type rule (`infer`), the dims rule (`dims`, see graphc.ir.dims), the gradient (`grad`), the reference
+kernel (`run`) and the samples from which every contract test is generated. Passes ask for traits,
+never for names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
+
+from graphc.ir.placement import ReduceOp
+from graphc.ir.types import Extents, TensorType
+from graphc.support.errors import GraphcError, did_you_mean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphc.lowering.program.strides import MemoryLayout
+
+    Array = NDArray[Any]
+
+    class Value(Protocol):
+        """A node under construction, as a gradient rule sees it: typed, with NumPy's operators."""
+
+        @property
+        def type(self) -> TensorType: ...
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        def __add__(self, other: Any) -> Value: ...
+        def __radd__(self, other: Any) -> Value: ...
+        def __sub__(self, other: Any) -> Value: ...
+        def __rsub__(self, other: Any) -> Value: ...
+        def __mul__(self, other: Any) -> Value: ...
+        def __rmul__(self, other: Any) -> Value: ...
+        def __truediv__(self, other: Any) -> Value: ...
+        def __rtruediv__(self, other: Any) -> Value: ...
+        def __pow__(self, other: Any) -> Value: ...
+        def __neg__(self) -> Value: ...
+
+    class Functions(Protocol):
+        """`f.name(*operands, **attributes)` builds a node of the op (or composite) `name`."""
+
+        def __getattr__(self, name: str) -> Callable[..., Value]: ...
+
+    Gradients = tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Where a piece of a tensor lies: what a kernel needs that depends on the global position.
+
+    shape:   the padded local shape of the result
+    offsets: global index of the first entry, per dim of the *positioned* tensor (see `positioned`)
+    lengths: number of valid entries, per dim of that tensor
+    sizes:   number of valid entries of the whole tensor, per dim; () where it is not known
+    """
+
+    shape: tuple[int, ...]
+    offsets: tuple[int, ...]
+    lengths: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+
+
+class Op(ABC):
+    """An operation. Subclasses are final, registered by `@register`, and pure functions."""
+
+    name: ClassVar[str] = ""
+    elementwise: ClassVar[bool] = False  # operands and result of one shape, entry by entry
+    commutative: ClassVar[bool] = False
+    linear: ClassVar[tuple[tuple[int, ...], ...]] = ()  # sets of operands that may be partial
+    jointly_linear: ClassVar[bool] = False  # all operands may be partial together
+    reduces: ClassVar[ReduceOp] = "sum"  # how letters that vanish are combined
+    regroups: ClassVar[bool] = False  # adds up in an order that depends on the operands' shapes
+    lazy: ClassVar[bool] = False  # cheap to make anew wherever and however it is needed
+    view: ClassVar[bool] = False  # the result may share the first operand's memory (`layout`)
+    alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
+    in_place: ClassVar[bool] = False  # the kernel may write over an operand of the result's type
+    updates: ClassVar[bool] = False  # in place: the first operand, some of its entries changed
+    completes: ClassVar[bool] = False  # a gradient of rows, complete: the rows, or their indices
+    source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
+    conversion: ClassVar[bool] = False  # changes the placement only, never the global value
+    aggregates: ClassVar[bool] = False  # the sum of contributions to one gradient
+    pins: ClassVar[bool] = False  # the gradient of the variable `of`, complete: it may be placed
+    count: ClassVar[bool] = False  # a run-time number of examples: a denominator
+    denominator: ClassVar[int | None] = None  # the operand that divides, for a quotient
+    identity: ClassVar[float | None] = None  # op(x, identity) is x
+    involution: ClassVar[bool] = False  # op(op(x)) is x
+    replicas: ClassVar[str] = ""  # 'enter': the result is each replica's own; 'leave': global again
+    floats: ClassVar[bool] = False  # integer operands are cast to f32 first
+    positioned: ClassVar[int | None] = None  # tensor whose global offset the kernel needs:
+    #                                          an operand's slot, or -1 for the result
+    indices: ClassVar[tuple[int, ...]] = ()  # operands whose entries must be valid indices
+    not_differentiable: ClassVar[str] = ""  # the reason, where there is no gradient
+    domain: ClassVar[tuple[float, float]] = (-2.0, 2.0)  # sample values are drawn from here
+
+    @property
+    def positioned_dims(self) -> tuple[int, ...] | None:
+        """The dims of the positioned tensor along which its offset counts; None for all."""
+        return None
+
+    @abstractmethod
+    def infer(self, *types: TensorType) -> TensorType:
+        """The type of the result, without extents and placement. Raises G02xx."""
+
+    @abstractmethod
+    def dims(self, *types: TensorType) -> str:
+        """The dims rule for operands of these types."""
+
+    @abstractmethod
+    def run(self, *xs: Array) -> Array:
+        """The reference kernel: NumPy arrays in, a new NumPy array out."""
+
+    def run_shard(self, shard: Shard, *xs: Array) -> Array:
+        """The kernel on one shard, for an op whose result depends on the global position."""
+        return self.run(*xs)
+
+    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+        """The contribution to each operand's gradient, given that of the result (None: none)."""
+        raise AssertionError(f"{self.name} is not differentiable: {self.not_differentiable}")
+
+    @property
+    def looks_up(self) -> int | None:
+        """The operand that says which rows (dim 0) of operand 0 the result is, for a lookup."""
+        return None
+
+    def localize(self, shape: tuple[int, ...]) -> Op:
+        """The op as a rank runs it, when the local result has `shape`."""
+        return self
+
+    def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
+        """The ops, to be run one after the other, that compute this one in fixed blocks.
+
+        blocks: the length of a block, by letter of the dims rule. Each op sums over at most one of
+        these letters, where it has one operand.
+        """
+        return (self,)
+
+    @property
+    def block_letters(self) -> tuple[str, ...]:
+        """The letters along which the op computes in fixed blocks, the root of the tree first."""
+        return ()
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        """Where a view lies, when its operand lies so; None where the entries must be moved."""
+        return None
+
+    def merge(self, inner: Op) -> Op | None:
+        """The one op that does `inner` and then this one, or None where there is none."""
+        return None
+
+    @property
+    def per_use(self) -> bool:
+        """Whether each use makes a value of its own: not shared, and not taken out of a loop."""
+        return False
+
+    @property
+    def inset(self) -> tuple[int, int] | None:
+        """(dim, entries before it), where the result is the operand with zeros before and after."""
+        return None
+
+    @property
+    def new_extents(self) -> Extents:
+        """Extents of the dims that the op makes anew, per dim of the result; () for none."""
+        return ()
+
+    @classmethod
+    @abstractmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        """(op, operand types) pairs such as `(cls(dim=0), "f32[2,3]")`, to generate tests from."""
+
+    def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
+        """The range that sample values of an operand are drawn from."""
+        return self.domain
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attribute values by name, in the order of their fields."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The attributes without those that are empty, as they are by default."""
+        empty = {f.name for f in dataclasses.fields(self) if f.default == ()}  # type: ignore[arg-type]
+        return {k: v for k, v in self.attributes.items() if v != () or k not in empty}
+
+
+_OPS: dict[str, type[Op]] = {}
+T = TypeVar("T", bound=type[Op])
+
+
+def snake(name: str) -> str:
+    """ReduceSum -> reduce_sum"""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+@dataclass_transform(frozen_default=True)
+def register(cls: T) -> T:
+    """Make `cls` a frozen dataclass and an op known by its name in snake case."""
+    made: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
+    made.name = made.name or snake(cls.__name__)
+    assert made.__doc__, f"op {made.name} has no docstring"
+    assert made.not_differentiable or "grad" in vars(cls), (
+        f"op {made.name} must define grad or say why it is not differentiable"
+    )
+    other = _OPS.get(made.name)
+    assert other is None, f"op {made.name} is defined in {made.__module__} and {other}"
+    _OPS[made.name] = made
+    return made
+
+
+def op_named(name: str) -> type[Op]:
+    """The op of that name. Raises G0206."""
+    if name not in _OPS:
+        raise GraphcError("G0206", f"there is no op '{name}'", help=did_you_mean(name, tuple(_OPS)))
+    return _OPS[name]
+
+
+def all_ops() -> dict[str, type[Op]]:
+    """Every registered op by name."""
+    return dict(sorted(_OPS.items()))
+
+
+_RECORDS: dict[str, type] = {}
+C = TypeVar("C", bound=type)
+
+
+def record(cls: C) -> C:
+    """Let a frozen dataclass stand in the text of a graph, as `name(field=value, ...)`."""
+    _RECORDS[snake(cls.__name__)] = cls
+    return cls
+
+
+def record_named(name: str) -> type | None:
+    """The record class of that name, or None."""
+    return _RECORDS.get(name)
+
+
+def record_names() -> list[str]:
+    """The names of all records."""
+    return sorted(_RECORDS)
+
+
+def require(condition: bool, message: str, *, code: str = "G0203", help: str | None = None) -> None:
+    """Raise a GraphcError of `code` unless the condition holds."""
+    if not condition:
+        raise GraphcError(code, message, help=help)

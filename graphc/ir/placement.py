@@ -1,0 +1,305 @@
+"""Placement: how a tensor lies on a mesh of devices and turns. One state per mesh axis.
+
+    R      replicated: the same whole value everywhere
+    S(d)   split: dim d is cut along the axis
+    P(op)  partial: the value is the sum (max, min) of what the places hold
+    V      varying: each place has its own value (and its own part of the batch); no global one
+    H(k)   at home: only place k has it (a value that is R is at home too)
+
+An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
+device). Where several axes split one dim, the mesh's order of axes is their order from major to
+minor. Shards are valid from the front: the global value is the valid rows of the shards, one after
+the other. They are cut by nested ceiling, as even as can be; a dim of run-time length, along axes
+that deal out `Leaves`, is cut at fixed places, however many devices there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, zip_longest
+from math import prod
+from operator import mul
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from graphc.ir.types import TensorType
+
+ReduceOp: TypeAlias = Literal["sum", "max", "min"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    def __str__(self) -> str:
+        return "R"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    dim: int
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    op: ReduceOp = "sum"
+
+    def __str__(self) -> str:
+        return "P" if self.op == "sum" else f"P({self.op})"
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    def __str__(self) -> str:
+        return "V"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    place: int = 0
+
+    def __str__(self) -> str:
+        return f"H({self.place})"
+
+
+State: TypeAlias = Replicated | Split | Partial | Varying | Home
+R = Replicated()
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A mesh axis: `size` places over space (devices) or over time (turns)."""
+
+    name: str
+    size: int
+    over: Literal["space", "time"] = "space"
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.size}" + (" over time" if self.over == "time" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The batch as `slots` leaves of one fixed length, which `axes` deal out, major first.
+
+    The last of the axes runs over time: at turn t the r-th device has leaf `r * turns + t`. A leaf
+    past the last example is *absent*: it is not run, and no sum has it.
+    """
+
+    slots: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Every dim of fixed length as `count` blocks of one length, the last one maybe shorter, which
+    `axes` deal out: a place along them holds whole blocks."""
+
+    count: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """The axes in order, major first. Ranks number the devices in row-major order of space axes."""
+
+    axes: tuple[Axis, ...] = ()
+    leaves: Leaves | None = None
+    tiles: Tiles | None = None
+
+    @property
+    def space(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.over == "space")
+
+    @property
+    def time(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.over == "time")
+
+    @property
+    def devices(self) -> int:
+        return prod(a.size for a in self.space)
+
+    @property
+    def turns(self) -> int:
+        return prod(a.size for a in self.time)
+
+    def axis(self, name: str) -> Axis:
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
+
+    def coordinates(self, rank: int, turn: int = 0) -> dict[str, int]:
+        """The index of (rank, turn) on every axis."""
+        at: dict[str, int] = {}
+        for axes, index in ((self.space, rank), (self.time, turn)):
+            for axis in reversed(axes):
+                index, at[axis.name] = divmod(index, axis.size)
+        return at
+
+    def deals(self, axis: str) -> bool:
+        """Whether an axis deals out leaves."""
+        return self.leaves is not None and axis in self.leaves.axes
+
+    def widths(self, count: int, axes: Sequence[str], counted: bool) -> tuple[int, ...]:
+        """Per axis the fixed length of a part of `count` entries; () where it is cut evenly.
+
+        counted: the dim has a run-time length, which leaves cut; tiles cut one of fixed length, but
+        for a row with an entry for each leaf.
+        """
+        each_leaf = self.leaves is not None and self.leaves.axes[-1] in axes
+        if not counted and not each_leaf:
+            return self._of_tiles(count, axes)
+        if self.leaves is None or not any(map(self.deals, axes)):
+            return ()
+        leaf, order = -(-count // self.leaves.slots), self.leaves.axes
+        each = {a: prod(self.axis(b).size for b in order[i + 1 :]) for i, a in enumerate(order)}
+        return tuple(leaf * each.get(a, 0) for a in axes)
+
+    def is_tiled(self, axes: Iterable[str]) -> bool:
+        """Whether all of these axes deal out tiles."""
+        return self.tiles is not None and set(axes) <= set(self.tiles.axes)
+
+    def _of_tiles(self, count: int, axes: Sequence[str]) -> tuple[int, ...]:
+        if self.tiles is None or not axes or not self.is_tiled(axes):
+            return ()
+        block = -(-count // self.tiles.count)
+        parts = accumulate((self.axis(a).size for a in axes), mul)
+        return tuple(block * (self.tiles.count // n) for n in parts)
+
+    def __str__(self) -> str:
+        dealt = [(x.slots, "leaves", x.axes) for x in (self.leaves,) if x]
+        dealt += [(x.count, "tiles", x.axes) for x in (self.tiles,) if x]
+        texts = (f"; {n} {what} over {', '.join(axes)}" for n, what, axes in dealt)
+        return f"mesh({', '.join(map(str, self.axes))}{''.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The states that are not R, in mesh order: `{data:S(0), turn:P}`."""
+
+    states: tuple[tuple[str, State], ...] = ()
+
+    def __getitem__(self, axis: str) -> State:
+        for name, state in self.states:
+            if name == axis:
+                return state
+        return R
+
+    def __iter__(self) -> Iterator[tuple[str, State]]:
+        return iter(self.states)
+
+    def with_state(self, mesh: Mesh, axis: str, state: State) -> Placement:
+        """The same placement with `axis` set to `state`."""
+        return self.with_states(mesh, (axis,), state)
+
+    def with_states(self, mesh: Mesh, axes: Iterable[str], state: State) -> Placement:
+        """The same placement with each of `axes` set to `state`."""
+        states = dict(self.states) | dict.fromkeys(axes, state)
+        return place(mesh, states.items())
+
+    def splits(self, dim: int) -> tuple[str, ...]:
+        """The axes that split `dim`, major first."""
+        return tuple(a for a, s in self.states if s == Split(dim))
+
+    def cuts(self, dim: int, counted: bool) -> tuple[str, ...]:
+        """The axes along which a place has a part of `dim` only, major first.
+
+        counted: the dim has a run-time length; of a varying value each place has its own part.
+        """
+        own: tuple[State, ...] = (Split(dim), Varying()) if counted else (Split(dim),)
+        return tuple(a for a, s in self.states if s in own)
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The axes over which the value is partial."""
+        return tuple(a for a, s in self.states if isinstance(s, Partial))
+
+    @property
+    def homes(self) -> tuple[tuple[str, int], ...]:
+        """The axes along which only one place has the value, each with that place."""
+        return tuple((a, s.place) for a, s in self.states if isinstance(s, Home))
+
+    def serves(self, want: Placement) -> bool:
+        """Whether a value that lies so is there as `want` asks, without any conversion."""
+        axes = dict.fromkeys(a for a, _ in (*self.states, *want.states))
+        return all(serves(self[a], want[a]) for a in axes)
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{a}:{s}" for a, s in self.states) + "}"
+
+
+REPLICATED = Placement()
+
+
+def place(mesh: Mesh, states: Iterable[tuple[str, State]]) -> Placement:
+    """A placement from (axis, state) pairs: mesh order, R left out."""
+    given = dict(states)
+    order = [a.name for a in mesh.axes]
+    assert all(name in order for name in given), f"{given} names an axis outside {mesh}"
+    return Placement(tuple((n, given[n]) for n in order if n in given and given[n] != R))
+
+
+def serves(have: State, want: State) -> bool:
+    """Whether a value in one state is in the other too: what is everywhere is also at home."""
+    return have == want or (have == R and isinstance(want, Home))
+
+
+def chop(
+    count: int, parts: Sequence[tuple[int, int]], widths: Sequence[int] = ()
+) -> tuple[int, int]:
+    """(offset, length) of one shard when `count` entries are cut.
+
+    parts: (number of parts, index of this part), major axis first. Every part but the last ones
+    has the same length, by ceiling or where it is given the one in `widths`; the lengths add up to
+    count.
+    """
+    offset, capacity, length = 0, count, count
+    for (n, i), width in zip(parts, widths or (0,) * len(parts), strict=True):
+        capacity = width or -(-capacity // n)
+        start = min(i * capacity, length)
+        offset, length = offset + start, min(capacity, length - start)
+    return offset, length
+
+
+def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> int:
+    """The longest shard when `count` entries are cut as by `chop`: its padded length."""
+    for n, width in zip_longest(sizes, widths, fillvalue=0):
+        count = width or -(-count // n)
+    return count
+
+
+def local_shape(
+    t: TensorType, mesh: Mesh, over: tuple[str, ...] = ("space", "time")
+) -> tuple[int, ...]:
+    """The padded shape of one shard of `t`, cut along the axes that run over `over`."""
+    shape = list(t.shape)
+    for dim in range(len(shape)):
+        extent = t.extent(dim)
+        cut = t.placement.cuts(dim, extent is not None)
+        axes = [a for a in map(mesh.axis, cut) if a.over in over]
+        if axes:
+            unit = extent.unit if extent else 1
+            count = shape[dim] // unit
+            widths = mesh.widths(count, [a.name for a in axes], extent is not None)
+            shape[dim] = capacity(count, [a.size for a in axes], widths) * unit
+    return tuple(shape)
+
+
+def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
+    """Whether some shard of `t` is padded along `dim` even when every entry is valid.
+
+    Where leaves are dealt out this is so if some leaf is not full, on any number of devices; where
+    tiles are, if the last one is not.
+    """
+    extent = t.extent(dim)
+    axes = t.placement.cuts(dim, extent is not None)
+    by_leaves = mesh.leaves is not None and extent is not None and any(map(mesh.deals, axes))
+    parts = prod(mesh.axis(n).size for n in axes if not (by_leaves and mesh.deals(n)))
+    if mesh.tiles is not None and extent is None and axes and mesh.is_tiled(axes):
+        parts = mesh.tiles.count
+    if mesh.leaves is not None and by_leaves:
+        parts *= mesh.leaves.slots
+    return (t.shape[dim] // (extent.unit if extent else 1)) % parts != 0

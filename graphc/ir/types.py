@@ -1,0 +1,224 @@
+"""Types: dtypes, tensors, tuples, sparse rows.
+
+A tensor type is static: shape and dtype are known when the graph is built. Two things ride on it:
+the *extents* of its dims (a dim whose number of valid entries is known only at run time, such as a
+short last batch) and its *placement* on the mesh.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from graphc.ir.placement import REPLICATED, Placement
+from graphc.support.errors import GraphcError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A scalar type. kind: 'f' float, 'i' signed, 'u' unsigned, 'b' bool; bytes per element."""
+
+    name: str
+    kind: str
+    bytes: int
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype (bf16 through ml_dtypes)."""
+        return _numpy_dtype(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+F64, F32, F16 = DType("f64", "f", 8), DType("f32", "f", 4), DType("f16", "f", 2)
+BF16 = DType("bf16", "f", 2)
+I64, I32, U8 = DType("i64", "i", 8), DType("i32", "i", 4), DType("u8", "u", 1)
+BOOL = DType("bool", "b", 1)
+DTYPES = {d.name: d for d in (F64, F32, F16, BF16, I64, I32, U8, BOOL)}
+_NUMPY_NAMES = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32",
+    "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+@cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    import numpy as np
+
+    if name == "bf16":
+        import ml_dtypes
+
+        half: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return half
+    return np.dtype(_NUMPY_NAMES[name])
+
+
+def dtype_named(name: str) -> DType:
+    """The dtype of that name. Raises G0201."""
+    if name not in DTYPES:
+        raise GraphcError(
+            "G0201",
+            f"'{name}' is no dtype",
+            help=did_you_mean(name, tuple(DTYPES)) or f"known: {' '.join(DTYPES)}",
+        )
+    return DTYPES[name]
+
+
+def dtype_of(value: np.dtype[Any]) -> DType:
+    """The graphc dtype of a NumPy dtype. Raises G0201 for one that graphc does not have."""
+    for dtype in DTYPES.values():
+        if dtype.numpy == value:
+            return dtype
+    raise GraphcError(
+        "G0201", f"NumPy's {value} has no graphc dtype", help=f"known: {' '.join(DTYPES)}"
+    )
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype of an operation on an `a` and a `b`: a float beats an integer beats bool.
+
+    Unlike NumPy, i32 with f32 is f32, not f64: a training step does not change its precision by
+    accident. f16 with bf16 is f32, the smallest dtype that holds both.
+    """
+    if a == b:
+        return a
+    rank = {"b": 0, "u": 1, "i": 2, "f": 3}
+    if rank[a.kind] != rank[b.kind]:
+        return a if rank[a.kind] > rank[b.kind] else b
+    if a.bytes == b.bytes:
+        return F32  # f16 with bf16: the only two dtypes of one kind and size
+    return a if a.bytes > b.bytes else b
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The run-time length of a dim: `count(name) * unit` entries are valid, from the front."""
+
+    name: str
+    unit: int = 1
+
+    def __str__(self) -> str:
+        return self.name if self.unit == 1 else f"{self.name}*{self.unit}"
+
+
+Extents: TypeAlias = tuple[Extent | None, ...]
+
+
+class Size(int):
+    """The static length of a dim that remembers its extent: what a front end calls `batch`.
+
+    Where it stands in a shape, the new dim keeps the extent; as a number it is the run-time count.
+    Times an integer it is the length of a dim that merges both (`batch * 3`).
+    """
+
+    extent: Extent | None
+
+    def __new__(cls, length: int, extent: Extent | None = None) -> Self:
+        size = super().__new__(cls, length)
+        size.extent = extent
+        return size
+
+    def __mul__(self, other: int) -> int:
+        length = int(self) * (int(other) if isinstance(other, Size) else other)
+        if self.extent is None or not isinstance(other, int) or isinstance(other, Size):
+            return length
+        return Size(length, Extent(self.extent.name, self.extent.unit * other))
+
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """`f32[batch=256,64] {data:S(0)}`: global shape, dtype, extents, placement.
+
+    extents is () when every dim is whole at run time, else one entry per dim.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    extents: Extents = ()
+    placement: Placement = REPLICATED
+
+    def __post_init__(self) -> None:
+        if self.extents and not any(self.extents):
+            object.__setattr__(self, "extents", ())
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements (a Python integer: never overflows)."""
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size * self.dtype.bytes
+
+    def extent(self, dim: int) -> Extent | None:
+        return self.extents[dim] if self.extents else None
+
+    def placed(self, placement: Placement) -> TensorType:
+        return self if placement == self.placement else replace(self, placement=placement)
+
+    def bare(self) -> TensorType:
+        """The type without its placement."""
+        return replace(self, placement=REPLICATED) if self.placement.states else self
+
+    def __str__(self) -> str:
+        dims = ",".join(
+            f"{e}={n}" if e else str(n)
+            for n, e in zip(self.shape, self.extents or (None,) * self.rank, strict=True)
+        )
+        text = f"{self.dtype}[{dims}]"
+        return f"{text} {self.placement}" if self.placement.states else text
+
+
+def in_units(count: int) -> str:
+    """A number of bytes as a person reads it: `4.0 TiB`."""
+    size, unit = float(min(count, 2**100)), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} bytes" if unit == "bytes" else f"{size:,.1f} {unit}"
+
+
+def parse_types(text: str) -> tuple[TensorType, ...]:
+    """The bare types in a text such as `f32[2,3], i32[]`. Raises G0201."""
+    return tuple(
+        TensorType(tuple(int(n) for n in dims.split(",") if n), dtype_named(dtype))
+        for dtype, dims in re.findall(r"(\w+)\[([^]]*)]", text)
+    )
+
+
+def broadcast_types(a: TensorType, b: TensorType) -> tuple[tuple[int, ...], Extents]:
+    """The common shape of two operands, with its extents. Raises G0203, G0207."""
+    rank = max(a.rank, b.rank)
+    shape, extents = [], []
+    for i in range(-rank, 0):
+        m, x = (a.shape[i], a.extent(i)) if -i <= a.rank else (1, None)
+        n, y = (b.shape[i], b.extent(i)) if -i <= b.rank else (1, None)
+        if m != n and 1 not in (m, n):
+            raise GraphcError("G0203", f"shapes {_dims(a)} and {_dims(b)} do not match")
+        if x and y and x != y:
+            raise GraphcError(
+                "G0207", f"one dim is called '{x}' in one operand, '{y}' in the other"
+            )
+        shape.append(n if m == 1 else m)
+        # A run-time length that meets the same static one is lost; length 1 is stretched to it.
+        both = x if x == y else (x or y) if n == 1 else None
+        extents.append(both if m == n else y if m == 1 else x)
+    return tuple(shape), tuple(extents) if any(extents) else ()
+
+
+def _dims(t: TensorType) -> str:
+    return str(t.bare()).removeprefix(str(t.dtype))

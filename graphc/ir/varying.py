@@ -1,0 +1,46 @@
+"""Varying values: what each replica has of its own, between the marks of per-replica code.
+
+It is known before anything is placed, from the graph alone: a value is varying from `per_replica`
+on, until a mark makes it global again. Differentiation, the checks and placing all ask here.
+"""
+
+from __future__ import annotations
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.op import Op
+
+
+def enters(op: Op, local: bool = False) -> bool:
+    """Whether the result is each replica's own (local: each place's that steps alone)."""
+    return op.replicas == "enter" and op.attributes.get("local", False) is local
+
+
+def leaves(op: Op, local: bool = False) -> bool:
+    """Whether the result is global, made of what the replicas have."""
+    return op.replicas == "leave" and op.attributes.get("local", False) is local
+
+
+def varying_nodes(graph: Graph, local: bool = False) -> set[str]:
+    """The nodes whose values are each replica's own."""
+    found: set[str] = set()
+    for node in graph:
+        if enters(node.op, local) or (
+            not leaves(node.op, local) and any(x in found for x in node.operands)
+        ):
+            found.add(node.name)
+    return found
+
+
+def writers(graph: Graph, name: str) -> list[Node]:
+    """The marks that a varying value comes from: where it became each replica's own."""
+    inside, found = varying_nodes(graph), []
+    stack, seen = [name], {name}
+    while stack:
+        node = graph[stack.pop()]
+        above = [x for x in node.operands if x in inside]
+        if enters(node.op) and not above:
+            found.append(node)
+        fresh = [x for x in above if x not in seen]
+        seen.update(fresh)
+        stack += fresh
+    return found

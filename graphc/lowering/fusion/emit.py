@@ -1,0 +1,387 @@
+"""From a group of nodes to a kernel: registers, phases, accesses.
+
+The code of a phase is made on demand: from what must be stored, and what must be folded, back to
+what is read. What an earlier phase has computed for each cell is loaded again if it has been
+stored, made again if that is cheap, and else stored for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from graphc.ir.types import BOOL, F32, I64, DType
+from graphc.lowering.fusion import indirect
+from graphc.lowering.fusion.domains import (
+    NOTHING,
+    Chain,
+    Interval,
+    axes,
+    inside,
+    rows_chain,
+    strides,
+)
+from graphc.lowering.fusion.fuse import Group
+from graphc.lowering.fusion.indirect import Spot
+from graphc.lowering.kernel.code import (
+    Access,
+    Apply,
+    Check,
+    Constant,
+    Fold,
+    Index,
+    Load,
+    Phase,
+    Statement,
+    Store,
+)
+from graphc.lowering.kernel.registers import Parameters, Registers
+from graphc.lowering.nodes.nodes import Fold as FoldNode
+from graphc.lowering.nodes.nodes import Map, Node, Read, Value
+from graphc.lowering.program.program import Instruction
+
+Literals = Mapping[int, float | int | bool]
+
+
+@dataclass
+class Writer:
+    """Writes the code of one group.
+
+    stored: values that must be in memory after the group. number: gives a failed check its number.
+    """
+
+    group: Group
+    nodes: Sequence[Node]
+    stored: set[Value]
+    literals: Literals
+    number: Callable[[Instruction], int]
+    variables: frozenset[int]  # buffers that are overwritten in place: stored last
+
+    def __post_init__(self) -> None:
+        columns = self.group.columns or NOTHING
+        every = axes(self.group.chain)
+        self.rows = [a for a in every if not inside(a, columns)]
+        self.columns = [a for a in every if inside(a, columns)]
+        self.row_chain: Chain = rows_chain(self.group.chain, columns)
+        self.parameters, self.registers = Parameters(), Registers()
+        self.depth = self._depths()
+        self.row_values: dict[object, int] = {}  # what a row's code has made, by node or read
+        self.row_code: list[Statement] = []
+        self.done: set[int] = set()  # nodes whose result has been stored
+
+    def _depths(self) -> dict[int, int]:
+        """For each node the phase in which it can first be made."""
+        depth: dict[int, int] = {}
+        for i in self.group.nodes:
+            found = 0
+            for read in self.nodes[i].reads:
+                j = self.group.made.get(read.value)
+                if j is not None:
+                    found = max(found, depth[j] + isinstance(self.nodes[j], FoldNode))
+            depth[i] = found
+        return depth
+
+    # -- phases -----------------------------------------------------------------------------------
+
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases of a nest."""
+        if not self.group.columns:
+            return (Phase(False, tuple(self.entry_code({}))),)
+        last = max(self.depth.values())
+        found: list[Phase] = []
+        for d in range(last + 1):
+            self.row_code = []
+            self._row_nodes(d)
+            cells = Cells(self, d).run(last)
+            found += [Phase(False, tuple(self.row_code)), Phase(True, tuple(cells))]
+        self.row_code = []
+        self._row_nodes(last + 1, at_end=True)
+        found.append(Phase(False, tuple(self.row_code)))
+        return tuple(p for p in found if p.code)
+
+    def entry_code(self, registers: Mapping[int, int]) -> list[Statement]:
+        """The code of a group without folds; registers: of nodes that are made already."""
+        cells = Cells(self, 0)
+        cells.made |= dict(registers.items())
+        return self.row_code + cells.run(0)
+
+    def _row_nodes(self, depth: int, at_end: bool = False) -> None:
+        """The rows' own nodes that can be made now; at the end, what overwrites a variable."""
+        for i in self.group.nodes:
+            node = self.nodes[i]
+            if isinstance(node, FoldNode):
+                if self.depth[i] + 1 == depth:
+                    self._store_row(i, at_end)
+            elif i in self.group.rows and (at_end or self.depth[i] == depth):
+                if i not in self.row_values:
+                    self.row_values[i] = self.apply(i, self.of_rows)
+                self._store_row(i, at_end)
+        if at_end:
+            for i in self.group.nodes:
+                if i in self.row_values and i not in self.done:
+                    self._store_row(i, True)
+
+    def _store_row(self, i: int, at_end: bool) -> None:
+        node = self.nodes[i]
+        if i in self.done or not self.must_store(i):
+            return
+        if node.result.buffer in self.variables and not at_end:
+            return
+        self.done.add(i)
+        self.store(node, self.row_access(node), self.row_values[i], self.of_rows)
+
+    def must_store(self, i: int) -> bool:
+        """Whether a node's result is written to memory."""
+        if i in self.group.copies:
+            return False
+        return self.nodes[i].result in self.stored or self.nodes[i].target is not None
+
+    def store(self, node: Node, access: Access, register: int, at: Spot) -> None:
+        """Write what a node has made to its place."""
+        if isinstance(node, Map) and node.by_row:
+            indirect.store(at, node, access, register)
+        else:
+            adds = isinstance(node, Map) and node.adds
+            at.code.append(Store(access, register, add=adds))
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    @property
+    def of_rows(self) -> Spot:
+        """The code that runs once a row."""
+        return Spot(self, self.row_code, self.of_row, self._row_strides, axes(self.row_chain))
+
+    def of_row(self, read: Read) -> int:
+        """The register of what a row's node reads."""
+        maker = self.group.made.get(read.value)
+        if maker is not None:
+            return self.row_values[maker]
+        return self.hoisted(read, self._row_strides(read))
+
+    def hoisted(self, read: Read, along: tuple[int, ...]) -> int:
+        """The register of something read from memory once a row."""
+        key = (read.value, along, read.layout.offset)
+        if key not in self.row_values:
+            self.row_values[key] = self.load(read, along, self.row_code)
+        return self.row_values[key]
+
+    def load(self, read: Read, along: tuple[int, ...], code: list[Statement]) -> int:
+        """A register with what is read."""
+        target = self.registers.new()
+        number = self.literals.get(read.value.buffer)
+        if number is not None:
+            code.append(Constant(target, number, read.dtype))
+        else:
+            slot = self.parameters.slot(read.value.buffer, read.dtype)
+            code.append(Load(target, Access(slot, along, read.layout.offset)))
+        return target
+
+    def _row_strides(self, read: Read) -> tuple[int, ...]:
+        found = strides(read.layout, self.row_chain)
+        along = tuple(found.get(a, 0) for a in axes(self.row_chain))
+        return along + (0,) * len(self.columns)
+
+    def row_access(self, node: Node) -> Access:
+        """Where a row's result goes."""
+        slot = self.parameters.slot(node.result.buffer, node.dtype, write=True)
+        if node.target is not None:
+            found = strides(node.target, self.row_chain)
+            along = tuple(found.get(a, 0) for a in axes(self.row_chain))
+            return Access(slot, along + (0,) * len(self.columns), node.target.offset)
+        along = tuple(a[0] for a in axes(self.row_chain))
+        return Access(slot, along + (0,) * len(self.columns))
+
+    # -- cells ------------------------------------------------------------------------------------
+
+    def cell_strides(self, read: Read) -> tuple[int, ...]:
+        """A read's strides along the axes of rows and columns."""
+        found = strides(read.layout, self.group.chain)
+        return tuple(found.get(a, 0) for a in self.ordered)
+
+    def once_a_row(self, along: Sequence[int]) -> bool:
+        """Whether all cells of a row read the same entry."""
+        return bool(self.columns) and not any(along[len(self.rows) :])
+
+    @property
+    def ordered(self) -> list[Interval]:
+        """The axes in the order in which accesses name them."""
+        return self.rows + self.columns
+
+    def cell_access(self, node: Node, write: bool = True) -> Access:
+        """Where a cell's result goes, or lies."""
+        slot = self.parameters.slot(node.result.buffer, node.dtype, write=write)
+        if node.target is not None:
+            found = strides(node.target, self.group.chain)
+            along = tuple(found.get(a, 0) for a in self.ordered)
+            return Access(slot, along, node.target.offset)
+        return Access(slot, tuple(a[0] for a in self.ordered))
+
+    # -- nodes ------------------------------------------------------------------------------------
+
+    def apply(self, i: int, at: Spot) -> int:
+        """A register with the result of a map."""
+        node, code, of = self.nodes[i], at.code, at.read
+        assert isinstance(node, Map)
+        if node.reads_anywhere:
+            return indirect.load(at, node)
+        match node.function:
+            case "copy" | "scatter" | "first_rows" | "every_row":
+                return of(node.reads[0])
+            case "fill":
+                target = self.registers.new()
+                code.append(Constant(target, node.number, node.dtype))
+                return target
+            case "iota":
+                return self._index(i, node, code)
+            case "within":
+                return self._checked(of(node.reads[0]), node, code)
+            case "sum" | "tree":
+                return self._added([of(r) for r in node.reads], node, code)
+            case name:
+                arguments = tuple(of(r) for r in node.reads)
+                return self.operation(name, arguments, node.dtype, code)
+
+    def _checked(self, source: int, node: Map, code: list[Statement]) -> int:
+        if node.known:
+            return source
+        target = self.registers.new()
+        code.append(Check(target, source, node.limit, self.number(node.instruction)))
+        return target
+
+    def _index(self, i: int, node: Map, code: list[Statement]) -> int:
+        """The index along a dim: of the axes that make it up, each times its step."""
+        chain = self.row_chain if i in self.group.rows else self.group.chain
+        low = prod(node.shape[int(node.number) + 1 :])
+        high = low * node.shape[int(node.number)]
+        parts = []
+        for axis, place in zip(axes(chain), self._places(i), strict=True):
+            if low <= axis[0] and axis[1] <= high:
+                index = self.registers.new()
+                code.append(Index(index, place))
+                if axis[0] > low:
+                    step = self.registers.new()
+                    code.append(Constant(step, axis[0] // low, I64))
+                    index = self.operation("mul", (index, step), I64, code)
+                parts.append(index)
+        if not parts:
+            parts = [self.registers.new()]
+            code.append(Constant(parts[0], 0, I64))
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.operation("add", (total, part), I64, code)
+        return self.operation("cast", (total,), node.dtype, code)
+
+    def _places(self, i: int) -> list[int]:
+        """For each axis of a node's domain, its number among the kernel's axes."""
+        if i in self.group.rows:
+            return list(range(len(self.rows)))
+        return [self.ordered.index(axis) for axis in axes(self.group.chain)]
+
+    def operation(
+        self, name: str, arguments: Iterable[int], dtype: DType, code: list[Statement]
+    ) -> int:
+        """A register with the result of a function."""
+        target = self.registers.new()
+        code.append(Apply(target, name, tuple(arguments), dtype))
+        return target
+
+    def constant(self, value: float, dtype: DType, code: list[Statement]) -> int:
+        """A register with a number."""
+        target = self.registers.new()
+        code.append(Constant(target, value, dtype))
+        return target
+
+    def _added(self, xs: list[int], node: Map, code: list[Statement]) -> int:
+        """The sum of many; half precision is added in f32 and rounded once."""
+        narrow = node.dtype.bytes == 2 and node.dtype != BOOL
+        dtype = F32 if narrow else node.dtype
+        if narrow:
+            xs = [self.operation("cast", (x,), F32, code) for x in xs]
+        while len(xs) > 1:
+            pairs = list(zip(xs[::2], xs[1::2], strict=False))
+            if node.function == "sum":
+                pairs = pairs[:1]
+            made = [self.operation("add", pair, dtype, code) for pair in pairs]
+            xs = made + xs[2 * len(pairs) :]
+        return self.operation("cast", xs, node.dtype, code) if narrow else xs[0]
+
+
+class Cells:
+    """The code of one cell phase (or of all entries, where there are no columns)."""
+
+    def __init__(self, writer: Writer, phase: int) -> None:
+        self.w, self.phase = writer, phase
+        self.code: list[Statement] = []
+        self.made: dict[object, int] = {}
+        self.spot = Spot(writer, self.code, self.read, writer.cell_strides, writer.ordered)
+
+    def run(self, last: int) -> list[Statement]:
+        """The folds and stores of this phase. last: the number of the last one."""
+        w = self.w
+        late: list[tuple[Access, int]] = []
+        for i in w.group.nodes:
+            node = w.nodes[i]
+            if i in w.group.rows or i in w.done:
+                continue
+            if isinstance(node, FoldNode):
+                if w.depth[i] == self.phase:
+                    self._fold(i, node)
+                continue
+            overwrites = node.result.buffer in w.variables
+            if not w.must_store(i) or (overwrites and self.phase < last):
+                continue
+            if w.depth[i] == self.phase or overwrites:
+                register = self.value(i)
+                w.done.add(i)
+                self._store(node, register, late if overwrites else None)
+        self.code += [Store(access, register) for access, register in late]
+        return self.code
+
+    def _store(self, node: Node, register: int, late: list[tuple[Access, int]] | None) -> None:
+        access = self.w.cell_access(node)
+        if late is not None and not (isinstance(node, Map) and node.adds):
+            late.append((access, register))
+        else:
+            self.w.store(node, access, register, self.spot)
+
+    def _fold(self, i: int, node: FoldNode) -> None:
+        target = self.w.registers.new()
+        source = self.read(node.reads[0])
+        self.code.append(Fold(target, node.kind, source, node.dtype, node.first))
+        self.w.row_values[i] = target
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def value(self, i: int) -> int:
+        """The register of what a node makes. Groups are small, so this may recurse."""
+        if i not in self.made:
+            self.made[i] = self._make(i)
+        return self.made[i]
+
+    def _make(self, i: int) -> int:
+        w, node = self.w, self.w.nodes[i]
+        if i in w.group.rows:
+            return w.row_values[i]
+        if w.depth[i] < self.phase and i in w.done and node.target is None:
+            access = w.cell_access(node, write=False)
+            target = w.registers.new()
+            self.code.append(Load(target, access))
+            return target
+        return w.apply(i, self.spot)
+
+    def read(self, read: Read) -> int:
+        """The register of what a cell reads."""
+        w = self.w
+        maker = w.group.made.get(read.value)
+        if maker is not None:
+            if maker in w.group.rows or isinstance(w.nodes[maker], FoldNode):
+                return w.row_values[maker]
+            return self.value(maker)
+        along = w.cell_strides(read)
+        if w.once_a_row(along):
+            return w.hoisted(read, along)
+        key = (read.value, along, read.layout.offset)
+        if key not in self.made:
+            self.made[key] = w.load(read, along, self.code)
+        return self.made[key]

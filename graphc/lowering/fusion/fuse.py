@@ -1,0 +1,339 @@
+"""Fusion: which nodes run together in one kernel.
+
+Nodes are taken in their order. A node joins the group that makes one of its operands, if it reads
+that operand where it is made: the same entry of the domain, or the row that the entry is in, after
+a fold. Groups that a node brings together become one. A group of a contraction takes what can be
+done with each entry of its result (an epilogue), and no fold. What is fused needs no memory, unless
+somebody else reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from graphc.lowering.fusion.domains import (
+    Chain,
+    Interval,
+    axes,
+    chain_of,
+    cut_at,
+    inside,
+    intervals,
+    joined,
+    rows_chain,
+    size,
+    strides,
+    with_rows,
+)
+from graphc.lowering.nodes.nodes import Chained, Contract, Fold, Map, Node, Read, Value
+
+EARLIER = -1  # version of what a buffer held before the stretch
+LARGEST = 96  # nodes of a group: what compiles in a moment
+
+
+@dataclass
+class Group:
+    """Nodes that run together.
+
+    chain: of the cells' domain. columns: what its folds go over, or None where it has none yet.
+    rows: the nodes (by number) whose domain is that of the rows
+    before: all groups that must have run, as bits; made: values, with the node that makes each
+    """
+
+    number: int
+    chain: Chain
+    nodes: list[int] = field(default_factory=list)
+    columns: frozenset[Interval] | None = None
+    contract: int | None = None
+    rows: set[int] = field(default_factory=set)
+    before: int = 0
+    made: dict[Value, int] = field(default_factory=dict)
+    alone: bool = False  # takes no other node
+    copies: set[int] = field(default_factory=set)  # nodes that another group makes and stores
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """How a node would join a group."""
+
+    chain: Chain
+    columns: frozenset[Interval] | None
+    row: bool
+
+
+class Fusion:
+    """Groups of the nodes of one stretch of a program."""
+
+    def __init__(
+        self, nodes: Sequence[Node], exact: bool = False, homes: Mapping[int, int] | None = None
+    ) -> None:
+        """exact: a fold runs by itself: the order of its additions follows from it alone.
+
+        homes: of each buffer in other devices' memory, what it is on this one: they read that when
+        this device reads theirs
+        """
+        self.nodes, self.exact, self.homes = nodes, exact, homes or {}
+        self.groups: dict[int, Group] = {}
+        self.group_of: dict[int, int] = {}
+        self._writers: dict[Value, list[int]] = {}
+        self._readers: dict[Value, list[int]] = {}
+        self._latest: dict[int, Value] = {}
+        for i in range(len(nodes)):
+            self._place(i)
+
+    def ordered(self) -> list[Group]:
+        """The groups in an order in which they can run: as the first node of each stood.
+
+        What reads other devices' memory comes when nothing else can: they have to meet for it.
+        """
+        waiting = sorted(self.groups.values(), key=lambda g: min(g.nodes))
+        across = {g.number for g in waiting if any(map(self._is_across, g.nodes))}
+        done, order = 0, list[Group]()
+        while waiting:
+            free = (g for g in waiting if not g.before & ~done)
+            ready = next((g for g in free if g.number not in across), None)
+            ready = ready or next(g for g in waiting if not g.before & ~done)
+            waiting.remove(ready)
+            order.append(ready)
+            done |= 1 << ready.number
+        return order
+
+    # -- dependencies -----------------------------------------------------------------------------
+
+    def _needs(self, node: Node) -> dict[int, list[int]]:
+        """Groups that a node must not run before, with the nodes because of which."""
+        result = node.result
+        others = self._writers.get(result, ())
+        earlier = [j for j in others if not (_is_apart(node) and _is_apart(self.nodes[j]))]
+        for value in (*(r.value for r in node.reads), *self._given(node)):
+            earlier += self._writers.get(value, ())
+        old = Value(result.buffer, result.version - 1)
+        if not others or _is_apart(node):
+            given = self._readers.get(Value(result.buffer, EARLIER), ())
+            earlier += [*given, *self._readers.get(old, ()), *self._writers.get(old, ())]
+        found: dict[int, list[int]] = {}
+        for j in earlier:
+            found.setdefault(self.group_of[j], []).append(j)
+        return found
+
+    def _given(self, node: Node) -> list[Value]:
+        """What other devices read of this one when all run a node; it must be in memory then."""
+        found = {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
+        return [self._latest.get(b, Value(b, EARLIER)) for b in found]
+
+    def _is_across(self, i: int) -> bool:
+        return any(r.value.buffer in self.homes for r in self.nodes[i].reads)
+
+    def _reaches(self, first: int, later: Iterable[int]) -> bool:
+        """Whether one of the later groups must run after `first`, and is not `first`."""
+        return any(h != first and self.groups[h].before >> first & 1 for h in later)
+
+    # -- placing ----------------------------------------------------------------------------------
+
+    def _place(self, i: int) -> None:
+        node = self.nodes[i]
+        needs = self._needs(node)
+        group = self._joined(i, node, needs) or self._new(node)
+        group.nodes.append(i)
+        self.group_of[i] = group.number
+        if _is_whole(node):
+            group.made[node.result] = i
+        for value in (*(r.value for r in node.reads), *self._given(node)):
+            self._readers.setdefault(value, []).append(i)
+        self._writers.setdefault(node.result, []).append(i)
+        self._latest[node.result.buffer] = node.result
+        self._order(group, needs)
+
+    def _order(self, group: Group, needs: Iterable[int]) -> None:
+        for h in needs:
+            if h != group.number:
+                group.before |= self.groups[h].before | 1 << h
+        for other in self.groups.values():
+            if other.before >> group.number & 1:
+                other.before |= group.before
+
+    def _new(self, node: Node) -> Group:
+        chain, columns = chain_of(node.shape), None
+        if isinstance(node, Fold):
+            columns = intervals(node.shape, node.over)
+        group = Group(len(self.group_of) + 1, chain, columns=columns)
+        if isinstance(node, Contract):
+            group.contract = len(self.group_of)
+        group.alone = self._alone(node)
+        self.groups[group.number] = group
+        return group
+
+    def _alone(self, node: Node) -> bool:
+        if isinstance(node, Fold):
+            return self.exact
+        return isinstance(node, Chained) or (isinstance(node, Map) and node.serial)
+
+    def _joined(self, i: int, node: Node, needs: dict[int, list[int]]) -> Group | None:
+        """The group that a node joins, with others that it brings together."""
+        if isinstance(node, Contract) or self._alone(node):
+            return None
+        sources = {g for r in node.reads if (g := self._maker(r.value)) is not None}
+        given = (j for v in self._given(node) for j in self._writers.get(v, ()))
+        sources -= {self.group_of[j] for j in given}
+        base: Group | None = None
+        for number in sorted(sources, reverse=True):
+            group = self.groups[number]
+            if base is None:
+                fit = self._fits(i, node, group, needs)
+                if fit is not None:
+                    group.chain, group.columns = fit.chain, fit.columns
+                    if fit.row:
+                        group.rows.add(i)
+                    base = group
+            elif not self._reaches(number, needs) and self._unite(i, node, base, group):
+                needs.pop(number, None)
+        return base
+
+    def _maker(self, value: Value) -> int | None:
+        writers = self._writers.get(value, ())
+        return self.group_of[writers[0]] if len(writers) == 1 else None
+
+    def _fits(self, i: int, node: Node, group: Group, needs: dict[int, list[int]]) -> _Fit | None:
+        if group.alone or len(group.nodes) >= LARGEST or self._reaches(group.number, needs):
+            return None
+        if not self._may_write_here(node, group, needs.get(group.number, [])):
+            return None
+        fit = self._as_cells(node, group) or self._as_row(node, group)
+        if fit is None or not all(self._reads_here(node, r, group, fit) for r in node.reads):
+            return None
+        return fit
+
+    def _as_cells(self, node: Node, group: Group) -> _Fit | None:
+        if prod(node.shape) != group.chain[-1]:
+            return None
+        chain, columns = joined(group.chain, chain_of(node.shape)), group.columns
+        if isinstance(node, Fold):
+            mine = intervals(node.shape, node.over)
+            if group.contract is not None or columns not in (None, mine):
+                return None
+            columns = mine
+        if chain is not None and columns:
+            chain = cut_at(chain, columns)
+        return _Fit(chain, columns, False) if chain else None
+
+    def _as_row(self, node: Node, group: Group) -> _Fit | None:
+        if not group.columns or isinstance(node, Fold):
+            return None
+        if prod(node.shape) != rows_chain(group.chain, group.columns)[-1]:
+            return None
+        chain = with_rows(group.chain, group.columns, chain_of(node.shape))
+        return _Fit(chain, group.columns, True) if chain else None
+
+    # -- reading and writing in the group ---------------------------------------------------------
+
+    def _reads_here(self, node: Node, read: Read, group: Group, fit: _Fit) -> bool:
+        """Whether what the group makes is read where it is made; all else can be loaded."""
+        maker = group.made.get(read.value)
+        if maker is None:
+            return not any(j in group.nodes for j in self._writers.get(read.value, ()))
+        if isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]:
+            return False
+        made_in_row = maker in group.rows or isinstance(self.nodes[maker], Fold)
+        if made_in_row == fit.row:
+            return read.layout.is_dense and not read.layout.offset
+        return made_in_row and not fit.row and _is_of_row(read, fit)
+
+    def _may_write_here(self, node: Node, group: Group, because: Sequence[int]) -> bool:
+        """Whether a node may overwrite, in this group, what others of the group have read.
+
+        They must have read the entry that is written; a product reads it for other entries, too.
+        """
+        old = Value(node.result.buffer, node.result.version - 1)
+        if not _is_whole(node):
+            others = [self.nodes[j] for j in because]
+            seen = {r.value for other in others for r in other.reads}
+            return old not in seen and all(other.result != node.result for other in others)
+        for j in because:
+            other = self.nodes[j]
+            for read in other.reads:
+                if read.value == old and (
+                    isinstance(other, Contract) or not read.layout.is_dense or read.layout.offset
+                    or prod(read.layout.shape) != prod(node.shape)
+                ):  # fmt: skip
+                    return False
+        return True
+
+    # -- groups that become one -------------------------------------------------------------------
+
+    def _unite(self, i: int, node: Node, base: Group, other: Group) -> bool:
+        """Make `other` part of `base`, which the node has joined, if both can run together."""
+        fit = self._union(base, other)
+        if fit is None or len(base.nodes) + len(other.nodes) > LARGEST:
+            return False
+        row = i in base.rows
+        both = Group(base.number, fit.chain, columns=fit.columns, made={**base.made, **other.made})
+        both.rows, both.nodes = base.rows | other.rows, base.nodes + other.nodes
+        if not all(
+            self._reads_here(node, r, both, _Fit(fit.chain, fit.columns, row)) for r in node.reads
+        ):
+            return False
+        self._absorb(base, other, both)
+        return True
+
+    def _union(self, base: Group, other: Group) -> _Fit | None:
+        if other.alone or base.alone or (base.contract is not None and other.contract is not None):
+            return None
+        has_contract = base.contract is not None or other.contract is not None
+        columns = base.columns or other.columns
+        if base.chain[-1] != other.chain[-1] or (has_contract and columns):
+            return None
+        if base.columns and other.columns and base.columns != other.columns:
+            return None
+        if base.before >> other.number & 1 or other.before >> base.number & 1:
+            return None  # one may read what the other stores, in another order
+        chain = joined(base.chain, other.chain)
+        if chain and columns:
+            chain = cut_at(chain, columns)
+        return _Fit(chain, columns, False) if chain else None
+
+    def _absorb(self, base: Group, other: Group, both: Group) -> None:
+        base.chain, base.columns, base.made = both.chain, both.columns, both.made
+        base.rows, base.nodes = both.rows, sorted(both.nodes)
+        base.contract = base.contract if base.contract is not None else other.contract
+        base.before |= other.before
+        for j in other.nodes:
+            self.group_of[j] = base.number
+        del self.groups[other.number]
+        old, new = 1 << other.number, 1 << base.number
+        for g in self.groups.values():
+            if g.before & old:
+                g.before = g.before & ~old | new
+        for g in self.groups.values():
+            if g.before & new:
+                g.before |= base.before
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a node makes all entries of its result, in their order."""
+    return node.target is None
+
+
+def _is_apart(node: Node) -> bool:
+    """Whether a node writes where no other node does."""
+    return isinstance(node, Map) and node.apart
+
+
+def _is_of_row(read: Read, fit: _Fit) -> bool:
+    """Whether every cell reads the entry of the row that it is in."""
+    if not fit.columns or read.layout.offset:
+        return False
+    along, step = strides(read.layout, fit.chain), 1
+    for axis in reversed(axes(fit.chain)):
+        if inside(axis, fit.columns):
+            if along[axis]:
+                return False
+        else:
+            if along[axis] != step:
+                return False
+            step *= size(axis)
+    return True
+
+
+__all__ = ["Fusion", "Group"]

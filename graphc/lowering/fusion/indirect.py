@@ -1,0 +1,108 @@
+"""Code that reaches rows at an index, and chains of places that links tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from graphc.ir.types import BOOL, I32
+from graphc.lowering.fusion.domains import Interval, size
+from graphc.lowering.kernel.code import Access, Chain, Check, Load, Statement, Store
+from graphc.lowering.nodes.nodes import Map, Read
+
+if TYPE_CHECKING:
+    from graphc.lowering.fusion.emit import Writer
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where code is written: that of rows, or that of the cells of a phase.
+
+    read: the register of what a node there reads; strides: of a read, along the kernel's axes;
+    axes: the domain of nodes there, which are the first of the kernel's
+    """
+
+    writer: Writer
+    code: list[Statement]
+    read: Callable[[Read], int]
+    strides: Callable[[Read], tuple[int, ...]]
+    axes: list[Interval]
+
+
+def load(at: Spot, node: Map) -> int:
+    """The register of an entry of a row at an index, or of the sum over a chain of places."""
+    return _gather(at, node) if node.function == "gather" else _chain(at, node)
+
+
+def store(at: Spot, node: Map, access: Access, register: int) -> None:
+    """Add to a row at an index: everywhere, or only where chains of equal indices begin."""
+    w, where = at.writer, None
+    row = _checked(at, node) if node.function == "scatter" else _clamped(at, node)
+    if node.function == "first_rows":
+        zero = w.constant(0, I32, at.code)
+        where = w.operation("ge", (at.read(node.reads[2]), zero), BOOL, at.code)
+    access = Access(access.slot, access.strides, access.offset, row, node.step)
+    at.code.append(Store(access, register, add=True, where=where))
+
+
+def _gather(at: Spot, node: Map) -> int:
+    table, w = node.reads[0], at.writer
+    row = _checked(at, node)
+    slot = w.parameters.slot(table.value.buffer, table.dtype)
+    target = w.registers.new()
+    access = Access(slot, at.strides(table), table.layout.offset, row, node.step)
+    at.code.append(Load(target, access))
+    return target
+
+
+def _checked(at: Spot, node: Map) -> int:
+    """The register of an index that was checked, in the row's code where that suffices."""
+    if node.known:
+        return _clamped(at, node)
+    w, ids = at.writer, node.reads[1]
+    source, target = at.read(ids), w.registers.new()
+    of_row = w.group.made.get(ids.value) is None and w.once_a_row(at.strides(ids))
+    code = w.row_code if of_row else at.code
+    code.append(Check(target, source, node.limit, w.number(node.instruction)))
+    return target
+
+
+def _clamped(at: Spot, node: Map) -> int:
+    """The register of an index that was checked before; one that is wrong is clamped."""
+    w, ids = at.writer, node.reads[1]
+    found = at.read(ids)
+    largest = min(node.limit, 1 << (8 * ids.dtype.bytes - (ids.dtype.kind == "i"))) - 1
+    for name, bound in (("maximum", 0), ("minimum", largest)):
+        limit = w.constant(bound, ids.dtype, at.code)
+        found = w.operation(name, (found, limit), ids.dtype, at.code)
+    return found
+
+
+def _chain(at: Spot, node: Map) -> int:
+    w, (rows, links) = at.writer, node.reads
+    slot = w.parameters.slot(rows.value.buffer, rows.dtype)
+    along, count = at.strides(rows), node.limit
+    step = prod(node.shape) // count  # cells of a place
+    pairs = list(zip(at.axes, along, strict=False))
+    beside = (0,) * (len(along) - len(pairs))
+    inside = (*(0 if axis[0] >= step else stride for axis, stride in pairs), *beside)
+    places = [(a[0] // step, size(a), stride) for a, stride in pairs if a[0] >= step]
+    link, target = at.read(links), w.registers.new()
+    every = w.parameters.slot(links.value.buffer, links.dtype)
+    here, there = (Access(slot, x, rows.layout.offset) for x in (along, inside))
+    tree = node.function == "chain:tree"
+    at.code.append(Chain(target, here, there, _joined(places), link, every, count, tree))
+    return target
+
+
+def _joined(places: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """(low, size, stride) of the axes of places; neighbours that go on are one."""
+    found: list[tuple[int, int, int]] = []
+    for low, n, stride in sorted(places):
+        if found and found[-1][2] * found[-1][1] == stride:
+            low, size_before, stride = found.pop()
+            n *= size_before
+        found.append((low, n, stride))
+    return tuple(found)

@@ -1,0 +1,185 @@
+"""Values that are rather made again than stored: a kernel's own copy of some nodes of another.
+
+What the forward pass has computed on the way is often all that a gradient needs, in several pieces:
+of gelu, four arrays. Made again from what they were made of, they cost one array to store and load,
+and some arithmetic. (Chen, Xu, Zhang, Guestrin 2016 do so for memory; here it is for its traffic.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from graphc.lowering.fusion.domains import Chain, chain_of, cut_at, joined
+from graphc.lowering.fusion.fuse import Fusion, Group
+from graphc.lowering.nodes.nodes import Chained, Contract, Fold, Map, Node, Read, Value
+
+MOST = 40  # nodes that are made again for one kernel
+DEAR = ("gather", "scatter", "within", "chain", "chain:tree")  # that are not made again
+
+
+@dataclass
+class _Cone:
+    """Nodes of one group that another would make again, and what these read."""
+
+    nodes: set[int] = field(default_factory=set)
+    leaves: set[Value] = field(default_factory=set)  # large ones: an array each
+    new: set[Value] = field(default_factory=set)  # of them, those that would have to be stored
+
+
+def make_again(fusion: Fusion, shared: set[int]) -> None:
+    """Give groups their own copies of nodes, where that saves more memory traffic than it adds."""
+    order = fusion.ordered()
+    users = readers(fusion.nodes, order)
+    rewritten = {n.result.buffer for n in fusion.nodes if n.result.version > 1}
+    written = {n.result.buffer for n in fusion.nodes}
+    read_first = {r.value.buffer for n in fusion.nodes for r in n.reads if r.value.version == 0}
+    unsafe = rewritten | (written & read_first) | fusion.homes.keys()
+    makers = {v: g for g in order for v in g.made}
+    for group in order:
+        for source in _sources(fusion, group, makers):
+            wanted = _wanted(fusion, group, source, unsafe)
+            if not wanted:
+                continue
+            cone = _cone(fusion, source, group, wanted, users, shared, unsafe)
+            if cone is None or not _pays(cone, wanted, group, users, shared):
+                continue
+            chain = _common(fusion, group, cone)
+            if chain is not None:
+                _take(fusion, group, source, cone, users)
+                group.chain = chain
+
+
+def _sources(fusion: Fusion, group: Group, makers: Mapping[Value, Group]) -> list[Group]:
+    """The groups whose values a group reads."""
+    read = {r.value for i in group.nodes for r in fusion.nodes[i].reads}
+    found = {makers[v].number: makers[v] for v in read if v in makers and v not in group.made}
+    return list(found.values())
+
+
+def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> set[Value]:
+    """Values of `source` that the group reads entry by entry, and could make for itself."""
+    found: set[Value] = set()
+    other: set[Value] = set()
+    for i in group.nodes:
+        node = fusion.nodes[i]
+        for read in node.reads:
+            j = source.made.get(read.value)
+            if j is None or read.value in group.made:
+                continue
+            by_entry = not isinstance(node, Contract | Chained) and not _is_table(node, read)
+            made_again = (
+                by_entry
+                and _is_map(fusion.nodes[j])
+                and j not in source.rows
+                and i not in group.rows
+            )
+            made_again = made_again and _safe(fusion.nodes[j], source, unsafe)
+            if made_again and _dense(read, group) and _fits(fusion.nodes[j], group):
+                found.add(read.value)
+            else:
+                other.add(read.value)  # from memory in any case
+    return found - other
+
+
+def _is_table(node: Node, read: Read) -> bool:
+    return isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]
+
+
+def _is_map(node: Node) -> bool:
+    return isinstance(node, Map) and node.function not in DEAR and node.target is None
+
+
+def _dense(read: Read, group: Group) -> bool:
+    layout = read.layout
+    return layout.is_dense and not layout.offset and prod(layout.shape) == group.chain[-1]
+
+
+def _fits(node: Node, group: Group) -> bool:
+    chain = joined(group.chain, chain_of(node.shape))
+    if chain is not None and group.columns:
+        chain = cut_at(chain, group.columns)
+    return chain is not None and prod(node.shape) == group.chain[-1]
+
+
+def _cone(
+    fusion: Fusion, source: Group, group: Group, wanted: set[Value],
+    users: dict[Value, set[int]], shared: set[int], unsafe: set[int],
+) -> _Cone | None:  # fmt: skip
+    cone, waiting = _Cone(), [source.made[v] for v in wanted]
+    while waiting:
+        i = waiting.pop()
+        if i in cone.nodes:
+            continue
+        cone.nodes.add(i)
+        if len(cone.nodes) > MOST:
+            return None
+        for read in fusion.nodes[i].reads:
+            j = source.made.get(read.value)
+            inside = j is not None and j not in source.rows and _is_map(fusion.nodes[j])
+            stored = bool(users.get(read.value)) and read.value not in wanted
+            if inside and not stored and _safe(fusion.nodes[j], source, unsafe):  # type: ignore[index]
+                if not _fits(fusion.nodes[j], group):  # type: ignore[index]
+                    return None
+                waiting.append(j)  # type: ignore[arg-type]
+                continue
+            if j is not None and isinstance(fusion.nodes[j], Fold):
+                return None
+            if read.value.buffer in unsafe and j is None:
+                return None
+            if not any(read.layout.strides) or prod(read.layout.shape) == 1:
+                continue
+            cone.leaves.add(read.value)
+            if j is not None and not stored and read.value.buffer not in shared:
+                cone.new.add(read.value)
+    return cone
+
+
+def _safe(node: Node, source: Group, unsafe: set[int]) -> bool:
+    """Whether what a node reads from memory is still there later."""
+    return not any(r.value.buffer in unsafe and r.value not in source.made for r in node.reads)
+
+
+def _pays(
+    cone: _Cone, wanted: set[Value], group: Group, users: dict[Value, set[int]], shared: set[int]
+) -> bool:
+    """Whether fewer arrays go to memory and back."""
+    only = [v for v in wanted if users[v] == {group.number} and v.buffer not in shared]
+    before = len(wanted) + len(only)
+    held = {v for v in cone.leaves if group.number in users.get(v, ()) and v not in wanted}
+    after = len(cone.leaves - held) + len(cone.new)
+    return after < before
+
+
+def _common(fusion: Fusion, group: Group, cone: _Cone) -> Chain | None:
+    """The chain of the group with the nodes."""
+    chain: Chain | None = group.chain
+    for i in cone.nodes:
+        chain = chain and joined(chain, chain_of(fusion.nodes[i].shape))
+    return cut_at(chain, group.columns) if chain and group.columns else chain
+
+
+def _take(
+    fusion: Fusion, group: Group, source: Group, cone: _Cone, users: dict[Value, set[int]]
+) -> None:
+    for i in cone.nodes:
+        value = fusion.nodes[i].result
+        group.made[value] = i
+        users.get(value, set()).discard(group.number)
+    group.copies |= cone.nodes - {*group.nodes}
+    group.nodes = sorted({*group.nodes, *cone.nodes})
+    for v in cone.leaves:
+        users.setdefault(v, set()).add(group.number)
+    group.before |= source.before | 1 << source.number
+
+
+def readers(nodes: Sequence[Node], groups: Iterable[Group]) -> dict[Value, set[int]]:
+    """The groups that read each value from memory, as they do not make it themselves."""
+    found: dict[Value, set[int]] = {}
+    for group in groups:
+        for i in group.nodes:
+            for read in nodes[i].reads:
+                if read.value not in group.made:
+                    found.setdefault(read.value, set()).add(group.number)
+    return found

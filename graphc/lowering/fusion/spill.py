@@ -1,0 +1,43 @@
+"""What later phases of a kernel need of its earlier ones, and is dear to make again, is stored."""
+
+from __future__ import annotations
+
+from graphc.lowering.fusion.emit import Writer
+from graphc.lowering.nodes.nodes import Fold, Map, Value
+
+CHEAP = 6  # nodes that are rather made again than stored
+DEAR = frozenset(
+    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2")
+)
+
+
+def spilled(writer: Writer) -> set[Value]:
+    """Values that must be stored for a later phase of the same rows, as they are dear to make."""
+    found: set[Value] = set()
+    if not writer.group.columns:
+        return found
+    for i in writer.group.nodes:
+        node = writer.nodes[i]
+        for read in node.reads:
+            j = writer.group.made.get(read.value)
+            if j is None or j in writer.group.rows or isinstance(writer.nodes[j], Fold):
+                continue
+            if writer.depth[j] < writer.depth[i] and _dear(writer, j):
+                found.add(read.value)
+    return found
+
+
+def _dear(writer: Writer, i: int) -> bool:
+    """Whether a cell's value takes more to make than to store and load."""
+    waiting, seen = [i], set[int]()
+    while waiting:
+        j = waiting.pop()
+        if j in seen or j in writer.group.rows or isinstance(writer.nodes[j], Fold):
+            continue
+        seen.add(j)
+        node = writer.nodes[j]
+        if isinstance(node, Map) and (node.function in DEAR or node.reads_anywhere):
+            return True
+        found = (writer.group.made.get(r.value) for r in node.reads)
+        waiting += [k for k in found if k is not None]
+    return len(seen) > CHEAP

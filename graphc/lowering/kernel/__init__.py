@@ -1,0 +1,1 @@
+"""The description of kernels that a code generator prints, for any processor."""

@@ -1,0 +1,420 @@
+"""Kernels as loop nests: what a backend prints as machine code, for a CPU or a GPU.
+
+A kernel is one of
+
+    Nest      loops over rows, and inside over the columns of a row: maps, reductions along the
+              columns, and whatever of them was fused
+    Product   a contraction, and what is done with each entry of its result before it is stored
+    Links     the places at which a list of indices holds the same index, as chains
+    Blocks    nests and products that run one after the other on some rows at a time
+
+The first two do their work in *code*: a line of statements over numbered registers, in which every
+register is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine
+function of the axes' indices. All sizes and strides are static; only pointers, and what is loaded
+through them, are known at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal, TypeAlias
+
+from graphc.ir.types import DType
+from graphc.support.records import equal_as_tuples
+
+FoldKind: TypeAlias = Literal["sum", "max", "min"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A pointer that a kernel is called with: to elements of a dtype.
+
+    written: the kernel stores through it. Two parameters of one call may be the same memory only
+    where an entry is read before it is written, by the same turn of the loops.
+    """
+
+    dtype: DType
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Element `offset + sum(index[a] * strides[a])` (+ `row * step`) behind parameter `slot`.
+
+    strides: in elements, one per axis of the kernel, rows first
+    row, step: an integer register whose value, times `step` elements, is added: an indirect row
+    """
+
+    slot: int
+    strides: tuple[int, ...]
+    offset: int = 0
+    row: int | None = None
+    step: int = 0
+
+
+# -- statements: every one that has a `target` sets that register ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`target = memory[access]`; f16 and bf16 stay as they are until an operation widens them."""
+
+    target: int
+    access: Access
+
+
+@equal_as_tuples
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """`target = value`, of a dtype."""
+
+    target: int
+    value: float | int | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`target` = the index along an axis of the kernel, as an i64."""
+
+    target: int
+    axis: int
+
+
+FUNCTIONS = frozenset((
+    "abs", "add", "and", "arctan2", "cast", "cos", "div", "eq", "erf", "exp", "expm1", "floor",
+    "floor_div", "ge", "gt", "is_finite", "le", "log", "log1p", "logistic", "lt", "maximum",
+    "minimum", "mod", "mul", "ne", "neg", "not", "or", "pow", "round", "select", "sign", "sin",
+    "sqrt", "sub", "tanh", "xor"
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`target = function(arguments)`, entry by entry.
+
+    function is one of FUNCTIONS, with the meaning of graphc's elementwise op of that name, for
+    operands of one dtype (but for select's condition and cast); other elementwise ops stay with the
+    host. An aggregate in the order `tree` is `aggregate:tree`, in any other plain `aggregate`.
+    dtype is that of the result. For f16 and bf16 the arithmetic is f32, rounded once per operation.
+    """
+
+    target: int
+    function: str
+    arguments: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`target` = the sum (largest, smallest) of `source` over all columns of the row.
+
+    Stands in a cell phase; the target can be used in later phases, where it is a row's value. A sum
+    of f16 or bf16 is made in f32 and rounded once, to `dtype`. The largest of a NaN is a NaN. Of no
+    columns it is `first`.
+    """
+
+    target: int
+    kind: FoldKind
+    source: int
+    dtype: DType
+    first: float | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`target` = the sum of the elements at the places of a chain of equal indices.
+
+    access: the element at the place itself, where the chain begins, if `link`, a register with the
+            place's entry of the links (see `Links`), is not negative. Else the sum is 0.
+    links:  all `count` links from element 0 of that parameter on: they tell the later places
+    cells:  what of `access` doesn't depend on the place. The element at place j lies further by the
+            sum of `j // low % size * stride` over (low, size, stride) in `places`.
+    tree:   the elements are added as a balanced tree, neighbours first and the last of an odd
+            number as it is; else one after the other.
+    A sum of f16 or bf16 is made in f32 and rounded once, to the dtype of the elements.
+    """
+
+    target: int
+    access: Access
+    cells: Access
+    places: tuple[tuple[int, int, int], ...]
+    link: int
+    links: int
+    count: int
+    tree: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`memory[access] = source`; with `add`, `memory[access] += source`.
+
+    where: a register; nothing is stored where it is false
+    What is added to f16 or bf16 may be f32: then the sum is made in f32, and rounded.
+    """
+
+    access: Access
+    source: int
+    add: bool = False
+    where: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Note an error of the step unless `0 <= source < limit`; the register is clamped into it.
+
+    `target` is the clamped value; number says which of the step's checks it is.
+    """
+
+    target: int
+    source: int
+    limit: int
+    number: int
+
+
+Statement: TypeAlias = Load | Constant | Index | Apply | Fold | Chain | Store | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Statements that run once a row (`cells` False), or once for every column of it.
+
+    A cell phase may use registers of earlier row phases and folds of earlier cell phases, but not
+    what an earlier cell phase has computed: that must be stored and loaded, or computed again.
+    """
+
+    cells: bool
+    code: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """For every row: the phases, one after the other.
+
+    rows, columns: sizes of the axes. Columns are () where there is nothing but maps: then each
+    entry is a row, and the lanes of a vector are neighbours along the last row axis.
+    lanes: which axis is computed in vectors: 'rows' (the last row axis; a fold goes through the
+    columns one by one) or 'columns' (the last column axis; a fold ends with a sum over lanes).
+    serial: rows must run one after the other, in order, on one thread (a scatter)
+    """
+
+    params: tuple[Param, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    phases: tuple[Phase, ...]
+    lanes: Literal["rows", "columns"] = "rows"
+    serial: bool = False
+
+    @property
+    def work(self) -> int:
+        """How often the innermost code runs, times the length of that code."""
+        cells = prod(self.rows) * prod(self.columns)
+        return cells * sum(len(p.code) for p in self.phases)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How an operand of a product lies: strides in elements per axis of (batch, rows, inner, cols).
+
+    A group of axes that the operand does not have has strides of 0.
+    """
+
+    slot: int
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    inner: tuple[int, ...]
+    cols: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`y[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]`, then `code` on every entry.
+
+    batch, rows, inner, cols: sizes of the axes of each group (b, m, k, n above). The sum is
+    register 0 of `code`, whose accesses have a stride per axis of batch, rows and cols, in this
+    order; code holds at least one Store. dtype: of the operands and of register 0; f16 and bf16
+    are multiplied and added in f32 and rounded once, or not at all if dtype is f32. The order of
+    the additions depends on nothing but `inner` and the dtype: not on the other sizes, nor on the
+    instruction set or the number of threads.
+    """
+
+    params: tuple[Param, ...]
+    left: Side
+    right: Side
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    inner: tuple[int, ...]
+    cols: tuple[int, ...]
+    dtype: DType
+    code: tuple[Statement, ...]
+
+    @property
+    def work(self) -> int:
+        """Multiplications, and what is done with each result."""
+        entries = prod(self.batch) * prod(self.rows) * prod(self.cols)
+        return entries * (prod(self.inner) // 8 + len(self.code))
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Parameter 1: for every place of `count` indices (parameter 0), the next one of its index.
+
+    links[k], i32, is the next place that holds the index of place k, or `count` where there is
+    none; where a place before k holds that index too, it is ~ of that (-1 - x), and so negative.
+    Check `number` fails for an index that is not in [0, limit).
+    """
+
+    params: tuple[Param, ...]
+    count: int
+    limit: int
+    number: int
+
+    @property
+    def work(self) -> int:
+        """Places, times about what finding the place before takes."""
+        return 16 * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step's parameter begins, in bytes: behind parameter `slot` of the blocks.
+
+    slot: OWN is the thread's own memory; steps: from one index to the next, of each of `outer` and
+    of the blocks
+    """
+
+    slot: int
+    offset: int
+    steps: tuple[int, ...]
+
+
+OWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done with a block: `kernels` of the first, of those between, and of the last one.
+
+    Where there is one block, it is the last. places: of the parameters; a kernel that has fewer
+    takes the first of them.
+    """
+
+    kernels: tuple[Nest | Product, Nest | Product, Nest | Product]
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """For every index of `outer`, and of `count` blocks of `rows` rows: the steps, in their order.
+
+    What only lives between the steps is in `own` bytes of memory of each thread. They begin with
+    an i64 for each index of `outer`, and the first row of the block. ordered: a step adds up over
+    blocks, so those of one outer index run in order, on one thread.
+    """
+
+    params: tuple[Param, ...]
+    outer: tuple[int, ...]
+    count: int
+    rows: int
+    steps: tuple[Step, ...]
+    own: int
+    ordered: bool = False
+
+    @property
+    def work(self) -> int:
+        """Of all blocks."""
+        return prod(self.outer) * self.count * sum(s.kernels[-1].work for s in self.steps)
+
+
+Kernel: TypeAlias = Nest | Product | Links | Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """`offset` bytes into memory block `memory` of a step."""
+
+    memory: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a buffer lies in its memory block: bytes [start, stop)."""
+
+    buffer: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel with its arguments, one pointer per parameter; node names what it computes.
+
+    spans: of the buffers that the arguments point into, where they are known
+    """
+
+    kernel: Kernel
+    arguments: tuple[Pointer, ...]
+    node: str = ""
+    spans: tuple[Span, ...] = ()
+
+
+def registers(statement: Statement) -> tuple[int, ...]:
+    """The registers that a statement reads."""
+    match statement:
+        case Apply(arguments=xs):
+            return xs
+        case Fold(source=x) | Check(source=x) | Chain(link=x):
+            return (x,)
+        case Store(access=a, source=x, where=w):
+            return tuple(k for k in (x, a.row, w) if k is not None)
+        case Load(access=Access(row=int() as row)):
+            return (row,)
+        case _:
+            return ()
+
+
+def reached(statement: Statement) -> tuple[Access, ...]:
+    """What a statement reaches in memory by the axes' indices."""
+    match statement:
+        case Load(access=access) | Store(access=access):
+            return (access,)
+        case Chain(access=access, cells=cells):
+            return (access, cells)
+        case _:
+            return ()
+
+
+def slots(statement: Statement) -> frozenset[int]:
+    """The parameters behind which a statement reaches."""
+    links = (statement.links,) if isinstance(statement, Chain) else ()
+    return frozenset((*links, *(a.slot for a in reached(statement))))
+
+
+def with_accesses(statement: Statement, change: Callable[[Access], Access]) -> Statement:
+    """The statement with each of `reached` changed, in their order."""
+    match statement:
+        case Load(access=access) | Store(access=access):
+            return replace(statement, access=change(access))
+        case Chain(access=access, cells=cells):
+            return replace(statement, access=change(access), cells=change(cells))
+        case _:
+            return statement
+
+
+def statements(kernel: Kernel) -> Iterator[Statement]:
+    """All code of a kernel."""
+    match kernel:
+        case Nest(phases=phases):
+            yield from (x for p in phases for x in p.code)
+        case Product(code=code):
+            yield from code
+
+
+def accesses(kernel: Kernel) -> Iterator[Access]:
+    """Every access of a kernel's code."""
+    for statement in statements(kernel):
+        yield from reached(statement)

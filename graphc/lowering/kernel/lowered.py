@@ -1,0 +1,88 @@
+"""A program lowered: what of a step is native calls, what stays with the host, and the memory.
+
+Made from a `Program` by `graphc.lowering.lower`, and run by a backend that prints kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from graphc.lowering.kernel.code import Call, Pointer
+from graphc.lowering.program.program import Instruction, Kernel, writes
+
+MemoryKind: TypeAlias = Literal[
+    "arena", "own", "constant", "variable", "shared", "feed", "peer"
+]  # fmt: skip
+Turn: TypeAlias = Literal["any", "first", "later"]
+Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A block that pointers go by; memory 0 of a step is the arena.
+
+    own:      of `buffer`, which has no place in the arena (see `lower`)
+    constant: of `buffer`, written once, by `setup`
+    variable: of `buffer`, outlives the step; two programs of one engine share it by its name
+    shared:   a variable that all devices of this process have in one block
+    feed:     of `buffer`: the batch's own array where its entries lie as the buffer's would, else a
+              copy of the part that is fed; it may differ from turn to turn, and is only read
+    peer:     the arena of the device at `position` along `axes`, in the same program
+    """
+
+    kind: MemoryKind
+    buffer: int = -1
+    bytes: int = 0
+    axes: tuple[str, ...] = ()
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Calls that run one after the other in one stretch of machine code.
+
+    turn: in a loop, the calls run in every turn, in the first only, or in all but the first
+    home: the only places that run them, as (axis, index); () where all do
+    """
+
+    calls: tuple[Call, ...]
+    turn: Turn = "any"
+    home: Home = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An instruction of the program that the host runs on views of the step's memory."""
+
+    instruction: Instruction
+
+
+Line: TypeAlias = Native | Host
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program.
+
+    memories: what `Pointer.memory` counts
+    places:   buffer -> where its first byte is, for buffers that are no views; one that is not here
+              was fused away, and has no memory
+    setup:    run once, by the host: it makes the constants
+    parts:    as `Program.parts`: straight, loop, straight, ..., straight, commit
+    arena:    bytes of memory 0
+    checks:   the kernels that `Check.number` counts, by whose op and operands an error is told
+    """
+
+    memories: tuple[Memory, ...]
+    places: Mapping[int, Pointer]
+    setup: tuple[Instruction, ...]
+    parts: tuple[tuple[Line, ...], ...]
+    arena: int
+    checks: tuple[Kernel, ...] = ()
+
+
+def needed(setup: Sequence[Instruction], places: Mapping[int, Pointer]) -> tuple[Instruction, ...]:
+    """Of the instructions that make constants, those whose result has a place."""
+    return tuple(x for x in setup if (made := writes(x)) is None or made in places)

@@ -1,0 +1,43 @@
+"""What a kernel's code goes by: numbered registers, and parameters for the memory it reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphc.ir.types import DType
+from graphc.lowering.kernel.code import Param
+
+
+@dataclass
+class Parameters:
+    """The buffers behind a kernel's parameters, in the order in which they were first used."""
+
+    slots: dict[int, int] = field(default_factory=dict)  # buffer -> slot
+    dtypes: list[DType] = field(default_factory=list)
+    written: set[int] = field(default_factory=set)
+
+    def slot(self, buffer: int, dtype: DType, write: bool = False) -> int:
+        """The number of the parameter for a buffer."""
+        if buffer not in self.slots:
+            self.slots[buffer] = len(self.slots)
+            self.dtypes.append(dtype)
+        if write:
+            self.written.add(self.slots[buffer])
+        return self.slots[buffer]
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """As a kernel declares them."""
+        return tuple(Param(t, k in self.written) for k, t in enumerate(self.dtypes))
+
+
+class Registers:
+    """Numbers for registers, shared by all phases of a kernel."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._next = first
+
+    def new(self) -> int:
+        """A register that nothing has used."""
+        self._next += 1
+        return self._next - 1

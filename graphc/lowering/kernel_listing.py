@@ -1,0 +1,108 @@
+"""A program's kernels as text: which loops a step is, what was fused into each, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
+
+from graphc.lowering.kernel.code import Blocks, Call, Kernel, Links, Nest, Product
+from graphc.lowering.kernel.lowered import Host, Line, Lowered, Native
+from graphc.lowering.lower import lower, written_apart
+from graphc.lowering.nodes.peers import alike
+from graphc.lowering.program.listing import print_instruction, title
+from graphc.lowering.program.program import Buffer, Program
+
+
+def print_kernels(program: Program) -> str:
+    """The stretches, as the devices of one process run them: a line for each kernel, and for what
+    stays with the host."""
+    shared = None
+    if program.mesh.devices > 1:
+        shared = alike({program.name: program}) - written_apart(program)
+    return "\n".join(_lines(program, lower(program, shared))) + "\n"
+
+
+def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
+    yield f"program {program.name} on {program.mesh}"
+    lines = (x for part in lowered.parts for x in part)
+    calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
+    counts = f"{len(calls)} calls of {len(set(calls))} kernels"
+    yield f"  {counts}, arena {lowered.arena} bytes"
+    lies = partial(_place, lowered)
+    *body, commit = lowered.parts
+    for i, part in enumerate(body):
+        yield from _part(program, title(program, i), part, lies)
+    yield from _part(program, "commit", commit, lies)
+
+
+def _place(lowered: Lowered, buffer: Buffer) -> str:
+    """Which memory a buffer lies in, and where in the arena."""
+    place = lowered.places.get(buffer.root)
+    if place is None:
+        return "@nowhere"
+    kind = lowered.memories[place.memory].kind
+    inside = buffer.offset if buffer.kind == "view" else 0
+    return f"@{place.offset + inside}" if kind == "arena" else f"@{kind}"
+
+
+def _part(
+    program: Program, name: str, part: Sequence[Line], lies: Callable[[Buffer], str]
+) -> Iterator[str]:
+    if part:
+        yield f"  {name}"
+    for line in part:
+        match line:
+            case Host(instruction=x):
+                yield f"    host    {print_instruction(program, x, lies)}"
+            case Native(calls=calls):
+                where = _where(line)
+                for call in calls:
+                    yield f"    {call_line(call)}{where}"
+                    yield from _steps(call)
+
+
+def _where(line: Native) -> str:
+    """In which turns, and at which places, a line runs."""
+    turn = {"any": "", "first": "  in the first turn", "later": "  in later turns"}[line.turn]
+    return turn + "".join(f"  on {axis}={k}" for axis, k in line.home)
+
+
+def call_line(call: Call) -> str:
+    """The loops of a call, and the nodes that were fused into it."""
+    if isinstance(call.kernel, Blocks):
+        return _blocks(call.kernel)
+    return f"{_loops(call.kernel):32}  {call.node}"
+
+
+def _blocks(x: Blocks) -> str:
+    """How many blocks there are, and the memory that a thread needs for what lives in one."""
+    rows = f"{x.count} of {x.rows} rows"
+    return f"blocks  {prod(x.outer)} times {rows}, {x.own} bytes a thread"
+
+
+def _steps(call: Call) -> Iterator[str]:
+    """What is done with a block, a line for each kernel."""
+    if isinstance(call.kernel, Blocks):
+        for step, name in zip(call.kernel.steps, call.node.split("\n"), strict=True):
+            yield f"      {_loops(step.kernels[0]):30}  {name}"
+
+
+def _loops(kernel: Kernel) -> str:
+    """The sizes of a kernel's loops: rows and columns, or those of a product."""
+    match kernel:
+        case Nest(rows=rows, columns=()):
+            return f"map     {_sizes(rows)}"
+        case Nest(rows=rows, columns=columns):
+            return f"fold    {_sizes(rows)} of {_sizes(columns)}"
+        case Product(batch=batch, rows=rows, inner=inner, cols=cols):
+            times = f"{prod(batch)} times " if prod(batch) > 1 else ""
+            return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
+        case Links(count=count):
+            return f"links   {count}"
+        case Blocks():
+            return _blocks(kernel)
+
+
+def _sizes(found: Sequence[int]) -> str:
+    return "x".join(map(str, found)) or "1"

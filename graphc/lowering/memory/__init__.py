@@ -1,0 +1,1 @@
+"""Native regions of a program, and where their buffers lie."""

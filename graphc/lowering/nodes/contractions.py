@@ -1,0 +1,82 @@
+"""Contractions as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from graphc.lowering.nodes.nodes import Contract, Node, Read
+from graphc.lowering.nodes.small_products import entrywise
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.blocks import blocks_of
+from graphc.ops.contract import Einsum, parse_spec
+
+
+def contracted(v: Values, x: Kernel, op: Einsum) -> list[Node] | None:
+    """The nodes of a product. Blocks of what is kept change nothing: an entry is its own sum."""
+    summed = [(letter, n) for letter, n in op.blocks if letter not in parse_spec(op.spec)[2]]
+    if summed:
+        return _in_blocks(v, x, op.spec, dict(summed))
+    reads = tuple(map(v.read, x.operands))
+    result = v.wrote(x.result)
+    if any(0 in r.layout.shape for r in reads):
+        return [v.map(x, "fill", (), result)]
+    b = v.buffers[x.result]
+    made = narrowed(v, Contract(b.shape, op.spec, reads, result, b.dtype, x))
+    v.made_by[made.result] = made
+    return entrywise(v, made)
+
+
+def _in_blocks(v: Values, x: Kernel, spec: str, blocks: Mapping[str, int]) -> list[Node] | None:
+    """A product of each block of what is summed, and the tree of these (graphc.ops.blocks)."""
+    reads, b = [v.read(b) for b in x.operands], v.buffers[x.result]
+    if b.dtype.bytes == 2 or any(0 in r.layout.shape for r in reads):
+        return None
+    sides = parse_spec(spec)[:2]
+    lengths = {
+        letter: n
+        for names, r in zip(sides, reads, strict=True)
+        for letter, n in zip(names, r.layout.shape, strict=True)
+    }
+    nodes: list[Node] = []
+    parts = []
+    for where in blocks_of(list(blocks), lengths, blocks):
+        cut = tuple(_at(r, names, where) for r, names in zip(reads, sides, strict=True))
+        part = v.temporary(b.shape, b.dtype, b.id)
+        nodes.append(Contract(b.shape, spec, cut, v.wrote(part), b.dtype, x))
+        parts.append(v.read(part))
+    return [*nodes, v.map(x, "tree", tuple(parts), v.wrote(x.result))]
+
+
+def _at(read: Read, names: str, where: Mapping[str, slice]) -> Read:
+    """The part of an operand that lies in a block."""
+    layout = read.layout
+    for letter, piece in where.items():
+        if letter in names:
+            d = names.index(letter)
+            layout = layout.sliced(d, piece.start, min(piece.stop, layout.shape[d]), 1)
+    return replace(read, layout=layout)
+
+
+def narrowed(v: Values, made: Contract) -> Contract:
+    """The product of what is read of its result only, where that is a part of it."""
+    b = made.result.buffer
+    box = v.boxes.get(b)
+    if box is None or all(hi - lo == n for (lo, hi), n in zip(box, made.shape, strict=True)):
+        return made
+    shape = tuple(hi - lo for lo, hi in box)
+    left, right, out = parse_spec(made.spec)
+    reads = []
+    for read, names in zip(made.reads, (left, right), strict=True):
+        layout = read.layout
+        for x, (lo, hi) in zip(out, box, strict=True):
+            if x in names:
+                layout = layout.sliced(names.index(x), lo, hi, 1)
+        reads.append(replace(read, layout=layout))
+    part = v.temporary(shape, made.dtype, b)
+    result, along = v.wrote(part), MemoryLayout.dense(shape).strides
+    offset = -sum(lo * s for (lo, _), s in zip(box, along, strict=True))
+    v.seen_as[b] = Read(result, MemoryLayout(made.shape, along, offset), made.dtype)
+    return replace(made, shape=shape, reads=tuple(reads), result=result)

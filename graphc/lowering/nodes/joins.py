@@ -1,0 +1,94 @@
+"""Joined parts that are themselves joined are written at once where the outer whole lies.
+
+g = concat(a, b)          c = concat(g, h)          a and b are written into c; g is a view of c
+
+What is joined twice lies in one place only: the others get copies, as all that is no whole part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphc.lowering.nodes.nodes import Node, Read, Value
+from graphc.lowering.nodes.values import Inside, Values
+from graphc.lowering.program.program import Buffer, Instruction, Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.slicing import Concat
+
+
+def insides(
+    program: Sequence[Instruction], buffers: Sequence[Buffer], whole: Iterable[int]
+) -> dict[int, Inside]:
+    """For buffers that are joined of parts and then are parts of another: where in that they lie.
+
+    whole: buffers that must be in memory as they are
+    """
+    joins = {x.result: x for x in program if isinstance(x, Kernel) and isinstance(x.op, Concat)}
+    found: dict[int, Inside] = {}
+    kept = {*whole}
+    for b, x in joins.items():
+        assert isinstance(x.op, Concat)
+        dim, at = x.op.dim, 0
+        for k, operand in enumerate(x.operands):
+            part = buffers[operand]
+            base, free = buffers[part.root], part.root in joins and part.root not in kept
+            if (
+                free and base.id not in found and b not in found and _is_all(part, base)
+                and base.kind == buffers[b].kind == "arena"
+            ):  # fmt: skip
+                found[base.id] = Inside(b, k, dim, at, part.shape)
+                kept.add(b)
+            at += part.shape[dim]
+    return found
+
+
+def _is_all(part: Buffer, base: Buffer) -> bool:
+    """Whether a buffer is another, or a view of all of it that has dims of 1 more or less."""
+    squeezed = [tuple(n for n in x.shape if n > 1) for x in (part, base)]
+    if squeezed[0] != squeezed[1] or 0 in part.shape:
+        return False
+    if part.kind != "view":
+        return True
+    return not part.offset and MemoryLayout(part.shape, part.strides).is_dense
+
+
+def joined(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
+    """The parts, each copied to where it goes; the one that lies there already is not copied."""
+    result, target = where(v, x.result)
+    nodes, at = list[Node](), 0
+    for k, (b, read) in enumerate(zip(x.operands, reads, strict=True)):
+        n = read.layout.shape[dim]
+        if 0 not in read.layout.shape and not _is_there(v, b, x, k):
+            part = target.sliced(dim, at, at + n, 1)
+            nodes.append(v.map(x, "copy", (read,), result, part, apart=True))
+        at += n
+    return nodes
+
+
+def _is_there(v: Values, b: int, x: Kernel, k: int) -> bool:
+    """Whether buffer b, operand k of a join, is written where it goes."""
+    inside = v.insides.get(v.buffers[b].root)
+    return inside is not None and (inside.whole, inside.operand) == (x.result, k)
+
+
+def where(v: Values, b: int) -> tuple[Value, MemoryLayout]:
+    """The value that the parts of a buffer are written to, and where in it the buffer lies."""
+    shape = v.buffers[b].shape
+    inside = v.insides.get(b)
+    if inside is None:
+        value = v.begun.pop(b, None) or v.wrote(b)
+        return value, MemoryLayout.dense(shape)
+    if inside.whole not in v.begun:
+        v.begun[inside.whole] = v.wrote(inside.whole)
+    value = v.begun[inside.whole]
+    outer = MemoryLayout.dense(v.buffers[inside.whole].shape)
+    d, n = inside.dim, inside.shape[inside.dim]
+    part = outer.sliced(d, inside.start, inside.start + n, 1)
+    steps = iter(s for s, n in zip(part.strides, part.shape, strict=True) if n > 1)
+    strides = tuple(next(steps) if n > 1 else 0 for n in shape)
+    layout = MemoryLayout(shape, strides, part.offset)
+    v.seen_as[b] = Read(value, layout, v.buffers[b].dtype)
+    return value, layout
+
+
+__all__ = ["insides", "joined", "where"]

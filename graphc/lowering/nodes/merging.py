@@ -1,0 +1,139 @@
+"""A sum of products as one product: what is summed is joined along an axis of its own.
+
+    h1' g1 + h2' g2 + ...  =  [h1; h2; ...]' [g1; g2; ...]
+
+The gradient of a weight that every turn of a recurrence multiplies by is such a sum. Each product
+would load and store all of it; one product keeps its entries in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from graphc.lowering.nodes.nodes import Contract, Map, Node, Read
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.windows import names_of
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.contract import grouped_letters, parse_spec
+
+FEWEST = 4  # products
+LETTERS = "ZYXWVUTSRQPONMLKJIHGFEDCBA"
+
+
+def merged(v: Values, x: Kernel) -> list[Node] | None:
+    """The product that a sum of products is; None where there is none that is worth it."""
+    terms = _terms(v, x)
+    if terms is None or grouped_letters(terms[0].spec)[0]:
+        return None
+    terms.sort(key=lambda t: [r.layout.offset for r in t.reads])
+    regular = [_regular([t.reads[k] for t in terms]) for k in (0, 1)]
+    missing = [k for k in (0, 1) if regular[k] is None]
+    copied = len(terms) * sum(prod(terms[0].reads[k].layout.shape) for k in missing)
+    if copied > prod(terms[0].shape) * (len(terms) - 1):
+        return None
+    return _Merging(v, x, terms, regular).nodes()
+
+
+def _terms(v: Values, x: Kernel) -> list[Contract] | None:
+    """The products that are summed, if all are alike and nobody else reads them."""
+    found = []
+    for b in x.operands:
+        read = v.read(b)
+        made = v.made_by.get(read.value)
+        if made is None or v.buffers[b].root not in v.once or v.buffers[b].root in v.seen_as:
+            return None
+        names = names_of(made, read)
+        if names is None or any(_is_gone(v, r) for r in made.reads):
+            return None
+        spec = made.spec.partition("->")[0] + "->" + "".join(names)
+        found.append(replace(made, spec=spec, shape=read.layout.shape))
+    first = found[0]
+    alike = all(t.spec == first.spec and _shapes(t) == _shapes(first) for t in found)
+    return found if alike and len(found) >= FEWEST and first.dtype.bytes > 2 else None
+
+
+def _is_gone(v: Values, read: Read) -> bool:
+    """Whether what a product has read was overwritten since."""
+    return v.versions.get(read.value.buffer, 0) != read.value.version
+
+
+def _shapes(t: Contract) -> list[tuple[int, ...]]:
+    return [r.layout.shape for r in t.reads]
+
+
+def _regular(reads: Sequence[Read]) -> Read | None:
+    """Reads of one value at equal distances, as one read with a dim more."""
+    first, second = reads[0], reads[1]
+    step = second.layout.offset - first.layout.offset
+    for k, r in enumerate(reads):
+        here = MemoryLayout(
+            first.layout.shape, first.layout.strides, first.layout.offset + k * step
+        )
+        if r.value != first.value or r.layout != here:
+            return None
+    layout = first.layout
+    whole = MemoryLayout((len(reads), *layout.shape), (step, *layout.strides), layout.offset)
+    return Read(first.value, whole, first.dtype)
+
+
+class _Merging:
+    """One product of joined operands. order: of what is summed, as it lies where it does."""
+
+    def __init__(
+        self, v: Values, x: Kernel, terms: Sequence[Contract], regular: Sequence[Read | None]
+    ) -> None:
+        self.v, self.x, self.terms, self.regular = v, x, terms, regular
+        left, right, self.out = parse_spec(terms[0].spec)
+        self.letter = next(c for c in LETTERS if c not in terms[0].spec)
+        self.names = [self.letter + left, self.letter + right]
+        inner = [self.letter, *grouped_letters(terms[0].spec)[1]]
+        known = next((k for k in (0, 1) if regular[k] is not None), None)
+        if known is not None:
+            layout = regular[known].layout  # type: ignore[union-attr]
+            along = dict(zip(self.names[known], layout.strides, strict=True))
+            inner.sort(key=lambda c: -abs(along[c]))
+        self.inner = "".join(inner)
+
+    def nodes(self) -> list[Node]:
+        made: list[Node] = []
+        reads, names = [], []
+        for k in (0, 1):
+            order = self.inner + "".join(c for c in self.names[k] if c not in self.inner)
+            read = self.regular[k]
+            if read is None:
+                copies, read = self._joined(k, order)
+                made += copies
+            layout = read.layout.transposed(tuple(self.names[k].index(c) for c in order))
+            reads.append(Read(read.value, layout, read.dtype))
+            names.append(order)
+        first, b = self.terms[0], self.x.result
+        spec = f"{names[0]},{names[1]}->{self.out}"
+        result = self.v.wrote(b)
+        product = Contract(first.shape, spec, tuple(reads), result, first.dtype, self.x)
+        self.v.made_by[result] = product
+        return [*made, product]
+
+    def _joined(self, k: int, order: str) -> tuple[list[Node], Read]:
+        """The operands of one side, copied next to each other; and all of them, as one read."""
+        names, first = self.names[k], self.terms[0].reads[k]
+        sizes = dict(zip(names, (len(self.terms), *first.layout.shape), strict=True))
+        shape = tuple(sizes[c] for c in order)
+        b = self.v.temporary(shape, first.dtype, self.x.result)
+        result = self.v.wrote(b)
+        back = tuple(order.index(c) for c in names)
+        whole = MemoryLayout.dense(shape).transposed(back)
+        copies: list[Node] = []
+        for i, term in enumerate(self.terms):
+            offset = whole.offset + i * whole.strides[0]
+            target = MemoryLayout(whole.shape[1:], whole.strides[1:], offset)
+            read = term.reads[k]
+            copies.append(Map(
+                target.shape, "copy", (read,), result, first.dtype, self.x, target, apart=True
+            ))  # fmt: skip
+        return copies, Read(result, whole, first.dtype)
+
+
+__all__ = ["merged"]

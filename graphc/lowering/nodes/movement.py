@@ -1,0 +1,195 @@
+"""Ops that move entries, as nodes: most of them only say where an entry goes, or comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from graphc.ir.op import Op
+from graphc.ir.types import BOOL
+from graphc.lowering.nodes.contractions import narrowed
+from graphc.lowering.nodes.joins import joined
+from graphc.lowering.nodes.nodes import Contract, Map, Node, Read, Value
+from graphc.lowering.nodes.small_products import entrywise
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.windows import (
+    Remainder,
+    Transposed,
+    backwards,
+    folded,
+    transposed,
+    window_read,
+)
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.indexing import Gather, ScatterAdd, Within
+from graphc.ops.reshape import Reshape
+from graphc.ops.shape import Reverse
+from graphc.ops.slicing import Concat, Pad
+from graphc.ops.source import Iota
+from graphc.ops.windows import FoldWindows, Windows
+
+
+def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
+    reads = [v.read(b) for b in x.operands]
+    shape = v.buffers[x.result].shape
+    whole = MemoryLayout.dense(shape)
+    match op:
+        case Gather() if 0 not in reads[0].layout.shape:
+            return _gather(v, x, op, reads)
+        case Within(size=size):
+            return [v.map(x, "within", tuple(reads), v.wrote(x.result), limit=size)]
+        case ScatterAdd() if v.buffers[x.result].dtype.bytes > 2:
+            return _scatter(v, x, op, reads)
+        case Iota(dim=dim):
+            return [v.map(x, "iota", (), v.wrote(x.result), number=dim)]
+        case Concat(dim=dim):
+            return joined(v, x, dim, reads)
+        case Pad(dim=dim, low=low, high=high, inner=inner):
+            inside = whole.sliced(dim, low, shape[dim] - high, inner + 1)
+            return _over_zeros(v, x, [(reads[0], inside)], adds=False)
+        case Reverse(dim=dim):
+            return [v.map(x, "copy", (backwards(reads[0], dim),), v.wrote(x.result))]
+        case Windows():
+            view = window_read(reads[0], op, shape)
+            if x.result not in v.whole:
+                v.seen_as[x.result] = view
+                return []
+            return [v.map(x, "copy", (view,), v.wrote(x.result))]
+        case FoldWindows() if v.buffers[x.result].dtype != BOOL:
+            return _fold_windows(v, x, op, reads[0], whole)
+        case Op(view=True):
+            return _copied(v, x, op, reads[0])
+        case _:
+            return None
+
+
+def _copied(v: Values, x: Kernel, op: Op, read: Read) -> list[Node] | None:
+    """A view that was made anew; None where only the op itself knows how."""
+    layout = op.layout(read.layout)
+    if layout is not None:
+        seen = Read(read.value, layout, read.dtype)
+        return [v.map(x, "copy", (seen,), v.wrote(x.result))]
+    if not isinstance(op, Reshape):
+        return None
+    result = v.wrote(x.result)  # the result takes the operand's shape
+    target = MemoryLayout.dense(read.layout.shape)
+    return [v.map(x, "copy", (read,), result, target)]
+
+
+def _over_zeros(
+    v: Values, x: Kernel, parts: Sequence[tuple[Read, MemoryLayout]], adds: bool
+) -> list[Node]:
+    """Zeros, and over them (or added to them) the parts."""
+    result = v.wrote(x.result)
+    whole = MemoryLayout.dense(v.buffers[x.result].shape)
+    nodes: list[Node] = [v.map(x, "fill", (), result, whole)]
+    for read, target in parts:
+        if 0 not in read.layout.shape:
+            nodes.append(v.map(x, "copy", (read,), result, target, adds=adds))
+    return nodes
+
+
+def _fold_windows(
+    v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
+) -> list[Node] | None:
+    rank = len(whole.shape)
+    taps = read.layout.shape[rank:]
+    spans = list(zip(op.at, taps, op.strides, op.dilations, strict=True))
+    if all(k <= s and (r == 1 or k == 1) for _, k, s, r in spans):
+        return _apart(v, x, op, read, whole)
+    contract = v.made_by.get(read.value)
+    if contract is not None:
+        found = transposed(contract, read, op, whole.shape)
+        if found is not None:
+            return _correlated(v, x, op, found, whole)
+    if v.buffers[x.result].dtype.bytes == 2:
+        return None
+    return _over_zeros(v, x, folded(read, op, whole), adds=True)
+
+
+def _apart(v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout) -> list[Node]:
+    """Windows that do not overlap: every entry has its own place."""
+    strides, rank = list(whole.strides), len(whole.shape)
+    taps = tuple(strides[d] * r for d, r in zip(op.at, op.dilations, strict=True))
+    for d, s in zip(op.at, op.strides, strict=True):
+        strides[d] *= s
+    target = MemoryLayout(read.layout.shape, (*strides, *taps), 0)
+    covered = prod(read.layout.shape) == prod(whole.shape)
+    if not covered:
+        return _over_zeros(v, x, [(read, target)], adds=False)
+    assert len(strides) == rank
+    return [v.map(x, "copy", (read,), v.wrote(x.result), target)]
+
+
+def _correlated(
+    v: Values, x: Kernel, op: FoldWindows, found: Transposed, whole: MemoryLayout
+) -> list[Node]:
+    """The fold of a product as products with the windows of its padded operand."""
+    g = found.contract.reads[found.side]
+    b = v.temporary(found.padded, g.dtype, x.result)
+    room = MemoryLayout.dense(found.padded)
+    padded = v.wrote(b)
+    fill = Map(found.padded, "fill", (), padded, g.dtype, x, room)
+    copy = Map(g.layout.shape, "copy", (g,), padded, g.dtype, x, found.inside(room))
+    remainders, result = found.remainders, v.wrote(x.result)
+    if len(remainders) == 1:
+        made = _remainder(found, remainders[0], Read(padded, room, g.dtype), whole, result, x)
+        return [fill, copy, *entrywise(v, narrowed(v, made))]
+    nodes: list[Node] = [fill, copy]
+    for rest in remainders:
+        target = rest.target(whole, op)
+        if 0 in rest.taps():
+            nodes.append(v.map(x, "fill", (), result, target, apart=True))
+            continue
+        part = v.temporary(target.shape, g.dtype, x.result)
+        read = Read(padded, room, g.dtype)
+        nodes += entrywise(v, _remainder(found, rest, read, target, v.wrote(part), x))
+        nodes.append(v.map(x, "copy", (v.read(part),), result, target, apart=True))
+    return nodes
+
+
+def _remainder(
+    found: Transposed, rest: Remainder, padded: Read, target: MemoryLayout, result: Value, x: Kernel
+) -> Contract:
+    """The product that gives the places of one remainder."""
+    seen = replace(padded, layout=rest.windows(padded.layout))
+    other = rest.other(found.contract.reads[1 - found.side])
+    reads = (other, seen) if found.side else (seen, other)
+    given = tuple(found.operand(k, read) for k, read in enumerate(reads))
+    return Contract(target.shape, found.spec, given, result, padded.dtype, x)
+
+
+def _gather(v: Values, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Node]:
+    table, ids = reads
+    shape, dim, rank = v.buffers[x.result].shape, op.dim, len(ids.layout.shape)
+    limit, step = table.layout.shape[dim], table.layout.strides[dim]
+    strides = table.layout.strides
+    rows = (*strides[:dim], *(0,) * rank, *strides[dim + 1 :])
+    rest = len(shape) - dim - rank
+    where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
+    seen = Read(table.value, MemoryLayout(shape, rows, table.layout.offset), table.dtype)
+    at = Read(ids.value, where, ids.dtype)
+    result = v.wrote(x.result)
+    return [v.map(x, "gather", (seen, at), result, limit=limit, step=step)]
+
+
+def _scatter(v: Values, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[Node]:
+    ids, updates = reads
+    result = v.wrote(x.result)
+    room = v.buffers[x.result].shape
+    whole = MemoryLayout.dense(room)
+    fill = v.map(x, "fill", (), result, whole)
+    shape, dim, rank = updates.layout.shape, op.dim, len(ids.layout.shape)
+    if 0 in shape:
+        return [fill]
+    rest = len(shape) - dim - rank
+    rows = (*whole.strides[:dim], *(0,) * rank, *whole.strides[dim + 1 :])
+    where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
+    at = Read(ids.value, where, ids.dtype)
+    target = MemoryLayout(shape, rows, 0)
+    step = whole.strides[dim]
+    limit = room[dim]  # what there is memory for, whatever the op says
+    added = v.map(x, "scatter", (updates, at), result, target, limit=limit, step=step, adds=True)
+    return [fill, added]

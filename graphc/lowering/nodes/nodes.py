@@ -1,0 +1,150 @@
+"""Nodes: the instructions of a program as what a loop nest can do, over values.
+
+A *value* is what one write leaves in a buffer; a buffer that is written again, as a variable is,
+holds another value. A node reads each operand through a layout: which element of the value belongs
+to which entry of the node's domain. So views cost nothing, and need no node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from graphc.ir.types import DType
+from graphc.lowering.kernel.code import FoldKind
+from graphc.lowering.program.program import Instruction, Kernel
+from graphc.lowering.program.strides import MemoryLayout
+
+INDEXED = ("gather", "scatter", "within")  # functions that check an index
+
+
+class Value(NamedTuple):
+    """What write number `version` leaves in a buffer that is no view; 0 is what it began with."""
+
+    buffer: int
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value, as a node sees it: layout.shape is the domain, its elements are the value's."""
+
+    value: Value
+    layout: MemoryLayout
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`result[entry] = function(reads[entry])` for every entry of a domain.
+
+    function: an elementwise op; 'copy'; 'sum' and 'tree' (of many, in their order); 'fill' with
+              `number`; 'iota', the index along dim `number`; 'gather' (a table's row, at an
+              index); 'within' (an index, checked); 'scatter' (added to a row); 'chain' and
+              'chain:tree' (the sum over a chain of places, by its links); 'first_rows' and
+              'every_row' (added to a row at an index, which links have checked: where chains begin,
+              or everywhere, one after the other)
+    target:   where in the result the entries go, if that is not all of it in row-major order
+    limit:    of an index, or how many links there are; step: elements from row to row
+    adds:     to what the result holds already; apart: no other node writes to the same target
+    known:    its index was checked before: it is only kept inside the limit
+    """
+
+    shape: tuple[int, ...]
+    function: str
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    target: MemoryLayout | None = None
+    number: float | int | bool = 0
+    limit: int = 0
+    step: int = 0
+    adds: bool = False
+    apart: bool = False
+    known: bool = False
+
+    @property
+    def serial(self) -> bool:
+        """Whether entries must be done in order, by one thread: two may go to one place."""
+        return self.function in ("scatter", "every_row")
+
+    @property
+    def by_row(self) -> bool:
+        """Whether entries are added to rows at an index, the second read."""
+        return self.function in ("scatter", "first_rows", "every_row")
+
+    @property
+    def reads_anywhere(self) -> bool:
+        """Whether the first read is of other entries than those that the layout says."""
+        return self.function in ("gather", "chain", "chain:tree")
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """`result[k]` = the next place that holds the index at place k; see graphc.lowering.kernel.code.Links.
+
+    reads: the indices, in row-major order. Noted as an error is an index not in [0, limit).
+    """
+
+    shape: tuple[int, ...]
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    limit: int
+    target: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`result` = the sum (largest, smallest) of what is read, over some dims of the domain."""
+
+    shape: tuple[int, ...]
+    over: tuple[int, ...]
+    kind: FoldKind
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    first: float | int | bool = 0
+    target: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """`result = einsum(spec, left, right)`; shape is that of the result."""
+
+    shape: tuple[int, ...]
+    spec: str
+    reads: tuple[Read, ...]
+    result: Value
+    dtype: DType
+    instruction: Instruction
+    target: None = None
+
+
+Node: TypeAlias = Map | Chained | Fold | Contract
+
+
+def alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+    """The nodes whose results somebody reads."""
+    read: set[Value] = set()
+    kept = []
+    for node in reversed(nodes):
+        if node.result.buffer in shared or node.result in read:
+            read |= {r.value for r in node.reads}
+            kept.append(node)
+    return kept[::-1]
+
+
+def name_of(node: Node) -> str:
+    x = node.instruction
+    return x.node if isinstance(x, Kernel) else "write"
+
+
+def is_checked(node: Node) -> bool:
+    """Whether a node notes an index that is out of range."""
+    by_index = isinstance(node, Map) and node.function in INDEXED and not node.known
+    return isinstance(node, Chained) or by_index

@@ -1,0 +1,94 @@
+"""What the devices of one process do together, where each reaches the memory of all.
+
+A sum over devices is read where its operands lie: no copy is made, and what takes the sum is fused
+with it. A variable that is alike on all devices is in memory once; each writes a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from graphc.ir.placement import R
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.program.program import Kernel, Program, Start
+from graphc.ops.collective import WholeSum
+from graphc.ops.elementwise import Aggregate
+
+MOST = 16  # places whose values are summed at once
+ORDERS = {"": "accumulate", "accumulate": "accumulate", "tree": "tree"}
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A place's own memory of buffer `root`: that of position `position` along `axes`."""
+
+    root: int
+    axes: tuple[str, ...]
+    position: int
+
+
+@dataclass
+class Peers:
+    """The buffers that stand for other places' memory, and the sums that read them, by token."""
+
+    found: dict[int, Peer] = field(default_factory=dict)
+    sums: dict[int, Kernel] = field(default_factory=dict)
+
+    def add(self, values: Values, start: Start, size: int) -> None:
+        """The kernel that does what a collective does, on `size` places' memory."""
+        op, operand = start.op, values.buffers[start.operand]
+        assert isinstance(op, WholeSum)
+        reads = [self._at(values, operand.id, op.axes, k) for k in range(size)]
+        kernel = Aggregate(order=ORDERS[op.how])
+        self.sums[start.token] = Kernel(
+            kernel, tuple(reads), start.result, start.node, start.origin
+        )
+
+    def _at(self, values: Values, operand: int, axes: tuple[str, ...], position: int) -> int:
+        """The buffer of a place, or a view of it, as the operand is."""
+        buffers = values.buffers
+        b, root = buffers[operand], buffers[buffers[operand].root]
+        at = len(buffers)
+        buffers.append(replace(root, id=at, kind="peer"))
+        self.found[at] = Peer(root.id, axes, position)
+        if b.kind == "view":
+            buffers.append(replace(b, id=at + 1, base=at))
+            return at + 1
+        return at
+
+    @property
+    def homes(self) -> dict[int, int]:
+        """The buffer of this place, for each that stands for another's."""
+        return {b: peer.root for b, peer in self.found.items()}
+
+    def home(self, buffer: int) -> int:
+        """The buffer of this place that one stands for."""
+        peer = self.found.get(buffer)
+        return buffer if peer is None else peer.root
+
+
+def size_of_sum(program: Program, start: Start) -> int:
+    """Over how many places a collective sums what all of them have in memory; 0 for others."""
+    op, mesh = start.op, program.mesh
+    operand = program.buffers[start.operand]
+    root = program.buffers[operand.root]
+    if not isinstance(op, WholeSum) or op.attributes["op"] != "sum" or mesh.leaves is not None:
+        return 0
+    axes = [mesh.axis(a) for a in op.axes]
+    size = axes[0].size
+    plain = len(axes) == 1 and axes[0].over == "space" and root.kind == "arena"
+    plain &= not (root.home or program.buffers[start.result].home) and 0 not in root.shape
+    narrow = operand.dtype.bytes < 4 and size > 2  # rounded after every addition
+    return size if plain and operand.dtype.kind in "fiu" and size <= MOST and not narrow else 0
+
+
+def alike(programs: Mapping[str, Program]) -> frozenset[str]:
+    """The variables that are alike on all devices, in every program."""
+    first = next(iter(programs.values()))
+    axes = [a.name for a in first.mesh.space]
+    return frozenset(
+        name
+        for name, t in first.variable_types.items()
+        if axes and all(t.placement[a] == R for a in axes)
+    )

@@ -1,0 +1,135 @@
+"""Reductions and sums as nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from graphc.lowering.kernel.code import FoldKind
+from graphc.lowering.nodes.merging import merged
+from graphc.lowering.nodes.nodes import Fold, Map, Node, Read
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.blocks import blocks_of
+from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest
+
+FEW = 4  # operands of a sum that are added at once
+PARTS = 64  # of a fold, at most
+WIDE, LONG = 128, 4096  # a fold to fewer entries, of as many each, is done in parts
+WIDEST = 4096  # and one to fewer than these, of a quarter as many, where what is kept lies together
+
+
+def reduced(v: Values, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin) -> list[Node] | None:
+    """The nodes of a reduction. Blocks of what is kept change nothing."""
+    if isinstance(op, ReduceSum) and any(d in op.over for d, _ in op.blocks):
+        return _in_blocks(v, x, op)
+    read, dtype = v.read(x.operands[0]), v.buffers[x.result].dtype
+    kind: FoldKind
+    first: float | int | bool
+    match op:
+        case ReduceSum():
+            kind, first = "sum", 0
+        case ReduceMax():
+            kind, first = "max", lowest(dtype.numpy)
+        case ReduceMin():
+            kind, first = "min", highest(dtype.numpy)
+    shape = read.layout.shape
+    if 0 in shape:
+        return [v.map(x, "fill", (), v.wrote(x.result), number=first)]
+    fold = _fold(v, x, read, op.over, kind, first)
+    return [fold] if v.exact or isinstance(fold, Map) else in_parts(v, fold)
+
+
+def _fold(
+    v: Values, x: Kernel, read: Read, over: tuple[int, ...], kind: FoldKind,
+    first: float | int | bool = 0, part: int | None = None,
+) -> Fold | Map:  # fmt: skip
+    """A fold to the instruction's result, or to a part; a copy where each dim has one entry."""
+    shape, b = read.layout.shape, x.result if part is None else part
+    dtype, long = v.buffers[b].dtype, tuple(sorted(d for d in over if shape[d] > 1))
+    if long:
+        return Fold(shape, long, kind, (read,), v.wrote(b), dtype, x, first)
+    kept = [d for d in range(len(shape)) if d not in over]
+    along = tuple(read.layout.strides[d] for d in kept)
+    flat = MemoryLayout(tuple(shape[d] for d in kept), along, read.layout.offset)
+    return v.map(x, "copy", (Read(read.value, flat, read.dtype),), v.wrote(b))
+
+
+def _in_blocks(v: Values, x: Kernel, op: ReduceSum) -> list[Node] | None:
+    """The sum of each block, and the tree of these (graphc.ops.blocks)."""
+    read, b = v.read(x.operands[0]), v.buffers[x.result]
+    shape = read.layout.shape
+    if b.dtype.bytes == 2 or 0 in shape:
+        return None
+    names = {str(d): n for d, n in op.blocks if d in op.over}
+    lengths = {str(d): n for d, n in enumerate(shape)}
+    nodes: list[Node] = []
+    parts = []
+    for where in blocks_of(list(names), lengths, names):
+        layout = read.layout
+        for d, piece in where.items():
+            stop = min(piece.stop, shape[int(d)])
+            layout = layout.sliced(int(d), piece.start, stop, 1)
+        part = v.temporary(b.shape, b.dtype, b.id)
+        cut = Read(read.value, layout, read.dtype)
+        nodes.append(_fold(v, x, cut, op.over, "sum", part=part))
+        parts.append(v.read(part))
+    return [*nodes, v.map(x, "tree", tuple(parts), v.wrote(x.result))]
+
+
+def in_parts(v: Values, fold: Fold) -> list[Node]:
+    """A fold of many entries to few: first of equal parts, which can run side by side."""
+    shape, d, read = fold.shape, fold.over[0], fold.reads[0]
+    kept = prod(n for i, n in enumerate(shape) if i not in fold.over)
+    parts = max((p for p in range(2, PARTS + 1) if shape[d] % p == 0), default=1)
+    most, least = (WIDEST, WIDEST // 4) if _goes_across(fold) and kept >= WIDE else (WIDE, LONG)
+    if kept >= most or parts < 8 or prod(shape) < kept * least:
+        return [fold]
+    stride = read.layout.strides[d]
+    pair = (stride * (shape[d] // parts), stride)
+    strides = (*read.layout.strides[:d], *pair, *read.layout.strides[d + 1 :])
+    cut = (*shape[:d], parts, shape[d] // parts, *shape[d + 1 :])
+    over = tuple(x + (x >= d) for x in fold.over)
+    left = tuple(n for i, n in enumerate(cut) if i not in over)
+    part = v.temporary(left, fold.dtype, fold.result.buffer)
+    seen = Read(read.value, MemoryLayout(cut, strides, read.layout.offset), read.dtype)
+    first = replace(fold, shape=cut, over=over, reads=(seen,), result=v.wrote(part))
+    at = sum(i not in over for i in range(d))
+    return [first, replace(fold, shape=left, over=(at,), reads=(v.read(part),))]
+
+
+def _goes_across(fold: Fold) -> bool:
+    """Whether entries that lie together are kept apart: the columns of a tall matrix are added up.
+
+    Were more done with such a column than one sum, it would be gone through again and again, a line
+    of the cache for a few entries; in parts, memory is read once in its order.
+    """
+    layout = fold.reads[0].layout
+    return all(s != 1 for d, s in enumerate(layout.strides) if d in fold.over)
+
+
+def added(v: Values, x: Kernel, order: str) -> list[Node]:
+    """One sum, or one after the other where many would have to wait for the last."""
+    product = merged(v, x) if order != "tree" and not v.exact else None
+    if product is not None:
+        return product
+    reads = list(map(v.read, x.operands))
+    dtype = v.buffers[x.result].dtype
+    if order == "tree" or len(reads) <= FEW or dtype.bytes == 2:
+        name = "tree" if order == "tree" else "sum"
+        return [v.map(x, name, tuple(reads), v.wrote(x.result))]
+    nodes: list[Node] = []
+    total = reads[0]
+    for read in reads[1:-1]:
+        part = v.temporary(v.buffers[x.result].shape, dtype, x.result)
+        nodes.append(v.map(x, "add", (total, read), v.wrote(part)))
+        total = v.read(part)
+    return [*nodes, v.map(x, "add", (total, reads[-1]), v.wrote(x.result))]
+
+
+def over_turns(v: Values, x: Kernel) -> list[Node]:
+    read, before = v.read(x.operands[0]), v.read(x.result)
+    if not v.later:
+        return [v.map(x, "copy", (read,), v.wrote(x.result))]
+    return [v.map(x, "add", (before, read), v.wrote(x.result))]

@@ -1,0 +1,87 @@
+"""Products of many small batches as sums of entrywise products.
+
+A depthwise convolution multiplies each channel by itself: as a product it has a batch of channels,
+and a single column. A product's tiles would be empty but for that column; here the lanes of a
+vector are the channels, which lie together in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from graphc.lowering.nodes.nodes import Contract, Fold, Node, Read
+from graphc.lowering.nodes.reductions import in_parts
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.contract import parse_spec
+
+LEAST = 8  # channels: half a vector
+MANY = 64  # terms of a sum that is long: what they are read from is not in the nearest cache
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """The dims of a contraction: sizes, those that are added up, and those of the lanes."""
+
+    sizes: dict[str, int]
+    summed: str
+    lanes: str  # the last letters of the result, from the one of the lanes on
+    out: str
+
+    @property
+    def domain(self) -> str:
+        """All dims, in the order in which they are gone through.
+
+        Of a long sum the first dim stands in front: each part of it is used for all results.
+        """
+        kept, summed = self.out.removesuffix(self.lanes), self.summed
+        long = prod(self.sizes[x] for x in summed) > MANY
+        first = summed[: int(long)]
+        return first + kept + summed[len(first) :] + self.lanes
+
+
+def entrywise(v: Values, made: Contract) -> list[Node]:
+    """The nodes of a contraction: itself, or a product entry by entry and its sum."""
+    found = None if v.exact or made.dtype.bytes < 4 else _letters(made)
+    if found is None or not isinstance(made.instruction, Kernel):
+        return [made]
+    domain = found.domain
+    shape = tuple(found.sizes[x] for x in domain)
+    sides = parse_spec(made.spec)[:2]
+    reads = tuple(_seen(r, s, domain, shape) for r, s in zip(made.reads, sides, strict=True))
+    over = tuple(d for d, x in enumerate(domain) if x in found.summed and shape[d] > 1)
+    if not over:
+        return [v.map(made.instruction, "mul", reads, made.result)]
+    part = v.temporary(shape, made.dtype, made.result.buffer)
+    product = v.map(made.instruction, "mul", reads, v.wrote(part))
+    fold = Fold(shape, over, "sum", (v.read(part),), made.result, made.dtype, made.instruction)
+    return [product, *in_parts(v, fold)]
+
+
+def _letters(made: Contract) -> _Letters | None:
+    """The dims, where one side has no dim of its own and lanes can go along the batch."""
+    left, right, out = parse_spec(made.spec)
+    sizes: dict[str, int] = {}
+    for read, names in zip(made.reads, (left, right), strict=True):
+        sizes |= zip(names, read.layout.shape, strict=True)
+    own = [prod(sizes[x] for x in {*a} - {*b}) for a, b in ((left, right), (right, left))]
+    summed = "".join(x for x in dict.fromkeys(left + right) if x not in out)
+    lane = next((x for x in reversed(out) if sizes[x] > 1), None)
+    if min(own) > 1 or lane is None:
+        return None
+    strides = [
+        read.layout.strides[names.index(lane)] if lane in names else None
+        for read, names in zip(made.reads, (left, right), strict=True)
+    ]
+    if strides != [1, 1] or sizes[lane] < LEAST:
+        return None
+    return _Letters(sizes, summed, out[out.rindex(lane) :], out)
+
+
+def _seen(read: Read, names: str, domain: str, shape: tuple[int, ...]) -> Read:
+    """An operand as it is read over the whole domain."""
+    along = dict(zip(names, read.layout.strides, strict=True))
+    strides = tuple(along.get(x, 0) for x in domain)
+    return replace(read, layout=MemoryLayout(shape, strides, read.layout.offset))

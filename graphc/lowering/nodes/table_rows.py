@@ -1,0 +1,135 @@
+"""Ops on rows of tables, as nodes: equal indices are found once, for all that is done with them.
+
+    indices ──Chained──► links ──► 'chain': the sums of rows of equal indices, each at the first
+                               └─► 'first_rows': these are added to a table, in place
+
+Where it is known that only such sums are there, and zeros, a table's row is touched once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from graphc.ir.op import Op
+from graphc.ir.types import BOOL, I32
+from graphc.lowering.nodes.nodes import Chained, Node, Read, Value
+from graphc.lowering.nodes.values import Places, Values
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.rows import RowAdd, RowJoin, RowSum
+
+
+def of_rows(v: Values, x: Kernel, op: Op) -> list[Node] | None:
+    """The nodes of an op on rows; None where it stays with the host."""
+    reads = [v.read(b) for b in x.operands]
+    match op:
+        case RowSum() | RowAdd() if v.buffers[x.result].dtype == BOOL:
+            return None  # a sum of bools is no number
+        case RowSum():
+            return _sum(v, x, op, reads)
+        case RowJoin():
+            return _join(v, x, reads)
+        case RowAdd():
+            return _add(v, x, reads)
+        case _:
+            return None
+
+
+def keep_zeros(v: Values, op: Op, reads: Sequence[Read], result: Value) -> None:
+    """Note that the result is zero where operands are, if the op is linear in these."""
+    found = [v.chained.get(r.value) if _is_dense(r) else None for r in reads]
+    sets = [tuple(range(len(reads)))] if op.jointly_linear else op.linear
+    for slots in sets:
+        ids = {found[k] for k in slots}
+        if len(ids) == 1 and (only := ids.pop()) is not None:
+            v.chained[result] = only
+
+
+def _is_dense(read: Read) -> bool:
+    return read.layout.is_dense and not read.layout.offset
+
+
+def _places(ids: Read) -> Places:
+    """Which indices are read: they begin a value, and may be some of its entries only."""
+    return ids.value, prod(ids.layout.shape)
+
+
+def _join(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node]:
+    whole, at = MemoryLayout.dense(v.buffers[x.result].shape), 0
+    result, nodes = v.wrote(x.result), list[Node]()
+    for read in reads:
+        shape = read.layout.shape
+        n = shape[0] * shape[1]
+        if 0 not in shape:
+            target = whole.sliced(1, at, at + n, 1)
+            strides = (shape[1] * whole.strides[1], *whole.strides[1:])
+            target = MemoryLayout(shape, strides, target.offset)
+            nodes.append(v.map(x, "copy", (read,), result, target))
+        at += n
+    return nodes
+
+
+def _linked(v: Values, x: Kernel, ids: Read, limit: int) -> tuple[list[Node], Value]:
+    """The links of indices, and what makes them where nobody has yet."""
+    for home in (v.home, ()):
+        if _is_dense(ids) and (home, _places(ids)) in v.links:
+            return [], v.links[home, _places(ids)]
+    count, nodes, given = prod(ids.layout.shape), list[Node](), ids
+    if not ids.layout.is_dense:
+        b = v.temporary(ids.layout.shape, ids.dtype, x.result)
+        nodes.append(v.map(x, "copy", (ids,), v.wrote(b)))
+        given = v.read(b)
+    result = v.wrote(v.temporary((count,), I32, x.result))
+    nodes.append(Chained((count,), (given,), result, I32, x, limit))
+    if _is_dense(ids):
+        v.links[v.home, _places(ids)] = result
+    return nodes, result
+
+
+def _along(x: Value | Read, ids: Read, shape: Sequence[int]) -> MemoryLayout:
+    """What there is one of for every index, over the domain of rows."""
+    dims, rest = ids.layout.shape, len(shape) - len(ids.layout.shape)
+    seen = x.layout if isinstance(x, Read) else MemoryLayout.dense(dims)
+    return MemoryLayout(tuple(shape), (*seen.strides, *(0,) * rest), seen.offset)
+
+
+def _sum(v: Values, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Node]:
+    ids, rows = reads
+    nodes, links = _linked(v, x, ids, op.size)
+    shape, count = rows.layout.shape, prod(ids.layout.shape)
+    seen = Read(links, _along(links, ids, shape), I32)
+    result = v.wrote(x.result)
+    name = "chain:tree" if op.order == "tree" else "chain"
+    nodes.append(v.map(x, name, (rows, seen), result, limit=count))
+    if _is_dense(ids):
+        v.chained[result] = _places(ids)
+    return nodes
+
+
+def _add(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node] | None:
+    table, ids, rows = reads
+    buffer, shape = v.buffers[x.result], rows.layout.shape
+    whole = MemoryLayout.dense(buffer.shape)
+    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == _places(ids)
+    if 0 not in shape and not joined and buffer.dtype != rows.dtype:
+        return None  # rounded at every addition, in an order of its own
+    nodes = list[Node]()
+    if table.value.buffer != buffer.id or not _is_dense(table):
+        result = v.wrote(x.result)
+        nodes.append(v.map(x, "copy", (table,), result, whole))
+    elif 0 not in shape:
+        result = v.wrote(x.result)
+    if 0 in shape:
+        return nodes
+    made, links = _linked(v, x, ids, buffer.shape[0])
+    target = MemoryLayout(shape, (*(0,) * len(ids.layout.shape), *whole.strides[1:]), 0)
+    at = Read(ids.value, _along(ids, ids, shape), ids.dtype)
+    seen = Read(links, _along(links, ids, shape), I32)
+    name = "first_rows" if joined else "every_row"
+    more = {"limit": buffer.shape[0], "step": whole.strides[0]}
+    added = v.map(x, name, (rows, at, seen), result, target, adds=True, **more)
+    return [*nodes, *made, added]
+
+
+__all__ = ["keep_zeros", "of_rows"]

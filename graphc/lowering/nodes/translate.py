@@ -1,0 +1,101 @@
+"""From instructions to nodes: what each op is to a loop nest."""
+
+from __future__ import annotations
+
+from graphc.ir.op import Op
+from graphc.lowering.kernel.code import FUNCTIONS
+from graphc.lowering.nodes.argmax import found
+from graphc.lowering.nodes.contractions import contracted
+from graphc.lowering.nodes.movement import moved
+from graphc.lowering.nodes.nodes import Node
+from graphc.lowering.nodes.reductions import added, over_turns, reduced
+from graphc.lowering.nodes.table_rows import keep_zeros, of_rows
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.program.program import Feed, Instruction, Kernel, Write
+from graphc.ops.collective import Accumulate
+from graphc.ops.contract import Einsum
+from graphc.ops.elementwise import Aggregate, Elementwise
+from graphc.ops.ordering import Argmax, Argmin
+from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
+from graphc.ops.rows import RowJoin, RowSum, RowUpdate
+from graphc.ops.source import DimSize, Iota
+
+
+def nodes_of(v: Values, x: Instruction) -> list[Node] | None:
+    """The nodes that do what an instruction does; None where none can.
+
+    None of them goes over a dim of length 0: there is nothing to do.
+    """
+    found = _nodes(v, x)
+    return None if found is None else [n for n in found if 0 not in n.shape]
+
+
+def _nodes(v: Values, x: Instruction) -> list[Node] | None:
+    match x:
+        case Write(operand=operand, variable=variable):
+            read = v.read(operand)
+            return [v.map(x, "copy", (read,), v.wrote(variable))]
+        case Kernel(result=result) if v.buffers[result].kind == "view":
+            return []
+        case Kernel(result=result) if 0 in v.buffers[result].shape:
+            v.wrote(result)
+            return []
+        case Kernel(op=Elementwise()):
+            return _with_indices(v, x)
+        case Kernel():
+            return _of_kernel(v, x)
+        case _:
+            return None
+
+
+def _with_indices(v: Values, x: Kernel) -> list[Node] | None:
+    """The nodes of an op that makes the indices along dims that it reads, rather than load them."""
+    roots = {v.buffers[b].root for b in x.operands} & v.indices.keys()
+    made: list[Node] = []
+    for root in sorted(roots):
+        source = v.indices[root]
+        assert isinstance(source.op, Iota)
+        part = v.temporary(v.buffers[root].shape, v.buffers[root].dtype, root)
+        made.append(v.map(source, "iota", (), v.wrote(part), number=source.op.dim))
+        v.seen_as[root] = v.read(part)
+    nodes = _of_kernel(v, x)
+    for root in roots:
+        del v.seen_as[root]
+    return None if nodes is None else [*made, *nodes]
+
+
+def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
+    op, shape = x.op, v.buffers[x.result].shape
+    match op:
+        case Einsum():
+            return contracted(v, x, op)
+        case ReduceSum() | ReduceMax() | ReduceMin():
+            return reduced(v, x, op)
+        case Accumulate(op="sum") if shape == v.buffers[x.operands[0]].shape:
+            return over_turns(v, x)
+        case Aggregate(order=order):
+            return added(v, x, order)
+        case Argmax() | Argmin() if 0 not in v.buffers[x.operands[0]].shape:
+            return found(v, x, op)
+        case _ if op.conversion:
+            return None
+        case Elementwise() if op.view or op.name in FUNCTIONS:
+            return [_elementwise(v, x, op)]
+        case Elementwise():
+            return None
+        case RowSum() | RowJoin() | RowUpdate():
+            return of_rows(v, x, op)
+        case _:
+            return moved(v, x, op)
+
+
+def _elementwise(v: Values, x: Kernel, op: Op) -> Node:
+    reads = tuple(map(v.read, x.operands))
+    result = v.wrote(x.result)
+    keep_zeros(v, op, reads, result)
+    return v.map(x, "copy" if op.view else op.name, reads, result)
+
+
+def starts_from_nothing(x: Instruction) -> bool:
+    """Whether an instruction reads nothing that the step makes, and can come first."""
+    return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))

@@ -1,0 +1,98 @@
+"""An operand that many products read across its rows is copied once, with its dims turned.
+
+A product wants neighbouring columns of its right operand together in memory, and packs what lies
+otherwise. A weight that every turn of a recurrence multiplies by would be packed in each of them;
+and what has to be packed entry by entry, as the weights of a convolution's gradient, may be packed
+several times in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from graphc.lowering.nodes.nodes import Contract, Map, Node, Read, Value
+from graphc.lowering.nodes.values import Values
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.contract import grouped_letters, parse_spec
+
+OFTEN = 3  # products that must read it so
+FEW = 256  # rows of the other operand: for more, packing squares costs next to nothing
+MANY = 64  # for fewer, a copy of what is scattered takes about as long as the product
+LEAST = 8  # columns
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """What of a product is read across: which operand, and its dims in the order to copy them.
+
+    scattered: neither neighbours along columns nor along what is summed lie together
+    """
+
+    side: int
+    order: tuple[int, ...]
+    read: Read
+    scattered: bool
+
+    @property
+    def key(self) -> tuple[Value, MemoryLayout, tuple[int, ...]]:
+        """Equal for operands that one copy serves."""
+        return self.read.value, self.read.layout, self.order
+
+
+def turned_once(v: Values, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes, with a copy for each operand that many products read across."""
+    found = {i: x for i, node in enumerate(nodes) if (x := _across(node)) is not None}
+    count: dict[object, int] = {}
+    for x in found.values():
+        count[x.key] = count.get(x.key, 0) + 1
+    copies: dict[object, Read] = {}
+    made: list[Node] = []
+    for i, node in enumerate(nodes):
+        if i in found and (found[i].scattered or count[found[i].key] >= OFTEN):
+            assert isinstance(node, Contract)
+            x = found[i]
+            if x.key not in copies:
+                copy, copies[x.key] = _copied(v, node, x)
+                made.append(copy)
+            reads = list(node.reads)
+            reads[x.side] = copies[x.key]
+            node = replace(node, reads=tuple(reads))
+        made.append(node)
+    return made
+
+
+def _across(node: Node) -> _Operand | None:
+    if not isinstance(node, Contract) or node.dtype.bytes == 2:
+        return None
+    left, right, out = parse_spec(node.spec)
+    batch, inner, rows, cols = grouped_letters(node.spec)
+    side = 0 if out and out[-1] in rows else 1
+    if side == 0:
+        left, right, rows, cols = right, left, cols, rows
+    if batch or not cols or not inner:
+        return None
+    read, other = node.reads[side], node.reads[1 - side]
+    along = dict(zip(right, read.layout.strides, strict=True))
+    sizes = dict(zip(right, read.layout.shape, strict=True))
+    high = prod(n for x, n in zip(left, other.layout.shape, strict=True) if x in rows)
+    scattered = along[inner[-1]] != 1
+    pays = high >= MANY if scattered else high <= FEW
+    if sizes[cols[-1]] < LEAST or along[cols[-1]] == 1 or not pays:
+        return None
+    return _Operand(side, tuple(right.index(x) for x in (*inner, *cols)), read, scattered)
+
+
+def _copied(v: Values, node: Contract, x: _Operand) -> tuple[Map, Read]:
+    """The copy, and how a product reads it."""
+    layout = x.read.layout.transposed(x.order)
+    b = v.temporary(layout.shape, x.read.dtype, x.read.value.buffer)
+    result = v.wrote(b)
+    seen = Read(x.read.value, layout, x.read.dtype)
+    copy = Map(layout.shape, "copy", (seen,), result, x.read.dtype, node.instruction)
+    back = tuple(x.order.index(d) for d in range(len(x.order)))
+    return copy, Read(result, MemoryLayout.dense(layout.shape).transposed(back), x.read.dtype)
+
+
+__all__ = ["turned_once"]

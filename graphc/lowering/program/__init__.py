@@ -1,0 +1,1 @@
+"""The Program: instructions over planned buffers, which every backend runs."""

@@ -1,0 +1,177 @@
+"""What a program is made of: buffers, and the instructions that read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from graphc.ir.op import Op
+from graphc.ir.placement import Mesh, chop
+from graphc.ir.types import DType, TensorType
+from graphc.support.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Which entries of a global dim a rank holds at a turn.
+
+    count is the static number of units; extent, where given, names the run-time number of units
+    (a short batch has fewer). axes cut the dim, major first, as (name, size); widths, where given,
+    has for each the fixed length of a part, or 0. unit entries go together.
+    """
+
+    count: int
+    unit: int = 1
+    extent: str = ""
+    axes: tuple[tuple[str, int], ...] = ()
+    widths: tuple[int, ...] = ()
+
+    def at(self, coordinates: Mapping[str, int], counts: Mapping[str, int]) -> tuple[int, int]:
+        """(offset, length) in entries, for a place on the mesh and the run-time counts."""
+        count = counts.get(self.extent, self.count) if self.extent else self.count
+        offset, length = chop(count, [(n, coordinates[a]) for a, n in self.axes], self.widths)
+        return offset * self.unit, length * self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A local tensor: padded local shape, dtype and where it lives.
+
+    kind: 'arena' (at `offset` bytes), 'constant' (written once, by `setup`), 'variable' (outlives
+    the step), 'view' (`offset` bytes into buffer `base`, which is no view, with `strides` in
+    elements). ranges says, per dim, what it holds of the global tensor of shape `shape_global`.
+    home: the only places that have the buffer at all, as (axis, index); () where all have it
+    """
+
+    id: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    kind: str = "arena"
+    offset: int = 0
+    base: int = -1
+    strides: tuple[int, ...] = ()
+    shape_global: tuple[int, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    home: tuple[tuple[str, int], ...] = ()
+
+    def lies_at(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether a place on the mesh has the buffer."""
+        return all(coordinates[axis] == index for axis, index in self.home)
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * self.dtype.bytes
+
+    @property
+    def root(self) -> int:
+        """The buffer whose memory this is."""
+        return self.base if self.kind == "view" else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Fill `result` with this rank's (and turn's) part of the batch's entry `source`."""
+
+    source: str
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """`result = op(operands)`, the op localized to the padded local shapes.
+
+    A local conversion (tensor_split, to_partial, mask, accumulate, stack, microbatch) is a kernel
+    too: the buffers' ranges tell it which entries are meant. A kernel whose result is a view has
+    nothing to compute where the view's strides can be used. Where an op says `in_place`, the
+    result may lie exactly on one operand.
+    """
+
+    op: Op
+    operands: tuple[int, ...]
+    result: int
+    node: str
+    origin: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin a collective: `result = op(operand)` over the mesh axis that the op names."""
+
+    op: Op
+    operand: int
+    result: int
+    token: int
+    node: str
+    origin: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the collective that `Start` began with this token."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Run `body` once for every turn, that is every place on the mesh's time axes."""
+
+    turns: int
+    body: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Copy `operand` into the buffer of a variable (kernels may also write one in place)."""
+
+    operand: int
+    variable: int
+
+
+Instruction: TypeAlias = Feed | Kernel | Start | Wait | Loop | Write
+
+
+def reads(instruction: Instruction) -> tuple[int, ...]:
+    """The buffers that an instruction reads."""
+    match instruction:
+        case Kernel(operands=operands):
+            return operands
+        case Start(operand=x) | Write(operand=x):
+            return (x,)
+        case _:
+            return ()
+
+
+def writes(instruction: Instruction) -> int | None:
+    """The buffer that an instruction writes."""
+    match instruction:
+        case Kernel(result=y) | Start(result=y) | Feed(result=y):
+            return y
+        case Write(variable=y):
+            return y
+        case _:
+            return None
+
+
+def ranges_of(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
+    """What a place holds of each dim of a placed tensor."""
+    return tuple(_range(t, mesh, dim) for dim in range(t.rank))
+
+
+def exact_ranges(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
+    """The same for a program that runs on full batches only: every count is the static one."""
+    return tuple(_range(t, mesh, dim, exact=True) for dim in range(t.rank))
+
+
+def _range(t: TensorType, mesh: Mesh, dim: int, exact: bool = False) -> Range:
+    extent = t.extent(dim)
+    unit = extent.unit if extent else 1
+    names = t.placement.cuts(dim, extent is not None)
+    axes = tuple((a, mesh.axis(a).size) for a in names)
+    count = t.shape[dim] // unit if unit else 0
+    widths = mesh.widths(count, names, counted=bool(extent))
+    name = extent.name if extent and not exact else ""
+    return Range(count, unit, name, axes, widths)

@@ -1,0 +1,233 @@
+"""The Program: what a backend runs. One SPMD list of instructions, the same for every rank.
+
+Its length does not grow with the devices: a rank finds its part by its coordinates on the mesh.
+Buffers are planned: every instruction names the buffers it reads and
+writes, and every arena buffer has its place in one block of memory.
+
+A step runs its `body` and then `commit` (after `setup`, once). The body is a line of instructions,
+some of which are loops over turns: what does not vary over time, the first loop, what follows it,
+the next loop, and so on. Only `commit` writes variables: a failure before it leaves them as they
+were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, product
+from math import prod
+
+from graphc.ir.placement import Mesh, Placement
+from graphc.ir.types import TensorType
+from graphc.lowering.program.instructions import (
+    Buffer,
+    Feed,
+    Instruction,
+    Kernel,
+    Loop,
+    Range,
+    Start,
+    Wait,
+    Write,
+    exact_ranges,
+    ranges_of,
+    reads,
+    writes,
+)  # fmt: skip
+from graphc.ops.collective import Conversion, Keep
+from graphc.ops.traffic import sent
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What some devices need, or have taken, each of them alike: bytes by kind of buffer.
+
+    scratch: what a backend takes beyond what a program plans, as threads do for packed blocks
+    """
+
+    devices: int
+    variables: int
+    constants: int
+    arena: int
+    scratch: int = 0
+
+    @property
+    def peak(self) -> int:
+        """Bytes that one of them needs at most."""
+        return self.variables + self.constants + self.arena + self.scratch
+
+
+def by_kind(each: Iterable[Footprint]) -> tuple[Footprint, ...]:
+    """Those that are alike as one; those that need the most come first."""
+    found: Counter[Footprint] = Counter()
+    for f in each:
+        found[replace(f, devices=1)] += f.devices
+    kinds = (replace(f, devices=devices) for f, devices in found.items())
+    return tuple(sorted(kinds, key=lambda f: (-f.peak, -f.variables)))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled step: instructions, buffers, and how the outside reaches them.
+
+    setup:     run once, when the program is loaded: it makes the constants
+    body:      everything before the first write of a variable; the loops stand in it, one after
+               another
+    commit:    from the first write of a variable
+    inputs:    entry of the batch -> its global type with placement
+    variables: name -> buffer; variable_types: name -> global type with placement
+    outputs:   name -> buffer (replicated over the whole mesh)
+    counts:    run-time dims and the static number that they may reach, such as {"batch": 256}
+               (empty where the batch must be full)
+    arena:     bytes of the arena where it is largest
+    Devices need the same, but where variables are at home: then `footprints` tells them apart.
+    """
+
+    name: str
+    mesh: Mesh
+    setup: tuple[Instruction, ...]
+    body: tuple[Instruction, ...]
+    commit: tuple[Instruction, ...]
+    buffers: tuple[Buffer, ...]
+    inputs: dict[str, TensorType]
+    variables: dict[str, int]
+    variable_types: dict[str, TensorType]
+    outputs: dict[str, int]
+    counts: dict[str, int]
+    arena: int = 0
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops, in order."""
+        return tuple(x for x in self.body if isinstance(x, Loop))
+
+    @property
+    def parts(self) -> tuple[tuple[Instruction, ...], ...]:
+        """The parts of a step: straight, loop, straight, ..., straight, commit.
+
+        A loop stands for its body, so that part 2i + 1 is loop i.
+        """
+        parts: list[list[Instruction]] = [[]]
+        for x in self.body:
+            if isinstance(x, Loop):
+                parts += [list(x.body), []]
+            else:
+                parts[-1].append(x)
+        return (*map(tuple, parts), self.commit)
+
+    @property
+    def prologue(self) -> tuple[Instruction, ...]:
+        """What comes before the first loop."""
+        return self.parts[0]
+
+    @property
+    def epilogue(self) -> tuple[Instruction, ...]:
+        """What comes after the last loop and writes no variable; () without a loop."""
+        return self.parts[-2] if self.loops else ()
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction once, setup first, without the loops themselves."""
+        return chain(self.setup, *self.parts)
+
+    @property
+    def variable_bytes(self) -> int:
+        """Bytes of variables on the device that holds the most."""
+        return max(f.variables for f in self.footprints)
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of constants on the device that needs the most in all."""
+        return self.footprints[0].constants
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the arena that hold what a loop over turns keeps for later ones."""
+        made = (x for x in self.instructions if isinstance(x, Kernel))
+        return sum(self.buffers[x.result].bytes for x in made if isinstance(x.op, Keep))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes that one device needs at most, wherever it is. Known before running."""
+        return self.footprints[0].peak
+
+    @property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """What the devices need, by kind: those that need the most first."""
+        each = self._kinds_of_places()
+        return by_kind(Footprint(devices, *self._needs(at)) for at, devices in each)
+
+    def arena_at(self, coordinates: Mapping[str, int]) -> int:
+        """Bytes of the arena at a place on the mesh."""
+        return self._needs(coordinates)[2]
+
+    def _needs(self, at: Mapping[str, int]) -> tuple[int, int, int]:
+        """Bytes of variables, constants and arena at a place."""
+        there = [b for b in self.buffers if b.lies_at(at)]
+        variables = sum(b.bytes for b in there if b.kind == "variable")
+        constants = sum(b.bytes for b in there if b.kind == "constant")
+        if len(there) == len(self.buffers):
+            return variables, constants, self.arena
+        arena = max((b.offset + b.bytes for b in there if b.kind == "arena"), default=0)
+        return variables, constants, arena
+
+    def _kinds_of_places(self) -> Iterator[tuple[dict[str, int], int]]:
+        """A place of every kind, with the number of devices of that kind.
+
+        Along an axis, every home is of a kind of its own, and all other places are of one.
+        """
+        homes = {pair for b in self.buffers for pair in b.home}
+        kinds = []
+        for axis in self.mesh.space:
+            own = sorted(k for name, k in homes if name == axis.name)
+            other = next((k for k in range(axis.size) if k not in own), None)
+            alone = [(axis.name, k, 1) for k in own]
+            rest = [] if other is None else [(axis.name, other, axis.size - len(own))]
+            kinds.append(alone + rest)
+        for chosen in product(*kinds):
+            yield {name: k for name, k, _ in chosen}, prod(n for _, _, n in chosen)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that a device sends in a step, as the ring algorithms do (Conversion.traffic).
+
+        Where variables are at home devices differ: this is the mean over all of them.
+        """
+        found = self._starts()
+        return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in found))
+
+    def _starts(self) -> Iterator[tuple[Start, int]]:
+        """Every collective, and how often a step runs it."""
+        for x in (*self.body, *self.commit):
+            inside, turns = (x.body, x.turns) if isinstance(x, Loop) else ((x,), 1)
+            yield from ((y, turns) for y in inside if isinstance(y, Start))
+
+
+def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
+    """Bytes that one device sends for a collective."""
+    op = start.op
+    assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
+    share = prod(mesh.axis(a).size for a, _ in operand.home if a not in op.axes)
+    return sent(op, operand.bytes / share, operand.shape, mesh)
+
+
+__all__ = [
+    "Buffer",
+    "Feed",
+    "Footprint",
+    "Instruction",
+    "Kernel",
+    "Loop",
+    "Placement",
+    "Program",
+    "Range",
+    "Start",
+    "Wait",
+    "Write",
+    "by_kind",
+    "exact_ranges",
+    "ranges_of",
+    "reads",
+    "writes",
+]

@@ -1,0 +1,1 @@
+"""From a partitioned graph to a Program: phases, buffers, arena."""

@@ -1,0 +1,23 @@
+"""Aliases: nodes that are another one's value, or a view of it, under a name of their own."""
+
+from __future__ import annotations
+
+from graphc.ir.graph import Graph
+
+
+def aliases(graph: Graph) -> dict[str, str]:
+    """The variable that each node reads or is a view of, for those that do."""
+    found: dict[str, str] = {}
+    for node in graph:
+        if node.op.source == "variable":
+            found[node.name] = str(node.op.attributes["source_name"])
+        elif node.op.view and node.operands[0] in found:
+            found[node.name] = found[node.operands[0]]
+    return found
+
+
+def itself(graph: Graph, name: str) -> str:
+    """The value that a chain of aliases starts from."""
+    while graph[name].op.alias:
+        name = graph[name].operands[0]
+    return name

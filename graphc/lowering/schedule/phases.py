@@ -1,0 +1,144 @@
+"""When each node of a partitioned graph runs: at load, between the loops, in a loop, or last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from graphc.analysis.microbatch_loops import Turns, assigned, leaves_loop
+from graphc.ir.graph import Graph, Node
+from graphc.support.errors import GraphcError
+
+SETUP = -1  # once, when a program is loaded
+
+
+@dataclass
+class Phases:
+    """The phases in order: SETUP, then part 0, loop 0, part 1, ..., the last part, the tail.
+
+    runs: node -> its phase. joins: time conversions that only pass on to the next one.
+    """
+
+    runs: dict[str, int]
+    joins: set[str]
+    loops: int
+    nodes: dict[int, list[Node]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The last part, in which all loops are over."""
+        return 2 * self.loops
+
+    @property
+    def tail(self) -> int:
+        """The elementwise ends of the updates: nothing in it can fail."""
+        return self.last + 1
+
+    def is_loop(self, phase: int) -> bool:
+        """Whether a phase runs once per turn."""
+        return 0 < phase < self.last and phase % 2 == 1
+
+    def of(self, phase: int) -> list[Node]:
+        """The nodes of a phase, in order."""
+        return self.nodes.get(phase, [])
+
+
+def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
+    """The phase of every node. copied: nodes whose value must be taken before any write.
+
+    What does not vary over time runs once; it is put into the last part that its users allow, so
+    that less is kept across a loop. The tail may write variables in place. Raises G0501 where a
+    value from after a loop is used in it.
+    """
+    turns = assigned(graph)
+    if turns.late is not None:
+        raise _barrier(graph, *turns.late)
+    runs = {n.name: _phase(n, turns, exact) for n in graph}
+    joins = {n.name for n in graph if n.name in turns.varying and leaves_loop(n)}
+    _check_joins(graph, joins)
+    found = Phases(runs, joins, turns.loops)
+    if found.loops:
+        _sink(graph, found)
+        _pull_in(graph, found)
+    _mark_tail(graph, found, copied)
+    for node in graph:
+        found.nodes.setdefault(runs[node.name], []).append(node)
+    return found
+
+
+def _phase(node: Node, turns: Turns, exact: bool) -> int:
+    if node.name in turns.inside:
+        return 2 * turns.stage[node.name] + 1
+    return SETUP if _is_constant(node, exact) else 2 * turns.stage[node.name]
+
+
+def _is_constant(node: Node, exact: bool) -> bool:
+    """Whether a value is the same in every step: made from nothing, and not from a count."""
+    counted = node.op.count or bool(node.type.extents)
+    return not node.operands and not node.op.source and (exact or not counted)
+
+
+def _barrier(graph: Graph, name: str, late: str) -> GraphcError:
+    origin = graph[late].origin
+    return GraphcError(
+        "G0501",
+        f"%{name} runs in every turn of the loop, but uses %{late}, which is known after it",
+        span=graph[name].origin,
+        labels=((origin, f"%{late} needs all turns"),) if origin else (),
+    )
+
+
+def _check_joins(graph: Graph, joins: Iterable[str]) -> None:
+    # A value gathered along one axis over time and still varying along another is complete only
+    # after the loop: all that may be done with it is to gather it along the others as well.
+    for name in joins:
+        for user in graph.users[name]:
+            if type(graph[user].op) is not type(graph[name].op):
+                raise GraphcError(
+                    "G0501",
+                    f"%{user} uses %{name}, which is gathered over one axis of time only",
+                    span=graph[user].origin,
+                    help="let the parts of the strategy that are over time stand side by side",
+                )
+
+
+def _sink(graph: Graph, found: Phases) -> None:
+    runs = found.runs
+    for node in reversed(list(graph)):
+        users = [runs[u] for u in graph.users[node.name]]
+        if users and runs[node.name] >= 0 and not found.is_loop(runs[node.name]):
+            runs[node.name] = max(runs[node.name], min(users) // 2 * 2)
+
+
+def _pull_in(graph: Graph, found: Phases) -> None:
+    """Make what each use makes for itself in every turn, where a loop is its only user."""
+    own: set[str] = set()
+    runs = found.runs
+    for node in graph:
+        # Not what a loop gives of it: that is there after the last turn only.
+        once = not found.is_loop(runs[node.name])
+        if once and (node.op.per_use or not own.isdisjoint(node.operands)):
+            own.add(node.name)
+    for node in reversed(list(graph)):
+        users = {runs[u] for u in graph.users[node.name]}
+        if node.name in own and len(users) == 1 and found.is_loop(min(users)):
+            runs[node.name] = min(users)
+
+
+def _mark_tail(graph: Graph, found: Phases, copied: set[str]) -> None:
+    runs, ends = found.runs, set(graph.updates.values())
+    for node in reversed(list(graph)):
+        users = graph.users[node.name]
+        if not (users or node.name in ends) or node.name in copied or not _is_safe(node):
+            continue
+        once = runs[node.name] >= 0 and not found.is_loop(runs[node.name])
+        if once and all(runs[u] == found.tail for u in users):
+            runs[node.name] = found.tail
+
+
+def _is_safe(node: Node) -> bool:
+    # A sum of contributions stays where they come: put off, it would keep all of them alive.
+    op = node.op
+    if op.updates:  # its indices were checked where their rows were joined
+        return True
+    return (op.elementwise or op.view) and op.positioned is None and not op.aggregates

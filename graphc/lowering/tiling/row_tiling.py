@@ -1,0 +1,367 @@
+"""Runs: kernels that hand the rows of large values on to each other, found among all of a stretch.
+
+    scores = q k'        p = softmax(scores)        y = p v
+
+Each makes or reads rows of one length, in one order; so they can do a few rows at a time, one after
+the other, and what only lives between them needs no more memory than these rows (graphc.lowering
+.blocks). A run begins with a product that has a batch, and takes every later kernel that reads its
+rows and needs nothing that is made from the run by others. What an earlier run has made, and a
+later one needs, it makes again from what it was made of, so that it need not be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import prod
+from typing import TypeAlias
+
+from graphc.ir.types import BF16, F16, F32, F64
+from graphc.lowering.fusion.build import Built
+from graphc.lowering.fusion.domains import Chain, joined
+from graphc.lowering.kernel.code import Chain as Linked
+from graphc.lowering.kernel.code import (
+    Check,
+    Load,
+    Nest,
+    Product,
+    Statement,
+    Store,
+    reached,
+    statements,
+)
+from graphc.lowering.program.program import Buffer
+from graphc.lowering.tiling.row_access import Part, Seen, chain, seen, with_units
+
+Pair: TypeAlias = tuple[Built, str]
+FLOATS = (F16, BF16, F32, F64)
+LEAST = 1 << 18  # bytes of a value that is worth a run
+SMALL = 1 << 16  # bytes of an operand that every block may read
+
+
+@dataclass
+class Run:
+    """Kernels by number. lengths: of the rows of values; rows: how many there are, and their axes;
+    copies: kernels of earlier runs that are run again; closed: made for all blocks together"""
+
+    count: int
+    rows: Chain
+    members: list[int] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+    lengths: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Seen] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+
+    @property
+    def steps(self) -> list[int]:
+        """All kernels, in the order in which they run."""
+        return [*self.copies, *self.members]
+
+
+class Runs:
+    """The runs of a stretch. shared: buffers that must be in memory after it; homes: of each buffer
+    in other devices' memory, the one that they read when this device reads that."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int],
+        homes: Mapping[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        self.pairs, self.buffers, self.shared = pairs, buffers, shared
+        self.writes = [_touched(built, True) for built, _ in pairs]
+        self.reads = [_touched(built, False) for built, _ in pairs]
+        for read in self.reads:
+            read |= {homes[b] for b in read if b in homes} if homes else set()
+        self.makers, self.readers = _by_buffer(self.writes), _by_buffer(self.reads)
+        self.found: list[Run] = []
+        self.run_of: dict[int, Run] = {}
+        for i in range(len(pairs)):
+            if i not in self.run_of and self._begins(i):
+                self._grow(i)
+
+    # -- which kernels ----------------------------------------------------------------------------
+
+    def kernel(self, i: int) -> Part:
+        kernel = self.pairs[i][0].kernel
+        assert isinstance(kernel, Nest | Product)
+        return kernel
+
+    def entries(self, b: int) -> int:
+        return prod(self.buffers[b].shape)
+
+    def is_large(self, b: int) -> bool:
+        return self.buffers[b].bytes >= LEAST
+
+    def _is_fresh(self, b: int) -> bool:
+        """Whether a buffer is written by one kernel, before anybody reads it."""
+        maker = self.makers.get(b, [])
+        first = min(self.readers.get(b, [len(self.pairs)]))
+        return self.buffers[b].kind == "arena" and len(maker) == 1 and maker[0] <= first
+
+    def _is_plain(self, i: int) -> bool:
+        """Whether a kernel may run block by block: rows are independent, and nothing is checked."""
+        kernel = self.pairs[i][0].kernel
+        if not isinstance(kernel, Nest | Product) or (isinstance(kernel, Nest) and kernel.serial):
+            return False
+        odd = any(map(_is_odd, statements(kernel)))
+        peers = any(self.buffers[b].kind == "peer" for b in self.reads[i])
+        return not odd and not peers and all(map(self._is_fresh, self.writes[i]))
+
+    def _begins(self, i: int) -> bool:
+        kernel = self.pairs[i][0].kernel
+        return (
+            isinstance(kernel, Product)
+            and prod(kernel.batch) > 1
+            and any(map(self._may_stay, self.writes[i]))
+            and self._is_plain(i)
+        )
+
+    def _may_stay(self, b: int) -> bool:
+        return self.is_large(b) and b not in self.shared
+
+    # -- growing ----------------------------------------------------------------------------------
+
+    def _grow(self, first: int) -> None:
+        kernel = self.kernel(first)
+        assert isinstance(kernel, Product)
+        large = next(b for b in self.writes[first] if self._may_stay(b))
+        count = self.entries(large) // prod(kernel.cols)
+        run = Run(count, (1, count))
+        if not self._takes(run, first):
+            return
+        after = _After(self)
+        for j in range(first + 1, len(self.pairs)):
+            known = run.lengths.keys() | self._kept(run).keys()
+            mine = j not in self.run_of and not after.needs(j)
+            if not (mine and self.reads[j] & known and self._takes(run, j)):
+                after.add(j, run)
+        self._make_again(run)
+        if len(run.steps) > 1 and self._pays(run) and self._in_order([*self.found, run]):
+            self.found.append(run)
+            self.run_of |= dict.fromkeys(run.members, run)
+
+    def _kept(self, run: Run) -> dict[int, int]:
+        """The rows' lengths of what earlier runs have made."""
+        made = (b for r in self.found if r.count == run.count for b in r.lengths)
+        return {b: self.entries(b) // run.count for b in made}
+
+    def _takes(self, run: Run, i: int) -> bool:
+        """Add a kernel to a run if it goes through its rows."""
+        if not self._is_plain(i) or self.reads[i] & run.closed:
+            return False
+        known = self._kept(run) | run.lengths
+        own = {
+            b: self.entries(b) // run.count for b in self.writes[i]
+            if not self.entries(b) % run.count
+        }  # fmt: skip
+        for mine in (own, dict[int, int]()):
+            x = self.fitted(i, known | mine)
+            own_rows = chain(x) if x is not None else None
+            if x is None or own_rows is None or own_rows[-1] != run.count:
+                continue
+            rows = joined(run.rows, own_rows)
+            if rows is None:
+                continue
+            sums = run.sums | ({i: x} if x.sums else {})
+            if not all(_sums_up(y, rows) for y in sums.values()) or not self._is_near(x, rows):
+                continue
+            run.rows, run.sums = rows, sums
+            run.lengths |= mine
+            run.members.append(i)
+            run.closed |= self.writes[i] - mine.keys()
+            return True
+        return False
+
+    def fitted(self, i: int, lengths: dict[int, int], kernel: Part | None = None) -> Seen | None:
+        """The kernel, with the rows that its axes go through."""
+        built = self.pairs[i][0]
+        x = seen(kernel or self.kernel(i))
+        starts = []
+        for r in x.reaches:
+            size = built.kernel.params[r.slot].dtype.bytes
+            starts.append(built.offsets[r.slot] // size + r.offset)
+        return with_units(x, [lengths.get(built.buffers[r.slot]) for r in x.reaches], starts)
+
+    def _is_near(self, x: Seen, rows: Chain) -> bool:
+        """Whether a product reads no large operand again for every outer index."""
+        if not isinstance(x.kernel, Product):
+            return True
+        for k in (0, 1):
+            of_side = [a for a in x.axes if a.strides[k]]
+            outer = any(a.unit is not None and a.unit[1] > rows[1] for a in of_side)
+            size = x.kernel.params[x.reaches[k].slot].dtype.bytes
+            if not outer and prod(a.size for a in of_side) * size > SMALL:
+                return False
+        return True
+
+    # -- making again -----------------------------------------------------------------------------
+
+    def _make_again(self, run: Run) -> None:
+        """Give the run copies of what makes the large values that only it reads of others."""
+        for source in self.found:
+            made = {b for i in source.members for b in self.writes[i]}
+            read = {b for i in run.members for b in self.reads[i]} & made
+            needed = {b for b in read if self.is_large(b) and self._only_here(b, source, run)}
+            if not needed or source.count != run.count:
+                continue
+            copies = self._cone(source, needed)
+            rows = joined(run.rows, source.rows)
+            fits = rows is not None and all(_sums_up(x, rows) for x in run.sums.values())
+            if copies is not None and rows is not None and fits:
+                run.copies += copies
+                run.rows = rows
+                run.lengths |= {b: source.lengths[b] for i in copies for b in self.writes[i]}
+
+    def _only_here(self, b: int, source: Run, run: Run) -> bool:
+        others = set(self.readers[b]) - {*source.members, *run.members}
+        return b not in self.shared and not others
+
+    def _cone(self, source: Run, needed: set[int]) -> list[int] | None:
+        """The kernels that make some values of a run; None where their operands are gone."""
+        found, needed = list[int](), set(needed)
+        inside = {b for i in source.members for b in self.writes[i]}
+        for i in reversed(source.members):
+            if not self.writes[i] & needed:
+                continue
+            found.insert(0, i)
+            gone = any(max(self.makers.get(b, [-1])) > i for b in self.reads[i])
+            if gone or i in source.sums or not self.writes[i] <= source.lengths.keys():
+                return None
+            needed |= self.reads[i] & inside
+        return found
+
+    # -- what a run leaves ------------------------------------------------------------------------
+
+    def own(self, run: Run) -> set[int]:
+        """The values that only live in the run."""
+        again = {b for i in run.copies for b in self.writes[i]}
+        made = {b for i in run.members for b in self.writes[i]} - run.closed
+        return again | {b for b in made if not self._is_needed(b, run)}
+
+    def _is_needed(self, b: int, run: Run) -> bool:
+        if b in self.shared:
+            return True
+        others = set(self.readers.get(b, ())) - {*run.members}
+        return not all(self._is_made_again(b, i) for i in others)
+
+    def _is_made_again(self, b: int, reader: int) -> bool:
+        run = self.run_of.get(reader)
+        return run is not None and any(b in self.writes[i] for i in run.copies)
+
+    def _pays(self, run: Run) -> bool:
+        return any(map(self.is_large, self.own(run)))
+
+    # -- order ------------------------------------------------------------------------------------
+
+    def ordered(self) -> list[int | Run]:
+        """Kernels and runs in an order in which they can run."""
+        found = self._in_order(self.found)
+        assert found is not None
+        return found
+
+    def _in_order(self, runs: Sequence[Run]) -> list[int | Run] | None:
+        """The same, of these runs; None if there is none."""
+        home = {i: max(r.members) for r in runs for i in r.members}
+        again = {max(r.members): r for r in runs}
+        items = {home.get(i, i) for i in range(len(self.pairs))}
+        needs: dict[int, set[int]] = {i: set() for i in items}
+        for i, before in enumerate(self._direct()):
+            needs[home.get(i, i)] |= {home.get(j, j) for j in before}
+        for at, run in again.items():
+            read = {b for i in run.copies for b in self.reads[i]}
+            makers = {home.get(j, j) for b in read for j in self.makers.get(b, ())}
+            own = {home.get(i, i) for i in run.copies}
+            needs[at] |= makers - own
+        order = _sorted({i: found - {i} for i, found in needs.items()})
+        return None if order is None else [again.get(i, i) for i in order]
+
+    def _direct(self) -> list[set[int]]:
+        """For each kernel those that it must not come before."""
+        found: list[set[int]] = []
+        writer: dict[int, int] = {}
+        since: dict[int, set[int]] = {}
+        for i in range(len(self.pairs)):
+            before = {writer[b] for b in self.reads[i] | self.writes[i] if b in writer}
+            for b in self.writes[i]:
+                before |= since.pop(b, set())
+                writer[b] = i
+            for b in self.reads[i]:
+                since.setdefault(b, set()).add(i)
+            found.append(before - {i})
+        return found
+
+
+@dataclass
+class _After:
+    """What must come after a run that grows: what others have read and written after it."""
+
+    runs: Runs
+    read: set[int] = field(default_factory=set)
+    written: set[int] = field(default_factory=set)
+
+    def needs(self, i: int) -> bool:
+        """Whether a kernel must come after what must come after the run."""
+        reads, writes = self.runs.reads[i], self.runs.writes[i]
+        return bool((reads | writes) & self.written or writes & self.read)
+
+    def add(self, i: int, run: Run) -> None:
+        """A kernel that is not in the run."""
+        reads, writes = self.runs.reads[i], self.runs.writes[i]
+        made = {b for j in run.members for b in self.runs.writes[j]}
+        seen = {b for j in run.members for b in self.runs.reads[j]}
+        if self.needs(i) or (reads | writes) & made or writes & seen:
+            self.read |= reads
+            self.written |= writes
+
+
+def _sums_up(x: Seen, rows: Chain) -> bool:
+    """Whether what a product adds up over is the last axis of the rows, and no more."""
+    units = [a.unit for a in x.axes if a.unit is not None and a.group == "inner"]
+    return units == [(1, rows[1])] and x.kernel.dtype in FLOATS  # type: ignore[union-attr]
+
+
+def _is_odd(x: Statement) -> bool:
+    """Whether a statement reaches what other rows do, or may note an error."""
+    adds = isinstance(x, Store) and (x.add or x.where is not None)
+    return isinstance(x, Linked | Check) or adds or any(a.row is not None for a in reached(x))
+
+
+def _touched(built: Built, written: bool) -> set[int]:
+    """The buffers that a kernel writes, or that it reads before it has written them."""
+    slots = {k for k, p in enumerate(built.kernel.params) if p.written}
+    if not written:
+        stored = set(slots)
+        slots = set(range(len(built.kernel.params))) - slots
+        own = set[int]()
+        for x in statements(built.kernel):
+            if isinstance(x, Store):
+                own.add(x.access.slot)
+            elif isinstance(x, Load) and x.access.slot in stored - own:
+                slots.add(x.access.slot)
+    return {built.buffers[k] for k in slots}
+
+
+def _by_buffer(touched: Sequence[Iterable[int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for i, buffers in enumerate(touched):
+        for b in buffers:
+            found.setdefault(b, []).append(i)
+    return found
+
+
+def _sorted(needs: dict[int, set[int]]) -> list[int] | None:
+    """The numbers, each after those that it needs, else by size; None where there is a circle."""
+    waits = {i: len(before) for i, before in needs.items()}
+    after: dict[int, list[int]] = {}
+    for i, before in needs.items():
+        for j in before:
+            after.setdefault(j, []).append(i)
+    ready, order = [i for i, n in waits.items() if not n], list[int]()
+    heapify(ready)
+    while ready:
+        order.append(i := heappop(ready))
+        for j in after.get(i, ()):
+            waits[j] -= 1
+            if not waits[j]:
+                heappush(ready, j)
+    return order if len(order) == len(needs) else None

@@ -1,0 +1,94 @@
+"""Where the values of a run lie in a thread's own memory, for as many rows as a block has.
+
+A value may lie where another one did that no later step needs: also where the same step still reads
+that one, if it reads each entry before it writes there. So softmax is made in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from graphc.lowering.kernel.code import Access, Product, Store, reached, statements
+from graphc.lowering.memory.offsets import Timeline, offsets
+from graphc.lowering.program.program import Buffer
+from graphc.lowering.tiling.row_access import Part, Seen
+
+Used = tuple[Part, tuple[int, ...]]  # a step's kernel, and the buffers behind its parameters
+
+
+def laid_out(
+    steps: Sequence[tuple[Seen, tuple[int, ...]]], own: set[int], lengths: Mapping[int, int],
+    buffers: Sequence[Buffer], rows: int,
+) -> tuple[dict[int, int], int]:  # fmt: skip
+    """(where each own value begins, bytes of all), with so many rows of each."""
+    home = _homes([(x.kernel, behind) for x, behind in steps], own, lengths, buffers)
+    timeline = Timeline()
+    for x, behind in steps:
+        timeline.add({home[behind[r.slot]] for r in x.reaches if behind[r.slot] in own})
+    sizes = {b: replace(buffers[b], shape=(rows * lengths[b],)) for b in own}
+    found, size = offsets(timeline, sizes, ())
+    return {b: found[h] for b, h in home.items() if h in found}, size
+
+
+def _homes(
+    steps: Sequence[Used], own: set[int], lengths: Mapping[int, int], buffers: Sequence[Buffer]
+) -> dict[int, int]:
+    """For each own value the one whose place it takes, or itself."""
+    home, there = {b: b for b in own}, {b: [b] for b in own}
+    last = {b: k for k, (_, behind) in enumerate(steps) for b in behind if b in own}
+    born: set[int] = set()
+    for k, step in enumerate(steps):
+        for b in _stored(step, own - born):
+            for a in [x for x in born if home[x] == x and _alike(buffers, lengths, x, b)]:
+                every = there[a]
+                if all(last[x] <= k and _comes_after(step, x, b) for x in every):
+                    home[b] = a
+                    there[a] = [*every, b]
+                    break
+            born.add(b)
+    return home
+
+
+def _stored(step: Used, own: set[int]) -> list[int]:
+    """The own values that a step makes, in the order in which it stores them."""
+    kernel, behind = step
+    stored = (behind[x.access.slot] for x in statements(kernel) if isinstance(x, Store))
+    return [b for b in dict.fromkeys(stored) if b in own]
+
+
+def _alike(buffers: Sequence[Buffer], lengths: Mapping[int, int], a: int, b: int) -> bool:
+    same = buffers[a].dtype == buffers[b].dtype and lengths[a] == lengths[b]
+    return same and lengths[a] > 1
+
+
+def _comes_after(step: Used, before: int, made: int) -> bool:
+    """Whether a step has done all with one value before it stores another, entry by entry."""
+    kernel, behind = step
+    if isinstance(kernel, Product) and before in (
+        behind[kernel.left.slot], behind[kernel.right.slot]
+    ):  # fmt: skip
+        return False
+    old, new = list[tuple[int, Access]](), list[tuple[int, Access]]()
+    for k, x in enumerate(statements(kernel)):
+        for access in reached(x):
+            found = {before: old, made: new}.get(behind[access.slot])
+            if found is not None:
+                found.append((k, access))
+    if not old:
+        return True
+    ways = {(a.strides, a.offset, a.row) for _, a in (*old, *new)}
+    once = len(ways) == 1 and all(s for s, n in _strides(kernel, new[0][1]) if n > 1)
+    return once and max(k for k, _ in old) < min(k for k, _ in new)
+
+
+def _strides(kernel: Part, access: Access) -> list[tuple[int, int]]:
+    """(stride, size) of each axis."""
+    if isinstance(kernel, Product):
+        sizes = (*kernel.batch, *kernel.rows, *kernel.cols)
+    else:
+        sizes = (*kernel.rows, *kernel.columns)
+    return list(zip(access.strides, sizes, strict=True))
+
+
+__all__ = ["laid_out"]

@@ -1,0 +1,104 @@
+"""Which conversion leads from one state to another: the table, over space and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graphc.ir.placement import Home, Partial, R, Split, State
+from graphc.ops.collective import (
+    Accumulate,
+    AllGather,
+    AllReduce,
+    AllToAll,
+    ChainReduce,
+    Conversion,
+    Microbatch,
+    Pull,
+    Reduce,
+    ReduceScatter,
+    Stack,
+    TensorSplit,
+    ToPartial,
+    TreeReduce,
+)
+
+
+def conversion_over(
+    over: str, axis: str, source: State, target: State, order: str = ""
+) -> Conversion | None:
+    """The op that converts `source` into `target` along `axis`, or None where there is none.
+
+    order: how a partial value is added up; '' is the engine's own over space, and a running sum
+    over time.
+    """
+    make = _TABLE.get((over, type(source), type(target)))
+    return make(axis, source, target, order) if make and source != target else None
+
+
+_Make = Callable[[str, State, State, str], Conversion | None]
+
+
+def _all_reduce(axis: str, source: State, target: State, order: str) -> Conversion:
+    assert isinstance(source, Partial)
+    fixed = {"tree": TreeReduce, "accumulate": ChainReduce}
+    return fixed.get(order, AllReduce)(axis, source.op)
+
+
+def _reduce_scatter(axis: str, source: State, target: State, order: str) -> Conversion:
+    assert isinstance(source, Partial) and isinstance(target, Split)
+    return ReduceScatter(axis, target.dim, source.op, "" if order == "add_n" else order)
+
+
+def _all_to_all(axis: str, source: State, target: State, order: str) -> Conversion:
+    assert isinstance(source, Split) and isinstance(target, Split)
+    return AllToAll(axis, source.dim, target.dim)
+
+
+def _reduce(axis: str, source: State, target: State, order: str) -> Conversion:
+    assert isinstance(source, Partial) and isinstance(target, Home)
+    return Reduce(axis, target.place, source.op, "" if order == "add_n" else order)
+
+
+def _pull(axis: str, source: State, target: State, order: str) -> Conversion:
+    assert isinstance(source, Home)
+    return Pull(axis, source.place)
+
+
+def _accumulate(axis: str, source: State, target: State, order: str) -> Conversion:
+    assert isinstance(source, Partial)
+    return Accumulate(axis, source.op, order or "accumulate")
+
+
+def _gathered(op: Callable[[str, int], Conversion]) -> _Make:
+    def make(axis: str, source: State, target: State, order: str) -> Conversion:
+        assert isinstance(source, Split)
+        return op(axis, source.dim)
+
+    return make
+
+
+def _cut(op: Callable[[str, int], Conversion]) -> _Make:
+    def make(axis: str, source: State, target: State, order: str) -> Conversion:
+        assert isinstance(target, Split)
+        return op(axis, target.dim)
+
+    return make
+
+
+def _to_partial(axis: str, source: State, target: State, order: str) -> Conversion | None:
+    return ToPartial(axis) if target == Partial() else None
+
+
+_TABLE: dict[tuple[str, type, type], _Make] = {
+    ("space", Partial, type(R)): _all_reduce,
+    ("space", Partial, Split): _reduce_scatter,
+    ("space", Partial, Home): _reduce,
+    ("space", Home, type(R)): _pull,
+    ("space", Split, type(R)): _gathered(AllGather),
+    ("space", Split, Split): _all_to_all,
+    ("space", type(R), Split): _cut(TensorSplit),
+    ("space", type(R), Partial): _to_partial,
+    ("time", Partial, type(R)): _accumulate,
+    ("time", Split, type(R)): _gathered(Stack),
+    ("time", type(R), Split): _cut(Microbatch),
+}

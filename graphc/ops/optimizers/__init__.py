@@ -1,0 +1,1 @@
+"""Optimizers, their schedules and transforms: frozen records that build updates."""

@@ -1,0 +1,306 @@
+"""Optimizers: frozen, printable records that turn gradients into new values of variables.
+
+An optimizer gives a *move* for each variable; the new value is the old one plus the move. It may
+stand in a `chain` with transforms: before it those that change gradients (clipping), after it those
+that watch (averages). The maths is done in the parameter's dtype, for f16 and bf16 in f32, which
+their slots are kept in; what depends on the step alone is done in f64.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, TypeAlias
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Variable
+from graphc.ir.op import record, require, snake
+from graphc.ir.types import F32, F64, DType, TensorType
+from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
+from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
+
+Values: TypeAlias = dict[str, Value]
+Gradients: TypeAlias = dict[str, Gradient]
+Slots: TypeAlias = dict[str, dict[str, Value]]  # variable -> slot -> value
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What an update may look at: the builder, the variables' values, and the time.
+
+    params: at least f32. step: i64, counted from 0. t: f64, counted from 1.
+    """
+
+    f: Builder
+    params: Values
+    step: Value
+    t: Value
+
+    def rate(self, rate: Rate) -> float | Value:
+        """The rate at this step: a number, or an f64 scalar."""
+        return rate(self.f, self.step) if isinstance(rate, Schedule) else rate
+
+    def scale(self, x: Value, by: float | Value) -> Value:
+        """`x` times a number or an f64 scalar, in the dtype of x."""
+        return x * (self.f.to_dtype(by, x.dtype) if isinstance(by, Value) else by)
+
+    def scaled(self, g: Gradient, by: float | Value) -> Gradient:
+        """`scale` of a gradient, which may be rows."""
+        return mapped(g, lambda x: self.scale(x, by))
+
+    def decays(self, name: str) -> bool:
+        """Whether weight decay applies to a variable."""
+        return self.f.variables[name].decay
+
+
+def wide(dtype: DType) -> DType:
+    """The dtype in which a parameter's update is computed."""
+    return F32 if dtype.bytes == 2 else dtype
+
+
+class Transform(ABC):
+    """Maps a value per variable to another one: gradients before the optimizer, moves after it."""
+
+    slot_names: ClassVar[tuple[str, ...]] = ()
+    watches: ClassVar[bool] = False  # stands after the optimizer, and hands its moves on
+    leads: ClassVar[bool] = False  # stands first, and may say what the backward pass starts from
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        for field in fields(self):  # type: ignore[arg-type]
+            low, high = _RANGES.get(field.name, (float("-inf"), float("inf")))
+            value = getattr(self, field.name)
+            good = not isinstance(value, int | float) or low <= value <= high
+            name = snake(type(self).__name__)
+            text = f"{name}: {field.name}={value!r} is not in [{low}, {high}]"
+            require(good, text, code="G0206")
+
+    def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
+        """The state kept for a parameter: type and initial fill, by name."""
+        t = TensorType(param.type.shape, wide(param.type.dtype))
+        return {name: (t, self.fill(name)) for name in self.slot_names}
+
+    def fill(self, slot: str) -> float:
+        """What a slot starts from."""
+        return 0.0
+
+    def seed(self, f: Builder) -> Value | None:
+        """What the backward pass starts from; None is 1."""
+        return None
+
+    def own_count(self, f: Builder) -> Value | None:
+        """The count of its own updates, where it may skip one; None where `step` is that."""
+        return None
+
+    def settled(
+        self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
+    ) -> tuple[Values, Slots]:
+        """The values and slots after the step, given those before it and those that were made."""
+        return new
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        """Whether a variable's gradient may come as rows: rows that it lacks are as zeros are."""
+        return False
+
+    def taken(self, at: Moment, given: Gradients) -> Gradients:
+        """Gradients as this takes them: as tables, where every row is needed."""
+        return {v: g if self.takes_rows(at, v) else densified(g) for v, g in given.items()}
+
+    @abstractmethod
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        """The moves (or gradients) handed on, and the new slots."""
+
+
+_RANGES = {
+    "b1": (0, 1), "b2": (0, 1), "decay": (0, 1), "momentum": (0, 1), "lr": (0, float("inf")),
+    "weight_decay": (0, float("inf")), "max_norm": (0, float("inf")), "limit": (0, float("inf")),
+    "initial": (0, float("inf")), "grow_every": (1, float("inf")), "factor": (1, float("inf")),
+}  # fmt: skip
+
+
+class Optimizer(Transform):
+    """A transform of gradients into moves."""
+
+    def apply(
+        self, f: Builder, params: Values, grads: Gradients, slots: Slots, step: Value
+    ) -> tuple[Values, Slots]:
+        """New values of the variables and of their slots; step counts updates from 0 (i64)."""
+        dtypes = {v: wide(x.dtype) for v, x in params.items()}
+        values = {v: f.to_dtype(x, dtypes[v]) for v, x in params.items()}
+        at = Moment(f, values, step, f.to_dtype(step, F64) + 1.0)
+        given = {v: _in_dtype(f, g, dtypes[v]) for v, g in grads.items()}
+        moves, new_slots = self.moves(at, self.taken(at, given), slots)
+        new: Values = {}
+        for v, x in params.items():
+            move = moves[v]
+            if isinstance(move, Rows):
+                new[v] = move.added_to(x)
+            else:
+                new[v] = f.to_dtype(values[v] + move, x.dtype)
+        return self.settled(at, grads, (params, slots), (new, new_slots))
+
+
+def _in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
+    return mapped(g, lambda x: f.to_dtype(x, dtype))
+
+
+class Elementwise(Optimizer):
+    """An optimizer that treats each variable by itself."""
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        moved: Gradients = {}
+        new: Slots = {}
+        for v, g in given.items():
+            if isinstance(g, Rows):
+                moved[v], new[v] = self.move_rows(at, v, g, slots[v])
+            else:
+                moved[v], new[v] = self.move(at, v, g, slots[v])
+        return moved, new
+
+    def move_rows(
+        self, at: Moment, name: str, g: Rows, slots: dict[str, Value]
+    ) -> tuple[Rows, dict[str, Value]]:
+        """The same for a gradient of rows, where `takes_rows` says so."""
+        raise AssertionError(f"{type(self).__name__} takes no rows")
+
+    @abstractmethod
+    def move(
+        self, at: Moment, name: str, g: Value, slots: dict[str, Value]
+    ) -> tuple[Value, dict[str, Value]]:
+        """The move of one variable, and its new slots."""
+
+
+# -- transforms ----------------------------------------------------------------------------------
+
+
+@record
+@dataclass(frozen=True)
+class ClipByGlobalNorm(Transform):
+    """`g *= max_norm / max(|all gradients|, max_norm)` (Pascanu, Mikolov, Bengio 2012)"""
+
+    max_norm: float
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True  # rows are joined: the squares of their entries are those of the table's
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        norm = at.f.global_norm(map(entries, given.values()))
+        factor = self.max_norm / at.f.maximum(norm, self.max_norm)
+        return {v: at.scaled(g, factor) for v, g in given.items()}, {v: {} for v in given}
+
+
+@record
+@dataclass(frozen=True)
+class ClipByValue(Transform):
+    """`g = min(max(g, -limit), limit)`, entry by entry"""
+
+    limit: float
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        def clipped(x: Value) -> Value:
+            return at.f.clip(x, -self.limit, self.limit)
+
+        return {v: mapped(g, clipped) for v, g in given.items()}, {v: {} for v in given}
+
+
+@record
+@dataclass(frozen=True)
+class Ema(Transform):
+    """`ema = decay * ema + (1 - decay) * p`, the new p; the slot starts from the first p
+
+    The average of weights stands in the slot `ema` (Polyak, Juditsky 1992).
+    """
+
+    decay: float = 0.999
+    slot_names: ClassVar[tuple[str, ...]] = ("ema",)
+    watches = True
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        first = at.f.eq(at.step, 0)
+        new: Slots = {}
+        for v, move in given.items():
+            p = at.params[v]
+            average = at.f.where(first, p, slots[v]["ema"])
+            new[v] = {"ema": average + (1 - self.decay) * (p + densified(move) - average)}
+        return given, new
+
+
+@record
+@dataclass(frozen=True)
+class Chain(Optimizer):
+    """Transforms of the gradients, then one optimizer, then what watches, one after the other"""
+
+    members: tuple[Transform, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
+        kinds = [1 if isinstance(m, Optimizer) else 2 if m.watches else 0 for m in self.members]
+        good = kinds == sorted(kinds) and kinds.count(1) == 1
+        require(
+            good,
+            "a chain is clipping, then one optimizer, then averages",
+            code="G0206",
+            help=_HELP,
+        )
+        first = not any(m.leads for m in self.members[1:])
+        require(first, "loss_scale stands first in a chain", code="G0206", help=_HELP)
+        names = [n for m in self.members for n in _slot_names(m)]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        require(not twice, f"chain: two members keep a slot '{''.join(twice[:1])}'", code="G0206")
+
+    def seed(self, f: Builder) -> Value | None:
+        return self.members[0].seed(f)
+
+    def own_count(self, f: Builder) -> Value | None:
+        return self.members[0].own_count(f)
+
+    def settled(
+        self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
+    ) -> tuple[Values, Slots]:
+        return self.members[0].settled(at, grads, old, new)
+
+    def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
+        return {k: slot for m in self.members for k, slot in m.slots(param).items()}
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True  # each of its members says for itself
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        new: Slots = {v: {} for v in given}
+        for member in self.members:
+            given, made = member.moves(at, member.taken(at, given), slots)
+            for v, kept in made.items():
+                new[v].update(kept)
+        return given, new
+
+
+_HELP = "such as clip_by_global_norm(1.0), adam(lr=1e-3), ema(0.999)"
+_SCALAR = Variable("", TensorType((), F32))
+
+
+def _slot_names(member: Transform) -> list[str]:
+    return list(member.slots(_SCALAR))
+
+
+def chain(*members: Transform) -> Optimizer:
+    """The optimizer that does one member after the other; a lone optimizer is itself.
+
+    Raises G0206 unless it is transforms of gradients, one optimizer, then averages.
+    """
+    return as_optimizer(members)
+
+
+def as_optimizer(steps: Sequence[object]) -> Optimizer:
+    """The optimizer that `minimize loss with A, B, C` means. Raises G0206."""
+    members = tuple(s for s in steps if isinstance(s, Transform))
+    for s in steps:
+        require(s in members, f"{s!r} is no optimizer", code="G0206", help=_HELP)
+    match members:
+        case [Optimizer() as lone]:
+            return lone
+        case _:
+            return Chain(members)

@@ -1,0 +1,89 @@
+"""Loss scaling: what keeps small gradients of half precision from vanishing.
+
+The backward pass starts from a scale instead of 1, and gradients are divided by it before they are
+used. Where one is not finite, the scale was too large: nothing is updated, and the scale falls.
+Gradients are sums over the whole mesh by then, so all devices see the same and decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Variable
+from graphc.ir.op import record
+from graphc.ir.types import F32, I32, I64, TensorType
+from graphc.ops.optimizers.base import Gradients, Moment, Slots, Transform, Values
+from graphc.ops.sparse import entries
+
+
+@record
+@dataclass(frozen=True)
+class LossScale(Transform):
+    """`g /= scale`, first in a chain; no update, and `scale /= factor`, where a g is not finite
+
+    After `grow_every` updates in a row `scale *= factor`. The scale is the state named by `state`,
+    `STATE.steps` counts those updates. Beside other losses of the step, which have updates of their
+    own, `STATE.updates` counts the updates of this one in place of `step`. (Micikevicius et al.,
+    "Mixed precision training", 2018)
+    """
+
+    initial: float = 2.0**15
+    grow_every: int = 2000
+    factor: float = 2.0
+    state: str = "loss_scale"
+    leads = True
+
+    def seed(self, f: Builder) -> Value:
+        return self._scale(f)
+
+    def own_count(self, f: Builder) -> Value:
+        return f.declare(Variable(f"{self.state}.updates", TensorType((), I64), kind="state"))
+
+    def takes_rows(self, at: Moment, name: str) -> bool:
+        return True
+
+    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        inverse = 1.0 / self._scale(at.f)
+        return {v: at.scaled(g, inverse) for v, g in given.items()}, {v: {} for v in given}
+
+    def settled(
+        self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
+    ) -> tuple[Values, Slots]:
+        f = at.f
+        finite = f.eq(self._overflows(f, map(entries, grads.values())), 0)
+        self._follow(f, finite, at.step)
+
+        def chosen(now: Value, before: Value) -> Value:
+            return f.where(finite, now, before)
+
+        values = {v: chosen(x, old[0][v]) for v, x in new[0].items()}
+        slots = {v: {k: chosen(x, old[1][v][k]) for k, x in s.items()} for v, s in new[1].items()}
+        return values, slots
+
+    def _scale(self, f: Builder) -> Value:
+        scale = Variable(self.state, TensorType((), F32), kind="state", fill=self.initial)
+        return f.declare(scale)
+
+    def _overflows(self, f: Builder, grads: Iterable[Value]) -> Value:
+        """How many entries of all gradients are not finite: one number for the whole mesh."""
+        counts = [f.sum(f.to_dtype(f.not_(f.is_finite(g)), F32)) for g in grads]
+        total = counts[0]
+        for count in counts[1:]:
+            total = total + count
+        return total
+
+    def _follow(self, f: Builder, finite: Value, step: Value) -> None:
+        """The scale and the counts of updates after this step."""
+        run = f"{self.state}.steps"
+        steps = f.declare(Variable(run, TensorType((), I32), kind="state"))
+        scale, more = self._scale(f), steps + 1
+        grows = f.ge(more, self.grow_every)
+        up = f.where(grows, scale * self.factor, scale)
+        kept = f.where(grows, f.zeros_like(more), more)
+        down = f.maximum(scale / self.factor, 1.0)
+        f.updates[self.state] = f.where(finite, up, down).name
+        f.updates[run] = f.where(finite, kept, f.zeros_like(more)).name
+        count = step.node.op.attributes["source_name"]
+        f.updates[count] = f.where(finite, step + 1, step).name

@@ -1,0 +1,181 @@
+"""Learning-rate schedules: frozen records, called on the number of updates made before this one.
+
+A plain number is the constant schedule. All are computed in f64, as scalars.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from math import pi
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import record, require, snake
+from graphc.ir.types import F64
+from graphc.support.errors import GraphcError
+
+
+class Schedule(ABC):
+    """`schedule(f, step)` is the rate at a step, counted from 0."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        steps = getattr(self, "steps", 1)
+        require(steps >= 1, f"{snake(type(self).__name__)}: {steps} steps", code="G0206")
+
+    @abstractmethod
+    def at(self, f: Builder, t: Value) -> Value:
+        """The rate at step t, both f64 scalars."""
+
+    def __call__(self, f: Builder, step: Value) -> Value:
+        """The rate, an f64 scalar; step is an integer scalar."""
+        return self.at(f, f.to_dtype(step, F64))
+
+
+Rate: TypeAlias = float | Schedule
+_TAKES: dict[str, tuple[type, ...]] = {
+    "float": (int, float), "int": (int,), "Rate": (int, float, Schedule),
+    "Rate | None": (int, float, Schedule, type(None)),
+}  # fmt: skip
+
+
+def _rate(f: Builder, rate: Rate, t: Value) -> Value:
+    return rate.at(f, t) if isinstance(rate, Schedule) else f.constant(float(rate), F64)
+
+
+def _share(f: Builder, t: Value, steps: int) -> Value:
+    """How much of `steps` is done, from 0 to 1."""
+    return f.minimum(t / float(steps), 1.0)
+
+
+def check_numbers(made: Any) -> None:
+    """Raise G0206 where a field of a record that is a number, or a rate, holds something else."""
+    name = snake(type(made).__name__)
+    for field in fields(made):
+        takes = _TAKES.get(str(field.type))
+        value = getattr(made, field.name)
+        if takes and isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+            value = value.item()
+            object.__setattr__(made, field.name, value)
+        if takes and not isinstance(value, takes):
+            help = "a rate that changes is a schedule: graphc.optim.cosine_decay(1e-3, steps=1000)"
+            raise GraphcError(
+                "G0206",
+                f"{name}: {field.name} is a {type(value).__name__}, not a number",
+                help=help if Schedule in takes else None,
+            )
+
+
+@record
+@dataclass(frozen=True)
+class ConstantRate(Schedule):
+    """`rate = value`"""
+
+    value: float
+
+    def at(self, f: Builder, t: Value) -> Value:
+        return f.constant(float(self.value), F64)
+
+
+@record
+@dataclass(frozen=True)
+class LinearWarmup(Schedule):
+    """`rate = peak * (t + 1) / steps` for the first steps, then `after`, its time counted anew
+
+    after is the peak itself unless given.
+    """
+
+    peak: float
+    steps: int
+    after: Rate | None = None
+
+    def at(self, f: Builder, t: Value) -> Value:
+        rising = self.peak * f.minimum((t + 1.0) / float(self.steps), 1.0)
+        if self.after is None:
+            return rising
+        later = _rate(f, self.after, f.maximum(t - float(self.steps), 0.0))
+        return f.select(f.lt(t, float(self.steps)), rising, later)
+
+
+@record
+@dataclass(frozen=True)
+class CosineDecay(Schedule):
+    """`rate = final + (initial - final) * (1 + cos(pi * t / steps)) / 2`, then final
+
+    Loshchilov, Hutter, "SGDR: stochastic gradient descent with warm restarts", 2016.
+    """
+
+    initial: float
+    steps: int
+    final: float = 0.0
+
+    def at(self, f: Builder, t: Value) -> Value:
+        wave = 0.5 * (1.0 + f.cos(pi * _share(f, t, self.steps)))
+        return self.final + (self.initial - self.final) * wave
+
+
+@record
+@dataclass(frozen=True)
+class ExponentialDecay(Schedule):
+    """`rate = initial * factor^(t / steps)`; staircase: t / steps is rounded down"""
+
+    initial: float
+    factor: float
+    steps: int
+    staircase: bool = False
+
+    def at(self, f: Builder, t: Value) -> Value:
+        exponent = t / float(self.steps)
+        if self.staircase:
+            exponent = f.floor(exponent)
+        return self.initial * f.power(self.factor, exponent)
+
+
+@record
+@dataclass(frozen=True)
+class PolynomialDecay(Schedule):
+    """`rate = final + (initial - final) * (1 - t / steps)^power`, then final; power 1 is linear"""
+
+    initial: float
+    steps: int
+    final: float = 0.0
+    power: float = 1.0
+
+    def at(self, f: Builder, t: Value) -> Value:
+        left = f.power(1.0 - _share(f, t, self.steps), self.power)
+        return self.final + (self.initial - self.final) * left
+
+
+def _numbers(what: str, made: Any, field: str) -> tuple[Any, ...]:
+    """A field's numbers as a tuple. Raises G0206."""
+    value = getattr(made, field)
+    found = value.tolist() if isinstance(value, np.ndarray) else value
+    good = isinstance(found, list | tuple) and all(isinstance(x, int | float) for x in found)
+    require(good, f"{what} are numbers, such as (100, 200), not {value!r}", code="G0206")
+    return tuple(found)
+
+
+@record
+@dataclass(frozen=True)
+class PiecewiseConstant(Schedule):
+    """`rate = rates[i]`, i the number of boundaries <= t; one rate more than boundaries"""
+
+    boundaries: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("boundaries", "rates"):
+            object.__setattr__(self, name, _numbers(f"piecewise_constant: {name}", self, name))
+        rising = list(self.boundaries) == sorted(set(self.boundaries))
+        good = rising and len(self.rates) == len(self.boundaries) + 1
+        text = "piecewise_constant: rising boundaries, and one rate more than boundaries"
+        require(good, f"{text}, not {self.boundaries} and {self.rates}", code="G0206")
+
+    def at(self, f: Builder, t: Value) -> Value:
+        rate = f.constant(float(self.rates[0]), F64)
+        for start, value in zip(self.boundaries, self.rates[1:], strict=True):
+            rate = f.select(f.ge(t, float(start)), f.constant(float(value), F64), rate)
+        return rate

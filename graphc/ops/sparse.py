@@ -1,0 +1,178 @@
+"""Sparse gradients: the gradient of a table that is only looked up, as indices and rows.
+
+Such a gradient is two ordinary tensors, indices [b, t] and rows [b, t, rest..]: b is the batch
+where it is looked up by example. Contributions are joined by putting them side by side, places by
+gathering both; where all of them are there, the rows of equal indices are added (`row_sum`).
+
+    auto  as rows where fewer rows are looked up in a step than the table has
+    on    as rows wherever the table is only looked up
+    off   as a table
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeAlias
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Node, Variable
+from graphc.ir.op import op_named
+from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
+
+MODES = ("auto", "on", "off")
+
+
+def checked_mode(text: str) -> str:
+    """The mode that `text` names. Raises G0313."""
+    if text and text not in MODES:
+        hint = did_you_mean(text, MODES) or f"known: {', '.join(MODES)}"
+        raise GraphcError("G0313", f"sparse is not '{text}'", help=hint)
+    return text
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A gradient as rows of a table with `size` rows: row [b, t] is added at ids[b, t]."""
+
+    ids: Value
+    values: Value
+    size: int
+
+    def map(self, change: Callable[[Value], Value]) -> Rows:
+        """The rows changed, entry by entry; zeros stay zeros."""
+        return replace(self, values=change(self.values))
+
+    def __neg__(self) -> Rows:
+        return self.map(lambda x: -x)
+
+    def dense(self) -> Value:
+        """The whole table."""
+        f = self.ids.builder
+        return f.scatter_add(self.ids, self.values, dim=0, size=self.size)
+
+    def of(self, table: Value) -> Value:
+        """The rows of another table at the same indices."""
+        return table.builder.gather(table, self.ids, dim=0)
+
+    def added_to(self, table: Value) -> Value:
+        """A table of the same shape with the rows added."""
+        return table.builder.row_add(table, self.ids, self.values)
+
+    def joined(self, order: str) -> Rows:
+        """The same, the rows of equal indices added at the first of them."""
+        f, tree = self.ids.builder, "tree" if order == "tree" else ""
+        ids = f.row_ids(self.ids)
+        return Rows(ids, f.row_sum(ids, self.values, size=self.size, order=tree), self.size)
+
+
+Gradient: TypeAlias = Value | Rows
+
+
+def rows_of(size: int, ids: Value, values: Value) -> Rows:
+    """A contribution in the common form: indices [b, t], rows [b, t, rest..]."""
+    f, rest = ids.builder, values.shape[ids.rank :]
+    b, *t = ids.shape or (1,)
+    shape = (b, prod(t))
+    return Rows(f.reshape(ids, shape), f.reshape(values, (*shape, *rest)), size)
+
+
+def side_by_side(parts: Sequence[Rows]) -> Rows:
+    """All contributions as one: example by example, where they are of the same examples."""
+    if len(parts) == 1:
+        return parts[0]
+    f, size = parts[0].ids.builder, parts[0].size
+    leads = {(p.ids.shape[0], p.ids.type.extent(0)) for p in parts}
+    alike = len(leads) == 1
+    join = op_named("concat")(dim=1) if alike else op_named("row_join")()  # type: ignore[call-arg]
+    wide = max((p.ids.dtype for p in parts), key=lambda d: d.bytes)
+    ids = f.add(join, [f.to_dtype(p.ids, wide) for p in parts])
+    return Rows(ids, f.add(join, [p.values for p in parts]), size)
+
+
+def densified(gradient: Gradient) -> Value:
+    """A gradient as one tensor."""
+    return gradient.dense() if isinstance(gradient, Rows) else gradient
+
+
+def entries(gradient: Gradient) -> Value:
+    """A tensor of all entries of a joined gradient that may not be 0: for sums over them."""
+    return gradient.values if isinstance(gradient, Rows) else gradient
+
+
+def mapped(gradient: Gradient, change: Callable[[Value], Value]) -> Gradient:
+    """A gradient changed entry by entry, where zeros stay zeros."""
+    return gradient.map(change) if isinstance(gradient, Rows) else change(gradient)
+
+
+# -- where ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Uses:
+    """How a table is used on the way to a loss: looked up along dim 0, or otherwise."""
+
+    lookups: tuple[Node, ...]
+    others: tuple[Node, ...]
+    rows: int  # that are looked up in a full batch
+
+
+def uses_of(f: Builder, read: str, active: Collection[str]) -> Uses:
+    """The uses of a variable's read in the nodes that are differentiated."""
+    users = [n for n in f.nodes.values() if n.name in active and read in n.operands]
+    lookups = tuple(n for n in users if _is_lookup(f, n, read))
+    others = tuple(n for n in users if n not in lookups)
+    ids = [f.nodes[n.operands[n.op.looks_up or 0]].tensor for n in lookups]
+    return Uses(lookups, others, sum(t.size for t in ids))
+
+
+def _is_lookup(f: Builder, node: Node, read: str) -> bool:
+    """Whether a node looks up rows of a table, by example or by indices without a batch."""
+    slot = node.op.looks_up
+    if slot is None or node.operands[0] != read:
+        return False
+    return not any(f.nodes[node.operands[slot]].tensor.extents[1:])
+
+
+def sparse_reads(
+    f: Builder, variables: Mapping[str, Variable], otherwise: str, active: Collection[str]
+) -> set[str]:
+    """The reads of variables whose gradients are kept as rows.
+
+    variables: the variable of every read. otherwise: the mode of those that say none. Warns G0314
+    where a table is looked up and used as a whole too. Raises G0315 where it is said to be sparse
+    and isn't looked up.
+    """
+    found = set()
+    for read, v in variables.items():
+        mode = v.sparse or otherwise
+        if mode == "off" or v.local or not v.type.shape:
+            continue
+        uses = uses_of(f, read, active)
+        if v.sparse == "on" and not uses_of(f, read, f.nodes).lookups:
+            text = f"sparse is on for '{v.name}', but nothing looks its rows up by example"
+            help = "y = embedding(table, ids) does, with the batch first in ids; or leave it out"
+            raise GraphcError("G0315", text, span=v.origin, help=help)
+        if not uses.lookups or (mode != "on" and uses.rows >= v.type.shape[0]):
+            continue
+        if uses.others:
+            _warn_of_both(v, uses)
+        else:
+            found.add(read)
+    return found
+
+
+def _warn_of_both(v: Variable, uses: Uses) -> None:
+    lookup, other = uses.lookups[0], uses.others[0]
+    labels = ((lookup.origin, "looked up here"),) if lookup.origin else ()
+    note = GraphcError(
+        "G0314",
+        f"'{v.name}' is looked up, and used as a whole too: its gradient is a table",
+        span=other.origin or v.origin,
+        labels=labels,
+        help=f'{uses.rows} rows of {v.type.shape[0]} alone would be sparse; sparse="off" for '
+        f"'{v.name}' says that this is meant",
+    )
+    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)

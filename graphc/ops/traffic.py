@@ -1,0 +1,30 @@
+"""What a device sends for a conversion over space, in bytes, as the ring algorithms do."""
+
+from __future__ import annotations
+
+from math import prod
+
+from graphc.ir.leaf_tree import most_sent
+from graphc.ir.placement import Mesh, R, Split
+from graphc.ops.collective import Conversion
+
+
+def sent(op: Conversion, size: float, shape: tuple[int, ...], mesh: Mesh) -> float:
+    """Bytes that a device sends for a conversion of what is `size` bytes of that shape on it.
+
+    A sum over leaves begins with a forest, whose first dim is its pieces.
+    """
+    axes = [a for a in map(mesh.axis, op.axes) if a.over == "space"]
+    n = prod(a.size for a in axes)
+    if mesh.leaves is not None and len(axes) < len(op.axes):
+        return _over_leaves(op, n, size / shape[0], mesh)
+    return op.traffic(n, size * (n if isinstance(op.states[0], Split) else 1))
+
+
+def _over_leaves(op: Conversion, n: int, size: float, mesh: Mesh) -> float:
+    """Every entry of the sum is added at one place, which n - 1 others send their pieces of it; and
+    sent on from there to the others that have it, which is one place of n where all is cut."""
+    assert mesh.leaves is not None
+    pieces = most_sent(mesh.leaves.slots, mesh.turns)
+    copies = prod(mesh.axis(a).size for a in op.axes[:-1] if op.target(a) == R)
+    return (pieces * (n - 1) + copies - 1) / n * size

@@ -1,0 +1,150 @@
+"""Differentiate: from `minimize` to gradients, and from gradients to updates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.op import op_named
+from graphc.ir.orders import FANIN_MEAN, Orders, parse_orders
+from graphc.ops.sparse import Gradient, Rows, sparse_reads
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.differentiation.gradient_orders import mark_orders
+from graphc.passes.differentiation.reverse_mode import active_nodes, gradients_and_rows
+from graphc.support.errors import GraphcError, GraphcWarning
+
+
+@register_pass
+class Differentiate(Pass):
+    """Turn every objective into gradients (scope `grad`) and updates (scope `update`).
+
+    All gradients are taken at the variables' values before the step, so several objectives do not
+    see each other's updates. order is how contributions are added (see graphc.ir.orders), before what
+    the objective says; a variable's own order comes before both. Nodes whose sums over turns or
+    devices have an order that was chosen are marked with it. sparse is whether gradients of tables
+    are kept as rows, before what the objective says and behind a variable's own (graphc.ops.sparse).
+
+    before:  minimize %loss with sgd(lr=0.1) over w
+    after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
+    """
+
+    order: str = ""
+    sparse: str = ""
+
+    def run(self, graph: Graph) -> Graph:
+        f = Builder.like(graph, keep_nodes=True)
+        f.objectives = []
+        for objective in graph.objectives:
+            order = parse_orders(self.order).over(parse_orders(objective.order))
+            _minimize(f, graph, objective, order, self.sparse or objective.sparse)
+        return f.build()
+
+
+def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, sparse: str) -> None:
+    known = graph.reads
+    # By name: a norm over all gradients is then the same sum in whatever order they were declared.
+    reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
+    variables = {x: v for v, x in reads.items()}
+
+    def pin(read: str, gradient: Value) -> Value:
+        return f.add(op_named("gradient")(variables[read]), [gradient])  # type: ignore[call-arg]
+
+    def pin_rows(read: str, rows: Rows) -> Rows:
+        end = op_named("gradient_rows")(variables[read])  # type: ignore[call-arg]
+        return rows.map(lambda x: f.add(end, [x]))
+
+    orders = {v: parse_orders(graph.variables[v].order).over(order) for v in reads}
+    fanin = {reads[v]: o.fanin or "add_n" for v, o in orders.items()}
+    start = len(f.nodes)
+    loss, first = Value(f, objective.loss), order.fanin or "add_n"
+    with f.at(objective.origin), f.scope("update"):
+        seed = objective.optimizer.seed(f)
+    average = objective.reduction == FANIN_MEAN
+    active = active_nodes(list(f.nodes.values()), list(variables), loss.name)
+    asked = {x: graph.variables[v] for x, v in variables.items()}
+    rows = sparse_reads(f, asked, sparse or "auto", active)
+    found = gradients_and_rows(
+        f, loss, list(variables), first, fanin, pin, seed, average, rows, pin_rows
+    )
+    if average:
+        _warn_of_average(objective)
+    used = {v: g for v, x in reads.items() if (g := found[x]) is not None}
+    mark_orders(f, start, {_end(g).name: orders[v] for v, g in used.items()})
+    _report_unused(graph, objective, used)
+    _check_free(f, graph, objective, used)
+    with f.at(objective.origin), f.scope("update"):
+        params = {v: Value(f, reads[v]) for v in used}
+        slots = {v: _slots(f, graph.variables[v], objective) for v in used}
+        step = _count(f, objective, alone=len(graph.objectives) == 1)
+        new, new_slots = objective.optimizer.apply(f, params, used, slots, step)
+        for v, value in new.items():
+            f.updates[v] = value.name
+            for slot, slot_value in new_slots[v].items():
+                f.updates[f"{v}.{slot}"] = slot_value.name
+
+
+def _count(f: Builder, objective: Objective, alone: bool) -> Value:
+    """How many updates the objective has made. Raises G0468 where another one keeps that count."""
+    own: Value | None = None if alone else objective.optimizer.own_count(f)
+    step = f.step_count()
+    if own is None:
+        return step
+    name = str(own.node.op.attributes["source_name"])
+    if name in f.updates:
+        text = f"two losses share the scale '{name.removesuffix('.updates')}'"
+        help = 'give each its own: loss_scale(state="critic_scale") | sgd(0.1)'
+        raise GraphcError("G0468", text, span=objective.origin, help=help)
+    return own
+
+
+def _end(gradient: Gradient) -> Value:
+    return gradient.values if isinstance(gradient, Rows) else gradient
+
+
+def _warn_of_average(objective: Objective) -> None:
+    note = GraphcError(
+        "G0311",
+        "contributions to each variable are averaged over its uses: that is not the gradient",
+        span=objective.origin,
+        help="leave `reduction fanin_mean` out, and they are added",
+    )
+    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)
+
+
+def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:
+    made = {}
+    for slot, (slot_type, fill) in objective.optimizer.slots(variable).items():
+        name = f"{variable.name}.{slot}"
+        f.variables[name] = Variable(name, slot_type, "slot", variable.name, False, fill)
+        read = op_named("variable")(source_name=name)  # type: ignore[call-arg]
+        made[slot] = f.add(read, type=slot_type, name=name)
+    return made
+
+
+def _check_free(f: Builder, graph: Graph, objective: Objective, used: Iterable[str]) -> None:
+    """Raise G0304 where something else writes a variable, G0208 where a slot's name is taken."""
+    for v in used:
+        if v in f.updates:
+            text = f"two updates write variable '{v}'"
+            help = "say which params each is over: minimize loss with sgd(0.1) over {w}"
+            raise GraphcError("G0304", text, span=objective.origin, help=help)
+        for slot in objective.optimizer.slots(graph.variables[v]):
+            if f"{v}.{slot}" in f.variables:
+                text = f"'{v}.{slot}' is the name of a variable, and of the optimizer's '{slot}'"
+                raise GraphcError("G0208", text, span=objective.origin)
+
+
+def _report_unused(graph: Graph, objective: Objective, used: Mapping[str, Gradient]) -> None:
+    if not used:
+        raise GraphcError(
+            "G0302",
+            "no parameter reaches the loss by a differentiable path",
+            span=objective.origin or graph[objective.loss].origin,
+        )
+    for v in objective.variables:
+        if v not in used:
+            message = f"parameter '{v}' does not reach the loss: it is left as it is"
+            note = GraphcError("G0303", message, span=graph.variables[v].origin)
+            warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=2)

@@ -1,0 +1,72 @@
+"""Where an order of summation that was chosen holds: nodes, and strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph, Node
+from graphc.ir.orders import Orders, parse_orders
+from graphc.strategies import Strategy, layout_of
+from graphc.support.errors import GraphcError, Span
+
+
+def check_orders(graph: Graph, strategy: Strategy) -> None:
+    """Raise G0490 where an order is asked for of sums that a reproducible run fixes as a tree."""
+    layout = layout_of(strategy)
+    if layout.grid is None:
+        return
+    asked: list[tuple[str, str, Span | None]] = []
+    for order, origin in (
+        *((o.order, o.origin) for o in graph.objectives),
+        *((v.order, v.origin) for v in graph.variables.values()),
+    ):
+        chosen = parse_orders(order)
+        asked += [("turns", chosen.turns, origin), ("devices", chosen.devices, origin)]
+    spatial = {a.name for a in layout.mesh.space}
+    asked += [("devices" if a in spatial else "turns", o, None) for a, o in layout.orders]
+    for place, order, origin in asked:
+        if order not in ("", "tree"):
+            raise GraphcError(
+                "G0490",
+                f"{place}={order} can't hold: {strategy} fixes all sums over turns and devices",
+                span=origin,
+                help="they are one balanced tree over the leaves of the batch; leave the order out",
+            )
+
+
+def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None:
+    """Mark the nodes that are made for one gradient alone with the order of its sums.
+
+    A gradient is a partial sum over turns and devices somewhere on the way from its contributions:
+    at them, at their sum, or behind its division by the number of examples. So what is marked is
+    the gradient, and backwards from it what nothing else uses, up to the first products and
+    reductions, from which the contributions come. start: the first node of the backward pass.
+    """
+    marks = {g: str(o.of_sums()) for g, o in gradients.items() if str(o.of_sums())}
+    if not marks:
+        return
+    made = list(islice(f.nodes.values(), start, None))
+    users: dict[str, list[Node]] = {}
+    for node in made:
+        for x in node.operands:
+            users.setdefault(x, []).append(node)
+    for node in reversed(made):
+        if node.name not in marks and (mark := _inherited(node, users, marks)):
+            marks[node.name] = mark
+    for name, mark in marks.items():
+        f.nodes[name] = replace(f.nodes[name], order=mark)
+
+
+def _inherited(node: Node, users: Mapping[str, list[Node]], marks: Mapping[str, str]) -> str:
+    """The order of all that use a node, where it passes on to its operands."""
+    by = users.get(node.name, [])
+    found = {marks.get(u.name, "") if _passes_sums(u) else "" for u in by}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _passes_sums(node: Node) -> bool:
+    """Whether a sum of parts of the operand is a sum of parts of the result, entry by entry."""
+    return node.op.elementwise or node.op.view

@@ -1,0 +1,235 @@
+"""What a loss is to the batch: a sum over it, a mean, or something that was meant to be one.
+
+How a value grows with the number of examples says which of them it is (graphc.analysis.batch_scaling).
+Where nothing is known of that, nothing is said.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.analysis.batch_scaling import REPLICAS, STILL, Growth, growths, sums_over_batch
+from graphc.ir.graph import Graph, Node, Objective
+from graphc.ir.orders import REDUCTIONS
+from graphc.ir.types import TensorType
+from graphc.ir.varying import leaves, varying_nodes
+from graphc.support.errors import GraphcError, GraphcWarning
+
+Growths = Mapping[str, Growth]
+
+
+def check_losses(graph: Graph) -> None:
+    """Check each objective's loss for what is seldom meant, and for the reduction it is said to be.
+
+    Raises G0309 for a reduction that does not agree with the loss. Warns G0310 of a loss that is
+    divided by the number of examples twice, G0312 of a mean of means over groups whose sizes are
+    data, G0466 of one that is scaled by the number of replicas.
+    """
+    if not graph.objectives:
+        return
+    growth, by_replica = growths(graph), growths(graph, REPLICAS)
+    for objective in graph.objectives:
+        _check_reduction(graph, objective, growth, by_replica)
+        scaled = _scaled(graph, objective, by_replica)
+        for warning in (*_complaints(graph, objective, growth), *scaled):
+            text = warning.render().replace("error", "warning", 1)
+            warnings.warn(GraphcWarning(text), stacklevel=3)
+
+
+# -- what is wrong with it ------------------------------------------------------------------------
+
+_SAYS = {
+    "mean": "it grows with the number of examples: it is a sum over the batch",
+    "sum": "it is divided by the number of examples: it is a mean over the batch",
+}
+
+
+def _check_reduction(
+    graph: Graph, objective: Objective, growth: Growths, by_replica: Growths
+) -> None:
+    """Raise G0309 where the loss is known to be another reduction than it is said to be.
+
+    What per-replica code puts together is a sum or a mean over replicas too: either may be meant.
+    """
+    said, loss = objective.reduction, objective.loss
+    if said not in REDUCTIONS or not _depends_on_batch(graph, loss):
+        return
+    own = any(leaves(n.op) for n in _above(graph, loss))
+    readings = (growth[loss], by_replica[loss]) if own else (growth[loss],)
+    if not any(g is None or (said == "sum") == (1 in g) for g in readings):
+        node = graph[loss]
+        origin = objective.origin or node.origin
+        labels = ((node.origin, "the loss"),) if node.origin and node.origin != origin else ()
+        other = "sum" if said == "mean" else "mean"
+        help = f"take the {said} over the batch in the loss itself, or write reduction {other}"
+        text = f"the loss is said to be a {said}, but {_SAYS[said]}"
+        raise GraphcError("G0309", text, span=origin, labels=labels, help=help)
+
+
+def _depends_on_batch(graph: Graph, name: str) -> bool:
+    return any(n.op.source == "input" and n.tensor.extents for n in _above(graph, name))
+
+
+def _complaints(graph: Graph, objective: Objective, growth: Growths) -> Iterator[GraphcError]:
+    above = list(_above(graph, objective.loss))
+    batch = {t.shape[d] // e.unit for t in _inputs(graph) for d, e in enumerate(t.extents) if e}
+    for node in above:
+        if node.op.denominator is None:
+            continue
+        counted = _quotient(graph, node, growth)
+        grown = growth[node.name]
+        shrinks = grown is not None and grown and max(grown) < 0 and node.tensor.shape == ()
+        if shrinks and _depends_on_batch(graph, node.name):  # 1 / n alone is a factor of a mean
+            yield _twice(node, objective, "by the number of examples again")
+            return
+        if counted and (size := _constant(graph, node.operands[1])) in batch:
+            yield _twice(node, objective, f"by {size:g}, which is the batch's size")
+            return
+    yield from (_mean_of_means(m, objective) for m in _means(graph, above))
+
+
+def _quotient(graph: Graph, node: Node, growth: Growths) -> bool:
+    """Whether what a node divides is a number, and was divided by the count of examples already."""
+    top = graph[node.operands[0]]
+    if node.tensor.shape != () or growth[top.name] != STILL:
+        return False
+    return any(n.op.count and n.op.attributes.get("extent") for n in _above(graph, top.name))
+
+
+def _twice(node: Node, objective: Objective, by: str) -> GraphcError:
+    return GraphcError(
+        "G0310",
+        f"the loss is a mean over the batch, and is divided {by}",
+        span=node.origin or objective.origin,
+        help="one division is enough, on any number of devices: leave the second one out",
+    )
+
+
+def _scaled(graph: Graph, objective: Objective, growth: Growths) -> Iterator[GraphcError]:
+    """A loss, global already, that is multiplied or divided by the number of replicas."""
+    above = {n.name for n in _above(graph, objective.loss)} - varying_nodes(graph)
+    trained, gathered = _trained(graph), _below(graph, lambda n: leaves(n.op))
+    for node in (graph[x] for x in graph.nodes if x in above and x in trained):
+        grown = growth[node.name]
+        if not grown:
+            continue
+        summed = node.name in gathered
+        if max(grown) < 0 or (max(grown) > 0 and not summed):
+            by = "divided" if max(grown) < 0 else "multiplied"
+            yield GraphcError(
+                "G0466",
+                f"the loss is {by} by the number of replicas{' once more' * summed}",
+                span=node.origin or objective.origin,
+                help="losses and gradients are global: mean(x) is the mean over the whole batch on "
+                "any number of devices, so leave the factor out",
+            )
+            return
+
+
+@dataclass(frozen=True)
+class _Means:
+    """A mean over the batch of means over groups that are weighted by data."""
+
+    inner: Node
+    outer: Node
+
+
+def _means(graph: Graph, above: Sequence[Node]) -> Iterator[_Means]:
+    params = _trained(graph)
+    for outer in above:
+        if outer.op.denominator is not None and _is_batch_sum(graph, outer.operands[0]):
+            for node in _terms(graph, graph[graph[outer.operands[0]].operands[0]]):
+                if node.op.denominator is not None and _weighted(graph, node, params):
+                    yield _Means(node, outer)
+                    return
+
+
+def _mean_of_means(found: _Means, objective: Objective) -> GraphcError:
+    at = found.inner.origin
+    return GraphcError(
+        "G0312",
+        "this is a mean over the batch of means over groups of different sizes: an entry of a "
+        "small group counts more than one of a large group",
+        span=found.outer.origin or objective.origin,
+        labels=((at, "the mean over each group"),) if at else (),
+        help="sum(values * weights) / sum(weights) over everything counts all entries alike",
+    )
+
+
+def _is_batch_sum(graph: Graph, name: str) -> bool:
+    node = graph[name]
+    return bool(node.operands) and node.op.linear == ((0,),) and sums_over_batch(node, graph)
+
+
+def _terms(graph: Graph, node: Node) -> Iterator[Node]:
+    """The nodes that a value is made of by sums and by what keeps a mean one."""
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        yield at
+        if at.op.jointly_linear or (at.op.linear == ((0,),) and at.op.denominator is None):
+            stack += [graph[x] for x in at.operands]
+
+
+def _weighted(graph: Graph, node: Node, params: set[str]) -> bool:
+    """Whether a node is sum(x * w) / sum(w) over the same dims, w being data."""
+    top, low = graph[node.operands[0]], _bare(graph, graph[node.operands[1]])
+    over = top.op.attributes.get("over")
+    if not over or over != low.op.attributes.get("over") or type(top.op) is not type(low.op):
+        return False
+    w = low.operands[0]
+    factors = graph[top.operands[0]].operands
+    return w in factors and w not in params
+
+
+def _bare(graph: Graph, node: Node) -> Node:
+    """What a denominator is made of: behind broadcasts, and a bound that keeps it from 0."""
+    while node.operands and not node.op.attributes.get("over"):
+        real = [x for x in node.operands if _constant(graph, x) is None]
+        if len(real) != 1:
+            break
+        node = graph[real[0]]
+    return node
+
+
+# -- graphs ---------------------------------------------------------------------------------------
+
+
+def _inputs(graph: Graph) -> list[TensorType]:
+    return [n.tensor for n in graph.inputs.values()]
+
+
+def _trained(graph: Graph) -> set[str]:
+    """The nodes that depend on a variable."""
+    return _below(graph, lambda n: n.op.source == "variable")
+
+
+def _below(graph: Graph, begins: Callable[[Node], bool]) -> set[str]:
+    """The nodes where something begins, and all that depend on them."""
+    found: set[str] = set()
+    for n in graph:
+        if begins(n) or not found.isdisjoint(n.operands):
+            found.add(n.name)
+    return found
+
+
+def _above(graph: Graph, name: str) -> Iterator[Node]:
+    """A node and all that it depends on."""
+    seen, stack = {name}, [name]
+    while stack:
+        node = graph[stack.pop()]
+        yield node
+        fresh = [x for x in node.operands if x not in seen]
+        seen.update(fresh)
+        stack += fresh
+
+
+def _constant(graph: Graph, name: str) -> float | None:
+    """The number that a node is everywhere, through broadcasts and casts."""
+    node = graph[name]
+    while len(node.operands) == 1 and (node.op.view or node.op.linear == ((0,),)):
+        node = graph[node.operands[0]]
+    value = node.op.attributes.get("value") if node.op.lazy and not node.operands else None
+    return float(value) if isinstance(value, int | float) else None

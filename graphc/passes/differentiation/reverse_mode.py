@@ -1,0 +1,266 @@
+"""Reverse-mode differentiation, graph to graph.
+
+The rules live with the ops, so this is one walk: from the loss backwards, each node asks its op
+for the contributions to its operands. Contributions to one value meet in `aggregate` nodes: in one
+of them all for the order add_n; as they come, two at a time, for tree and accumulate, so that what
+was added need not be kept.
+
+A gradient carries its denominator. Dividing by a run-time count of examples (the tail of a mean
+over the batch) is not done where the chain rule puts it, at the start of the backward pass, but
+at its end: what flows back is a plain sum over examples, tagged with the counts that it is still
+to be divided by. So sums over shards and turns stay sums, a mean of means can't arise, and the
+count need not be known before the last microbatch was seen.
+
+What flows back to a table that is only looked up may stay indices and rows (graphc.ops.sparse), under
+every order: contributions are put side by side, and rows of equal indices are added at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Node
+from graphc.ir.op import op_named
+from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
+from graphc.support.errors import GraphcError
+
+Denominators = tuple[str, ...]
+
+
+@dataclass
+class Contributions:
+    """What flows back to one value under the same denominators, added in an order.
+
+    parts: what is not added yet, each with the height of its tree
+    """
+
+    order: str
+    parts: list[tuple[int, Value]] = field(default_factory=list)
+    count: int = 0
+
+    def take(self, value: Value) -> None:
+        """One more contribution: a carry in a binary counter, or one more in a running sum."""
+        height = 0
+        self.count += 1
+        while self.order != "add_n" and self.parts:
+            if self.order == "tree" and self.parts[-1][0] != height:
+                break
+            height, value = height + 1, self._sum([self.parts.pop()[1], value])
+        self.parts.append((height, value))
+
+    def total(self) -> Value:
+        """The sum of all. Nothing may be taken afterwards."""
+        if self.order == "add_n" and len(self.parts) > 1:
+            return self._sum([v for _, v in self.parts])
+        _, value = self.parts.pop()
+        while self.parts:
+            value = self._sum([self.parts.pop()[1], value])
+        return value
+
+    def _sum(self, values: list[Value]) -> Value:
+        f = values[0].builder
+        return f.add(op_named("aggregate")(self.order), values)  # type: ignore[call-arg]
+
+
+Pending = dict[Denominators, Contributions]
+Parts = dict[Denominators, list[Rows]]
+
+
+def gradients(
+    f: Builder,
+    loss: Value,
+    wrt: Sequence[str],
+    order: str = "add_n",
+    orders: Mapping[str, str] | None = None,
+    pin: Callable[[str, Value], Value] | None = None,
+    seed: Value | None = None,
+    average: bool = False,
+) -> dict[str, Value | None]:
+    """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
+
+    None where no differentiable path leads from the node to the loss. order is how contributions
+    that meet are added: 'add_n', 'tree' or 'accumulate'; orders has other ones for some nodes.
+    pin(name, gradient) may put a node after a gradient where it is complete.
+    seed: what the gradient of the loss itself is, a scalar; None is 1. average: divide what flows
+    back to a node of `wrt` by the number of its uses, which is not the gradient.
+    Raises G0301 for a loss that is no float scalar.
+    """
+    found = gradients_and_rows(f, loss, wrt, order, orders, pin, seed, average)
+    return {name: g for name, g in found.items() if not isinstance(g, Rows)}
+
+
+def gradients_and_rows(
+    f: Builder,
+    loss: Value,
+    wrt: Sequence[str],
+    order: str = "add_n",
+    orders: Mapping[str, str] | None = None,
+    pin: Callable[[str, Value], Value] | None = None,
+    seed: Value | None = None,
+    average: bool = False,
+    sparse: Collection[str] = (),
+    pin_rows: Callable[[str, Rows], Rows] | None = None,
+) -> dict[str, Gradient | None]:
+    """What `gradients` gives, as rows for the nodes of `sparse`, which are only looked up.
+
+    pin_rows(name, rows) may put a node after these where they are complete. Raises G0301.
+    """
+    if loss.shape != () or loss.dtype.kind != "f":
+        raise GraphcError(
+            "G0301",
+            f"a loss must be a float scalar, not {loss.type}",
+            span=loss.node.origin,
+            help="take the mean or the sum over what is left",
+        )
+    nodes = list(f.nodes.values())
+    active = active_nodes(nodes, wrt, loss.name)
+    counts = _counts(nodes)
+    walk = _Walk(f, active, counts, order, orders or {}, sparse)
+    walk.send(loss.name, (), f.ones_like(loss) if seed is None else f.to_dtype(seed, loss.dtype))
+    found: dict[str, Gradient | None] = dict.fromkeys(wrt)
+    for node in _backwards(nodes, active):
+        if node.name in walk.rows:
+            with f.at(node.origin), f.scope("grad"):
+                rows = walk.total_rows(node.name, average)
+                found[node.name] = pin_rows(node.name, rows) if pin_rows else rows
+        if node.name not in active or node.name not in walk.pending:
+            continue
+        with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
+            uses = sum(parts.count for parts in walk.pending[node.name].values())
+            total = walk.total(node.name)
+            if node.name in found:
+                complete = _resolve(f, *total)
+                complete = complete / float(uses) if average and uses > 1 else complete
+                found[node.name] = pin(node.name, complete) if pin else complete
+            if node.operands and not node.op.not_differentiable:
+                walk.back(node, *total)
+    return found
+
+
+def _backwards(nodes: Sequence[Node], active: set[str]) -> Iterator[Node]:
+    """Every node after its users; a source right after the last, so that its gradient is complete
+    as soon as it can be: what is then sent need not wait for the rest of the backward pass."""
+    first: dict[str, str] = {}
+    for node in nodes:
+        for x in node.operands if node.name in active else ():
+            first.setdefault(x, node.name)
+    sources = {n.name: n for n in nodes if not n.operands and n.name in first}
+    due: dict[str, list[Node]] = {}
+    for name, node in sources.items():
+        due.setdefault(first[name], []).append(node)
+    for node in reversed(nodes):
+        if node.name not in sources:
+            yield node
+        yield from due.get(node.name, ())
+
+
+@dataclass
+class _Walk:
+    """The backward pass: what has flown back to each node so far."""
+
+    f: Builder
+    active: set[str]
+    counts: set[str]
+    order: str
+    orders: Mapping[str, str]
+    sparse: Collection[str] = ()
+    pending: dict[str, Pending] = field(default_factory=dict)
+    rows: dict[str, Parts] = field(default_factory=dict)
+
+    def send(self, to: str, key: Denominators, part: Value) -> None:
+        """Hand a contribution to a node, still to be divided by `key`."""
+        order = self.orders.get(to, self.order)
+        self.pending.setdefault(to, {}).setdefault(key, Contributions(order)).take(part)
+
+    def total(self, name: str) -> tuple[Denominators, Value]:
+        """The sum of all contributions to a node, still to be divided by what comes with it."""
+        sums = [(key, parts.total()) for key, parts in self.pending.pop(name).items()]
+        if len(sums) == 1:
+            return sums[0]
+        # Contributions with different denominators can only meet divided.
+        met = Contributions(self.orders.get(name, self.order))
+        for key, value in sums:
+            met.take(_resolve(self.f, key, value))
+        return (), met.total()
+
+    def total_rows(self, name: str, average: bool) -> Rows:
+        """The sum of all rows that flow back to a table, divided, those of equal indices joined."""
+        found, order = self.rows.pop(name), self.orders.get(name, self.order)
+        uses = sum(map(len, found.values()))
+        sums = []
+        for key, parts in found.items():
+            # Joined before it is divided: what it is divided by may need all microbatches.
+            rows = side_by_side(parts).joined(order)
+            sums.append(replace(rows, values=_resolve(self.f, key, rows.values)))
+        total = sums[0] if len(sums) == 1 else side_by_side(sums).joined(order)
+        return total.map(lambda x: x / float(uses)) if average and uses > 1 else total
+
+    def back(self, node: Node, key: Denominators, g: Value) -> None:
+        """Hand the gradient of `node` on to its operands."""
+        f = self.f
+        xs = [Value(f, x) for x in node.operands]
+        slot = node.op.denominator
+        at = node.op.looks_up
+        if at is not None and node.operands[0] in self.sparse:
+            table = node.operands[0]
+            looked = rows_of(xs[0].shape[0], xs[at], g)
+            self.rows.setdefault(table, {}).setdefault(key, []).append(looked)
+            return
+        if slot is not None and node.operands[slot] in self.counts:
+            parts: Sequence[Value | None] = [None if i == slot else g for i in range(len(xs))]
+            key = tuple(sorted((*key, node.operands[slot])))
+        else:
+            parts = node.op.grad(f, g, Value(f, node.name), *xs)  # type: ignore[assignment]
+        for x, part in zip(xs, parts, strict=True):
+            if part is not None and x.name in self.active:
+                self.send(x.name, key, _named(f, part, x))
+
+
+def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[str]:
+    """The nodes on a differentiable path from `wrt` to the loss."""
+    reached = set(wrt)
+    for n in nodes:
+        if not n.op.not_differentiable and any(x in reached for x in n.operands):
+            reached.add(n.name)
+    needed = {loss}
+    for n in reversed(nodes):
+        if n.name in needed and n.name in reached:
+            needed.update(n.operands)
+    return reached & needed
+
+
+def _counts(nodes: Sequence[Node]) -> set[str]:
+    """The scalars that are made of run-time counts and constants only."""
+    scalar = {n.name for n in nodes if n.op.lazy and not n.operands and n.tensor.shape == ()}
+    counts: set[str] = set()
+    for n in nodes:
+        if n.op.count:  # a replica's own count is divided by where it stands
+            (counts if n.op.attributes.get("extent") else scalar).add(n.name)
+        elif n.operands and n.op.elementwise and n.type.shape == ():
+            made = [x in counts or x in scalar for x in n.operands]
+            if all(made):
+                (counts if any(x in counts for x in n.operands) else scalar).add(n.name)
+    return counts
+
+
+def _resolve(f: Builder, key: Denominators, value: Value) -> Value:
+    for count in key:
+        value = value / f.to_dtype(Value(f, count), value.dtype)
+    return value
+
+
+def _named(f: Builder, part: Value, x: Value) -> Value:
+    """A contribution, its dims called as those of its value are.
+
+    An op that needs the batch whole loses the name of that dim, and so does its gradient.
+    """
+    extents = x.type.extents
+    if part.type.extents == extents:
+        return part
+    if not extents and 1 in x.shape:  # else the next op takes a length of 1 for one to be repeated
+        return f.add(op_named("add")(), (part, f.zeros_like(x)))
+    if not extents:
+        return part
+    return f.broadcast(part, shape=x.shape, at=tuple(range(x.rank)), extents=extents)

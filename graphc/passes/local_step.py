@@ -1,0 +1,260 @@
+"""Stepping alone: where the places along an axis each make their own step, and where they meet.
+
+Along a *local* axis of a layout every place has its own variables and its own part of the batch,
+and counts its own examples. What leaves the step is one value of theirs. It is per-replica code,
+marked by a pass after differentiation: so each place's gradient is that of its own loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Because, Graph, Node, Variable
+from graphc.ir.types import I32, I64, TensorType
+from graphc.ops.optimizers.base import Gradients, Optimizer
+from graphc.ops.replicas import JoinReplicas, OwnSize, PerReplica, ReplicaSum
+from graphc.passes.base import Pass, register_pass
+from graphc.strategies import MeshLayout, layout_of, parse_strategy
+from graphc.support.errors import GraphcError
+
+
+@register_pass
+class StepAlone(Pass):
+    """Mark a step as the places' own along the strategy's local axes.
+
+    evaluate: it is one step of all, on what the variables come to
+
+    before:  %x = input ; %w = variable ; %y = einsum %x, %w ; update w = %y
+    after:   %x.own = per_replica %x ; %w.own = per_replica %w ; %y = einsum %x.own, %w.own
+    """
+
+    strategy: str = "one_device()"
+    evaluate: bool = False
+
+    def run(self, graph: Graph) -> Graph:
+        layout = layout_of(parse_strategy(self.strategy))
+        if not layout.local:
+            return graph
+        work = _Work(graph, layout, self.evaluate)
+        for node in graph:
+            work.take(node)
+        return work.finish()
+
+
+class _Work:
+    """The graph being made. to: node as it was -> node here. counts: a count -> it, unbounded."""
+
+    def __init__(self, graph: Graph, layout: MeshLayout, evaluate: bool) -> None:
+        _check_copies(graph, layout)
+        self.graph, self.layout, self.evaluate = graph, layout, evaluate
+        self.places = prod(layout.mesh.axis(a).size for a in layout.local)
+        self.f = Builder.like(graph)
+        self.f.outputs, self.f.updates = {}, {}
+        self.to: dict[str, Value] = {}
+        self.counts: dict[str, Value] = {}
+        self.inside: set[str] = set()
+
+    def take(self, node: Node) -> None:
+        """Copy a node; what comes from outside becomes each place's own."""
+        f = self.f
+        with f.at(node.origin):
+            if node.op.source:
+                read = f.add(node.op, type=node.type, name=node.name)
+                self.to[node.name] = self._source(node, read)
+            elif node.op.count and not node.operands and not self.evaluate:
+                self.to[node.name] = self._own_count(node)
+            else:
+                self.to[node.name] = self._copied(node)
+
+    def _copied(self, node: Node) -> Value:
+        operands = [self.to[x] for x in node.operands]
+        if any(x.name in self.inside for x in operands):
+            operands = [self.own(x) if _has_batch(x) else x for x in operands]
+        made = self._add(node, operands)
+        if any(x.name in self.inside for x in operands):
+            self.inside.add(made.name)
+        return made
+
+    def _add(self, node: Node, operands: list[Value]) -> Value:
+        f, scope = self.f, self.f.scope_path
+        f.scope_path = node.scope
+        made = f.add(node.op, operands, name=node.name, type=node.type, because=node.because)
+        f.scope_path = scope
+        return made
+
+    def _source(self, node: Node, read: Value) -> Value:
+        if node.op.source == "input":
+            return read if self.evaluate else self.own(read)
+        variable = self.graph.variables[node.op.attributes["source_name"]]
+        if variable.kind == "outer":
+            return read
+        own = self.own(read)
+        return self.met(own) if self.evaluate else own
+
+    def _own_count(self, node: Node) -> Value:
+        """How many examples a place has, at least 1, in place of how many there are in all."""
+        f, extent = self.f, node.op.attributes.get("extent")
+        if extent is None:
+            return self._copied(node)
+        x, dim, unit = self._counted(extent.name)
+        raw = f.add(OwnSize(dim, node.tensor.dtype), (x,))
+        raw = raw if unit == extent.unit else raw * (extent.unit // unit)
+        made = f.maximum(raw, 1)
+        self.counts[made.name] = raw
+        self.inside |= {raw.name, made.name, raw.node.operands[0]}
+        return made
+
+    def _counted(self, extent: str) -> tuple[Value, int, int]:
+        """What each place has of an input with a dim of that run-time length; the dim; its unit."""
+        for x in self.graph.inputs.values():
+            for dim, e in enumerate(x.tensor.extents):
+                if e is not None and e.name == extent:
+                    return self.to[x.name], dim, e.unit
+        raise AssertionError(f"no input has the run-time length '{extent}'")
+
+    def own(self, x: Value) -> Value:
+        """What each place has of a value."""
+        if x.name in self.inside:
+            return x
+        made = self.f.add(
+            PerReplica(local=True), (x,), name=f"{x.name}.own", because=_why("what each place has")
+        )
+        self.inside.add(made.name)
+        return made
+
+    # -- one value of the places' ---------------------------------------------------------------
+
+    def total(self, x: Value) -> Value:
+        return self.f.add(ReplicaSum(local=True), (x,), because=_why("the sum over the places"))
+
+    def met(self, x: Value) -> Value:
+        """The mean over the places; of integers, which they all have alike, that integer."""
+        n = self.places
+        return self.total(x) / float(n) if x.dtype.kind == "f" else self.total(x) // n
+
+    def report(self, x: Value) -> Value:
+        """An output as one value: a quotient is that of the sums, a sum over the batch the sum."""
+        if x.name not in self.inside:
+            return x
+        if x.type.extents:
+            return self.f.add(JoinReplicas(local=True), (x,), because=_why("the whole batch"))
+        below = x.node.op.denominator
+        if below is not None and x.node.operands[below] in self.inside:
+            over, under = (Value(self.f, x.node.operands[i]) for i in (1 - below, below))
+            under = self.counts.get(under.name, under)
+            return self.total(self.own(over)) / self.total(under)
+        if x.dtype.kind == "b":
+            return self.f.ne(self.total(self.f.cast(x, dtype=I32)), 0)
+        return self.total(x) if self._sums_batch(x.node) else self.met(x)
+
+    def _sums_batch(self, node: Node) -> bool:
+        """Whether a value is a sum over examples."""
+        if not node.operands or node.op.reduces != "sum" or not node.op.linear:
+            return False
+        x = self.f.nodes[node.operands[0]].type
+        return bool(x.extents) and not node.tensor.extents
+
+    def finish(self) -> Graph:
+        for name, x in self.graph.outputs.items():
+            self.f.outputs[name] = self.report(self.to[x]).name
+        for name, x in self.graph.updates.items():
+            self.f.updates[name] = self.own(self.to[x]).name
+        return _explained(self.f.build(), self.graph)
+
+
+def _has_batch(x: Value) -> bool:
+    return bool(x.type.extents)
+
+
+def _check_copies(graph: Graph, layout: MeshLayout) -> None:
+    """Raise G0487 for a variable that replicas have copies of anyway."""
+    for v in graph.variables.values():
+        if v.local:
+            text = f"the places along {layout.local[0]} step alone, each with its own '{v.name}'"
+            help = (
+                'leave on="read" out: under this strategy every variable has a copy on each place'
+            )
+            raise GraphcError("G0487", text, span=v.origin, help=help)
+
+
+def _explained(after: Graph, before: Graph) -> Graph:
+    """The graph with a reason at every node that is new."""
+    why = _why("between what each place has and one value")
+    known = before.nodes
+    nodes = {n.name: n if n.name in known or n.because else replace(n, because=why) for n in after}
+    return replace(after, nodes=nodes)
+
+
+def _why(rule: str) -> Because:
+    return Because("step_alone", rule, "", "places along a local axis step by themselves")
+
+
+# -- meeting ---------------------------------------------------------------------------------------
+
+
+def with_outer(graph: Graph, optimizer: Optimizer | None) -> Graph:
+    """The graph with an outer copy of every param, and the slots of the outer optimizer."""
+    if optimizer is None:
+        return graph
+    made = dict(graph.variables)
+    params = [v for v in graph.variables.values() if v.kind == "param"]
+    for v in params:
+        outer = replace(v, name=outer_name(v.name), kind="outer", of=v.name)
+        made[outer.name] = outer
+        for slot, (t, fill) in optimizer.slots(v).items():
+            name = f"{outer.name}.{slot}"
+            made[name] = Variable(name, t, "outer", v.name, False, fill)
+    if params:
+        made[OUTER_STEP] = Variable(OUTER_STEP, TensorType((), I64), "outer", params[0].name, False)
+    return replace(graph, variables=made)
+
+
+OUTER_STEP = "outer.step"
+
+
+def outer_name(param: str) -> str:
+    """The name of a param's outer copy: what the places agreed on when they last met."""
+    return f"{param}.outer"
+
+
+def meeting(graph: Graph, layout: MeshLayout, optimizer: Optimizer | None) -> Graph:
+    """The program in which the places' params, and the states that are floats, become their mean.
+
+    graph is the train step's. With outer copies of the params, what the places moved by is the
+    gradient of the outer optimizer, and the places go on from the outer copies.
+    """
+    empty = replace(graph, name="sync", nodes={}, outputs={}, updates={}, objectives=())
+    work = _Work(empty, layout, evaluate=True)
+    f = work.f
+    means = {
+        v.name: work.met(work.own(f.read(v.name)))
+        for v in graph.variables.values()
+        if v.kind in ("param", "state") and v.type.dtype.kind == "f"
+    }
+    f.updates = {name: value.name for name, value in means.items()}
+    if optimizer is not None:
+        _move_outer(f, means, optimizer)
+    f.updates = {
+        v: x if graph.variables[v].kind == "outer" else work.own(Value(f, x)).name
+        for v, x in f.updates.items()
+    }
+    return f.build()
+
+
+def _move_outer(f: Builder, means: dict[str, Value], optimizer: Optimizer) -> None:
+    """Update the outer copies by what the places moved; these are the params' new values too."""
+    params = [v for v in f.variables.values() if v.kind == "param" and v.name in means]
+    outer = {v.name: f.read(outer_name(v.name)) for v in params}
+    moved: Gradients = {v: x - means[v] for v, x in outer.items()}
+    slots = {
+        v.name: {s: f.read(f"{outer_name(v.name)}.{s}") for s in optimizer.slots(v)} for v in params
+    }
+    step = f.read(OUTER_STEP)
+    new, new_slots = optimizer.apply(f, outer, moved, slots, step)
+    f.updates[OUTER_STEP] = (step + 1).name
+    for v, value in new.items():
+        f.updates |= {v: value.name, outer_name(v): value.name}
+        for slot, x in new_slots[v].items():
+            f.updates[f"{outer_name(v)}.{slot}"] = x.name

@@ -1,0 +1,1 @@
+"""From placements to collectives and loops over microbatches."""

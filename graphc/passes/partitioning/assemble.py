@@ -1,0 +1,55 @@
+"""A sum of parts that lie side by side among zeros is the parts, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.op import op_named
+from graphc.passes.base import Pass, register_pass
+
+
+@register_pass
+class Assemble(Pass):
+    """Write the sum of paddings that fill one dim, as slices leave for a gradient, as a concat.
+
+    before:  %a = pad %x {dim=0, high=2} ; %b = pad %y {dim=0, low=2} ; %c = aggregate %a, %b
+    after:   %c = concat %x, %y {dim=0}
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        nodes: dict[str, Node] = {}
+        for node in graph:
+            parts = _side_by_side(node, nodes)
+            if parts is not None:
+                dim, names = parts
+                op = op_named("concat")(dim=dim)  # type: ignore[call-arg]
+                node = replace(node, op=op, operands=names)
+            nodes[node.name] = node
+        return replace(graph, nodes=nodes)
+
+
+def _side_by_side(node: Node, nodes: dict[str, Node]) -> tuple[int, tuple[str, ...]] | None:
+    """(dim, what is padded, in order), where the operands of a sum fill a dim exactly."""
+    if not node.op.aggregates or len(node.operands) < 2:
+        return None
+    places = []
+    for name in node.operands:
+        inner = nodes[name]
+        inset = inner.op.inset
+        if inset is None:
+            return None
+        dim, low = inset
+        source = inner.operands[0]
+        places.append((dim, low, low + nodes[source].tensor.shape[dim], source))
+    places.sort(key=lambda p: p[:3])
+    dim, at = places[0][0], 0
+    for other, low, stop, _ in places:
+        if other != dim or low != at:
+            return None
+        at = stop
+    if at != node.tensor.shape[dim]:
+        return None
+    return dim, tuple(source for *_, source in places)

@@ -1,0 +1,210 @@
+"""Bucket: small collectives that are ready together are exchanged as one.
+
+What a collective costs before its first byte is saved for all but one of them. Sums are laid end to
+end in one flat tensor, reduced, and taken apart by views, so that one copy is made of each. What is
+scattered, or gathered, along dim 0 is laid side by side, a row for each place. Every entry is added
+over the same places in the same order as before.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from graphc.analysis.microbatch_loops import assigned
+from graphc.ir.graph import Because, Graph, Node
+from graphc.ir.op import op_named
+from graphc.ir.placement import Partial, R, Split, State
+from graphc.ir.types import TensorType
+from graphc.ops.collective import Conversion
+from graphc.passes.base import Pass, register_pass
+
+
+@register_pass
+class Bucket(Pass):
+    """Join collectives of one kind, dtype and axis, none of which needs another's result.
+
+    bytes: as much is joined in one; 0 joins nothing
+
+    before:  %a.data = all_reduce %a ; %b.data = all_reduce %b
+    after:   %c = concat %a, %b ; %c.data = all_reduce %c ; %a.data = slice %c.data ; ...
+    """
+
+    bytes: int = 1 << 20
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        if graph.mesh.leaves is not None:  # forests are joined each by itself
+            return graph
+        buckets = [b for b in _buckets(graph, self.bytes) if len(b.members) > 1]
+        return _Joined(graph, buckets).run() if buckets else graph
+
+
+@dataclass
+class _Bucket:
+    """Sums that are exchanged as one. after: the numbers of the buckets that it must follow."""
+
+    key: object
+    members: list[Node] = field(default_factory=list)
+    bytes: int = 0
+    after: set[int] = field(default_factory=set)
+
+
+def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
+    """Every sum in the last open bucket of its kind that it neither overfills nor follows."""
+    turns = assigned(graph)
+    buckets: list[_Bucket] = []
+    opened: dict[object, int] = {}
+    follows: dict[str, frozenset[int]] = {}
+    for node in graph:
+        known = {follows[x] for x in node.operands}
+        follows[node.name] = found = frozenset().union(*known)
+        if not _can_be_joined(graph, node, limit):
+            continue
+        loop = (node.name in turns.inside, turns.stage[node.name])  # in a loop, or before it
+        before = graph[node.operands[0]].tensor.placement
+        key = (repr(node.op), node.tensor.dtype, before, node.tensor.placement, loop)
+        number = opened.get(key, -1)
+        size = node.tensor.bytes
+        full = number < 0 or buckets[number].bytes + size > limit
+        if full or number in _closure(buckets, found):
+            number = opened[key] = len(buckets)
+            buckets.append(_Bucket(key))
+        bucket = buckets[number]
+        bucket.members.append(node)
+        bucket.bytes += size
+        bucket.after |= found
+        follows[node.name] = found | {number}
+    return buckets
+
+
+def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
+    """The buckets that these follow, themselves included."""
+    found: set[int] = set()
+    stack = list(numbers)
+    while stack:
+        number = stack.pop()
+        if number not in found:
+            found.add(number)
+            stack.extend(buckets[number].after)
+    return found
+
+
+def _can_be_joined(graph: Graph, node: Node, limit: int) -> bool:
+    op, t = node.op, node.tensor
+    if not isinstance(op, Conversion) or not op.communicates or op.per_use or t.extents:
+        return False
+    rows = _rows(graph, node)
+    small = graph.mesh.leaves is None and 0 < 2 * t.bytes <= limit
+    if not rows or not small:
+        return False
+    cut = {a for x in (node, graph[node.operands[0]]) for a, s in x.tensor.placement if _cuts(s)}
+    return cut <= ({op.axis} if rows > 1 else set()) and prod(t.shape[:1]) % rows == 0
+
+
+def _cuts(state: State) -> bool:
+    return isinstance(state, Split)
+
+
+def _rows(graph: Graph, node: Node) -> int:
+    """In how many rows what a collective takes is laid: one for a sum, one for each place for what
+    is scattered or gathered along dim 0; 0 for any other."""
+    assert isinstance(node.op, Conversion)
+    before, after = node.op.states
+    if before == Partial() and after == R:
+        return 1
+    ends = {(Partial(), Split(0)), (Split(0), R)}
+    return graph.mesh.axis(node.op.axis).size if (before, after) in ends else 0
+
+
+@dataclass
+class _Joined:
+    """The graph being made."""
+
+    graph: Graph
+    buckets: list[_Bucket]
+    names: set[str] = field(default_factory=set)
+
+    def run(self) -> Graph:
+        joined = {n.name for b in self.buckets for n in b.members}
+        order = {name: i for i, name in enumerate(self.graph.nodes)}
+        made = [(order[n.name], n) for n in self.graph if n.name not in joined]
+        for bucket in self.buckets:
+            last = order[bucket.members[-1].name]
+            made += [(last, node) for node in self._exchange(bucket)]
+        nodes = {node.name: node for node in _sorted(made)}
+        return replace(self.graph, nodes=nodes)
+
+    def _exchange(self, bucket: _Bucket) -> Iterator[Node]:
+        """The nodes that do a bucket's sums; each result has the name that it had."""
+        members, first = bucket.members, bucket.members[0]
+        names = ", ".join(f"%{n.operands[0]}" for n in members)
+        assert isinstance(first.op, Conversion)
+        what = "sums" if isinstance(first.op.states[0], Partial) else "gathers"
+        why = Because("bucket", f"{len(members)} {what} in one", "", f"joined: {names}")
+        flat, size, rows = [], 0, _rows(self.graph, first)
+        lead = (rows,) if rows > 1 else ()
+        for node in members:
+            x = self.graph[node.operands[0]]
+            shape = (*lead, prod(x.tensor.shape) // rows)
+            t = TensorType(shape, x.tensor.dtype).placed(x.tensor.placement)
+            op = op_named("reshape")(t.shape)  # type: ignore[call-arg]
+            flat.append(replace(node, name=self._new(f"{x.name}.flat"), op=op, type=t, because=why))
+            size += t.shape[-1]
+        before = flat[0].tensor
+        whole = replace(before, shape=(*lead, size))
+        concat = op_named("concat")(len(lead))  # type: ignore[call-arg]
+        parts = tuple(n.name for n in flat)
+        packed = replace(first, name=self._new("bucket"), op=concat, operands=parts, type=whole)
+        total = replace(
+            first, name=self._new(f"{packed.name}.sum"), operands=(packed.name,),
+            type=whole.placed(first.tensor.placement), because=why,
+        )  # fmt: skip
+        yield from (*flat, replace(packed, because=why), total)
+        yield from self._parts(members, total, why)
+
+    def _parts(self, members: list[Node], total: Node, why: Because) -> Iterator[Node]:
+        """The results, views of the one sum."""
+        *lead, size = total.tensor.shape
+        at, each = 0, sum(prod(n.tensor.shape) for n in members) // size
+        for node in members:
+            n = prod(node.tensor.shape) // each
+            op = op_named("slice")(len(lead), at, at + n)  # type: ignore[call-arg]
+            t = replace(total.tensor, shape=(*lead, n))
+            part = replace(
+                node, name=self._new(f"{node.name}.part"), op=op, operands=(total.name,), type=t,
+                because=why,
+            )  # fmt: skip
+            back = op_named("reshape")(node.tensor.shape)  # type: ignore[call-arg]
+            yield part
+            yield replace(node, op=back, operands=(part.name,), because=why)
+            at += n
+
+    def _new(self, name: str) -> str:
+        unique, number = name, 0
+        while unique in self.graph.nodes or unique in self.names:
+            number += 1
+            unique = f"{name}.{number}"
+        self.names.add(unique)
+        return unique
+
+
+def _sorted(made: list[tuple[int, Node]]) -> Iterator[Node]:
+    """The nodes after their operands, otherwise in the order of their numbers."""
+    users: dict[str, list[int]] = {}
+    waits = []
+    for i, (_, node) in enumerate(made):
+        waits.append(len(set(node.operands)))
+        for x in set(node.operands):
+            users.setdefault(x, []).append(i)
+    ready = [(number, i) for i, (number, _) in enumerate(made) if not waits[i]]
+    heapq.heapify(ready)
+    while ready:
+        _, i = heapq.heappop(ready)
+        yield made[i][1]
+        for user in users.get(made[i][1].name, ()):
+            waits[user] -= 1
+            if not waits[user]:
+                heapq.heappush(ready, (made[user][0], user))

@@ -1,0 +1,165 @@
+"""What is kept from one loop over turns for a later one, and what is made again.
+
+To keep a value takes its bytes, for every turn; to make it again takes its op's work, and its
+operands. A byte is worth WORK multiply-adds: with that, the cheaper way is taken, loop by loop.
+Inputs are read again at no cost, and what crosses devices is never made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf, prod
+
+from graphc.analysis.microbatch_loops import Turns
+from graphc.ir.dims import parse_rule
+from graphc.ir.graph import Node
+from graphc.ir.placement import Mesh, local_shape
+from graphc.ops.collective import Conversion
+
+WORK = 16.0  # multiply-adds that are worth a byte
+
+
+@dataclass
+class Weights:
+    """Per turn and device, in bytes. keep: to keep a value; make: to run its op once more.
+
+    again: to make it again, with what that takes, where no loop has kept anything
+    """
+
+    keep: dict[str, float] = field(default_factory=dict)
+    make: dict[str, float] = field(default_factory=dict)
+    again: dict[str, float] = field(default_factory=dict)
+
+    def again_or_kept(self, name: str) -> float:
+        """What it costs at least to have a value in a second loop."""
+        return min(self.again[name], self.keep[name])
+
+
+def weigh(turns: Turns) -> Weights:
+    """The weights of every value that varies from turn to turn."""
+    weights, mesh = Weights(), turns.graph.mesh
+    for node in turns.graph:
+        name = node.name
+        if name in turns.varying:
+            weights.keep[name] = _bytes(node, mesh)
+            handed = set(turns.handed(node))
+            weights.make[name] = _work(node, turns, mesh) / WORK if handed else 0.0
+            needs = sum(map(weights.again_or_kept, handed))
+            weights.again[name] = weights.make[name] + needs if handed else 0.0
+    return weights
+
+
+def _bytes(node: Node, mesh: Mesh) -> float:
+    t = node.type
+    return float(prod(local_shape(t, mesh)) * t.dtype.bytes)
+
+
+def _work(node: Node, turns: Turns, mesh: Mesh) -> float:
+    """The multiply-adds of an op in one turn: the product of the lengths of all its dims."""
+    if isinstance(node.op, Conversion) and node.op.communicates:
+        return inf
+    names = (*node.operands, node.name)
+    types = [turns.graph[x].type for x in names]
+    rule = parse_rule(node.op.dims(*types[:-1]))
+    lengths: dict[tuple[str, ...], int] = {}
+    for dims, t in zip((*rule.operands, rule.result), types, strict=True):
+        for dim, length in zip(dims, local_shape(t, mesh), strict=True):
+            if not dim.index:
+                lengths[dim.letters] = length
+    return float(prod(lengths.values()))
+
+
+@dataclass
+class Work:
+    """What the loops do.
+
+    order:    the nodes of each loop, in order
+    recalled: those that an earlier loop has kept
+    kept:     the nodes that are kept
+    first:    the first loop that makes each node
+    """
+
+    weights: Weights
+    order: list[list[str]] = field(default_factory=list)
+    recalled: list[set[str]] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
+    first: dict[str, int] = field(default_factory=dict)
+
+    def reason(self, name: str) -> str:
+        """Why a value is kept, or made again."""
+        w = self.weights
+        return f"{w.keep[name]:.0f} bytes a turn to keep, {_shown(w.make[name] * WORK)} to make"
+
+
+def _shown(work: float) -> str:
+    return "an exchange" if work == inf else f"{work:.0f} multiply-adds"
+
+
+def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> Work:
+    """What every loop makes and recalls, given the loop of every node that gathers."""
+    work = Work(weights)
+    place = {name: i for i, name in enumerate(turns.graph.nodes)}
+    for loop in range(turns.loops):
+        leaves = [x for x in turns.inside if turns.gathers(x) and when[x] == loop]
+        needs = sorted(_ancestors(turns, leaves, work.kept), key=place.__getitem__)
+        costs = _costs(turns, work, needs)
+        made, recalled = _chosen(turns, work, costs, leaves)
+        work.recalled.append(recalled)
+        work.kept |= recalled
+        for x in made:
+            work.first.setdefault(x, loop)
+        work.order.append(sorted(made | recalled, key=place.__getitem__))
+    return work
+
+
+def _ancestors(turns: Turns, names: Iterable[str], kept: set[str]) -> set[str]:
+    """The nodes whose values of this turn the named ones depend on, up to what is kept."""
+    found: set[str] = set()
+    stack = list(names)
+    while stack:
+        for x in turns.handed(turns.graph[stack.pop()]):
+            if x not in found:
+                found.add(x)
+                stack += [x] if x not in kept else []
+    return found
+
+
+@dataclass
+class _Cost:
+    """The bytes that a value costs in a loop, if it is kept and if it is made."""
+
+    keep: float
+    make: float
+
+
+def _costs(turns: Turns, work: Work, names: Iterable[str]) -> dict[str, _Cost]:
+    costs: dict[str, _Cost] = {}
+    for x in names:
+        if x in work.kept:
+            costs[x] = _Cost(0.0, inf)
+            continue
+        handed = set(turns.handed(turns.graph[x]))
+        done = x in work.first
+        keep = work.weights.keep[x] if done else inf
+        own = work.weights.make[x] if done else 0.0
+        costs[x] = _Cost(keep, own + sum(min(costs[y].keep, costs[y].make) for y in handed))
+    return costs
+
+
+def _chosen(
+    turns: Turns, work: Work, costs: dict[str, _Cost], leaves: list[str]
+) -> tuple[set[str], set[str]]:
+    """What a loop makes, and what it recalls: from its ends to what they need."""
+    made, recalled = set(leaves), set[str]()
+    stack = list(leaves)
+    while stack:
+        for x in turns.handed(turns.graph[stack.pop()]):
+            if x in made or x in recalled:
+                continue
+            if costs[x].keep < costs[x].make:
+                recalled.add(x)
+            else:
+                made.add(x)
+                stack.append(x)
+    return made, recalled

@@ -1,0 +1,173 @@
+"""Loops: tell the loops over turns of a step with barriers apart.
+
+A value that needs all turns and is used within a turn is a *barrier*: its user runs in a later
+loop. A node that gathers what turns hold (an accumulation) decides what its loop makes. It runs in
+the loop that makes most of what it needs anyway; of several, in the latest that its users allow.
+What several loops need is then made again in each of them, or kept (graphc.passes.partitioning.keep_or_recompute), and
+every value is of one loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from graphc.analysis.microbatch_loops import Turns, earliest
+from graphc.ir.graph import Because, Graph, Node
+from graphc.ir.op import Op
+from graphc.ops.collective import Keep, Recall
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.partitioning.keep_or_recompute import Weights, Work, weigh, work_of
+
+
+@register_pass
+class Loops(Pass):
+    """Put every node that runs in a turn into one loop, and hand what others need on to them.
+
+    A graph without a barrier stays as it is.
+
+    before:  %m = accumulate %s {axis="turn"} ; %b = broadcast %m ; %y = div %x, %b
+    after:   %m = accumulate %s {axis="turn"} ; %b = broadcast %m ;
+             %x.loop1 = recall %x {loop=1} ; %y = div %x.loop1, %b
+    """
+
+    def run(self, graph: Graph) -> Graph:
+        turns = earliest(graph)
+        if turns.loops < 2:
+            return graph
+        weights = weigh(turns)
+        when = _place_leaves(turns, weights)
+        return _Rewriting(turns, when, work_of(turns, when, weights)).graph()
+
+
+# -- when -----------------------------------------------------------------------------------------
+
+
+def _place_leaves(turns: Turns, weights: Weights) -> dict[str, int]:
+    """The loop of every node that gathers, and the part of every one outside the loops."""
+    latest = _latest(turns, {})
+    leaves = [n.name for n in turns.graph if turns.gathers(n.name)]
+    known = {x: latest[x] for x in leaves if turns.stage[x] == latest[x]}
+    made = _first_made(turns, known)
+    for x in reversed(leaves):
+        if x not in known:
+            known[x] = _cheapest(turns, weights, made, x, latest[x])
+    return _latest(turns, known)
+
+
+def _latest(turns: Turns, wanted: dict[str, int]) -> dict[str, int]:
+    """The latest loop or part for every node; a node that is wanted in an earlier one has that."""
+    last, users = turns.loops, turns.graph.users
+    when: dict[str, int] = {}
+    for node in reversed(list(turns.graph)):
+        x = node.name
+        found = min((when[u] for u in users[x]), default=last)
+        if x in turns.inside:
+            found = min(found, last - 1) if x in turns.varying else found - 1
+        when[x] = max(turns.stage[x], min(found, wanted.get(x, found)))
+    return when
+
+
+def _first_made(turns: Turns, leaves: dict[str, int]) -> dict[str, set[int]]:
+    """The first loop in which each value is made for these gathering nodes."""
+    first: dict[str, int] = {}
+    for node in reversed(list(turns.graph)):
+        at = leaves.get(node.name, first.get(node.name))
+        if at is not None and node.name in turns.inside:
+            for x in turns.handed(node):
+                first[x] = min(at, first.get(x, at))
+    return {x: {at} for x, at in first.items()}
+
+
+def _cheapest(
+    turns: Turns, weights: Weights, made: dict[str, set[int]], leaf: str, last: int
+) -> int:
+    """The loop in which a gathering node finds most of what it needs; the latest of several.
+
+    Notes in `made` what is then made there.
+    """
+    needs, stack = set[str](), [leaf]
+    while stack:
+        for x in turns.handed(turns.graph[stack.pop()]):
+            if x not in needs:
+                needs.add(x)
+                if x not in made:
+                    stack.append(x)
+    there = [x for x in needs if x in made]
+    loops = {last}.union(*(made[x] for x in there))
+    costs = {
+        at: sum(weights.again_or_kept(x) for x in there if at not in made[x])
+        for at in loops
+        if turns.stage[leaf] <= at <= last
+    }
+    best = min(costs, key=lambda at: (costs[at], -at))
+    for x in needs:
+        made.setdefault(x, set()).add(best)
+    return best
+
+
+# -- the graph ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Rewriting:
+    """The graph being made, part by part and loop by loop."""
+
+    turns: Turns
+    when: dict[str, int]
+    work: Work
+    nodes: dict[str, Node] = field(default_factory=dict)
+    here: dict[str, str] = field(default_factory=dict)  # node -> its value in this loop
+    kept: dict[str, str] = field(default_factory=dict)  # node -> what keeps it
+
+    def graph(self) -> Graph:
+        old = self.turns.graph
+        outside: dict[int, list[Node]] = {}
+        for node in old:
+            if node.op.source:
+                self.nodes[node.name] = node
+            elif node.name not in self.turns.inside:
+                outside.setdefault(self.when[node.name], []).append(node)
+        for stage in range(self.turns.loops + 1):
+            for node in outside.get(stage, ()):
+                self.nodes[node.name] = node
+            if stage < self.turns.loops:
+                self._loop(stage)
+        return replace(old, nodes=self.nodes)
+
+    def _loop(self, loop: int) -> None:
+        self.here = {}
+        for name in self.work.order[loop]:
+            node = self.turns.graph[name]
+            if name in self.work.recalled[loop]:
+                self.here[name] = self._recall(node, loop)
+            elif node.op.source and self.work.first[name] < loop:
+                why = Because("loops", f"read again in loop {loop}", "", "the batch holds it")
+                self.here[name] = self._add(Recall(loop), (name,), node, f"{name}.loop{loop}", why)
+            else:
+                self._make(node, loop)
+
+    def _make(self, node: Node, loop: int) -> None:
+        name = node.name
+        operands = tuple(self.here.get(x, x) for x in node.operands)
+        if self.turns.gathers(name) or self.work.first[name] == loop:
+            self.here[name] = name
+            self.nodes[name] = replace(node, operands=operands)
+        else:
+            why = Because("loops", f"made again in loop {loop}", "", self.work.reason(name))
+            self.here[name] = self._add(node.op, operands, node, f"{name}.loop{loop}", why)
+        if name in self.work.kept and name not in self.kept:
+            why = Because("loops", "kept for later loops", "", self.work.reason(name))
+            self.kept[name] = self._add(Keep(), (name,), node, f"{name}.keep", why)
+
+    def _recall(self, node: Node, loop: int) -> str:
+        kept = self.kept[node.name]
+        why = Because("loops", f"kept by loop {self.work.first[node.name]}", "", "")
+        return self._add(Recall(loop), (kept,), node, f"{node.name}.loop{loop}", why)
+
+    def _add(self, op: Op, operands: tuple[str, ...], like: Node, name: str, why: Because) -> str:
+        unique, number = name, 0
+        while unique in self.nodes or unique in self.turns.graph.nodes:
+            number += 1
+            unique = f"{name}.{number}"
+        self.nodes[unique] = Node(unique, op, operands, like.type, like.scope, like.origin, why)
+        return unique

@@ -1,0 +1,283 @@
+"""Partition: insert a node wherever a value is needed in another placement than its own.
+
+Every all_reduce, tree_reduce, accumulate and tensor_split of the program comes from here, and says
+in its `because` which conversion it is, for whom, and why. Padding is masked here too: a shard of
+a dim that does not divide (or of a short batch) has entries past the valid ones, which must not
+enter a sum, a maximum or an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+
+from graphc.ir.dims import Signature, parse_rule, reduced_dims
+from graphc.ir.graph import NO_MESH, Because, Graph, Node
+from graphc.ir.op import Op, op_named
+from graphc.ir.orders import parse_orders
+from graphc.ir.placement import Home, Mesh, Partial, Placement, Split, is_uneven
+from graphc.ir.types import TensorType
+from graphc.ops.reduce import highest, lowest
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_own_ways
+from graphc.passes.placing.place import ways_along
+from graphc.passes.placing.problem import Placed
+from graphc.passes.placing.route import route
+from graphc.support.errors import InternalError
+
+
+@register_pass
+class Partition(Pass):
+    """Make every conversion of a placed graph a node, and mask the padding.
+
+    orders: how sums along an axis are taken, such as `data=tree+turn=add_n`; a node that is
+            marked with an order of its own goes by that
+    eager:  axes (joined by `+`) along which sums are cut in every turn, before they are accumulated
+    short:  the batch may have fewer examples than its dim: mask every run-time dim
+
+    before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
+    after:   %g.data : f32[4] = all_reduce %g {axis="data"} ; update w = %g.data
+    """
+
+    orders: str = ""
+    short: bool = False
+    eager: str = ""
+
+    def run(self, graph: Graph) -> Graph:
+        if graph.mesh == NO_MESH and not self.short and not any(n.needs for n in graph):
+            return graph  # in one place nothing is converted, and no shard has padding
+        orders = dict(o.split("=") for o in self.orders.split("+") if o)
+        eager = frozenset(filter(None, self.eager.split("+")))
+        work = _Work(graph, orders, eager, self.short)
+        for node in graph:
+            work.take(node)
+        return work.finish()
+
+
+@dataclass
+class _Work:
+    """The graph being made. names: node of the placed graph -> node here, per placement."""
+
+    graph: Graph
+    orders: dict[str, str]
+    eager: frozenset[str]
+    short: bool
+    nodes: dict[str, Node] = field(default_factory=dict)
+    made: dict[tuple[str, Placement], str] = field(default_factory=dict)
+    order: dict[str, str] = field(default_factory=dict)  # of each node's sums, where it is chosen
+    masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        slots = lazy_nodes(self.graph, _variables_at_home(self.graph))
+        axes = self.mesh.axes[:1]  # what is lazy has the same ways along every axis
+        ways = [ways_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes]
+        own = with_own_ways(self.graph, ways[0], slots) if ways else {}
+        self.lazy = LazyValues(self.graph, self.mesh, slots, own)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.graph.mesh
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def take(self, node: Node) -> None:
+        """Copy a node, its operands converted and masked."""
+        self.order[node.name] = node.order or self._inherited(node)
+        operands = [
+            self.converted(x, self._need(node, i), node, self._reason(node, i))
+            for i, x in enumerate(node.operands)
+        ]
+        if operands and not node.op.count:
+            operands = self._mask(node, operands)
+        given = tuple(operands)
+        if given != node.operands or node.needs:
+            node = replace(node, operands=given, needs=())
+        self.nodes[node.name] = node
+        self.made[node.name, node.type.placement] = node.name
+
+    def _need(self, node: Node, slot: int) -> Placement:
+        if node.needs:
+            return node.needs[slot]
+        return self.graph[node.operands[slot]].type.placement
+
+    def _reason(self, node: Node, slot: int) -> str:
+        """Why a node needs an operand in another placement than the operand's own."""
+        t, need = self.graph[node.operands[slot]].type, self._need(node, slot)
+        if t.placement == need:
+            return ""
+        op = node.op.name
+        for axis in self.mesh.axes:
+            have, want = t.placement[axis.name], need[axis.name]
+            match have, want:
+                case Split(dim), _ if have != want and self._is_whole(node, slot, dim):
+                    return f"{op} needs dim {dim} whole: it can't be split"
+                case Partial(), Home():
+                    return f"{op} runs at home, on place {want.place} of {axis.name}"
+                case Home(), _ if have != want:
+                    return f"{op} runs on every place of {axis.name}"
+                case Partial(), _ if have != want:
+                    return f"{op} needs the {have.op} over all of {axis.name}"
+        cut = [s for s in need.states if s not in t.placement.states]
+        return f"{op} runs on operands cut along {cut[0][0]}" if cut else f"{op} needs it whole"
+
+    def _is_whole(self, node: Node, slot: int, dim: int) -> bool:
+        types = [self.graph[x].tensor for x in node.operands]
+        return parse_rule(node.op.dims(*types)).operands[slot][dim].whole
+
+    def finish(self) -> Graph:
+        """Convert what outputs and updates want, and close the graph."""
+        outputs, updates = {}, {}
+        for name, x in self.graph.outputs.items():
+            reason = f"output '{name}' is whole everywhere"
+            outputs[name] = self.converted(x, Placement(), None, reason)
+        for name, x in self.graph.updates.items():
+            want = self.graph.variables[name].type.placement
+            reason = f"variable '{name}' is {want if want.states else 'replicated'}"
+            updates[name] = self.converted(x, want, None, reason, name)
+        return replace(self.graph, nodes=self.nodes, outputs=outputs, updates=updates)
+
+    def add(
+        self, op: Op, operands: tuple[str, ...], like: Node, t: TensorType, name: str, why: Because
+    ) -> str:
+        unique, number = name, 0
+        while unique in self.nodes or unique in self.graph.nodes:
+            number += 1
+            unique = f"{name}.{number}"
+        self.nodes[unique] = Node(unique, op, operands, t, like.scope, like.origin, why)
+        return unique
+
+    # -- conversions ----------------------------------------------------------------------------
+
+    def converted(
+        self, x: str, want: Placement, user: Node | None, reason: str, variable: str = ""
+    ) -> str:
+        """The node that holds the value of `x` in the placement `want`."""
+        node = self.graph[x]
+        if (x, want) in self.made:
+            return self.made.get((x, want), x)
+        ways = self._ways(x, want) if x in self.lazy else None
+        if ways is not None:
+            self.made[x, want] = self._remake(node, want, ways, user)
+            return self.made[x, want]
+        if node.type.placement.serves(want):
+            return x
+        consumer = user.name if user else variable
+        name = x
+        found = route(node.type, want, self.mesh, self._orders(node), self.eager)
+        if found is None:
+            raise InternalError("G0999", f"%{x}: no way from {node.type} to {want}")
+        for step, after in found[1]:
+            if (x, after) not in self.made:
+                rule = f"{step.axis}: {step.states[0]} -> {step.states[1]}"
+                why = Because("partition", rule, consumer, reason)
+                t = node.type.placed(after)
+                own = f"{x}.{'.'.join(step.axes)}"
+                self.made[x, after] = self.add(step, (name,), node, t, own, why)
+            name = self.made[x, after]
+        return name
+
+    def _orders(self, node: Node) -> dict[str, str]:
+        """How sums along each axis are taken for a node: its own orders, or the strategy's."""
+        own = parse_orders(self.order[node.name])
+        places = {a.name: own.turns if a.over == "time" else own.devices for a in self.mesh.axes}
+        return self.orders | {name: order for name, order in places.items() if order}
+
+    def _inherited(self, node: Node) -> str:
+        """The order of the partial sum that a node hands on as one, such as a scaled gradient."""
+        if not _is_partial(node):
+            return ""
+        given = (self.order[x] for x in node.operands if _is_partial(self.graph[x]))
+        return next(filter(None, given), "")
+
+    def _ways(self, name: str, want: Placement) -> dict[str, Signature] | None:
+        """How a lazy node runs along every axis to make its value as wanted; None if it can't.
+
+        None also for a scalar that is at home as it is: it is not worth a node of its own there.
+        """
+        node = self.graph[name].tensor
+        if not node.shape and node.placement.serves(want):
+            return None
+        found = {}
+        for axis in self.mesh.axes:
+            way = self.lazy.way(name, want[axis.name])
+            if way is None:
+                return None
+            found[axis.name] = way
+        return found
+
+    def _remake(
+        self, node: Node, want: Placement, ways: dict[str, Signature], user: Node | None
+    ) -> str:
+        """A copy of a lazy node that makes just the part that is wanted."""
+        operands = tuple(
+            self.converted(x, self._from(ways, i), node, f"{node.op.name} is made cut")
+            for i, x in enumerate(node.operands)
+        )
+        consumer = user.name if user else ""
+        why = Because("partition", f"made as {want}", consumer, "making it costs no traffic")
+        return self.add(node.op, operands, node, node.tensor.placed(want), node.name, why)
+
+    def _from(self, ways: dict[str, Signature], slot: int) -> Placement:
+        found = Placement()
+        for axis, way in ways.items():
+            found = found.with_state(self.mesh, axis, way.operands[slot])
+        return found
+
+    # -- padding --------------------------------------------------------------------------------
+
+    def _mask(self, node: Node, operands: list[str]) -> list[str]:
+        """The operands with their padding masked where the node would let it in."""
+        types = [self.nodes[x].tensor for x in operands]
+        rule = parse_rule(node.op.dims(*types))
+        fill = _identity(node.op, types)
+        for slot, dim in reduced_dims(rule):
+            if slot not in node.op.indices:
+                operands[slot] = self._masked(operands[slot], dim, fill, node)
+        for slot in node.op.indices:
+            for dim in range(types[slot].rank):
+                operands[slot] = self._masked(operands[slot], dim, 0, node)
+        return operands
+
+    def _masked(self, x: str, dim: int, fill: float, user: Node) -> str:
+        node = self.nodes[x]
+        t = node.tensor
+        uneven = is_uneven(t, self.mesh, dim)
+        if not uneven and not (self.short and t.extent(dim)):
+            return x
+        if (x, dim, fill) not in self.masked:
+            mask = op_named("mask")(dim=dim, fill=fill)  # type: ignore[call-arg]
+            reason = "shards of unequal length" if uneven else "the batch may be short"
+            rule = f"dim {dim} is padded with {fill:g}"
+            why = Because("partition", rule, user.name, reason)
+            self.masked[x, dim, fill] = self.add(mask, (x,), node, t, f"{x}.m", why)
+        return self.masked[x, dim, fill]
+
+
+def _variables_at_home(graph: Graph) -> frozenset[str]:
+    return frozenset(v.name for v in graph.variables.values() if v.type.placement.homes)
+
+
+def _is_partial(node: Node) -> bool:
+    return any(isinstance(s, Partial) for _, s in node.type.placement)
+
+
+def _only(graph: Graph, names: Container[str]) -> Graph:
+    """The graph with the nodes of these names and their operands' types (for their ways)."""
+    keep = {x for n in graph if n.name in names for x in (n.name, *n.operands)}
+    nodes = {
+        n.name: n if n.name in names else replace(n, op=op_named("input")(source_name=n.name))  # type: ignore[call-arg]
+        for n in graph
+        if n.name in keep
+    }
+    return replace(graph, nodes=nodes)
+
+
+def _identity(op: Op, types: list[TensorType]) -> float:
+    """What padding is filled with, so that it does not count."""
+    match op.reduces:
+        case "max":
+            return lowest(types[0].dtype.numpy)
+        case "min":
+            return highest(types[0].dtype.numpy)
+        case _:
+            return 0

@@ -1,0 +1,257 @@
+"""Regather: variables that are stored cut are whole only around their uses.
+
+A gathered value is let go where others are needed sooner, and gathered again for its next use, so
+that no more is whole at a time than the few largest layers need. Of the values that are kept, the
+one whose next use is farthest is let go first (Belady 1966): a backward pass comes by the layers in
+the reverse order, so that the last ones of the forward pass are still there.
+
+What is needed next is gathered ahead, before the use that comes first, as far as there is room:
+then a layer is under way while the one before it is computed, and is waited for where it is used.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from graphc.analysis.microbatch_loops import assigned
+from graphc.ir.graph import Because, Graph, Node
+from graphc.ir.placement import R, Split, local_shape
+from graphc.ops.collective import Conversion
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.cleanup import rename_uses
+from graphc.passes.placing.sharded_storage import made_of
+
+
+@register_pass
+class Regather(Pass):
+    """Gather variables anew for uses that are far apart, so that few are whole at a time.
+
+    axes:   the axes (joined by `+`) along which what is gathered is let go again; none is all
+    layers: as much may be whole at a time as that many of the largest layers take, each a large
+            value with the small ones that are used behind it
+    ahead:  whether what is needed next is gathered early
+
+    before:  %g = all_gather %w ; %h = einsum %x, %g ; %d = einsum %y, %g
+    after:   %g = all_gather %w ; %h = einsum %x, %g ; %g.1 = all_gather %w ; %d = einsum %y, %g.1
+    """
+
+    axes: str = ""
+    layers: int = 2
+    ahead: bool = True
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        whole = _whole_values(graph, frozenset(filter(None, self.axes.split("+"))))
+        return _Work(graph, whole, self.layers, self.ahead).run() if whole else graph
+
+
+def _whole_values(graph: Graph, axes: frozenset[str]) -> dict[str, str]:
+    """What is gathered of variables alone, and its views and copies; each with its family.
+
+    A family is what hangs together: it is gathered, and let go, together.
+    """
+    constant = {n.name for n in graph if not n.operands and not n.op.source}
+    own = made_of(graph, {n.name for n in graph.reads.values()}, constant)
+    family: dict[str, str] = {}
+    for node in graph:
+        if node.name not in own:
+            continue
+        above = [family[x] for x in node.operands if x in family]
+        if _gathers(node, axes) or (above and _is_copy(node)):
+            family[node.name] = above[0] if above else node.name
+            for other in set(above[1:]) - {family[node.name]}:
+                family.update((x, family[node.name]) for x, f in family.items() if f == other)
+    return family
+
+
+def _gathers(node: Node, axes: frozenset[str]) -> bool:
+    op = node.op
+    if not isinstance(op, Conversion) or op.over != "space" or (axes and op.axis not in axes):
+        return False
+    return isinstance(op.states[0], Split) and op.states[1] == R
+
+
+def _is_copy(node: Node) -> bool:
+    op = node.op
+    return op.elementwise or op.view or isinstance(op, Conversion)
+
+
+SMALL = 8  # a value of less than this part of the largest goes with the layer before it
+AHEAD = 16  # uses that are looked ahead at most
+
+
+@dataclass
+class _Work:
+    """The graph being made. whole: value -> its family."""
+
+    graph: Graph
+    whole: dict[str, str]
+    layers: int
+    ahead: bool
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.turns = assigned(self.graph)
+        self.sizes = dict.fromkeys(self.whole.values(), 0)
+        for x, family in self.whole.items():
+            node = self.graph[x]
+            size = prod(local_shape(node.tensor, self.graph.mesh)) * node.tensor.dtype.bytes
+            self.sizes[family] = max(self.sizes[family], 0 if node.op.view else size)
+
+    def run(self) -> Graph:
+        graph = self.graph
+        roots = {*graph.outputs.values(), *graph.updates.values()}
+        ends = [x for x in graph.nodes if x in roots and x in self.whole]
+        users = [n for n in graph if n.name not in self.whole]
+        kept = {loop: _Kept(self) for loop in range(-1, self.turns.loops)}
+        for node in users:
+            if used := self._used(node):
+                kept[self._loop(node)].ask(used)
+        for x in ends:
+            kept[-1].ask([x])
+        self.limit = self.layers * max(map(self._layer, (k.uses for k in kept.values())))
+        for node in users:
+            used = self._used(node)
+            to = kept[self._loop(node)].serve(node.name, used) if used else {}
+            operands = tuple(to.get(x, x) for x in node.operands)
+            self.nodes[node.name] = replace(node, operands=operands) if to else node
+        to = {x: kept[-1].serve("", [x])[x] for x in ends}
+        return rename_uses(graph, self.nodes, to)
+
+    def _layer(self, uses: list[tuple[str, ...]]) -> int:
+        """The bytes of the largest layer among the uses of a loop."""
+        most = max(self.sizes.values())
+        largest, layer = 0, dict[str, int]()
+        for family in dict.fromkeys(f for use in uses for f in use):
+            size = self.sizes[family]
+            layer = {family: size} if size > most // SMALL else layer | {family: size}
+            largest = max(largest, sum(layer.values()))
+        return largest
+
+    def _used(self, node: Node) -> list[str]:
+        return [x for x in node.operands if x in self.whole]
+
+    def _loop(self, node: Node) -> int:
+        """The loop that a node runs in, or -1; what is kept in a loop is not kept outside."""
+        return self.turns.stage[node.name] if node.name in self.turns.inside else -1
+
+
+@dataclass
+class _Kept:
+    """What is whole at a time, among the uses in a loop, or among those outside.
+
+    uses:  the families of each use, in order; at: how many of them have been served
+    asked: the values of each use
+    later: family -> its uses that have not been
+    made:  family -> its members that are there, by their old names
+    """
+
+    work: _Work
+    uses: list[tuple[str, ...]] = field(default_factory=list)
+    asked: list[list[str]] = field(default_factory=list)
+    later: dict[str, deque[int]] = field(default_factory=dict)
+    at: int = 0
+    made: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def ask(self, values: Sequence[str]) -> None:
+        """Note a use that will come."""
+        families = tuple(dict.fromkeys(self.work.whole[x] for x in values))
+        for family in families:
+            self.later.setdefault(family, deque()).append(len(self.uses))
+        self.uses.append(families)
+        self.asked.append(list(values))
+
+    def serve(self, user: str, values: Iterable[str]) -> dict[str, str]:
+        """The names under which a user finds values, gathered now where they are not there."""
+        needed = self.uses[self.at]
+        self.at += 1
+        for family in needed:
+            self.later[family].popleft()
+            self.made.setdefault(family, {})
+        self._make_room(needed)
+        names = {x: self._member(x, user) for x in values}
+        if self.work.ahead:
+            self._gather_ahead(user)
+        return names
+
+    def _gather_ahead(self, user: str) -> None:
+        """Begin to gather what is used next, where there is room beside what is used before it."""
+        sizes, before = self.work.sizes, set(self.uses[self.at - 1])
+        for at in range(self.at, min(self.at + AHEAD, len(self.uses))):
+            missing = [f for f in self.uses[at] if f not in self.made]
+            more = sum(sizes[f] for f in missing)
+            gathers = [x for f in missing for x in self._gathers_of(self.asked[at], f)]
+            if sum(sizes[f] for f in before) + more > self.work.limit or not self._ready(gathers):
+                return
+            before |= set(self.uses[at])
+            self._make_room(before, more)
+            for family in missing:
+                self.made[family] = {}
+            for x in gathers:
+                self._member(x, user)
+
+    def _gathers_of(self, values: list[str], family: str) -> list[str]:
+        """What is gathered first for values of a family; copies are made where they are used."""
+        whole, graph = self.work.whole, self.work.graph
+        stack, found = [x for x in values if whole[x] == family], dict[str, None]()
+        while stack:
+            x = stack.pop()
+            above = [y for y in graph[x].operands if y in whole]
+            stack += above
+            found |= {} if above else {x: None}
+        return list(found)
+
+    def _ready(self, gathers: list[str]) -> bool:
+        """Whether what is to be gathered is there; a variable is read where it is needed first."""
+        graph, nodes = self.work.graph, self.work.nodes
+        operands = [graph[y] for x in gathers for y in graph[x].operands]
+        if not all(n.name in nodes or n.op.source == "variable" for n in operands):
+            return False
+        for node in operands:
+            nodes.setdefault(node.name, node)
+        return True
+
+    def _make_room(self, needed: Collection[str], more: int = 0) -> None:
+        sizes = self.work.sizes
+        while sum(sizes[f] for f in self.made) + more > self.work.limit:
+            others = [f for f in self.made if f not in needed]
+            if not others:
+                return
+            del self.made[max(others, key=self._next_use)]
+
+    def _next_use(self, family: str) -> int:
+        return self.later[family][0] if self.later[family] else len(self.uses)
+
+    def _member(self, x: str, user: str) -> str:
+        """The copy of a value that is there, made with what it is made of."""
+        graph, made = self.work.graph, self.made[self.work.whole[x]]
+        stack = [x]
+        while stack:
+            node = graph[stack[-1]]
+            missing = [y for y in node.operands if y in self.work.whole and y not in made]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if node.name not in made:
+                made[node.name] = self._copy(node, made, user)
+        return made[x]
+
+    def _copy(self, node: Node, made: dict[str, str], user: str) -> str:
+        again = node.name in self.work.nodes
+        name, number = node.name, 0
+        while name in self.work.nodes or (again and name in self.work.graph.nodes):
+            number += 1
+            name = f"{node.name}.{number}"
+        op = node.op.for_each_use() if isinstance(node.op, Conversion) else node.op
+        operands = tuple(made.get(y, y) for y in node.operands)
+        copy = replace(node, name=name, op=op, operands=operands)
+        if again:
+            reason = "it was let go after its last use: few are whole at a time"
+            rule = node.because.rule if node.because else "made again"
+            copy = replace(copy, because=Because("regather", rule, user, reason))
+        self.work.nodes[name] = copy
+        return name

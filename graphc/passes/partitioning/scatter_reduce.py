@@ -1,0 +1,82 @@
+"""ScatterReduce: a sum over devices that is only cut, or only joined again, is one collective."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir.graph import Because, Graph, Node
+from graphc.ir.placement import Partial, State
+from graphc.ops.collective import Conversion
+from graphc.ops.conversion_table import conversion_over
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.cleanup import rename_uses
+from graphc.passes.placing.route import LATENCY, LOCAL
+
+
+@register_pass
+class ScatterReduce(Pass):
+    """Do a sum and the one conversion that all its users take it in as one, where that is cheaper.
+
+    Of an all_reduce every device may need its slice only: reduce_scatter sends half. Of a
+    reduce_scatter all may need the whole: all_reduce sends the same, and begins once.
+
+    before:  %r = all_reduce %g {axis="data"} ; %s = tensor_split %r {axis="data", dim=0}
+    after:   %s = reduce_scatter %g {axis="data", dim=0}
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        ends = {*graph.outputs.values(), *graph.updates.values()}
+        nodes: dict[str, Node] = {}
+        to: dict[str, str] = {}
+        joined = {n.name: made for n in graph if (made := _joined(graph, n, ends)) is not None}
+        if not joined:
+            return graph
+        instead = {x: name for name in joined for x in graph.users[name]}
+        for node in graph:
+            made = joined.get(node.name)
+            if made is not None:
+                nodes[made.name] = made
+                to |= dict.fromkeys(graph.users[node.name], made.name)
+            elif node.name not in instead:
+                operands = tuple(to.get(x, x) for x in node.operands)
+                nodes[node.name] = replace(node, operands=operands)
+        return rename_uses(graph, nodes, to)
+
+
+def _joined(graph: Graph, node: Node, ends: set[str]) -> Node | None:
+    """The one conversion that does a node's and that of all its users, or None."""
+    first, users = node.op, [graph[u] for u in dict.fromkeys(graph.users[node.name])]
+    if not isinstance(first, Conversion) or not users or node.name in ends:
+        return None
+    then = users[0].op
+    alike = all(u.op == then and u.type == users[0].type for u in users)
+    if not alike or not isinstance(then, Conversion) or not _is_plain(first, first.states):
+        return None
+    if not isinstance(first.states[0], Partial) or then.axes != first.axes:
+        return None
+    states = first.states[0], then.states[1]
+    both = conversion_over(first.over, first.axes[0], *states)
+    if both is None or not _is_cheaper(graph, node, both, first, then):
+        return None
+    rule = f"{first.axes[0]}: {states[0]} -> {states[1]}"
+    reason = f"{first.name} and {then.name} in one"
+    why = Because("scatter_reduce", rule, users[0].name, reason)
+    return replace(users[0], op=both, operands=node.operands, because=why)
+
+
+def _is_plain(op: Conversion, states: tuple[State, State]) -> bool:
+    """Whether a sum is added in the engine's own order, which both collectives keep."""
+    return len(op.axes) == 1 and op == conversion_over(op.over, op.axes[0], *states)
+
+
+def _is_cheaper(
+    graph: Graph, node: Node, both: Conversion, first: Conversion, then: Conversion
+) -> bool:
+    n, size = graph.mesh.axis(first.axes[0]).size, float(node.type.bytes)
+
+    def cost(op: Conversion) -> float:
+        return op.traffic(n, size) + (LATENCY if op.communicates else LOCAL)
+
+    return first.over == "space" and cost(both) < cost(first) + cost(then)

@@ -1,0 +1,269 @@
+"""The cut of an asynchronous step: what the worker computes, and what the servers do with it.
+
+The worker has everything up to the gradients, at the variables' values that it pulled; a server has
+everything from there to the new variables, at its own, newest values. Between them goes what is
+sent: named results of the worker's graph, which are inputs of the servers' graphs.
+
+What is sent
+  a gradient, as `minimize` takes it: one of rows is these and their indices;
+  where a user's own update needs the batch: the last value before the newest state enters, at the
+  latest the one in which the examples have been summed (a batch statistic, a count);
+  what joins several of these and needs no variable (a clipped gradient, the decision that a
+  gradient is finite): the worker computes it, so that servers need not ask each other.
+
+Who keeps what
+  variables are dealt by size, the largest first, to the server that has the fewest bytes;
+  variables whose updates read each other go together;
+  a scalar state whose update reads nothing but itself (the count of steps) is kept by every server
+  that needs it: each applies every push, so all copies are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from graphc.ir.graph import Because, Graph, Node, Variable, subgraph_nodes
+from graphc.ir.op import op_named
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.placing.variables import deal
+
+GRADIENT, SENT = "gradient/", "sent/"  # begin the names of what is sent
+
+
+@register_pass
+class WorkerPart(Pass):
+    """What a worker of an asynchronous step computes: the results, and what it sends to servers.
+
+    before:  %g = gradient %dw {of="w"} ; %new = sub %w, %g ; update w = %new
+    after:   %g = gradient %dw {of="w"} ; output gradient/w = %g
+    """
+
+    def run(self, graph: Graph) -> Graph:
+        cut = cut_of(graph)
+        outputs = graph.outputs | {name: x for x, name in cut.sent.items()}
+        needed = subgraph_nodes(graph, outputs.values())
+        nodes = {n.name: n for n in graph if n.name in needed or n.op.source == "input"}
+        variables = {n.op.attributes["source_name"] for n in nodes.values() if _reads(n)}
+        return replace(
+            graph, nodes=nodes, outputs=outputs, updates={},
+            variables={k: v for k, v in graph.variables.items() if k in variables},
+        )  # fmt: skip
+
+
+@register_pass
+class ServerPart(Pass):
+    """What a server of an asynchronous step does with a push: the updates of its variables.
+
+    before:  %g = gradient %dw {of="w"} ; %new = sub %w, %g ; update w = %new
+    after:   %g = input {source_name="gradient/w"} ; %new = sub %w, %g ; update w = %new
+    """
+
+    servers: int = 1
+    number: int = 0
+
+    def run(self, graph: Graph) -> Graph:
+        cut = cut_of(graph)
+        mine = cut.kept(self.servers)[self.number]
+        updates = {v: x for v, x in graph.updates.items() if v in mine}
+        needed = cut.behind(updates.values())
+        nodes = {}
+        for node in graph:
+            if node.name in needed:
+                sent = cut.sent.get(node.name)
+                nodes[node.name] = _received(node, sent) if sent else node
+        variables = {k: v for k, v in graph.variables.items() if k in mine}
+        return replace(graph, nodes=nodes, variables=variables, outputs={}, updates=updates)
+
+
+def _received(node: Node, name: str) -> Node:
+    because = Because("server_part", "sent by the worker", reason=f"it is %{node.name} there")
+    op = op_named("input")(source_name=name)  # type: ignore[call-arg]
+    return replace(node, op=op, operands=(), because=because)
+
+
+def _reads(node: Node) -> bool:
+    return node.op.source == "variable"
+
+
+@dataclass
+class Cut:
+    """Where a differentiated graph is cut."""
+
+    graph: Graph
+
+    @cached_property
+    def gradients(self) -> dict[str, str]:
+        """The name of each gradient, by its node."""
+        ends = (n for n in self.graph if n.op.pins or n.op.completes)
+        parts = ((n.name, n.op.attributes.get("of")) for n in ends)
+        return {x: GRADIENT + v if v else SENT + x for x, v in parts}
+
+    @cached_property
+    def batch(self) -> set[str]:
+        """The nodes whose value depends on the batch."""
+        return self._downstream(lambda n: n.op.source == "input" or n.op.count or _per_example(n))
+
+    @cached_property
+    def fresh(self) -> set[str]:
+        """The nodes that need the newest states or slots, which only the servers have."""
+        kinds = {v.name: v.kind for v in self.graph.variables.values()}
+        return self._downstream(
+            lambda n: _reads(n) and kinds[n.op.attributes["source_name"]] != "param"
+        )
+
+    @cached_property
+    def steered(self) -> set[str]:
+        """The gradients and what is made of them."""
+        return self._downstream(lambda n: n.name in self.gradients)
+
+    def _downstream(self, begins: Callable[[Node], bool]) -> set[str]:
+        found: set[str] = set()
+        for node in self.graph:
+            if begins(node) or any(x in found for x in node.operands):
+                found.add(node.name)
+        return found
+
+    # -- what is sent ---------------------------------------------------------------------------
+
+    @cached_property
+    def sent(self) -> dict[str, str]:
+        """What the worker sends: node -> name."""
+        first = self._first()
+        roots = self.graph.updates.values()
+        needed = _above(self.graph, roots, first)
+        joined = self._joined(needed, first)
+        ends = _above(self.graph, roots, first | joined)
+        found = [x for x in self.graph.nodes if x in ends and (x in first or x in joined)]
+        return {x: self.gradients.get(x, SENT + x) for x in found}
+
+    def _first(self) -> set[str]:
+        """What is sent when every gradient is sent as it is."""
+        found: set[str] = set()
+        stack, seen = list(self.graph.updates.values()), set[str]()
+        while stack:
+            name = stack.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in self.gradients or self._is_sent(self.graph[name]):
+                found.add(name)
+            else:
+                stack.extend(self.graph[name].operands)
+        return found
+
+    def _is_sent(self, node: Node) -> bool:
+        if node.name in self.steered or node.name not in self.batch or self._fills(node):
+            return False
+        return node.op.source == "input" or node.name not in self.fresh or self._sums(node)
+
+    def _fills(self, node: Node) -> bool:
+        """Whether a node repeats what needs no batch for every row of a gradient."""
+        alone = node.op.lazy and not any(x in self.batch for x in node.operands)
+        return alone and all(u in self.steered for u in self.graph.users[node.name])
+
+    def _sums(self, node: Node) -> bool:
+        """Whether a node makes less of the batch: to send its operands would cost more."""
+        made = (self.graph[x] for x in node.operands if x in self.batch)
+        return any(_per_example(x) or _bytes(x) > _bytes(node) for x in made)
+
+    def _joined(self, needed: set[str], first: set[str]) -> set[str]:
+        """The nodes behind the cut that need two values that are sent, and no variable."""
+        found: set[str] = set()
+        needs: dict[str, str | None] = {}  # of those that need no variable: a value that is sent
+        for node in self.graph:
+            x = node.name
+            if x in first:  # indices say where rows stand: with these they are one value
+                needs[x] = x if node.tensor.dtype.kind == "f" else None
+            elif x in needed and not _reads(node) and all(y in needs for y in node.operands):
+                below = {needs[y] for y in node.operands} - {None}
+                if len(below) > 1 or any(y in found for y in node.operands):
+                    found.add(x)
+                needs[x] = next(iter(below), None)
+        return found
+
+    # -- who keeps what -------------------------------------------------------------------------
+
+    def behind(self, roots: Iterable[str]) -> set[str]:
+        """The nodes that a server needs for some updates, what is sent among them."""
+        return _above(self.graph, roots, self.sent)
+
+    @cached_property
+    def _needs(self) -> dict[str, set[str]]:
+        """The variables that each variable's update reads on its server."""
+        found = {}
+        for v, x in self.graph.updates.items():
+            nodes = (self.graph[n] for n in self.behind([x]))
+            found[v] = {n.op.attributes["source_name"] for n in nodes if _reads(n)}
+        return found
+
+    def _is_shared(self, v: Variable) -> bool:
+        """Whether every server that needs a variable may keep a copy of its own."""
+        own = self._needs.get(v.name, set()) <= {v.name}
+        return v.kind == "state" and v.type.shape == () and own
+
+    def kept(self, servers: int) -> list[list[str]]:
+        """The variables that each server keeps."""
+        variables = self.graph.variables
+        groups = _Groups(v for v in variables if not self._is_shared(variables[v]))
+        for v in variables.values():
+            needs = self._needs.get(v.name, set()) | ({v.of} if v.of else set())
+            for other in needs & groups.parent.keys():
+                if v.name in groups.parent:
+                    groups.join(v.name, other)
+        sizes: dict[str, int] = {}
+        for name in groups.parent:
+            head = groups.find(name)
+            sizes[head] = sizes.get(head, 0) + variables[name].type.bytes
+        homes = deal(sizes, servers)
+        at = {name: homes[groups.find(name)] for name in groups.parent}
+        return [self._on(k, at) for k in range(servers)]
+
+    def _on(self, server: int, at: Mapping[str, int]) -> list[str]:
+        mine = {v for v, k in at.items() if k == server}
+        shared = {u for v in mine for u in self._needs.get(v, ()) if u not in at}
+        if server == 0:  # what no update but its own reads is kept somewhere, too
+            shared |= {v for v in self.graph.variables if v not in at}
+        return [v for v in self.graph.variables if v in mine or v in shared]
+
+
+@lru_cache(maxsize=2)  # every server asks for its part of the same graph
+def cut_of(graph: Graph) -> Cut:
+    """Where a graph is cut."""
+    return Cut(graph)
+
+
+class _Groups:
+    """Disjoint sets of variables."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.parent = {name: name for name in names}
+
+    def find(self, name: str) -> str:
+        while self.parent[name] != name:
+            name = self.parent[name]
+        return name
+
+    def join(self, a: str, b: str) -> None:
+        a, b = sorted((self.find(a), self.find(b)))
+        self.parent[b] = a
+
+
+def _per_example(node: Node) -> bool:
+    return bool(node.type.extents)
+
+
+def _bytes(node: Node) -> int:
+    return node.type.bytes
+
+
+def _above(graph: Graph, roots: Iterable[str], ends: Container[str]) -> set[str]:
+    """The nodes that the roots need, walked up to the ends, themselves included."""
+    found, stack = set[str](), list(roots)
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+            stack.extend(() if name in ends else graph[name].operands)
+    return found

@@ -1,0 +1,1 @@
+"""Where every value lies: the state of each tensor along each mesh axis."""

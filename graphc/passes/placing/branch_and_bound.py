@@ -1,0 +1,118 @@
+"""Exact placing, where that is quick: a search of all choices, cut short by what they cost.
+
+The open nodes of a problem fall into parts that don't touch each other's values. In each part the
+nodes are decided in the order of the graph: what a node adds to the cost is then known at once,
+since its operands are decided, and a branch ends where it costs more than the best choice so far.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from graphc.ir.dims import Signature
+
+if TYPE_CHECKING:
+    from graphc.passes.placing.costs import Ask
+    from graphc.passes.placing.over_space import Search
+
+EFFORT = 40_000  # choices that are looked at in one problem
+LEAST, MOST = 200, 4_000  # and in one part of it
+SMALL = 1e-9  # a cost that is less by this much is not less
+
+
+def branch_and_bound(search: Search) -> None:
+    """Replace the search's choice by the best one, in every part that can be searched in time."""
+    parts = independent_parts(search)
+    effort = min(MOST, max(LEAST, EFFORT // max(1, len(parts))))
+    for part in parts:
+        search.choice.update(_Part(search, part).best(effort))
+    search.recount()
+
+
+def independent_parts(search: Search) -> list[list[str]]:
+    """The open nodes in groups; no value, and no rule of a node, depends on two groups."""
+    root = {x: x for x in search.open}
+
+    def find(x: str) -> str:
+        while root[x] != x:
+            root[x] = root[root[x]]
+            x = root[x]
+        return x
+
+    for node in search.eager:
+        for together in ((node, *search.roots[node]), (node, *search.users[node])):
+            touched = [x for x in together if x in root]
+            for x in touched[1:]:
+                root[find(x)] = find(touched[0])
+    parts: dict[str, list[str]] = {}
+    for x in search.open:
+        parts.setdefault(find(x), []).append(x)
+    return list(parts.values())
+
+
+class _Part:
+    """One part. asked: how many of the decided nodes ask for a value in a state."""
+
+    def __init__(self, search: Search, nodes: list[str]) -> None:
+        self.search, self.nodes = search, nodes
+        inside = set(nodes)
+        self.asked: dict[str, Counter[Ask]] = {}
+        self.rules: dict[str, list[str]] = {x: [x] for x in nodes}
+        operands = (y for x in nodes for y in search.roots[x] if y is not None)
+        for x in dict.fromkeys([*nodes, *operands]):
+            self.asked[x] = Counter(search.wanted.get(x))
+            for user in search.users[x]:
+                if user not in inside:
+                    self._note(user, x)
+        last = {u: x for x in nodes for u in search.users[x] if u not in inside}
+        for user, x in last.items():
+            self.rules[x].append(user)
+
+    def _note(self, user: str, x: str) -> None:
+        """Count what a node outside the part asks of a value."""
+        asks = self.search.asks(user, self.search.choice[user])
+        self.asked[x].update(ask for y, ask in asks if y == x)
+
+    def best(self, effort: int) -> dict[str, Signature]:
+        """The best choice; the search's own where no better one was found in time."""
+        search, nodes = self.search, self.nodes
+        found = {x: search.choice[x] for x in nodes}
+        least = sum(self._put(x, found[x]) for x in nodes)
+        for x in reversed(nodes):
+            self._take_back(x)
+        stack, spent = [iter(search.ways[nodes[0]])], [0.0]
+        while stack and effort:
+            effort -= 1
+            x, way = nodes[len(stack) - 1], next(stack[-1], None)
+            if way is None:
+                stack.pop()
+                if stack:
+                    spent.pop()
+                    self._take_back(nodes[len(stack) - 1])
+                continue
+            cost = spent[-1] + self._put(x, way)
+            if cost < least - SMALL and len(stack) < len(nodes):
+                stack.append(iter(search.ways[nodes[len(stack)]]))
+                spent.append(cost)
+                continue
+            if cost < least - SMALL:
+                least, found = cost, {y: search.choice[y] for y in nodes}
+            self._take_back(x)
+        return found
+
+    def _put(self, x: str, way: Signature) -> float:
+        """Decide a node; the cost that this adds."""
+        search = self.search
+        search.choice[x] = way
+        conversion = search.costs.conversion
+        cost = sum(conversion(x, way.result, ask) for ask in +self.asked[x])
+        for y, ask in search.asks(x, way):
+            if not self.asked[y][ask]:
+                cost += conversion(y, search.choice[y].result, ask)
+            self.asked[y][ask] += 1
+        return cost + sum(map(search.rule_cost, self.rules[x]))
+
+    def _take_back(self, x: str) -> None:
+        for y, ask in self.search.asks(x, self.search.choice[x]):
+            self.asked[y][ask] -= 1

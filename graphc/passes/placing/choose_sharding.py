@@ -1,0 +1,97 @@
+"""Choosing the cut of the variables, where a strategy leaves it to the compiler.
+
+`tensor_split(4)` without a map means: cut every parameter that is worth cutting, each along the
+dim that makes the whole step move the fewest bytes. Parameters of one shape whose names differ in
+digits only (layers of a stack) are cut alike. Found by coordinate descent from the last dim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.placement import Axis, Split
+from graphc.passes.placing.tile import cuttable_dims
+from graphc.strategies import MeshLayout, Rule
+
+SMALL = 0.02  # parameters of less than this share of all bytes may stay whole
+ROUNDS = 2
+
+Cost = Callable[[MeshLayout], float]
+
+
+def choose_cuts(graph: Graph, layout: MeshLayout, cost: Cost) -> MeshLayout:
+    """The layout with a rule for every parameter that is cut along an axis of `layout.choose`."""
+    for name in layout.choose:
+        axis = layout.mesh.axis(name)
+        families = _families(graph, axis, layout)
+        layout = _descend(layout, axis, families, cost)
+    return replace(layout, choose=())
+
+
+def _families(
+    graph: Graph, axis: Axis, layout: MeshLayout
+) -> list[tuple[list[Variable], list[int | None]]]:
+    """Groups of like parameters, largest first, with the dims that they may be cut along."""
+    tiled = cuttable_dims(graph, layout.grid) if layout.grid else None
+    params = [v for v in graph.variables.values() if v.kind == "param"]
+    total = sum(v.type.bytes for v in params)
+    groups: dict[object, list[Variable]] = {}
+    for v in params:
+        groups.setdefault((re.sub(r"\d+", "#", v.name), v.type.shape), []).append(v)
+    found = []
+    for members in groups.values():
+        shape = members[0].type.shape
+        dims: list[int | None] = [
+            d
+            for d in range(len(shape))
+            if shape[d] >= axis.size
+            and (tiled is None or all((v.name, d) in tiled for v in members))
+        ]
+        dims.sort(key=lambda d: (shape[d or 0] % axis.size != 0, -(d or 0)))
+        if dims and sum(v.type.bytes for v in members) < SMALL * total:
+            dims.append(None)
+        if dims:
+            found.append((members, dims))
+    return sorted(found, key=lambda f: -sum(v.type.bytes for v in f[0]))
+
+
+def _descend(
+    layout: MeshLayout,
+    axis: Axis,
+    families: list[tuple[list[Variable], list[int | None]]],
+    cost: Cost,
+) -> MeshLayout:
+    choice = [dims[0] for _, dims in families]
+
+    def with_choice() -> MeshLayout:
+        rules = tuple(
+            Rule(v.name, axis.name, Split(dim))
+            for (members, _), dim in zip(families, choice, strict=True)
+            if dim is not None
+            for v in members
+        )
+        return replace(layout, variables=layout.variables + rules)
+
+    known: dict[tuple[int | None, ...], float] = {}
+
+    def priced() -> float:
+        if (key := tuple(choice)) not in known:
+            known[key] = cost(with_choice())
+        return known[key]
+
+    least = priced()
+    for _ in range(ROUNDS):
+        start = list(choice)
+        for i, (_, dims) in enumerate(families):
+            best = choice[i]
+            for dim in dims:
+                choice[i] = dim
+                if dim != best and (now := priced()) < least:
+                    least, best = now, dim
+            choice[i] = best
+        if choice == start:
+            break
+    return with_choice()

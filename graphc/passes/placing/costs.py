@@ -1,0 +1,124 @@
+"""What conversions along a space axis cost, given how the graph lies along the other axes.
+
+A conversion's cost is the bytes that a device sends for it (ring algorithms), and a latency, once
+per turn where both the value and its user are in the loop. A value that leaves the loop is first
+made whole over time, and then converted once.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from graphc.ir.dims import Signature
+from graphc.ir.placement import Home, Placement, R, Split, State, place, serves
+from graphc.ops.conversion_table import conversion_over
+from graphc.passes.placing.problem import AxisProblem
+from graphc.passes.placing.route import FORBIDDEN, LATENCY, LOCAL, assumed, route
+
+Ask: TypeAlias = int  # what a user needs of a value: a number for (state, placement over time)
+
+
+class Costs:
+    """The costs of one axis's conversions."""
+
+    def __init__(self, problem: AxisProblem) -> None:
+        self.problem, self.graph, self.mesh = problem, problem.graph, problem.placed.mesh
+        # Keyed by identity and small numbers: to hash placements would take most of the time. What
+        # is a key stays alive with the table, which may be used for one search after another.
+        self._alive: list[object] = []
+        self.rules: dict[tuple[object, ...], float] = {}
+        self._tuples: dict[str, dict[tuple[Signature, ...], tuple[Signature, ...]]] = {}
+        self._numbers: dict[tuple[State, Placement], Ask] = {}
+        self._needs: list[tuple[State, Placement]] = []
+        self._asks: dict[tuple[str, int], tuple[tuple[str, Ask], ...]] = {}
+        self._costs: dict[tuple[str, int, Ask], float] = {}
+
+    def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
+        """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
+        key = (name, id(way))
+        if key not in self._asks:
+            self._alive.append(way)
+            pairs = zip(self.graph[name].operands, way.operands, strict=True)
+            asked = (
+                self.asked_of_root(x, state, self._when(name, i))
+                for i, (x, state) in enumerate(pairs)
+            )
+            self._asks[key] = tuple(a for a in asked if a is not None)
+        return self._asks[key]
+
+    def fits(self, problem: AxisProblem) -> bool:
+        """Whether another problem's costs are these: its graph lies alike along the other axes."""
+        known = self.problem
+        return (known.placed.ways, known.stored) == (problem.placed.ways, problem.stored)
+
+    def same(self, name: str, ways: tuple[Signature, ...]) -> tuple[Signature, ...]:
+        """A node's signatures, as the same tuple wherever they are equal."""
+        return self._tuples.setdefault(name, {}).setdefault(ways, ways)
+
+    def know_rule(self, key: tuple[object, ...], cost: float, *states: State) -> float:
+        """Note what the rules that a choice breaks cost; key has the identities of `states`."""
+        self._alive.append(states)
+        self.rules[key] = cost
+        return cost
+
+    def asked_of_root(self, x: str, state: State, when: Placement) -> tuple[str, Ask] | None:
+        """What a need of `x` is to the value that it comes from; None where x is free."""
+        asked = self.problem.lazy.asked_of_root(x, state, when)
+        if asked is None:
+            return None
+        need = asked[1:]
+        if need not in self._numbers:
+            self._numbers[need] = len(self._needs)
+            self._needs.append(need)
+        return asked[0], self._numbers[need]
+
+    def _when(self, name: str, slot: int) -> Placement:
+        """The placement over time in which a node needs an operand."""
+        ways = self.problem.placed.ways
+        time = self.mesh.time
+        return place(self.mesh, ((a.name, ways[a.name][name].operands[slot]) for a in time))
+
+    def conversion(self, name: str, source: State, ask: Ask) -> float:
+        """The cost of having a value, which lies as `source`, as a user asks for it."""
+        key = (name, id(source), ask)
+        cost = self._costs.get(key)
+        if cost is None:
+            self._alive.append(source)
+            cost = self._costs[key] = self._conversion(name, source, *self._needs[ask])
+        return cost
+
+    def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
+        if serves(source, target):
+            return 0.0
+        axis = self.problem.axis
+        op = conversion_over(axis.over, axis.name, source, target)
+        at = self.problem.placed.placement(name).with_state(self.mesh, axis.name, R)
+        if op is None or any(s == state for s in (source, target) for _, state in at):
+            return self._detour(name, at, when, source, target)
+        if not op.communicates:
+            return LOCAL
+        size, turns = float(self.graph[name].type.bytes), 1
+        for other, state in self._inside(at, when):
+            places = self.mesh.axis(other)
+            size /= assumed(places) if isinstance(state, Split | Home) else 1
+            turns *= assumed(places) if places.over == "time" else 1
+        return turns * (op.traffic(assumed(axis), size) + LATENCY)
+
+    def _inside(self, at: Placement, when: Placement) -> Placement:
+        """How a value lies along the other axes at the time of its conversion."""
+        for axis in self.mesh.time:
+            if when[axis.name] != at[axis.name]:  # it leaves the loop before, or enters it after
+                at = at.with_state(self.mesh, axis.name, R)
+        return at
+
+    def _detour(
+        self, name: str, at: Placement, when: Placement, source: State, target: State
+    ) -> float:
+        """The cost of a conversion of a dim that several axes cut."""
+        axis = self.problem.axis.name
+        want = at.with_state(self.mesh, axis, target)
+        for a in self.mesh.time:
+            want = want.with_state(self.mesh, a.name, when[a.name])
+        t = self.graph[name].tensor.placed(at.with_state(self.mesh, axis, source))
+        way = route(t, want, self.mesh)
+        return FORBIDDEN if way is None else way[0]

@@ -1,0 +1,148 @@
+"""Lazy values: made anew wherever they are needed, in whatever placement they are needed in.
+
+Constants, iota, random numbers and what is computed from nothing else are *free*. The broadcast of
+a value, and what is computed from it and from free values, is *spread*: it lies as its *root*
+makes it lie, and to need it in some placement is to need the root in another. So a lazy value is
+never converted, and placing decides nothing about it. At home it is made there, and only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+from graphc.ir.dims import Signature
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import Home, Mesh, Partial, Placement, R, Split, State, Varying, place
+from graphc.ir.varying import varying_nodes
+from graphc.ops.replicas import PerReplica
+
+V = Varying()
+DEPTH = 20  # a longer chain is worth keeping
+
+
+def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | None]:
+    """The lazy nodes: the slot of the operand that comes from the root, or None for a free one.
+
+    at_home: the variables that not all devices hold
+    """
+    lazy: dict[str, int | None] = {}
+    depth: dict[str, int] = {}
+    for n in graph:
+        real = [i for i, x in enumerate(n.operands) if not _is_free(graph[x], lazy, at_home)]
+        over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
+        over_lazy = over_lazy and not n.op.pins  # a gradient lies where it is said to
+        depth[n.name] = 1 + max((depth[x] for x in n.operands if x in lazy), default=0)
+        marked = isinstance(n.op, PerReplica) and n.operands[0] in lazy  # each makes its part
+        if n.op.lazy or marked or (over_lazy and len(real) < 2 and depth[n.name] < DEPTH):
+            lazy[n.name] = real[0] if real else None
+    return lazy
+
+
+def _is_free(node: Node, lazy: dict[str, int | None], at_home: Container[str]) -> bool:
+    """Whether a value costs nothing anywhere: free itself, or a scalar that all devices hold."""
+    if node.op.source == "variable":
+        return node.tensor.shape == () and node.op.attributes["source_name"] not in at_home
+    return node.name in lazy and lazy[node.name] is None
+
+
+def with_own_ways(
+    graph: Graph, ways: dict[str, tuple[Signature, ...]], lazy: Mapping[str, int | None]
+) -> dict[str, tuple[Signature, ...]]:
+    """The ways; of lazy nodes in per-replica code also that in which each replica makes its own."""
+    inside = varying_nodes(graph) | varying_nodes(graph, local=True)
+    found = dict(ways)
+    for name in inside.intersection(lazy):
+        taken = (V if x in inside else _as_marked(graph, name) for x in graph[name].operands)
+        found[name] = (*ways[name], Signature(tuple(taken), V))
+    return found
+
+
+def _as_marked(graph: Graph, name: str) -> State:
+    """How a node of per-replica code takes a global operand: a mark, the replica's part."""
+    t = graph[name].tensor
+    dims = [d for d in range(t.rank) if t.extent(d)] if graph[name].op.replicas else []
+    return Split(dims[0]) if dims else R
+
+
+@dataclass
+class LazyValues:
+    """How the lazy nodes of a graph hang on their roots. ways: the signatures of every node."""
+
+    graph: Graph
+    mesh: Mesh
+    slots: dict[str, int | None]
+    ways: dict[str, tuple[Signature, ...]]
+    _states: dict[tuple[str, State], State] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.slots
+
+    def operand(self, name: str) -> str | None:
+        """The operand through which a lazy value comes from its root."""
+        slot = self.slots[name]
+        return None if slot is None else self.graph[name].operands[slot]
+
+    def root(self, name: str) -> str | None:
+        """The value that a lazy one comes from; the value itself for one that is not lazy."""
+        at: str | None = name
+        while at is not None and at in self.slots:
+            at = self.operand(at)
+        return at
+
+    def follow(self, name: str, state: State) -> Signature:
+        """How a lazy node runs by itself, its operand lying as `state`: whole, if not so."""
+        slot, (whole, *rest) = self.slots[name], self.ways[name]
+        if slot is None or state == R:
+            return whole
+        if isinstance(state, Home):
+            return at_home(whole, state)
+        fitting = [w for w in rest if w.operands[slot] == state]
+        return min(fitting, key=_partials, default=whole)
+
+    def state(self, name: str, root_state: State) -> State:
+        """How a value lies whose root lies as `root_state`."""
+        key = (name, root_state)
+        if key not in self._states:
+            chain, state = [], root_state
+            at: str | None = name
+            while at is not None and at in self.slots:
+                chain.append(at)
+                at = self.operand(at)
+            for x in reversed(chain):
+                state = self.follow(x, state).result
+            self._states[key] = state
+        return self._states[key]
+
+    def way(self, name: str, result: State) -> Signature | None:
+        """How a lazy node runs to make its value in a state; None where it can't."""
+        if isinstance(result, Home):
+            return at_home(self.ways[name][0], result)
+        fitting = [w for w in self.ways[name] if w.result == result]
+        return min(fitting, key=_partials, default=None)
+
+    def asked_of_root(
+        self, name: str, state: State, when: Placement
+    ) -> tuple[str, State, Placement] | None:
+        """What a user that needs a value in a state, and over time as `when`, needs of its root."""
+        while name in self.slots:
+            slot = self.slots[name]
+            if slot is None:
+                return None
+            ways = {a.name: self._needed(name, when[a.name]) for a in self.mesh.time}
+            state = self._needed(name, state).operands[slot]
+            when = place(self.mesh, ((a, w.operands[slot]) for a, w in ways.items()))
+            name = self.graph[name].operands[slot]
+        return name, state, when
+
+    def _needed(self, name: str, state: State) -> Signature:
+        return self.way(name, state) or self.ways[name][0]
+
+
+def at_home(whole: Signature, home: Home) -> Signature:
+    """How an op runs at home that can run so on whole operands: all that it takes is there."""
+    return Signature((home,) * len(whole.operands), home)
+
+
+def _partials(way: Signature) -> int:
+    return sum(isinstance(s, Partial) for s in way.operands)

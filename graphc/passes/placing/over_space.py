@@ -1,0 +1,362 @@
+"""Placing along an axis over space: the choice that moves the fewest bytes between devices.
+
+The cost of a choice is the sum, over all values and all states in which they are needed, of what
+the conversion sends (ring algorithms), a latency for every collective, and 1 for every local
+conversion, so that ties fall to fewer nodes. Two rules keep the axis to what the strategy meant:
+a node takes a split only if an operand has it, and gives one up only if it can't keep it. A third
+is for values at home: where a node may run at home is worked out in graphc.passes.placing.owned, and to run
+everywhere instead counts a little, since one place would do.
+
+The choice is found by descent from two starting points (partial sums resolved early, and late),
+moving single nodes and whole elementwise clusters; what it finds bounds an exact search of each
+part of the graph, which gives up where that takes too long (graphc.passes.placing.branch_and_bound).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+
+from graphc.ir.dims import Signature
+from graphc.ir.placement import Home, Partial, Placement, R, Split, State
+from graphc.passes.placing.branch_and_bound import branch_and_bound
+from graphc.passes.placing.costs import Ask, Costs
+from graphc.passes.placing.owned import home_ways, is_there
+from graphc.passes.placing.problem import AxisProblem
+from graphc.passes.placing.route import FORBIDDEN
+
+SWEEPS = 12
+EVERYWHERE = 0.01  # what it counts that all places do what one could do at home
+T = TypeVar("T")
+
+
+def place_over_space(problem: AxisProblem) -> dict[str, Signature]:
+    """The signature of every node along a space axis."""
+    search = Search(problem)
+    search.descend_from_starts()
+    branch_and_bound(search)
+    return search.result()
+
+
+class Search:
+    """The state of the search: a signature per node that is not lazy, and what is asked of it."""
+
+    def __init__(self, problem: AxisProblem, costs: Costs | None = None) -> None:
+        self.problem, self.graph = problem, problem.graph
+        self.ways = {
+            n.name: (Signature((), problem.fixed[n.name]),) if n.op.source else problem.ways[n.name]
+            for n in self.graph
+        }
+        self.lazy = problem.lazy
+        self.eager = [n.name for n in self.graph if n.name not in self.lazy]
+        self.roots = {x: self._roots(x) for x in self.eager}
+        self.operands = {
+            x: tuple(zip(self.graph[x].operands, roots, strict=True))
+            for x, roots in self.roots.items()
+        }
+        self._prune()
+        self.costs = costs or Costs(problem)
+        self.ways.update((x, self.costs.same(x, self.ways[x])) for x in self.eager)
+        self.open = [x for x in self.eager if len(self.ways[x]) > 1]
+        self.users: dict[str, list[str]] = {x: [] for x in self.eager}
+        for x in self.eager:
+            for root in dict.fromkeys(filter(None, self.roots[x])):
+                self.users[root].append(x)
+        is_open = set(self.open)
+        self.ruled = {x: [u for u in users if u in is_open] for x, users in self.users.items()}
+        self.wanted: dict[str, list[Ask]] = {}
+        for x, state in problem.wanted:
+            if (asked := self.costs.asked_of_root(x, state, Placement())) is not None:
+                self.wanted.setdefault(asked[0], []).append(asked[1])
+        self.choice = {x: self.ways[x][0] for x in self.eager}
+        self.asked: dict[str, Counter[Ask]] = {}
+
+    def _roots(self, name: str) -> tuple[str | None, ...]:
+        """The values that a node's operands are or come from; None for a free one."""
+        return tuple(self.lazy.root(x) for x in self.graph[name].operands)
+
+    # -- what is possible -----------------------------------------------------------------------
+
+    def _prune(self) -> None:
+        """Keep the signatures that the rules allow, whatever is chosen for the others."""
+        possible: dict[str | None, set[State]] = {None: {R}}
+        homes = home_ways(self.graph, self.problem.fixed, self.problem.wanted)
+        self.homes = homes is not None
+        for x in self.eager:
+            ways = self.ways[x]
+            if self.roots[x]:
+                pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
+                held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
+                ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
+                pinned = (self.graph[x].op.pins and len(ways) == 1) or x in self.problem.settled
+                ways += homes.of(x, held) if homes and not pinned else ()
+                self.ways[x] = ways = _without_giving_up(ways, self._firm(x, held, {R}))
+            possible[x] = {w.result for w in ways}
+
+    def states(self, name: str) -> list[State]:
+        """How a node's operands lie."""
+        choice, made = self.choice, self.lazy.state
+        return [
+            R if root is None else choice[x].result if x == root else made(x, choice[root].result)
+            for x, root in self.operands[name]
+        ]
+
+    # -- what it costs --------------------------------------------------------------------------
+
+    def value_cost(self, name: str) -> float:
+        """What it costs to have a value in every state that is asked for."""
+        state, cost = self.choice[name].result, 0.0
+        for ask in self.asked[name]:
+            cost += self.costs.conversion(name, state, ask)
+        return cost
+
+    def rule_cost(self, name: str) -> float:
+        """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
+        way = self.choice[name]
+        if not way.operands or len(self.ways[name]) == 1:
+            return 0.0
+        states = self.states(name)
+        key = (name, id(self.ways[name]), id(way), *map(id, states))
+        cost = self.costs.rules.get(key)
+        if cost is None:
+            firm = self._firm(name, states, R)
+            cost = _rule_cost(way, states, firm, self.ways[name])
+            self.costs.know_rule(key, cost, *states)
+        return cost
+
+    def _firm(self, name: str, states: list[T], free: T) -> list[T]:
+        """The states of a node's operands; `free` for what is cut only to be kept, unless the node
+        is made of nothing else."""
+        stored = self.problem.stored if name not in self.problem.stored else frozenset()
+        pairs = zip(self.roots[name], states, strict=True)
+        return [free if root in stored else state for root, state in pairs]
+
+    def total(self) -> float:
+        """The cost of the whole choice."""
+        return sum(self.value_cost(x) + self.rule_cost(x) for x in self.choice)
+
+    # -- moving ---------------------------------------------------------------------------------
+
+    def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
+        """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
+        return self.costs.asks(name, way)
+
+    def recount(self) -> None:
+        """Count anew what is asked of every value."""
+        self.asked = {x: Counter(self.wanted.get(x)) for x in self.choice}
+        for name, way in self.choice.items():
+            for x, ask in self.asks(name, way):
+                self.asked[x][ask] += 1
+
+    def move(self, name: str, way: Signature) -> None:
+        for x, ask in self.asks(name, self.choice[name]):
+            self._ask_less(x, ask)
+        for x, ask in self.asks(name, way):
+            self.asked[x][ask] += 1
+        self.choice[name] = way
+
+    def _ask_less(self, x: str, ask: Ask) -> None:
+        asked = self.asked[x]
+        asked[ask] -= 1
+        if not asked[ask]:
+            del asked[ask]
+
+    def around(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+        """The values, and the nodes' rules, that a move of these nodes may change the cost of."""
+        values, rules = set(names), set(names)
+        for x in names:
+            values.update(filter(None, self.roots[x]))
+            rules.update(self.ruled[x])
+        return values, rules
+
+    def cost_of(self, around: tuple[set[str], set[str]]) -> float:
+        values, rules = around
+        return sum(map(self.value_cost, values)) + sum(map(self.rule_cost, rules))
+
+    def improve(self, name: str) -> bool:
+        """Take the best signature of one node. Whether that was a change for the better."""
+        start = best = self.choice[name]
+        for x, ask in self.asks(name, start):
+            self._ask_less(x, ask)
+        least = self._cost_of_way(name, start)
+        for way in self.ways[name]:
+            cost = self._cost_of_way(name, way) if way is not start else least
+            if cost < least - 1e-9:
+                least, best = cost, way
+        for x, ask in self.asks(name, best):
+            self.asked[x][ask] += 1
+        self.choice[name] = best
+        return best is not start
+
+    def _cost_of_way(self, name: str, way: Signature) -> float:
+        """What depends on how a node runs, which asks for nothing yet."""
+        self.choice[name] = way
+        choice, conversion = self.choice, self.costs.conversion
+        cost = self.value_cost(name) + self.rule_cost(name)
+        for user in self.ruled[name]:
+            cost += self.rule_cost(user)
+        for x, ask in dict.fromkeys(self.asks(name, way)):
+            if ask not in self.asked[x]:
+                cost += conversion(x, choice[x].result, ask)
+        return cost
+
+    def improve_cluster(self, cluster: list[str]) -> bool:
+        """Move a whole cluster of elementwise nodes to one state, if that is better."""
+        around = self.around(cluster)
+        before = {x: self.choice[x] for x in cluster}
+        best, least = before, self.cost_of(around)
+        for state in {w.result for x in cluster for w in self.ways[x]}:
+            options = {x: _first(self.ways[x], state) for x in cluster}
+            after = {x: w or before[x] for x, w in options.items()}
+            for x, way in after.items():
+                self.move(x, way)
+            cost = self.cost_of(around)
+            if cost < least - 1e-9:
+                least, best = cost, after
+        for x, way in best.items():
+            self.move(x, way)
+        return best is not before
+
+    # -- strategies of search -------------------------------------------------------------------
+
+    def descend_from_starts(self) -> None:
+        ends = []
+        for late, home in ((False, False), (True, False), (True, True))[: 2 + self.homes]:
+            self.start(late, home)
+            self.descend()
+            ends.append((self.total(), dict(self.choice)))
+        self.choice = min(ends, key=lambda end: end[0])[1]
+        self.recount()
+
+    def start(self, late: bool, home: bool) -> None:
+        """Every node takes what its operands have; partial sums are resolved early or late.
+
+        home: nodes run at home where they can
+        """
+        for x in self.eager:
+            self.choice[x] = self._follow(x, self.states(x), late, home)
+        self.recount()
+
+    def _follow(self, name: str, states: list[State], late: bool, home: bool) -> Signature:
+        ways = self.ways[name]
+        if home:
+            for way in ways:
+                if isinstance(way.result, Home) and not _gives_up(way, states):
+                    return way
+        partial = any(isinstance(s, Partial) for s in states)
+        split = any(isinstance(s, Split) for s in states)
+        if not split and not (partial and late):
+            return ways[0]
+        for have in (self._firm(name, states, R), states):
+            for way in ways[1:] if any(s != R for s in have) else ():
+                if _keeps(way, have):
+                    return way
+        return min(ways, key=lambda w: self._entry_cost(name, w))
+
+    def _entry_cost(self, name: str, way: Signature) -> float:
+        conversion = self.costs.conversion
+        return sum(conversion(x, self.choice[x].result, ask) for x, ask in self.asks(name, way))
+
+    def descend(self) -> None:
+        """Improve nodes and clusters until nothing changes, looking again only near a change."""
+        clusters = self._clusters()
+        near = set(self.open)
+        for _ in range(SWEEPS):
+            moved = [x for x in reversed(self.open) if x in near and self.improve(x)]
+            for cluster in clusters:
+                if not near.isdisjoint(cluster) and self.improve_cluster(cluster):
+                    moved += cluster
+            if not moved:
+                return
+            near = self._near(moved)
+
+    def _near(self, moved: list[str]) -> set[str]:
+        """The nodes whose best choice may depend on these nodes' choices."""
+        values = set(moved)
+        for x in moved:
+            values.update(filter(None, self.roots[x]))
+        return values.union(*(self.users[x] for x in values))
+
+    def _clusters(self) -> list[list[str]]:
+        """Connected open elementwise nodes; those that only have different homes are apart."""
+        is_open = {x for x in self.open if self.graph[x].op.elementwise}
+        root: dict[str, str] = {}
+
+        def find(x: str) -> str:
+            while root[x] != x:
+                root[x] = root[root[x]]
+                x = root[x]
+            return x
+
+        for x in self.open:
+            if x in is_open:
+                root[x] = x
+                for y in filter(is_open.__contains__, self.roots[x]):
+                    if self._may_meet(x, str(y)):
+                        root[find(str(y))] = find(x)
+        groups: dict[str, list[str]] = {}
+        for x in root:
+            groups.setdefault(find(x), []).append(x)
+        return [g for g in groups.values() if len(g) > 1]
+
+    def _may_meet(self, x: str, y: str) -> bool:
+        homes = [{w.result for w in self.ways[n] if isinstance(w.result, Home)} for n in (x, y)]
+        return not all(homes) or not homes[0].isdisjoint(homes[1])
+
+    def result(self) -> dict[str, Signature]:
+        """The signature of every node, the lazy ones as their roots make them run."""
+        result: dict[str, Signature] = {}
+        for n in self.graph:
+            if n.name in self.lazy:
+                x = self.lazy.operand(n.name)
+                result[n.name] = self.lazy.follow(n.name, R if x is None else result[x].result)
+            else:
+                result[n.name] = self.choice[n.name]
+        return result
+
+
+def _rule_cost(
+    way: Signature, states: list[State], firm: list[State], ways: tuple[Signature, ...]
+) -> float:
+    pairs = list(zip(way.operands, states, strict=True))
+    takes, has = any(s != R for s, _ in pairs), any(s != R and is_there(s, h) for s, h in pairs)
+    gives_up = _gives_up(way, firm)
+    broken = (takes and not has) + (gives_up and any(_keeps(w, firm) for w in ways))
+    could = not takes and any(isinstance(have, Home) for have in states)
+    return FORBIDDEN * broken + EVERYWHERE * could
+
+
+def _gives_up(way: Signature, states: list[State]) -> bool:
+    """Whether the way takes a split operand otherwise than it is cut."""
+    pairs = zip(way.operands, states, strict=True)
+    return any(isinstance(have, Split) and have != s for s, have in pairs)
+
+
+def _anchored(way: Signature, held: list[set[State]]) -> bool:
+    """Whether some operand can hold the state, other than R, that the way takes it in."""
+    return any(s != R and s in states for s, states in zip(way.operands, held, strict=True))
+
+
+def _without_giving_up(
+    ways: tuple[Signature, ...], held: list[set[State]]
+) -> tuple[Signature, ...]:
+    """The ways that keep a split, where it is certain that one is there and that some way does."""
+    if any(len(states) > 1 for states in held):
+        return ways
+    have = [next(iter(states)) for states in held]
+    if not any(isinstance(s, Split) for s in have):
+        return ways
+    return tuple(w for w in ways if _keeps(w, have)) or ways
+
+
+def _keeps(way: Signature, states: list[State]) -> bool:
+    """Whether every operand that is not replicated, or at home, is taken as it is."""
+    return any(s != R for s in way.operands) and all(
+        have in (R, s) or isinstance(have, Home)
+        for have, s in zip(states, way.operands, strict=True)
+    )
+
+
+def _first(ways: tuple[Signature, ...], state: State) -> Signature | None:
+    return next((w for w in ways if w.result == state), None)

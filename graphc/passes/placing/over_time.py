@@ -1,0 +1,60 @@
+"""Placing along an axis over time: the loop over microbatches.
+
+Nothing is moved between devices here, so nothing is searched. What depends on the cut batch runs
+in a loop; a partial sum is accumulated at the first node that is not itself a sum of partial sums;
+what follows runs once, after the loop. A value from after a loop may be used with values that are
+cut: that is a barrier, and its user runs in a later loop (graphc.passes.partitioning.loops).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from graphc.ir.dims import Signature
+from graphc.ir.graph import Node
+from graphc.ir.placement import Partial, Split, State, Varying
+from graphc.passes.placing.problem import AxisProblem
+
+Pairs: TypeAlias = list[tuple[State, State]]  # of every operand: what it has, what is wanted
+
+
+def place_over_time(problem: AxisProblem) -> dict[str, Signature]:
+    """The signature of every node along a time axis."""
+    states: dict[str, State] = {}
+    chosen: dict[str, Signature] = {}
+    for node in problem.graph:
+        if node.op.source:
+            way = Signature((), problem.fixed[node.name])
+        else:
+            way = _choose(problem, node, states)
+        chosen[node.name], states[node.name] = way, way.result
+    return chosen
+
+
+def _choose(problem: AxisProblem, node: Node, states: dict[str, State]) -> Signature:
+    whole, *rest = problem.ways[node.name]
+    have = [states[x] for x in node.operands]
+    if Varying() in have:  # every turn makes its own
+        return next((w for w in rest if w.result == Varying()), whole)
+    split = any(isinstance(s, Split) for s in have)
+    for way in rest:
+        pairs = list(zip(have, way.operands, strict=True))
+        if _keeps_splits(pairs) if split else _sums_of_sums(pairs):
+            return way
+    return whole
+
+
+def _keeps_splits(pairs: Pairs) -> bool:
+    """Whether what is cut is taken so. A partial sum that isn't taken so is finished first.
+
+    A whole value is never made partial over time: it would count once per turn.
+    """
+    return all(
+        have == wanted or (not isinstance(have, Split) and not isinstance(wanted, Partial))
+        for have, wanted in pairs
+    )
+
+
+def _sums_of_sums(pairs: Pairs) -> bool:
+    """Whether partial sums only are taken, and as they are."""
+    return bool(pairs) and all(isinstance(s, Partial) and have == s for have, s in pairs)

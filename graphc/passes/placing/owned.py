@@ -1,0 +1,69 @@
+"""Where nodes may run at home, along one axis: at the one place that has the variables.
+
+A node may run at home k where an operand is there, or where an operand is a partial sum that can
+be reduced there. A partial sum is reduced only at a home that its elementwise users end at, and a
+node whose elementwise users end at homes runs at no other: an optimizer runs where the variable is
+that it updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.ir.dims import Signature
+from graphc.ir.graph import Graph
+from graphc.ir.placement import Home, Partial, State
+from graphc.ir.varying import varying_nodes
+
+Homes = frozenset[Home]
+NOWHERE: Homes = frozenset()
+
+
+@dataclass(frozen=True)
+class HomeWays:
+    """The ways at home of a graph's nodes. ends: per node, the homes that its elementwise users
+    end at; per value, those of the nodes that use it. everywhere: what no home can do for all."""
+
+    graph: Graph
+    ends: Mapping[str, Homes]
+    after: Mapping[str, Homes]
+    everywhere: Container[str] = ()
+
+    def of(self, name: str, held: Sequence[Iterable[State]]) -> tuple[Signature, ...]:
+        """A node's ways to run at home. held: the states that each operand may lie in."""
+        node = self.graph[name]
+        if node.op.replicas or name in self.everywhere:
+            return ()
+        found: set[Home] = set()
+        for x, states in zip(node.operands, held, strict=True):
+            found |= {s for s in states if isinstance(s, Home)}
+            if any(isinstance(s, Partial) for s in states):
+                found |= self.after.get(x, NOWHERE)
+        ends = self.ends.get(name, NOWHERE)
+        homes = sorted(found & ends if ends else found, key=lambda h: h.place)
+        return tuple(Signature((h,) * len(node.operands), h) for h in homes)
+
+
+def home_ways(
+    graph: Graph, fixed: Mapping[str, State], wanted: Iterable[tuple[str, State]]
+) -> HomeWays | None:
+    """The ways at home of a graph whose sources lie as `fixed`; None where nothing is at home."""
+    if not any(isinstance(s, Home) for s in fixed.values()):
+        return None
+    after: dict[str, Homes] = {}
+    ends: dict[str, Homes] = {}
+    for x, state in wanted:
+        if isinstance(state, Home):
+            after[x] = after.get(x, NOWHERE) | {state}
+    for node in reversed(list(graph)):
+        ends[node.name] = after.get(node.name, NOWHERE)
+        if node.op.elementwise:
+            for x in node.operands:
+                after[x] = after.get(x, NOWHERE) | ends[node.name]
+    return HomeWays(graph, ends, after, varying_nodes(graph) | varying_nodes(graph, local=True))
+
+
+def is_there(way: State, have: State) -> bool:
+    """Whether an operand that lies as `have` anchors a node that takes it as `way`."""
+    return way == have or (isinstance(way, Home) and isinstance(have, Partial))

@@ -1,0 +1,171 @@
+"""How per-replica code is placed: along the axes that cut the batch, every place runs by itself.
+
+A varying value is V along each of these axes, over space and over time, so that a replica is one
+microbatch of one device, and under a grid one leaf, whatever the devices. The marks lead from S (a
+part of the batch) or R to V, and from V to S (the batch put together) or P (a sum over the
+replicas); between them there is nothing to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import replace
+from math import prod
+
+from graphc.ir.dims import Signature, lost_extents, parse_rule
+from graphc.ir.graph import Because, Graph, Node
+from graphc.ir.op import Op, op_named
+from graphc.ir.placement import Axis, Partial, R, Split, State, Varying
+from graphc.ir.types import I32, DType, TensorType
+from graphc.ir.varying import enters, leaves, varying_nodes
+from graphc.ops.replicas import OwnEntry, PerReplica, ReplicaCount, ReplicaIndex, ReplicaSum
+from graphc.passes.placing.variables import variable_states
+from graphc.strategies import MeshLayout
+from graphc.support.errors import GraphcError
+
+V = Varying()
+
+
+def replica_axes(layout: MeshLayout) -> tuple[Axis, ...]:
+    """The axes along which per-replica code differs: those that cut the batch of one step."""
+    return tuple(a for a in layout.mesh.axes if a.name in layout.batch and not is_local(layout, a))
+
+
+def check_turns(graph: Graph, layout: MeshLayout) -> None:
+    """Raise G0487 where a variable with copies would be written by one device turn after turn."""
+    over_time = [a for a in replica_axes(layout) if a.over == "time"]
+    cause = "reproducible" if layout.grid else "accumulate"
+    for v, x in graph.updates.items():
+        variable = graph.variables[v]
+        if variable.local and over_time:
+            raise GraphcError(
+                "G0487",
+                f"each replica has its own '{v}', and with accumulate a replica is one of a "
+                f"device's {prod(a.size for a in over_time)} microbatches: a device has one copy, "
+                "not one for each",
+                span=graph[x].origin or variable.origin,
+                labels=((variable.origin, "declared here"),) if variable.origin else (),
+                help=f'aggregate it on="write", or leave {cause} out',
+            )
+
+
+def is_local(layout: MeshLayout, axis: Axis) -> bool:
+    """Whether the places along an axis step by themselves."""
+    return axis.name in layout.local
+
+
+class OwnWays:
+    """The signatures of the nodes of per-replica code, one for each along an axis of replicas.
+
+    What is lazy is made as it is needed (graphc.passes.placing.lazy).
+    """
+
+    def __init__(self, graph: Graph, layout: MeshLayout, lazy: Container[str] = ()) -> None:
+        self.graph, self.layout, self.lazy = graph, layout, lazy
+        self.inside = {local: varying_nodes(graph, local) for local in (False, True)}
+        self.variables = {a.name: variable_states(graph, layout, a) for a in layout.mesh.axes}
+        for node in graph:
+            if any(node.name in inside for inside in self.inside.values()):
+                _check_whole(graph, node)
+
+    def way(self, node: Node, axis: Axis) -> Signature | None:
+        """How a node runs along an axis; None where that is for placing to find."""
+        if axis.name not in self.layout.batch or node.name in self.lazy:
+            return None
+        local = is_local(self.layout, axis)
+        inside = self.inside[local]
+        if node.name in inside:
+            if isinstance(node.op, OwnEntry):
+                return Signature((Split(0),), V)
+            marks = enters(node.op, local)
+            return Signature(
+                tuple(V if x in inside else self._taken(x, marks, axis) for x in node.operands), V
+            )
+        return Signature((V,), _back(node.tensor)) if leaves(node.op, local) else None
+
+    def _taken(self, x: str, marks: bool, axis: Axis) -> State:
+        """How a node of per-replica code takes a global operand."""
+        node = self.graph[x]
+        if node.op.source == "variable":
+            state = self.variables[axis.name][node.op.attributes["source_name"]]
+            return V if state == V else R
+        dims = batch_dims(node.tensor)
+        return Split(dims[0]) if marks and dims else R
+
+
+def _back(t: TensorType) -> State:
+    """What a varying value of that type becomes, when it is taken as a global one."""
+    dims = batch_dims(t)
+    return Split(dims[0]) if dims else Partial()
+
+
+def batch_dims(t: TensorType) -> list[int]:
+    """The dims of run-time length."""
+    return [d for d in range(t.rank) if t.extent(d)]
+
+
+def _check_whole(graph: Graph, node: Node) -> None:
+    """Raise G0485 for what can't be done on a part of the batch whose length is known late."""
+    if len(batch_dims(node.tensor)) > 1:
+        text = f"%{node.name} has two dims of run-time length: {node.tensor.bare()}"
+        raise GraphcError("G0485", text, span=node.origin, help=_ONE)
+    types = [graph[x].tensor for x in node.operands]
+    if not any(t.extents for t in types):
+        return
+    if lost_extents(parse_rule(node.op.dims(*types)), types, node.tensor):
+        text = f"%{node.name} = {node.op.name} needs the batch whole, and a replica has a part"
+        raise GraphcError("G0485", text, span=node.origin, help=_ONE)
+
+
+_ONE = "in per-replica code the batch is one dim, kept to its end or reduced"
+
+
+# -- numbers of replicas ---------------------------------------------------------------------------
+
+
+def expanded(graph: Graph, layout: MeshLayout) -> Graph:
+    """The graph with the number of replicas, and the replica's own number, made of known ops."""
+    leaves = layout.mesh.leaves
+    count = leaves.slots if leaves else prod(a.size for a in replica_axes(layout))
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        match node.op:
+            case ReplicaCount(dtype=dtype) if leaves:
+                nodes |= _leaves_counted(node, dtype, graph)
+            case ReplicaCount(dtype=dtype):
+                value = float(count) if dtype.kind == "f" else count
+                const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
+                nodes[node.name] = _made(node, const, f"{count} replicas")
+            case ReplicaIndex():
+                row = _unused(f"{node.name}.row", graph)
+                iota = op_named("iota")(shape=(count,), dim=0, dtype=I32)  # type: ignore[call-arg]
+                made = _made(node, iota, "a number for each replica")
+                nodes[row] = replace(made, name=row, type=TensorType((count,), I32))
+                entry = _made(node, OwnEntry(), "the replica's own number")
+                nodes[node.name] = replace(entry, operands=(row,))
+            case _:
+                nodes[node.name] = node
+    return replace(graph, nodes=nodes)
+
+
+def _leaves_counted(node: Node, dtype: DType, graph: Graph) -> dict[str, Node]:
+    """The number of leaves that have an example, as a sum over them: it is known at run time."""
+    one, own = _unused(f"{node.name}.one", graph), _unused(f"{node.name}.own", graph)
+    value = 1.0 if dtype.kind == "f" else 1
+    const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
+    rule = "a replica is a leaf, and counts where it has an example"
+    return {
+        one: replace(_made(node, const, rule), name=one),
+        own: replace(_made(node, PerReplica(), rule), name=own, operands=(one,)),
+        node.name: replace(_made(node, ReplicaSum(), rule), operands=(own,)),
+    }
+
+
+def _made(node: Node, op: Op, rule: str) -> Node:
+    return replace(node, op=op, because=Because("place", rule, "", "the strategy is known here"))
+
+
+def _unused(name: str, graph: Graph) -> str:
+    while name in graph.nodes:
+        name += "_"
+    return name

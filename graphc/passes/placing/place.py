@@ -1,0 +1,280 @@
+"""Place: decide, for every node and mesh axis, the state of its value and of its operands.
+
+Each axis is a labelling problem of its own: a node picks one of the signatures that its dims rule
+allows, a value that is needed in another state than its own is converted, and the sum of the
+conversions' bytes (plus a constant per collective) is least. Axes over time come first, since a
+conversion inside the loop costs its bytes once per turn.
+
+A node takes a split along an axis only if an operand has it there: the batch is cut because the
+strategy cut the inputs, not because slicing is free. It runs at home only if an operand is there,
+or is a partial sum that is reduced there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from graphc.ir.dims import DimsRule, Signature, parse_rule, signatures
+from graphc.ir.graph import NO_MESH, Graph, Node
+from graphc.ir.op import Op
+from graphc.ir.placement import Axis, Mesh, R, Split, State, place
+from graphc.ir.types import TensorType
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.placing.choose_sharding import choose_cuts
+from graphc.passes.placing.costs import Costs
+from graphc.passes.placing.fixed_grid import exact_ways, varies, ways_after_leaves
+from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_own_ways
+from graphc.passes.placing.over_space import Search, place_over_space
+from graphc.passes.placing.over_time import place_over_time
+from graphc.passes.placing.per_replica import OwnWays, check_turns, expanded
+from graphc.passes.placing.problem import AxisProblem, Placed
+from graphc.passes.placing.sharded_storage import stored_values
+from graphc.passes.placing.sharding_constraints import pinned_ways
+from graphc.passes.placing.variables import variable_states, variables_at_home
+from graphc.strategies import MeshLayout, layout_of, parse_strategy
+
+Ways = dict[str, tuple[Signature, ...]]
+
+
+@lru_cache(maxsize=16384)
+def _every_way(rule: str, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
+    return signatures(parse_rule(rule), op_class, operands)
+
+
+def ways_along(
+    graph: Graph, axis: Axis, placed: Placed, own: OwnWays | None = None
+) -> dict[str, tuple[Signature, ...]]:
+    """Every node's legal signatures along an axis, the replicated one first.
+
+    own: how the nodes of per-replica code run, one way each.
+    """
+    found: dict[str, tuple[Signature, ...]] = {}
+    for node in graph:
+        if node.op.source:
+            continue
+        if own is not None and (way := own.way(node, axis)) is not None:
+            found[node.name] = (way,)
+            continue
+        types = [graph[x].tensor for x in node.operands]
+        text = node.op.dims(*types)
+        every = _every_way(text, type(node.op), len(types))
+        if "(" in text:
+            fits = _Groups(axis, placed, node, parse_rule(text), types).fits
+            every = tuple(w for w in every if fits(w))
+        if placed.mesh.deals(axis.name):
+            rule = parse_rule(text)
+            every = tuple(w for w in every if _is_counted_alike(w, rule, [*types, node.tensor]))
+        found[node.name] = every
+    return found
+
+
+def _is_counted_alike(way: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:
+    """Whether what is split has a run-time length in all operands and the result, or in none.
+
+    Leaves cut only dims of run-time length; one of fixed length is cut elsewhere, and the parts of
+    the two would not lie beside each other.
+    """
+    if not way.letter:
+        return True
+    operands, result = rule.places(way.letter)
+    dims = zip(types, (*operands, result), strict=True)
+    return len({t.extent(d) is None for t, where in dims for d in where}) == 1
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Where a dim is a group of factors, a split must fall between whole groups."""
+
+    axis: Axis
+    placed: Placed
+    node: Node
+    rule: DimsRule
+    types: Sequence[TensorType]
+
+    def fits(self, way: Signature) -> bool:
+        """Whether the major factor divides evenly; a dim of run-time length is cut in units."""
+        if not way.letter:
+            return True
+        at, out = self.rule.places(way.letter)
+        slot = next(i for i, where in enumerate(at) if where)
+        if self.types[slot].extent(at[slot][0]) and out and self.node.tensor.extent(out[0]):
+            return True
+        size, mesh = int(way.letter.rsplit("_", 1)[1]), self.placed.mesh
+        if mesh.deals(self.axis.name):
+            return False  # what leaves cut has a run-time length
+        if mesh.tiles is not None and self.axis.name in mesh.tiles.axes:
+            return size % mesh.tiles.count == 0
+        return size % (self.axis.size * self._parts(way.letter)) == 0
+
+    def _parts(self, letter: str) -> int:
+        """In how many parts other axes already split the letter."""
+        parts = 1
+        for axis, ways in self.placed.ways.items():
+            if axis != self.axis.name and ways[self.node.name].letter == letter:
+                parts *= self.placed.mesh.axis(axis).size
+        return parts
+
+
+def source_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
+    """The states of inputs and variable reads along an axis, as the layout says."""
+    states: dict[str, State] = {}
+    for node in graph.inputs.values():
+        states[node.name] = _input_state(node, layout, axis)
+    variables = variable_states(graph, layout, axis)
+    states |= {node.name: variables[name] for name, node in graph.reads.items()}
+    return states
+
+
+def _input_state(node: Node, layout: MeshLayout, axis: Axis) -> State:
+    t = node.tensor
+    batch = next((d for d in range(t.rank) if t.extent(d)), None)
+    return Split(batch) if axis.name in layout.batch and batch is not None else R
+
+
+def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[str, State], ...]:
+    """What outputs (whole) and updates (as their variable lies) ask for."""
+    outputs = [(x, R) for x in graph.outputs.values()]
+    variables = variable_states(graph, layout, axis)
+    updates = [(x, variables[v]) for v, x in graph.updates.items()]
+    return (*outputs, *updates)
+
+
+def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
+    """The signature of every node along every axis of the layout's mesh."""
+    placed = Placed(layout.mesh)
+    for axis in layout.mesh.time:
+        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
+    dealt, searched = _kinds_of_space(layout.mesh)
+    for axis in dealt:
+        placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed))
+    rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
+    for axis in dealt + searched * rounds:
+        placed.ways[axis.name] = place_over_space(_problem(graph, layout, axis, placed))
+    return placed
+
+
+def _kinds_of_space(mesh: Mesh) -> tuple[list[Axis], list[Axis]]:
+    """The axes over space that deal out leaves, to be placed first, and those to be searched."""
+    dealt = [a for a in mesh.space if mesh.deals(a.name)]
+    return dealt, [a for a in mesh.space if a not in dealt]
+
+
+def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
+    """An axis that deals out leaves is placed as the turns are, never by bytes: where a sum over
+    the batch is taken decides its bits. Only what comes from outside lies as it is given, and what
+    follows after the leaves is searched, once it is known how these lie along all axes."""
+    leaves = problem.placed.mesh.leaves
+    assert leaves is not None, f"{problem.axis} deals out no leaves"
+    ways = problem.placed.ways[leaves.axes[-1]]
+    return ways | {name: Signature((), state) for name, state in problem.fixed.items()}
+
+
+class Estimate:
+    """Bytes moved under a layout, roughly: for comparing cuts of the variables.
+
+    What does not depend on the variables' cut (the ways of the nodes, the placing over time) is
+    worked out once; so is what conversions cost, as long as the graph lies along the other axes as
+    it did before.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ways: dict[str, Ways] = {}
+        self.over_time: dict[str, dict[str, Signature]] = {}
+        self.costs: dict[str, Costs] = {}
+
+    def __call__(self, layout: MeshLayout) -> float:
+        placed = Placed(layout.mesh)
+        for axis in layout.mesh.time:
+            if axis.name not in self.over_time:
+                problem = self._problem(layout, axis, placed)
+                self.over_time[axis.name] = place_over_time(problem)
+            placed.ways[axis.name] = self.over_time[axis.name]
+        dealt, searched = _kinds_of_space(layout.mesh)
+        for axis in dealt:
+            placed.ways[axis.name] = _as_over_leaves(self._problem(layout, axis, placed))
+        total = 0.0
+        for axis in searched:
+            problem = self._problem(layout, axis, replace(placed, ways=dict(placed.ways)))
+            known = self.costs.get(axis.name)
+            same = known and known.fits(problem)
+            search = Search(problem, known if same else None)
+            search.descend_from_starts()
+            placed.ways[axis.name], self.costs[axis.name] = search.result(), search.costs
+            total += search.total()
+        return total
+
+    def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
+        if axis.name not in self.ways:
+            self.ways[axis.name] = ways_along(self.graph, axis, placed)
+        return _problem(self.graph, layout, axis, placed, self.ways[axis.name])
+
+
+def _problem(
+    graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
+) -> AxisProblem:
+    lazy = lazy_nodes(graph, variables_at_home(graph, layout))
+    ways = known
+    if ways is None:
+        every = ways_along(graph, axis, placed, OwnWays(graph, layout, lazy))
+        ways = with_own_ways(graph, every, lazy)
+    ways = pinned_ways(graph, layout, axis, ways, lazy)
+    settled: frozenset[str] = frozenset()
+    if layout.grid and axis.name in layout.model_axes:
+        ways = exact_ways(graph, ways, axis, placed)
+    elif axis.over == "space" and layout.mesh.leaves is not None:
+        turns = placed.ways[layout.mesh.leaves.axes[-1]]
+        settled = frozenset(x for x, way in turns.items() if varies(way) and x not in lazy)
+        ways = ways_after_leaves(graph, ways, turns, lazy)
+    return AxisProblem(
+        axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
+        ways, LazyValues(graph, layout.mesh, lazy, ways), stored_values(graph, layout, axis, lazy),
+        settled,
+    )  # fmt: skip
+
+
+@register_pass
+class Place(Pass):
+    """Write into every type where the value lies, and into every node how it needs its operands.
+
+    before:  %h = einsum %x, %w {spec="bk,kn->bn"}
+    after:   %h : f32[batch=8,4] {data:S(0)} = einsum %x, %w {spec="bk,kn->bn"}
+    """
+
+    strategy: str = "one_device()"
+
+    def run(self, graph: Graph) -> Graph:
+        layout = layout_of(parse_strategy(self.strategy))
+        check_turns(graph, layout)
+        graph = expanded(graph, layout)
+        if layout.mesh == NO_MESH and _is_whole(graph):
+            return graph  # there is one place: everything lies there already
+        layout = choose_cuts(graph, layout, Estimate(graph))
+        placed = place_graph(graph, layout)
+        nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
+        states = {a.name: variable_states(graph, layout, a) for a in layout.mesh.axes}
+        variables = {
+            v.name: replace(
+                v, type=v.type.placed(place(layout.mesh, ((a, states[a][v.name]) for a in states)))
+            )
+            for v in graph.variables.values()
+        }
+        return replace(graph, mesh=layout.mesh, nodes=nodes, variables=variables)
+
+
+def _is_whole(graph: Graph) -> bool:
+    """Whether everything is written as it is where there is one place."""
+    types = [*(n.type for n in graph), *(v.type for v in graph.variables.values())]
+    placed = any(t.placement.states for t in types)
+    return graph.mesh == NO_MESH and not placed and not any(n.needs for n in graph)
+
+
+def _placed_node(node: Node, graph: Graph, placed: Placed) -> Node:
+    needs = tuple(placed.operand(node.name, i) for i in range(len(node.operands)))
+    as_is = all(n == placed.placement(x) for n, x in zip(needs, node.operands, strict=True))
+    t, needs = node.type.placed(placed.placement(node.name)), () if as_is else needs
+    if t is node.type and needs == node.needs:
+        return node
+    return replace(node, type=t, needs=needs)

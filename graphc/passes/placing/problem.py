@@ -1,0 +1,52 @@
+"""The problem of placing one axis: what is given, and what has been decided so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphc.ir.dims import Signature
+from graphc.ir.graph import Graph
+from graphc.ir.placement import Axis, Mesh, Placement, State, place
+from graphc.passes.placing.lazy import LazyValues
+
+
+@dataclass
+class Placed:
+    """The placing of a graph so far: per axis and node, the signature it runs by."""
+
+    mesh: Mesh
+    ways: dict[str, dict[str, Signature]] = field(default_factory=dict)
+
+    def placement(self, node: str) -> Placement:
+        """The placement of a node's value."""
+        return place(self.mesh, ((axis, ways[node].result) for axis, ways in self.ways.items()))
+
+    def operand(self, node: str, slot: int) -> Placement:
+        """The placement that a node needs its operand in."""
+        return place(
+            self.mesh, ((axis, ways[node].operands[slot]) for axis, ways in self.ways.items())
+        )
+
+
+@dataclass(frozen=True)
+class AxisProblem:
+    """What is given when an axis is placed.
+
+    fixed:   state of every source
+    wanted:  (node, state) pairs: what outputs and updates ask for
+    ways:    the signatures of every node that has operands
+    lazy:    the nodes that are made anew wherever and however they are needed
+    stored:  values that are cut because the variables that they are made of are kept so: what else
+             a node takes decides how it runs
+    settled: the nodes that run as they do over turns: there is nothing to choose
+    """
+
+    axis: Axis
+    graph: Graph
+    placed: Placed
+    fixed: dict[str, State]
+    wanted: tuple[tuple[str, State], ...]
+    ways: dict[str, tuple[Signature, ...]]
+    lazy: LazyValues
+    stored: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()

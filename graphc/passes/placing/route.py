@@ -1,0 +1,140 @@
+"""Routes: the conversions that lead from one placement to another, at the least cost.
+
+Where several axes cut one dim, the order matters: a cut is joined minor axis first and made major
+axis first, and a minor axis that stands in the way is gathered and cut again. A conversion over
+space of a value that varies over time is made once per turn, so that a sum is accumulated before
+it is reduced, and a value is cut over time last.
+
+There is a route between two placements exactly where there is one along every axis by itself. So
+placing, which decides axis by axis, can't choose what has no route. Where turns are the minor axis
+that stands in the way, the route leaves their loop and goes back into a later one: a barrier.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from math import prod
+
+from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, place
+from graphc.ir.types import TensorType
+from graphc.ops.collective import Conversion, Reduce, ReduceScatter, TreeReduce
+from graphc.ops.conversion_table import conversion_over
+
+LATENCY = 256.0  # bytes that a collective costs on top of its traffic
+MANY = 8
+LOCAL = 1.0  # a conversion without traffic: only to prefer fewer nodes
+FORBIDDEN = 1e15  # to go back into a loop, or to break a rule: only where nothing else is left
+
+
+def assumed(axis: Axis) -> int:
+    """How many places an axis is priced for: one place as `MANY`, so that what is chosen for one
+    device is what is chosen for many, and their programs differ in constants only."""
+    return axis.size if axis.size > 1 else MANY
+
+
+NO_ORDERS: Mapping[str, str] = {}
+
+Route = tuple[tuple[Conversion, Placement], ...]  # conversions, each with the placement after it
+
+
+def route(
+    t: TensorType,
+    want: Placement,
+    mesh: Mesh,
+    orders: Mapping[str, str] = NO_ORDERS,
+    eager: Iterable[str] = (),
+) -> tuple[float, Route] | None:
+    """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
+
+    orders: how sums along an axis are taken, where that is chosen; those over leaves are a tree.
+    eager: the axes along which a sum is cut in every turn, before it is accumulated. Dijkstra's
+    search over the placements in which every axis is as it was, as it is wanted, or replicated
+    (which is at home too).
+    """
+    order = count()
+    best: dict[Placement, float] = {t.placement: 0.0}
+    heap: list[tuple[float, int, Placement, Route]] = [(0.0, next(order), t.placement, ())]
+    while heap:
+        cost, _, at, path = heapq.heappop(heap)
+        if at.serves(want):
+            return cost, path
+        if cost > best[at]:
+            continue
+        for step in _steps(at, want, mesh, orders, eager):
+            after = place(mesh, (dict(at) | {a: step.target(a) for a in step.axes}).items())
+            total = cost + _cost(t, at, want, step, mesh)
+            if total < best.get(after, float("inf")):
+                best[after] = total
+                heapq.heappush(heap, (total, next(order), after, (*path, (step, after))))
+    return None
+
+
+def crossing(
+    mesh: Mesh, at: Placement, axis: Axis, source: State, target: State
+) -> tuple[Axis, ...]:
+    """The more minor axes that split a dim which a conversion along `axis` cuts or joins."""
+    dims = [s.dim for s in (source, target) if isinstance(s, Split)]
+    minor = mesh.axes[mesh.axes.index(axis) + 1 :]
+    return tuple(a for a in minor if any(at[a.name] == Split(d) for d in dims))
+
+
+def _steps(
+    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str], eager: Iterable[str]
+) -> Iterator[Conversion]:
+    if mesh.leaves is not None and isinstance(at[mesh.leaves.axes[-1]], Partial):
+        yield from _over_leaves(at, want, mesh)
+    uncut = any(isinstance(at[a], Partial) and isinstance(want[a], Split) for a in eager)
+    for axis in reversed(mesh.axes):
+        source = at[axis.name]
+        if mesh.deals(axis.name) and isinstance(source, Partial):
+            continue  # a sum over leaves is one step
+        if uncut and axis.over == "time" and isinstance(source, Partial):
+            continue
+        for target in _targets(source, want[axis.name]):
+            if not crossing(mesh, at, axis, source, target):
+                order = orders.get(axis.name, "")
+                step = conversion_over(axis.over, axis.name, source, target, order)
+                if step is not None:
+                    yield step
+
+
+def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Conversion]:
+    """The sum (max, min) over all leaves: one tree, through time and space.
+
+    Everywhere, or in parts or at home along one axis, which sends less.
+    """
+    leaves = mesh.leaves
+    assert leaves is not None, f"{mesh} has no leaves"
+    source, axis = at[leaves.axes[-1]], "+".join(leaves.axes)
+    assert isinstance(source, Partial) and all(at[a] == source for a in leaves.axes), (
+        f"{at} is partial over some of {leaves.axes} only"
+    )
+    yield TreeReduce(axis, source.op)
+    for name in leaves.axes[:-1]:
+        target = want[name]
+        match target:
+            case Split(dim=dim) if not crossing(mesh, at, mesh.axis(name), source, target):
+                yield ReduceScatter(axis, dim, source.op, "tree", name)
+            case Home(place=k):
+                yield Reduce(axis, k, source.op, "tree", name)
+
+
+def _targets(source: State, target: State) -> list[State]:
+    """Where an axis may go next."""
+    return [s for s in dict.fromkeys((target, R)) if s != source]
+
+
+def _cost(t: TensorType, at: Placement, want: Placement, step: Conversion, mesh: Mesh) -> float:
+    """Bytes moved, the latency of a collective, a little for a local conversion; per turn."""
+    if step.over == "time":
+        back = any(at[a] == want[a] for a in step.axes)  # it leaves a loop that it must be in again
+        return FORBIDDEN if back else LOCAL
+    others = [a for a in mesh.axes if a.name not in step.axes]
+    # Where a value is at home along another axis, only that home exchanges: the mean counts.
+    parts = prod(assumed(a) for a in others if isinstance(at[a.name], Split | Home))
+    turns = prod(assumed(a) for a in others if a.over == "time" and at[a.name] != R)
+    places = prod(assumed(mesh.axis(a)) for a in step.axes if mesh.axis(a).over == "space")
+    moved = step.traffic(places, t.bytes / parts)
+    return turns * (moved + (LATENCY if step.communicates else LOCAL))

@@ -1,0 +1,71 @@
+"""Pins: where a layout says how gradients lie, their nodes have one way of running only.
+
+A gradient is complete in a node of its own (`Op.pins`). Along an axis for which a rule says where
+it lies, that node takes it and gives it in just that state, so that a partial sum is converted
+there, and what follows (clipping, the optimizer) runs on what is left. What stands between the sum
+and the pin and works entry by entry, such as the division by the number of examples, runs in that
+state as well: the less of it is left, the less there is to do. A gradient that goes home is whole
+over time before: it goes once, however many turns there are. Under a grid every gradient is whole
+then: sums of leaves must end at one place under all strategies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from graphc.ir.dims import Signature
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import Axis, Home, Split, State
+from graphc.passes.placing.lazy import at_home
+from graphc.passes.placing.variables import gradient_states
+from graphc.strategies import MeshLayout
+
+Ways = dict[str, tuple[Signature, ...]]
+
+
+def pinned_ways(
+    graph: Graph, layout: MeshLayout, axis: Axis, ways: Ways, lazy: Container[str]
+) -> Ways:
+    """The ways along an axis, with just one for each gradient that the layout has a rule for."""
+    if axis.over == "time":
+        whole = graph.gradients if layout.grid else _at_home(graph, layout)
+        names = [graph.gradients[v].name for v in whole]
+        return ways | {x: ways[x][:1] for x in names if x not in lazy}
+    if not layout.gradients:
+        return ways
+    pinned = dict(ways)
+    states = gradient_states(graph, layout, axis)
+    for variable, node in graph.gradients.items():
+        state = states.get(variable)
+        if state is not None:
+            pinned[node.name] = (_identity(ways[node.name], state),)
+            for x in _entry_by_entry(graph, node, lazy):
+                if isinstance(state, Split):
+                    pinned[x.name] = tuple(w for w in ways[x.name] if w.result == state)
+                elif isinstance(state, Home):
+                    pinned[x.name] = (at_home(ways[x.name][0], state),)
+    return pinned
+
+
+def _at_home(graph: Graph, layout: MeshLayout) -> set[str]:
+    """The variables whose gradients go home along some axis."""
+    along = [gradient_states(graph, layout, axis) for axis in layout.mesh.space]
+    found = {v for states in along for v, s in states.items() if isinstance(s, Home)}
+    return found & set(graph.gradients)
+
+
+def _identity(ways: tuple[Signature, ...], state: State) -> Signature:
+    """The way that takes and gives a state."""
+    given = (w for w in ways if w.operands == (state,) and w.result == state)
+    return next(given, Signature((state,), state))
+
+
+def _entry_by_entry(graph: Graph, pin: Node, lazy: Container[str]) -> Iterator[Node]:
+    """The nodes above a pin, up to a sum, that serve nothing else and change entry by entry."""
+    node, user = graph[pin.operands[0]], pin
+    while node.op.elementwise and set(graph.users[node.name]) == {user.name}:
+        made = [x for x in node.operands if x not in lazy]
+        if len(made) != 1 or node.name in graph.roots:
+            return
+        yield node
+        node, user = graph[made[0]], node

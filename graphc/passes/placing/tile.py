@@ -1,0 +1,252 @@
+"""Tile: fix the blocks of every sum and product, so that no cut of a dim can change its bits.
+
+Whatever tensor_split cuts must be cut between blocks, and every sum over a cut dim must be the same
+tree of the same blocks on any number of devices. Which dims that concerns is a property of the
+graph and the grid alone: the dims of the variables that the grid names (all of them, where it names
+none), and every dim that is the same letter in some op's rule, forwards and backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from math import prod
+
+from graphc.ir.builder import infer_type
+from graphc.ir.dims import DimsRule, parse_rule, splittable_letters
+from graphc.ir.graph import Because, Graph, Node, Variable
+from graphc.ir.op import Op
+from graphc.ir.placement import Split
+from graphc.ir.types import TensorType
+from graphc.ops.blocks import block_length
+from graphc.passes.base import Pass, register_pass
+from graphc.passes.cleanup import rename_uses
+from graphc.passes.placing.variables import variable_states
+from graphc.strategies import Grid, MeshLayout, layout_of, parse_strategy
+from graphc.support.errors import GraphcError
+
+Dim = tuple[str, int]  # a node and a dim of its value
+
+
+@register_pass
+class Tile(Pass):
+    """Give every product and sum over tiled dims its fixed blocks.
+
+    before:  %h = einsum %x, %w {spec="bk,kn->bn"} ; %s = reduce_sum %h {over=(0, 1)}
+    after:   %h = einsum %x, %w {spec="bk,kn->bn", blocks=(("n", 2),)}
+             %s.1 = reduce_sum %h {over=(0,), blocks=((1, 2),)}
+             %s = reduce_sum %s.1 {over=(0,), blocks=((0, 2),)}
+    """
+
+    strategy: str = "one_device()"
+
+    def run(self, graph: Graph) -> Graph:
+        layout = layout_of(parse_strategy(self.strategy))
+        if layout.grid is None:
+            return graph
+        check_axes(self.strategy, layout)
+        if layout.grid.tiles == 1:
+            return graph
+        check_cuts(graph, layout)
+        return _in_blocks(graph, layout.grid.tiles, tiled_dims(graph, layout.grid))
+
+
+# -- what a strategy may cut ----------------------------------------------------------------------
+
+
+def check_axes(strategy: str, layout: MeshLayout) -> None:
+    """Raise G0451 where the axes that cut variables are not a divisor of the grid's tiles."""
+    assert layout.grid is not None
+    places = prod(layout.mesh.axis(a).size for a in layout.model_axes)
+    if layout.grid.tiles % places:
+        power = 1 << (places - 1).bit_length()
+        good = places == power
+        raise GraphcError(
+            "G0451",
+            f"{strategy} cuts variables into {places} parts, "
+            f"which is no divisor of the {layout.grid.tiles} tiles of its grid",
+            help=f"write reproducible(slots={layout.grid.slots}, tiles={power})"
+            if good
+            else f"a grid has 2, 4, 8, ... tiles: cut into {power // 2} or {power} parts",
+        )
+
+
+def check_cuts(graph: Graph, layout: MeshLayout) -> None:
+    """Raise G0452 where the strategy cuts a variable along a dim that the grid does not tile."""
+    assert layout.grid is not None
+    known = cuttable_dims(graph, layout.grid)
+    for name in layout.model_axes:
+        for variable, state in variable_states(graph, layout, layout.mesh.axis(name)).items():
+            v = graph.variables[variable]
+            if not v.of and isinstance(state, Split) and (variable, state.dim) not in known:
+                raise _not_tiled(v, state.dim, layout.grid)
+
+
+def _not_tiled(v: Variable, dim: int, grid: Grid) -> GraphcError:
+    n = v.type.shape[dim]
+    fits = [t for t in (2, 4, 8, 16, 32, 64) if block_length(n, t)]
+    if block_length(n, grid.tiles):
+        why = "which the grid's cut leaves out"
+        help = f'add "{v.name}": {dim} to the cut of reproducible'
+    else:
+        why = f"whose {n} entries do not fill {grid.tiles} blocks of one length"
+        known = ", ".join(map(str, fits)) or "no number of tiles"
+        help = f"dim {dim} fits tiles={known}; or cut '{v.name}' along another dim"
+    message = f"variable '{v.name}' is cut along dim {dim}, {why}"
+    return GraphcError("G0452", message, span=v.origin, help=help)
+
+
+def untiled(graph: Graph, layout: MeshLayout) -> list[str]:
+    """The dims of params that could have been cut, but do not fill the grid's blocks, in words."""
+    if layout.grid is None or not layout.model_axes:
+        return []
+    places, tiles = prod(layout.mesh.axis(a).size for a in layout.model_axes), layout.grid.tiles
+    return [
+        f"{v.name} dim {d}: {n} entries do not fill {tiles} blocks"
+        for v in graph.variables.values()
+        for d, n in enumerate(v.type.shape)
+        if v.kind == "param" and _is_named(v, d, layout.grid) and n >= places
+        and not block_length(n, tiles)
+    ]  # fmt: skip
+
+
+def cuttable_dims(graph: Graph, grid: Grid) -> set[Dim]:
+    """The dims of variables that a strategy may cut: what the grid names, and what goes with it."""
+    tiled = tiled_dims(graph, grid)
+    names = {node.name: v for v, node in graph.reads.items()}
+    reached = {(names[x], d) for x, d in tiled if x in names}
+    return seed_dims(graph, grid) | reached
+
+
+def seed_dims(graph: Graph, grid: Grid) -> set[Dim]:
+    """The dims of variables that a grid names, as far as they are whole blocks."""
+    return {
+        (v.name, d)
+        for v in graph.variables.values()
+        for d, n in enumerate(v.type.shape)
+        if not v.of and block_length(n, grid.tiles) and _is_named(v, d, grid)
+    }
+
+
+def _is_named(v: Variable, dim: int, grid: Grid) -> bool:
+    rank = v.type.rank
+    return not grid.cut or any(fnmatchcase(v.name, g) and d % rank == dim for g, d in grid.cut)
+
+
+# -- which dims are tiled -------------------------------------------------------------------------
+
+
+def tiled_dims(graph: Graph, grid: Grid) -> set[Dim]:
+    """Every dim of a value that may come to be cut: those that hang together with a seed."""
+    near: dict[Dim, list[Dim]] = {}
+    for together in _links(graph, grid.tiles):
+        for dim in together:
+            near.setdefault(dim, []).extend(together)
+    reads = graph.reads
+    reached = {(reads[v].name, d) for v, d in seed_dims(graph, grid) if v in reads}
+    waiting = list(reached)
+    while waiting:
+        new = set(near.get(waiting.pop(), ())) - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def _links(graph: Graph, tiles: int) -> Iterator[list[Dim]]:
+    """Dims that are one letter of an op's rule, or a variable before and after the update."""
+    for node in graph:
+        if node.op.source:
+            continue
+        for letter in _letters(node, graph):
+            places = _places(node, graph, letter)
+            if _fits(letter, places, graph, tiles):
+                yield places
+    for name, x in graph.updates.items():
+        if name in graph.reads:
+            yield from ([(graph.reads[name].name, d), (x, d)] for d in range(graph[x].tensor.rank))
+
+
+def _letters(node: Node, graph: Graph) -> tuple[str, ...]:
+    return _splittable(node.op.dims(*(graph[x].tensor for x in node.operands)))
+
+
+@lru_cache(maxsize=16384)
+def _splittable(rule: str) -> tuple[str, ...]:
+    """The letters that an axis may cut and that are looked up nowhere."""
+    parsed = parse_rule(rule)
+    sides = (*parsed.operands, parsed.result)
+    looked_up = {x for dims in sides for d in dims if d.index for x in d.letters}
+    return tuple(
+        x
+        for x in splittable_letters(parsed)
+        if x not in looked_up and all(len(p) < 2 for p in _at(parsed, x))
+    )
+
+
+def _at(rule: DimsRule, letter: str) -> list[tuple[int, ...]]:
+    at, out = rule.places(letter)
+    return [*at, out]
+
+
+def _places(node: Node, graph: Graph, letter: str) -> list[Dim]:
+    """The dims that a letter leads: of the operands, and of the result."""
+    rule = parse_rule(node.op.dims(*(graph[x].tensor for x in node.operands)))
+    names = [*node.operands, node.name]
+    return [(x, d) for x, dims in zip(names, _at(rule, letter), strict=True) for d in dims]
+
+
+def _fits(letter: str, places: Iterable[Dim], graph: Graph, tiles: int) -> bool:
+    """Whether every dim is a whole number of blocks, of run-time length none of them."""
+    if "_" in letter and int(letter.rsplit("_", 1)[1]) % tiles:  # groups are cut between groups
+        return False
+    types = [(graph[x].tensor, d) for x, d in places]
+    return all(t.extent(d) is None and block_length(t.shape[d], tiles) for t, d in types)
+
+
+# -- writing them down ----------------------------------------------------------------------------
+
+
+def _in_blocks(graph: Graph, tiles: int, tiled: set[Dim]) -> Graph:
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        for made in _steps(node, _blocks(node, graph, tiles, tiled), nodes, graph):
+            nodes[made.name] = made
+    return rename_uses(graph, nodes, {})
+
+
+def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, int]:
+    """The length of a block of every tiled letter, for an op whose kernel chooses an order."""
+    found: dict[str, int] = {}
+    if node.op.regroups:
+        for letter in _letters(node, graph):
+            (x, d), *rest = _places(node, graph, letter)
+            if all(place in tiled for place in ((x, d), *rest)):
+                found[letter] = block_length(graph[x].tensor.shape[d], tiles)
+    return found
+
+
+def _steps(
+    node: Node, blocks: dict[str, int], nodes: dict[str, Node], graph: Graph
+) -> Iterator[Node]:
+    """The nodes that compute a node in blocks; the last one has its name."""
+    *first, last = node.op.in_blocks(blocks) if blocks else (node.op,)
+    operands, types = node.operands, [graph[x].tensor for x in node.operands]
+    for number, op in enumerate(first, 1):
+        name = _unique(f"{node.name}.{number}", nodes, graph)
+        made: TensorType = infer_type(op, types)
+        why = Because("tile", _shown(op), node.name, "a sum over several dims is one after another")
+        yield Node(name, op, operands, made, node.scope, node.origin, why)
+        operands, types = (name,), [made]
+    yield replace(node, op=last, operands=operands)
+
+
+def _shown(op: Op) -> str:
+    return f"blocks of {', '.join(op.block_letters)}"
+
+
+def _unique(name: str, nodes: dict[str, Node], graph: Graph) -> str:
+    while name in nodes or name in graph.nodes:
+        name += "t"
+    return name

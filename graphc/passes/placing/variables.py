@@ -1,0 +1,129 @@
+"""Where variables, and their gradients, lie: the layout's rules, resolved for a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from typing import TypeAlias
+
+from graphc.ir.graph import Graph, Variable
+from graphc.ir.placement import Axis, Home, R, Split, State, Varying
+from graphc.strategies import Balanced, Longest, MeshLayout, Rule, Wish
+from graphc.support.errors import GraphcError
+
+Dealt: TypeAlias = Callable[[int], dict[str, int]]  # number of homes -> the home of each variable
+
+
+def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
+    """The state of every variable along an axis. Raises G0404 for a cut that does not fit."""
+    replicas = axis.over == "space" and axis.name in layout.batch and axis.name not in layout.local
+    dealt = cache(partial(_homes, graph))
+    return {
+        v.name: Varying()
+        if v.local and replicas
+        else _state(v, _wish(v, graph, layout.variables, axis), graph, layout, axis, dealt)
+        for v in graph.variables.values()
+    }
+
+
+def variables_at_home(graph: Graph, layout: MeshLayout) -> frozenset[str]:
+    """The variables that not all devices hold."""
+    if not any(isinstance(rule.state, Home | Balanced) for rule in layout.variables):
+        return frozenset()
+    along = [variable_states(graph, layout, axis) for axis in layout.mesh.axes]
+    return frozenset(v for states in along for v, s in states.items() if isinstance(s, Home))
+
+
+def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
+    """The states that rules give to gradients, by the param; without a rule a param is left out."""
+    found = {}
+    dealt = cache(partial(_homes, graph))
+    for v in graph.variables.values():
+        wish = _wish(v, graph, layout.gradients, axis, None)
+        if v.kind == "param" and wish is not None:
+            found[v.name] = _state(v, wish, graph, layout, axis, dealt)
+    return found
+
+
+def _wish(
+    v: Variable, graph: Graph, rules: Iterable[Rule], axis: Axis, otherwise: Wish | None = R
+) -> Wish | None:
+    name = graph.variables.get(v.of, v).name
+    outer = v.kind == "outer"  # one value for places that step alone; else as a slot
+    kind = "slot" if outer else v.kind
+    for rule in rules:
+        if outer and rule.state == Varying():
+            continue
+        if rule.axis == axis.name and kind in rule.kinds and fnmatchcase(name, rule.glob):
+            return rule.state
+    return otherwise
+
+
+def _state(
+    v: Variable, wish: Wish | None, graph: Graph, layout: MeshLayout, axis: Axis, dealt: Dealt
+) -> State:
+    match wish:
+        case Split(dim=dim):
+            return _cut(v, dim, graph, axis)
+        case Longest():
+            return _longest(v, axis, _taken(v, graph, layout, axis))
+        case Balanced(homes=homes):
+            return Home(dealt(homes)[graph.variables.get(v.of, v).name])
+        case None:
+            return R
+        case _:
+            return wish
+
+
+def _cut(v: Variable, given: int, graph: Graph, axis: Axis) -> State:
+    """The split along the dim that a rule gives; a slot is cut as its parameter, if it is alike."""
+    owner = graph.variables.get(v.of, v)
+    shape = owner.type.shape
+    dim = given + len(shape) if given < 0 else given
+    if not 0 <= dim < len(shape) or shape[dim] < axis.size:
+        raise GraphcError(
+            "G0404",
+            f"variable '{owner.name}' of shape {shape} can't be cut along dim {given} "
+            f"into {axis.size} parts",
+            span=owner.origin,
+        )
+    return Split(dim) if v.type.shape == shape else R
+
+
+def _longest(v: Variable, axis: Axis, taken: set[int]) -> State:
+    shape, n = v.type.shape, axis.size
+    dims = [d for d in range(v.type.rank) if d not in taken and shape[d] >= n]
+    # A part of a dim that does not divide is padded: every device keeps the ceiling.
+    longest = max(dims, key=lambda d: (shape[d] % n == 0, shape[d]), default=None)
+    return R if longest is None else Split(longest)
+
+
+def _taken(v: Variable, graph: Graph, layout: MeshLayout, axis: Axis) -> set[int]:
+    """The dims that rules cut along other axes: a dim that two axes cut is costly to gather."""
+    taken: set[int] = set()
+    for other in layout.mesh.axes:
+        wish = _wish(v, graph, layout.variables, other)
+        if other != axis and isinstance(wish, Split):
+            state = _cut(v, wish.dim, graph, other)
+            taken |= {state.dim} if isinstance(state, Split) else set()
+    return taken
+
+
+def _homes(graph: Graph, homes: int) -> dict[str, int]:
+    """The home of every variable that is no slot: the largest first, to the emptiest place."""
+    sizes: dict[str, int] = {}
+    for v in graph.variables.values():
+        owner = graph.variables.get(v.of, v).name
+        sizes[owner] = sizes.get(owner, 0) + v.type.bytes
+    return deal(sizes, homes)
+
+
+def deal(sizes: Mapping[str, int], homes: int) -> dict[str, int]:
+    """The home of each: the largest first, to the place that has the fewest bytes so far."""
+    held, found = [0] * homes, {}
+    for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
+        place = min(range(homes), key=lambda k: (held[k], k))
+        held[place] += sizes[name]
+        found[name] = place
+    return found

@@ -1,0 +1,66 @@
+"""The mesh of a program: axes with places, and what they deal out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphc.ir.placement import Home, Mesh, Partial, Placement, R, Split
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import Program
+
+MOST_DEVICES = 1 << 16
+MOST_TURNS = 1 << 20
+
+
+def mesh_is_possible(program: Program) -> Iterator[str]:
+    """Axes have names of their own and places; leaves and tiles are dealt out by axes."""
+    mesh = program.mesh
+    names = [a.name for a in mesh.axes]
+    if len(set(names)) != len(names):
+        yield "the mesh has two axes of one name"
+    if any(not name or "+" in name for name in names):
+        yield "the mesh has an axis without a name"
+    if any(a.size < 1 for a in mesh.axes):
+        yield "the mesh has an axis without places"
+    elif mesh.devices > MOST_DEVICES or mesh.turns > MOST_TURNS:
+        yield f"the mesh has {mesh.devices} devices and {mesh.turns} turns, more than there can be"
+    space, time = ([a.name for a in axes] for axes in (mesh.space, mesh.time))
+    if mesh.leaves is not None:
+        *devices, last = mesh.leaves.axes or ("",)
+        dealt = _are(devices, space) and last in time
+        if not dealt or not 1 <= mesh.leaves.slots <= MOST_TURNS:
+            yield "the leaves of the batch are dealt out by axes that the mesh does not have"
+    if mesh.tiles is not None and not (_are(mesh.tiles.axes, space) and mesh.tiles.count >= 1):
+        yield "tiles are dealt out by axes that the mesh does not have"
+
+
+def _are(names: Sequence[str], axes: Sequence[str]) -> bool:
+    return len(set(names)) == len(names) and set(names) <= set(axes)
+
+
+def impossible(t: TensorType, mesh: Mesh) -> str | None:
+    """Why no value of a program can be of this type on the mesh; None where one can."""
+    if min(t.shape, default=0) < 0 or len(t.extents) not in (0, t.rank):
+        return "it has no such shape"
+    if any(e and (e.unit < 1 or n % e.unit) for n, e in zip(t.shape, t.extents, strict=False)):
+        return "a dim is no multiple of its unit"
+    return _misplaced(t.placement, t.rank, mesh)
+
+
+def _misplaced(placement: Placement, rank: int, mesh: Mesh) -> str | None:
+    order = [a.name for a in mesh.axes]
+    names = [name for name, _ in placement]
+    if not set(names) <= set(order) or names != sorted(set(names), key=order.index):
+        return "its axes are not those of the mesh, in their order"
+    for name, state in placement:
+        axis = mesh.axis(name)
+        match state:
+            case Split(dim) if not 0 <= dim < rank:
+                return f"there is no dim {dim} to split"
+            case Home(place) if not 0 <= place < axis.size or axis.over == "time":
+                return f"'{name}' has no place {place}"
+            case Partial():
+                return "it has no global value"
+            case _ if state == R:
+                return f"R is written by leaving '{name}' out"
+    return None

@@ -1,0 +1,151 @@
+"""What surrounds the programs of a plan: variables, data, duration, workers and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphc.ir.aggregation import AGGREGATIONS
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import Program
+from graphc.ops.source import Const
+from graphc.runtime.data.sharding import POLICIES
+from graphc.runtime.transports.local import MAX_DEVICES
+from graphc.support.errors import GraphcError
+
+if TYPE_CHECKING:
+    from graphc.plan.plan import Plan, PlannedVariable
+
+Fits: TypeAlias = Callable[[Any], bool]
+KINDS = ("param", "state", "slot", "outer")
+ON = ("read", "write", "never")
+LARGEST = 1 << 62  # of a count, or a seed
+ALONE = "init"  # the program without the step's mesh and variables
+PARTS = ("worker", "server")  # the programs of a step that was cut
+
+
+def plan_complaints(plan: Plan) -> Iterator[str]:
+    """A sentence for each law that a plan breaks, whose programs are well-formed by themselves."""
+    yield from _programs(plan)
+    yield from _variables(plan)
+    for name, spec in plan.data.items():
+        for key in _unfit(spec, DATA):
+            yield f"data '{name}': '{key}' is not what it can be"
+    for key in _unfit(plan.meta, META):
+        yield f"'{key}' is not what it can be"
+
+
+# -- programs and variables ------------------------------------------------------------------------
+
+
+def _programs(plan: Plan) -> Iterator[str]:
+    how, programs = plan.asynchronous, plan.programs
+    if not plan.step_programs:
+        yield "it has no program of a step"
+    if how is None:
+        return
+    if not 1 <= how.workers <= MAX_DEVICES or not 1 <= how.servers <= MAX_DEVICES:
+        yield f"it has {how.workers} workers and {how.servers} servers"
+        return
+    if how.staleness is not None and how.staleness < 0:
+        yield f"its staleness is {how.staleness}"
+    servers = [name for name in programs if name.split(".")[0] == "server"]
+    if "worker" not in programs or servers != [f"server.{i}" for i in range(how.servers)]:
+        yield f"it has not the programs of {how.servers} servers and their workers"
+        return
+    for name in servers:
+        yield from _sent(name, programs[name], programs["worker"])
+    kept = {k: t.bare() for n in servers for k, t in programs[n].variable_types.items()}
+    for name, program in programs.items():
+        if name != ALONE and name not in servers and not _has(kept, program.variable_types):
+            yield f"program '{name}' has variables that no server keeps"
+
+
+def _has(kept: Mapping[str, TensorType], types: Mapping[str, TensorType]) -> bool:
+    return all(kept.get(k) == t.bare() for k, t in types.items())
+
+
+def _sent(name: str, server: Program, worker: Program) -> Iterator[str]:
+    """What a server takes that the worker does not give."""
+    for entry, t in server.inputs.items():
+        b = worker.outputs.get(entry)
+        made = worker.buffers[b] if b is not None else None
+        if made is None or (made.dtype, made.shape_global) != (t.dtype, t.shape):
+            yield f"program '{name}' takes '{entry}', which the worker does not give"
+
+
+def _variables(plan: Plan) -> Iterator[str]:
+    types = {
+        k: t for n, p in plan.programs.items() if n != ALONE for k, t in p.variable_types.items()
+    }
+    for name, t in types.items():
+        v = plan.variables.get(name)
+        if v is None or not _is_known(v) or not _starts(v.fill, t):
+            yield f"variable '{name}' is not what it can be"
+
+
+def _is_known(v: PlannedVariable) -> bool:
+    return v.kind in KINDS and v.aggregation in AGGREGATIONS and v.on in ON
+
+
+def _starts(fill: float, t: TensorType) -> bool:
+    """Whether a variable of a type can start from a number."""
+    try:
+        Const(fill, t.dtype).infer()
+    except GraphcError:
+        return False
+    return True
+
+
+# -- plain values ----------------------------------------------------------------------------------
+
+
+def _unfit(values: Any, kinds: Mapping[str, Fits]) -> list[str]:
+    """The entries that are not of their kind; those that nobody reads may be anything."""
+    if not isinstance(values, Mapping):
+        return ["*"]
+    return [key for key, fits in kinds.items() if key in values and not fits(values[key])]
+
+
+def _whole(low: int) -> Fits:
+    return lambda x: type(x) is int and low <= x < LARGEST
+
+
+def _text(x: Any) -> bool:
+    return isinstance(x, str)
+
+
+def _texts(x: Any) -> bool:
+    return isinstance(x, list | tuple) and all(map(_text, x))
+
+
+def _or_none(fits: Fits) -> Fits:
+    return lambda x: x is None or fits(x)
+
+
+def _record(kinds: Mapping[str, Fits]) -> Fits:
+    """A dict that has all of the entries."""
+    return lambda x: isinstance(x, Mapping) and x.keys() >= kinds.keys() and not _unfit(x, kinds)
+
+
+def _number(x: Any) -> bool:
+    return type(x) in (int, float) and 0 <= x < LARGEST
+
+
+DATA: dict[str, Fits] = {
+    "kind": _text,
+    "path": lambda x: isinstance(x, str) and "\0" not in x,
+    "batch": _whole(1),
+    "shuffle_seed": _or_none(_whole(0)),
+    "shard": lambda x: x in POLICIES,
+}
+META: dict[str, Fits] = {
+    "exact": lambda x: isinstance(x, Mapping) and all(map(_text, x.values())),
+    "compile_seconds": _number,
+    "duration": _or_none(_record({"count": _whole(1), "unit": lambda x: x in ("epochs", "steps")})),
+    "fingerprint": _text,
+    "promise": _record({"bits": _text, "most": _whole(0), "breaks": _texts}),
+    "grid": _text,
+    "every": _whole(0),
+    "untiled": _texts,
+}

@@ -1,0 +1,96 @@
+"""Collectives: all places of a group agree on what they send, and what they get fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from graphc.ir.leaf_tree import most_pieces
+from graphc.ir.placement import Mesh
+from graphc.lowering.program.program import Buffer, Program, Range, Start
+from graphc.ops.collective import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    ChainReduce,
+    Conversion,
+    Pull,
+    Reduce,
+    ReduceScatter,
+    TreeReduce,
+)  # fmt: skip
+from graphc.plan.check.buffers import alike, is_cut, is_part, same_ranges
+
+ORDERS = ("", "tree", "accumulate")  # those that transports add in
+
+
+def collectives_are_typed(program: Program) -> Iterator[str]:
+    """A collective runs over axes of the mesh, and its buffers hold what it takes and gives."""
+    for x in program.instructions:
+        if isinstance(x, Start) and (problem := _problem(x, program)):
+            yield f"%{x.node} = {x.op.name}: {problem}"
+
+
+def _problem(x: Start, program: Program) -> str | None:
+    op, mesh = x.op, program.mesh
+    if not isinstance(op, Conversion) or not op.communicates:
+        return "this is no collective"
+    if not _runs_over(op, mesh):
+        return f"it can't run over '{op.axis}' of the mesh"
+    if op.how not in ORDERS:
+        return f"there is no order '{op.how}'"
+    a, b = program.buffers[x.operand], program.buffers[x.result]
+    if a.kind == "view" or b.kind != "arena" or a.root == b.root:
+        return "it has no memory of its own"
+    sent = _of_one_leaf(a, op, mesh)
+    fits = sent is not None and _fits(sent, b, op)
+    return None if fits else "its buffers hold other parts than it says"
+
+
+def _runs_over(op: Conversion, mesh: Mesh) -> bool:
+    """Whether the axes are one of the mesh, over space, or those that deal out leaves."""
+    if mesh.leaves is not None and op.axes == mesh.leaves.axes:
+        return op.along in (*op.axes[:-1], op.axis) or op.along == op.axes[-1]
+    return [a.over for a in mesh.axes if a.name in op.axes] == ["space"] == ["space"] * len(op.axes)
+
+
+def _of_one_leaf(a: Buffer, op: Conversion, mesh: Mesh) -> Buffer | None:
+    """What is sent: a buffer like `a`; of a forest, without its dim in front."""
+    if mesh.leaves is None or op.axes != mesh.leaves.axes:
+        return a
+    room = most_pieces(mesh.leaves.slots, mesh.turns)
+    if a.shape[:1] != (room,) or a.ranges[:1] != (Range(room),):
+        return None
+    return replace(a, shape=a.shape[1:], shape_global=a.shape_global[1:], ranges=a.ranges[1:])
+
+
+def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
+    """Whether a collective makes b of a. A value at home along its axis is at one place there."""
+    match op:
+        case AllReduce() | TreeReduce() | ChainReduce():
+            return alike(a, b) and a.home == b.home and _whole(a, op)
+        case Reduce(place=k):
+            return alike(a, b) and _whole(a, op) and _at_home(b, a, op.along, k)
+        case Pull(axis=axis, place=k):
+            return alike(a, b) and _whole(b, op) and _at_home(a, b, axis, k)
+        case ReduceScatter(dim=d):
+            return is_part(a, b, d, op.along) and a.home == b.home and _whole(a, op)
+        case AllGather(axis=axis, dim=d):
+            return is_part(b, a, d, axis) and a.home == b.home and _whole(a, op)
+        case AllToAll(axis=axis, source_dim=s, target_dim=d):
+            cut = is_cut(a, s, axis) and is_cut(b, d, axis)
+            whole = not is_cut(a, d, axis) and not is_cut(b, s, axis)
+            moved = same_ranges(a, b, {s: axis, d: axis})
+            return cut and whole and moved and a.home == b.home and _whole(a, op)
+        case _:
+            return False
+
+
+def _whole(b: Buffer, op: Conversion) -> bool:
+    """Whether every place along the axes has the buffer."""
+    return not any(axis in op.axes for axis, _ in b.home)
+
+
+def _at_home(b: Buffer, elsewhere: Buffer, axis: str, place: int) -> bool:
+    """Whether b lies where another buffer does, but for one axis, along which it is at home."""
+    return sorted(b.home) == sorted((*elsewhere.home, (axis, place)))

@@ -1,0 +1,175 @@
+"""What a backend is: it loads programs, and runs them on one device of a session.
+
+A backend is a plug-in of the entry point group `graphc.backends`. One that has kernels only makes
+itself with `KernelBackend`: feeding, placement, conversions, collectives and variables are then
+done for it by `graphc.runtime.backends.executor`. One that compiles whole steps implements the protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.op import Op
+from graphc.lowering.program.program import Footprint, Program
+from graphc.runtime.data.supply import Supply
+from graphc.runtime.transports.transport import Communicator
+
+Array: TypeAlias = NDArray[Any]
+Programs: TypeAlias = Mapping[str, Program]
+
+
+class Quick(Protocol):
+    """The short way to the steps of a program, for batches that need nothing but the step itself.
+
+    It may be used while `open` is True.
+    """
+
+    open: bool
+
+    @property
+    def done(self) -> int:
+        """How many steps have been run to the end this way."""
+        ...
+
+    def step(self, batch: Any) -> dict[str, Any] | None:
+        """The outputs of a step, scalars as Python numbers.
+
+        None, and nothing is done, where the batch is not whole, or no dict of arrays of the right
+        dtypes in the order that was agreed on, and while another step runs. A signal is raised
+        before the step or after it.
+        """
+        ...
+
+
+class Device(Protocol):
+    """One rank's variables, and the steps that it can run on them.
+
+    Arrays that go in or out are NumPy arrays of the padded local shape; those that come out are
+    the caller's to keep.
+    """
+
+    committing: bool  # whether the present (or last) step has begun to write variables
+
+    @property
+    def footprint(self) -> Footprint:
+        """The bytes that this one device has taken so far; what devices share is shared out."""
+        ...
+
+    def get(self, name: str) -> Array:
+        """This rank's shard of a variable."""
+        ...
+
+    def set(self, name: str, value: Array) -> None:
+        """Overwrite this rank's shard of a variable with a copy of the value."""
+        ...
+
+    def prepare(self, program: str) -> None:
+        """Make ready what the steps of a program need, before the first of them.
+
+        All ranks call it in one run, so that it may exchange what they need of each other. Where
+        one of them fails, or is interrupted, it is called on all of them again.
+        """
+        ...
+
+    def step(self, program: str, supply: Supply) -> dict[str, Array]:
+        """Run one step of a program that was prepared, and return its outputs.
+
+        Sets `committing` to False at its begin and to True before the first write of a variable,
+        which no rank makes before all have come so far. A step that raises before that leaves the
+        variables as they were.
+        """
+        ...
+
+    def quick(
+        self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
+    ) -> Quick | None:
+        """A short way to run the steps of a program on all devices, if there is one.
+
+        names: the entries of the batches to come, in order; turn: is held while a step runs;
+        devices: those of the whole mesh, by rank, of which this is the first. Only a program that
+        can't fail once it has begun to write may have one.
+        """
+        ...
+
+
+class Loaded(Protocol):
+    """Programs made ready for a device: checked, compiled."""
+
+    def device(self, rank: int, comm: Communicator) -> Device:
+        """The device of one rank, on the thread that will run it. Variables start undefined.
+
+        comm is the rank's communicator in every step to come.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step.
+
+    kernels: what the bits of its results depend on, besides NumPy and its BLAS; "" if nothing
+    note:    a line that tells the user why steps are not run as fast as they could be; "" if not
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def executor(self) -> str: ...
+    @property
+    def kernels(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+
+    def available(self) -> str | None:
+        """None where it can run here, else the reason why not. Must be cheap."""
+        ...
+
+    def load(self, programs: Programs) -> Loaded:
+        """Make programs ready that share one mesh and one set of variables."""
+        ...
+
+
+Kernel: TypeAlias = Callable[[Op, Sequence[Any]], Any]
+
+
+def _host(x: Any) -> Array:
+    return np.asarray(x)
+
+
+def _runs_here() -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class KernelBackend:
+    """A whole backend from one function.
+
+    kernel(op, operands): a new array with the op's result; every op that a graph may hold comes
+                          here, except conversions between placements and ops that need their
+                          global position, which run on the host. It may return NotImplemented: the
+                          op's reference kernel is run then.
+    to_device, to_host:   convert a NumPy array to the backend's arrays, and back
+    unavailable:          says why the backend can't run here, or None
+    """
+
+    name: str
+    kernel: Kernel
+    executor: str = "kernels"
+    to_device: Callable[[Array], Any] = _host
+    to_host: Callable[[Any], Array] = _host
+    unavailable: Callable[[], str | None] = _runs_here
+    kernels: str = ""
+    note: str = ""
+
+    def available(self) -> str | None:
+        return self.unavailable()
+
+    def load(self, programs: Programs) -> Loaded:
+        from graphc.runtime.backends.executor import LoadedKernels
+
+        return LoadedKernels(self, programs)

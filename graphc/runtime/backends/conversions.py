@@ -1,0 +1,106 @@
+"""The local conversions on NumPy arrays, shared by all backends: what no op's `run` can do.
+
+Each works from the ranges of its buffers: which entries of the global tensor this rank holds
+before, and which after, at this turn. Padding of a result is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.leaf_tree import carries, pieces
+from graphc.lowering.program.program import Kernel
+from graphc.ops.collective import (
+    Accumulate,
+    Keep,
+    Mask,
+    Microbatch,
+    Recall,
+    Reduce,
+    ReduceScatter,
+    Stack,
+    TensorSplit,
+    ToPartial,
+    TreeReduce,
+)  # fmt: skip
+from graphc.ops.settle import COMBINE, Settle, keep
+from graphc.runtime.backends.site import Site
+from graphc.runtime.data.supply import Supply
+
+Array: TypeAlias = NDArray[Any]
+
+
+def convert(
+    kernel: Kernel, site: Site, turn: int, supply: Supply, xs: Sequence[Array], out: Array
+) -> None:
+    """Run a local conversion: the result is written to `out`, which keeps its value over turns.
+
+    out may be the operand itself for a mask. What is kept has a first dim for the turns.
+    """
+    (x,) = xs
+    match kernel.op:
+        case Mask(dim=dim, fill=fill):
+            if out is not x:
+                np.copyto(out, x)
+            length = site.spans(kernel.operands[0], turn, supply)[dim][1]
+            if length < out.shape[dim]:
+                out[along(dim, length, None)] = fill
+        case TensorSplit(dim=dim) | Microbatch(dim=dim):
+            (before, _), (after, length) = _ends(kernel, site, turn, supply, dim)
+            _copy(out, 0, x, after - before, length, dim)
+            out[along(dim, length, None)] = 0
+        case ToPartial(axis=axis):
+            np.copyto(out, x) if site.places[turn][axis] == 0 else out.fill(0)
+        case Accumulate(op=op, order=order) if out.ndim > x.ndim:
+            keep(order, op, turn, x, out)
+        case Accumulate(op=op):
+            np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
+        case Settle() as op:
+            np.copyto(out, op.run(x))
+        case TreeReduce(op=op) | ReduceScatter(op=op) | Reduce(op=op):
+            grow(out, x, site.first_leaf, turn, COMBINE[op])
+        case Stack(dim=dim):
+            if turn == 0:
+                out.fill(0)
+            (start, length), (base, _) = _ends(kernel, site, turn, supply, dim)
+            _copy(out, start - base, x, 0, length, dim)
+        case Keep():
+            out[turn] = x
+        case Recall():
+            np.copyto(out, x[turn])
+        case op:
+            raise AssertionError(f"{op.name} is no local conversion")
+
+
+def grow(forest: Array, x: Array, first: int, turn: int, combine: np.ufunc) -> None:
+    """Add leaf `first + turn` to the forest of the leaves `first` to `first + turn - 1`."""
+    leaf = first + turn
+    top = len(pieces(first, leaf))
+    joined = carries(first, leaf)
+    if not joined:
+        np.copyto(forest[top, ...], x)
+        return
+    combine(forest[top - 1], x, out=forest[top - 1, ...])
+    for k in range(top - 2, top - 1 - joined, -1):
+        combine(forest[k], forest[k + 1], out=forest[k, ...])
+
+
+def along(dim: int, start: int, stop: int | None) -> tuple[slice, ...]:
+    """The index of a range of entries of one dim."""
+    return (slice(None),) * dim + (slice(start, stop),)
+
+
+def _ends(
+    kernel: Kernel, site: Site, turn: int, supply: Supply, dim: int
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(offset, length) along dim of the operand and of the result."""
+    operand = site.spans(kernel.operands[0], turn, supply)[dim]
+    return operand, site.spans(kernel.result, turn, supply)[dim]
+
+
+def _copy(out: Array, to: int, x: Array, start: int, length: int, dim: int) -> None:
+    out[along(dim, to, to + length)] = x[along(dim, start, start + length)]

@@ -1,0 +1,108 @@
+"""Backends and transports: found by entry points, so that anyone's package can bring one.
+
+Listing imports nothing but what it must to ask whether a plug-in can run. A plug-in that can't be
+imported is named, with its error, and the others still work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.transports.transport import Transport
+from graphc.support.errors import GraphcError, did_you_mean
+
+BACKENDS, TRANSPORTS = "graphc.backends", "graphc.transports"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plug-in: its name, the distribution it comes from, and why it can't run (or None)."""
+
+    name: str
+    distribution: str
+    reason: str | None
+
+    @property
+    def available(self) -> bool:
+        return self.reason is None
+
+
+def backends() -> list[Found]:
+    """Every backend that is installed, by name."""
+    return [_found(BACKENDS, point) for point in _points(BACKENDS)]
+
+
+def transports() -> list[Found]:
+    """Every transport that is installed, by name."""
+    return [_found(TRANSPORTS, point) for point in _points(TRANSPORTS)]
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name. Raises G0701 (unknown), G0703 (broken), G0704 (two of a name)."""
+    made: Backend = _load(BACKENDS, name)
+    return made
+
+
+def transport(name: str) -> Transport:
+    """The transport of that name. Raises as `backend` does."""
+    made: Transport = _load(TRANSPORTS, name)
+    return made
+
+
+def _points(group: str) -> list[EntryPoint]:
+    # The same distribution can be found twice, by its source folder and its installed metadata.
+    seen = {(p.name, p.value, _distribution(p)): p for p in entry_points(group=group)}
+    return sorted(seen.values(), key=lambda p: (p.name, _distribution(p)))
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "unknown"
+
+
+def _found(group: str, point: EntryPoint) -> Found:
+    try:
+        reason = _load(group, point.name).available()
+    except Exception as error:
+        reason = error.message if isinstance(error, GraphcError) else _words(error)
+    return Found(point.name, _distribution(point), reason)
+
+
+def _load(group: str, name: str) -> Any:
+    kind = group.removeprefix("graphc.").removesuffix("s")
+    points = [p for p in _points(group) if p.name == name]
+    if not points:
+        known = sorted({p.name for p in _points(group)})
+        hint = did_you_mean(name, known)
+        listed = f"installed: {', '.join(known) or 'none'}"
+        raise GraphcError(
+            "G0701", f"there is no {kind} '{name}'", help=f"{hint} {listed}" if hint else listed
+        )
+    if len(points) > 1:
+        sources = " and ".join(_distribution(p) for p in points)
+        raise GraphcError("G0704", f"two packages bring a {kind} '{name}': {sources}")
+    try:
+        return _loaded(points[0])
+    except Exception as error:
+        raise GraphcError(
+            "G0703",
+            f"{kind} '{name}' of package {_distribution(points[0])} is broken: {_words(error)}",
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _loaded(point: EntryPoint) -> Any:
+    return point.load()
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def names(group: str = BACKENDS) -> Iterator[str]:
+    """The names of a group, without importing any plug-in."""
+    return iter(dict.fromkeys(p.name for p in _points(group)))

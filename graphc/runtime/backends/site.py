@@ -1,0 +1,266 @@
+"""Site: a program as one rank sees it. From buffers' ranges to offsets, lengths and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from graphc.ir.op import Shard
+from graphc.lowering.program.program import (
+    Buffer,
+    Instruction,
+    Kernel,
+    Program,
+    Start,
+    Wait,
+    reads,
+    writes,
+)
+from graphc.ops import collective
+from graphc.ops.indexing import OutOfRange
+from graphc.runtime.data.supply import Supply, feeds
+from graphc.runtime.transports import transport
+from graphc.runtime.transports.transport import Call, Group, Order
+from graphc.support.errors import GraphcError
+
+ORDERS: dict[str, Order] = {"": "engine", "tree": "tree", "accumulate": "chain"}
+KEPT = 4096  # shards and calls that are kept; every size of a short batch makes new ones
+
+
+class Site:
+    """One rank's place on the mesh, and what follows from it."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        self.program, self.rank = program, rank
+        self.places = [program.mesh.coordinates(rank, t) for t in range(program.mesh.turns)]
+        self._kept: dict[Any, Any] = {}
+        starts = (x for x in program.instructions if isinstance(x, Start))
+        self._away = {x.token for x in starts if not self.runs(x)}
+        self.group = lru_cache(maxsize=None)(self._group)
+        self._cuts = _cuts_by_leaves(program)
+        self.first_leaf = self._position() * program.mesh.turns
+
+    def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
+        """(offset, length) of what this rank's buffer holds at a turn, per dim."""
+        at = self.places[turn]
+        return [supply.cut(r, at) for r in self.program.buffers[buffer].ranges]
+
+    def placed(
+        self, error: GraphcError, kernel: Kernel, turn: int, supply: Supply
+    ) -> GraphcError:  # fmt: skip
+        """The error of a kernel: its line, and the place of an index in the whole tensor."""
+        if isinstance(error, OutOfRange) and kernel.op.indices:
+            spans = self.spans(kernel.operands[kernel.op.indices[0]], turn, supply)
+            error = error.standing_at([first for first, _ in spans])
+        return error.at(kernel.origin)
+
+    # -- homes ----------------------------------------------------------------------------------
+
+    def holds(self, buffer: int) -> bool:
+        """Whether this rank has the buffer: one at another home has no memory here."""
+        return self.program.buffers[buffer].lies_at(self.places[0])
+
+    def runs(self, x: Instruction) -> bool:
+        """Whether this rank runs an instruction: one whose result lies at another home is not run.
+
+        A collective is run by all places along its own axis, whichever of them is the home.
+        """
+        match x:
+            case Wait(token=token):
+                return token not in self._away
+            case Start(op=op, operand=operand, result=result):
+                assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
+                buffers = self.program.buffers
+                homes = (*buffers[operand].home, *buffers[result].home)
+                return all(self.places[0][a] == k for a, k in homes if a not in op.axes)
+            case _:
+                made = writes(x)
+                return all(map(self.holds, reads(x) if made is None else (made,)))
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _position(self) -> int:
+        """This rank's place in the order in which the mesh deals out leaves."""
+        leaves, mesh, position = self.program.mesh.leaves, self.program.mesh, 0
+        for name in leaves.axes[:-1] if leaves else ():
+            position = position * mesh.axis(name).size + self.places[0][name]
+        return position
+
+    def present(self, supply: Supply) -> int:
+        """How many leaves have an example in this step."""
+        counts = ((supply.count(x, n) if x else n, width) for x, n, width in self._cuts)
+        return max((-(-n // width) for n, width in counts), default=1)
+
+    def turns(self, supply: Supply) -> int:
+        """How many turns this rank runs: those whose leaves are present."""
+        turns = self.program.mesh.turns
+        if self.program.mesh.leaves is None:
+            return turns
+        return min(turns, max(0, self.present(supply) - self.first_leaf))
+
+    def idle_turns(self, supply: Supply) -> range:
+        """The turns after this rank's last leaf in which others still have one.
+
+        Of these a rank runs what `idle` gives: the others wait for it there.
+        """
+        most = min(self.program.mesh.turns, self.present(supply))
+        return range(self.turns(supply), most if self.program.mesh.leaves else 0)
+
+    def idle(self, body: Sequence[Instruction]) -> list[Instruction]:
+        """The collectives of a loop's body between ranks that may have different numbers of leaves,
+        such as the gathering of a stored variable."""
+        deals = self.program.mesh.deals
+        begun = {
+            x.token
+            for x in body
+            if isinstance(x, Start)
+            and isinstance(x.op, collective.Conversion)
+            and any(map(deals, x.op.axes))
+        }
+        return [x for x in body if isinstance(x, Start | Wait) and x.token in begun]
+
+    # -- kernels --------------------------------------------------------------------------------
+
+    def is_placed(self, kernel: Kernel) -> bool:
+        """Whether the kernel's result depends on where its tensors lie: `run_shard`, not `run`."""
+        positioned = self.positioned(kernel)
+        return positioned is not None and any(r.axes or r.extent for r in positioned.ranges)
+
+    def positioned(self, kernel: Kernel) -> Buffer | None:
+        """The tensor whose position the kernel needs."""
+        slot = kernel.op.positioned
+        if slot is None:
+            return None
+        return self.program.buffers[kernel.result if slot < 0 else kernel.operands[slot]]
+
+    def shard(self, kernel: Kernel, turn: int, supply: Supply) -> Shard:
+        """What `run_shard` needs to know."""
+        key = ("shard", kernel.result, turn, supply.key)
+        shard: Shard | None = self._kept.get(key)
+        if shard is None:
+            positioned = self.positioned(kernel)
+            assert positioned is not None, f"{kernel.op.name} has no position"
+            spans = self.spans(positioned.id, turn, supply)
+            offsets, lengths = tuple(o for o, _ in spans), tuple(n for _, n in spans)
+            shape = self.program.buffers[kernel.result].shape
+            shard = Shard(shape, offsets, lengths, self._sizes(positioned, supply))
+            self._keep(key, shard, supply)
+        return shard
+
+    def _sizes(self, buffer: Buffer, supply: Supply) -> tuple[int, ...]:
+        """The valid entries of the whole tensor; () where they can't be known yet."""
+        if supply.key is None and any(r.extent for r in buffer.ranges):
+            return ()
+        counts = (supply.count(r.extent, r.count) if r.extent else r.count for r in buffer.ranges)
+        return tuple(n * r.unit for n, r in zip(counts, buffer.ranges, strict=True))
+
+    def _keep(self, key: Any, value: Any, supply: Supply) -> None:
+        if supply.key is not None:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[key] = value
+
+    # -- collectives ----------------------------------------------------------------------------
+
+    def _group(self, *axes: str) -> Group:
+        """The ranks along mesh axes over space, in row-major order, this one among them."""
+        ranks, step, steps = [self.rank], 1, {}
+        for a in reversed(self.program.mesh.space):
+            steps[a.name], step = step, step * a.size
+        for name in axes:
+            size, each = self.program.mesh.axis(name).size, steps[name]
+            start = -self.places[0][name] * each
+            ranks = [r + start + i * each for r in ranks for i in range(size)]
+        return tuple(ranks)
+
+    def call(self, start: Start, turn: int, supply: Supply) -> Call:
+        """The transport's call for a collective at a turn."""
+        key = ("call", start.token, turn, supply.key)
+        call: Call | None = self._kept.get(key)
+        if call is None:
+            call = self._call(start, turn, supply)
+            self._keep(key, call, supply)
+        return call
+
+    def _call(self, start: Start, turn: int, supply: Supply) -> Call:
+        op = start.op
+        assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
+        space = [a for a in op.axes if self.program.mesh.axis(a).over == "space"]
+        group = self.group(*space)
+        order = ORDERS[op.how]
+        lengths = partial(self._lengths, op.axis, turn, supply)
+        x, y = start.operand, start.result
+        shape = self.program.buffers[y].shape
+        where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
+        if len(space) < len(op.axes):
+            return self._over_leaves(op, start, group, turn, supply, where)
+        match op:
+            case collective.AllReduce() | collective.TreeReduce() | collective.ChainReduce():
+                return transport.AllReduce(group, op.op, order, where=where)
+            case collective.Reduce(place=k):
+                return transport.Reduce(group, op.op, group[k], order, where=where)
+            case collective.Pull(place=k):
+                return transport.Broadcast(group, group[k], where=where)
+            case collective.ReduceScatter(dim=d):
+                return transport.ReduceScatter(
+                    group, op.op, d, lengths(y, d), shape[d], order, where=where
+                )
+            case collective.AllGather(dim=d):
+                return transport.AllGather(group, d, lengths(x, d), shape[d], where=where)
+            case collective.AllToAll(source_dim=s, target_dim=d):
+                return transport.AllToAll(
+                    group, d, lengths(y, d), shape[d], s, lengths(x, s), shape[s], where=where
+                )
+            case _:
+                raise AssertionError(f"no transport call does {op.name}")
+
+    def _over_leaves(
+        self, op: collective.Conversion, start: Start, group: Group, turn: int, supply: Supply,
+        where: str,
+    ) -> Call:  # fmt: skip
+        """The call that joins the forests of all devices."""
+        mesh = self.program.mesh
+        each, present = mesh.turns, self.present(supply)
+        at = [mesh.coordinates(rank).get(op.along, 0) for rank in group]
+        match op:
+            case collective.TreeReduce(op=how):
+                return transport.TreeReduce(group, how, each, present, where=where)
+            case collective.Reduce(op=how, place=k):
+                roots = tuple(r for r, index in zip(group, at, strict=True) if index == k)
+                return transport.TreeReduce(group, how, each, present, roots, where=where)
+            case collective.ReduceScatter(op=how, dim=d):
+                spans = self._spans(op.along, turn, supply, start.result, d)
+                room = self.program.buffers[start.result].shape[d]
+                parts = tuple(spans[index] for index in at)
+                return transport.TreeReduceScatter(
+                    group, how, each, present, d, parts, room, where=where
+                )
+            case _:
+                raise AssertionError(f"{op.name} does not run over leaves")
+
+    def _lengths(
+        self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
+    ) -> tuple[int, ...]:
+        """How many entries of a dim each member along an axis holds."""
+        return tuple(length for _, length in self._spans(axis, turn, supply, buffer, dim))
+
+    def _spans(
+        self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Which entries of a dim each member along an axis holds: (offset, length)."""
+        r, at = self.program.buffers[buffer].ranges[dim], self.places[turn]
+        size = self.program.mesh.axis(axis).size
+        return tuple(supply.cut(r, {**at, axis: i}) for i in range(size))
+
+
+def _cuts_by_leaves(program: Program) -> list[tuple[str, int, int]]:
+    """(extent or '', static units, units of a leaf) of every dim that is fed leaf by leaf."""
+    found: dict[tuple[str, int, int], None] = {}
+    last = program.mesh.leaves.axes[-1] if program.mesh.leaves else ""
+    for _, buffer in feeds(program):
+        for r in buffer.ranges:
+            for (name, _), width in zip(r.axes, r.widths, strict=False):
+                if name == last and width:
+                    found[r.extent, r.count, width] = None
+    return list(found)

@@ -1,0 +1,129 @@
+"""Variables in a file: safetensors, with global values, so that a file knows no topology.
+
+Notes (strings by name) stand beside them in the file's metadata, and so does `sha256`, a checksum
+of all tensors and notes: a file that was damaged is an error, never another value. Where replicas
+have copies of their own, `NAME@copies` has them all, for a run that goes on with as many replicas;
+`NAME@before` is what a variable was before the meeting that ended the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.types import DTYPES, dtype_of
+from graphc.support.errors import GraphcError
+from graphc.support.files import read_whole, write_whole
+
+Array = NDArray[Any]
+COPIES, BEFORE = "@copies", "@before"  # what may follow the name of a variable
+CHECKSUM = "sha256"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds: global values by name, and notes."""
+
+    tensors: Mapping[str, Array]
+    notes: Mapping[str, str]
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """The variables."""
+        return {name: a for name, a in self.tensors.items() if "@" not in name}
+
+    def beside(self, suffix: str) -> dict[str, Array]:
+        """What stands beside variables under their name with a suffix, by their names."""
+        found = self.tensors.items()
+        return {name.removesuffix(suffix): a for name, a in found if name.endswith(suffix)}
+
+
+def save_variables(
+    path: str | Path, values: Mapping[str, Array], notes: Mapping[str, str] | None = None
+) -> None:
+    """Write variables by name, whole or not at all. Raises G0509 where that fails."""
+    from safetensors.numpy import save
+
+    # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
+    dense = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()}
+    written = dict(notes or {})
+    content = save(dense, written | {CHECKSUM: _checksum(dense, written)})
+    write_whole(path, content, "G0509")
+
+
+def load_variables(path: str | Path) -> dict[str, Array]:
+    """The variables in a file. Raises G0509 where it can't be read, or is not as it was written."""
+    return read_checkpoint(path).values
+
+
+def load_checkpoint(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """The variables in a file, and its notes. Raises G0509."""
+    found = read_checkpoint(path)
+    return found.values, dict(found.notes)
+
+
+def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
+    """What is in a file. Raises G0509 where it can't be read, or is not as it was written.
+
+    foreign: it may also be one without a checksum, as other programs write them
+    """
+    from safetensors import SafetensorError
+
+    content = read_whole(path, "G0509", "variables from ")
+    try:
+        tensors, notes = _tensors(content), _notes(content)
+    except (SafetensorError, *_MALFORMED) as error:
+        text = f"can't read variables from {path}: {str(error) or type(error).__name__}"
+        raise GraphcError("G0509", text) from None
+    said = notes.pop(CHECKSUM, "")
+    if not said and not foreign:
+        text = f"{path} has no checksum: another program wrote it, or it was changed since"
+        help = "to start from its variables without a check: graphc run --load, load(partial=True)"
+        raise GraphcError("G0509", text, help=help)
+    if said and said != _checksum(tensors, notes):
+        text = f"{path} was changed after it was written: its checksum does not fit"
+        raise GraphcError("G0509", text, help="go on from another copy of it, or an older one")
+    return Checkpoint(tensors, notes)
+
+
+def _checksum(tensors: Mapping[str, Array], notes: Mapping[str, str]) -> str:
+    """A hash of name, dtype, shape and bytes of all tensors, and of all notes."""
+    digest = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
+    for name, a in sorted(tensors.items()):
+        digest.update(json.dumps(["", name, dtype_of(a.dtype).name, a.shape]).encode())
+        digest.update(
+            a.astype(a.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
+        )
+    return digest.hexdigest()
+
+
+# -- the format ------------------------------------------------------------------------------------
+
+_NAMES = {"U8": "u8", "BOOL": "bool"}
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def _tensors(content: bytes) -> dict[str, Array]:
+    # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
+    from safetensors import deserialize
+
+    entries = deserialize(content)  # type: ignore[no-untyped-call]
+    return {name: _array(entry) for name, entry in entries}
+
+
+def _array(entry: Mapping[str, Any]) -> Array:
+    dtype = DTYPES[_NAMES.get(entry["dtype"], entry["dtype"].lower())].numpy
+    return np.frombuffer(entry["data"], dtype.newbyteorder("<")).reshape(entry["shape"]).copy()
+
+
+def _notes(content: bytes) -> dict[str, str]:
+    """The metadata: of these bytes, not of what the file may be by now."""
+    size = int.from_bytes(content[:8], "little")
+    return dict(json.loads(content[8 : 8 + size]).get("__metadata__") or {})

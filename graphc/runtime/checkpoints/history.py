@@ -1,0 +1,123 @@
+"""What a run's steps were made by: the kernels and the grid, from which step on.
+
+The same bits are promised for one set of kernels and one grid. A checkpoint keeps the history, so
+that a run which goes on elsewhere knows, and says, from which step on its bits may differ.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from graphc.support.errors import GraphcError, GraphcWarning
+
+
+@dataclass(frozen=True)
+class Part:
+    """The steps after the first `start` ones, up to the next part.
+
+    grid:    the factor that fixes the sums, such as reproducible(8); '' without one
+    kernels: their fingerprint (graphc.runtime.checkpoints.fingerprint); empty where it is not known
+    """
+
+    start: int
+    grid: str
+    kernels: dict[str, str]
+
+    def is_like(self, other: Part) -> bool:
+        """Whether both make the same bits."""
+        return (self.grid, self.kernels) == (other.grid, other.kernels)
+
+
+History: TypeAlias = tuple[Part, ...]
+
+
+def gone_on(history: History, now: Part) -> History:
+    """The history of a run that goes on, after `now.start` steps, as `now` says."""
+    made = tuple(part for part in history if part.start < now.start)
+    return made if made and made[-1].is_like(now) else (*made, now)
+
+
+def changes(history: History) -> tuple[str, ...]:
+    """Where the promise of the same bits ends: `after step 6: core Haswell became SkylakeX`."""
+    pairs = pairwise(history)
+    return tuple(f"after step {b.start}: {x}" for a, b in pairs for x in _between(a, b))
+
+
+def _between(a: Part, b: Part) -> Iterator[str]:
+    if not a.kernels:
+        yield "before it the kernels are not known"
+    else:
+        yield from _of_grid(a, b)
+        yield from _of_kernels(a, b)
+
+
+def _of_grid(a: Part, b: Part) -> Iterator[str]:
+    if a.grid != b.grid:
+        yield f"{a.grid or 'no grid'} became {b.grid or 'no grid'}"
+
+
+def _of_kernels(a: Part, b: Part) -> Iterator[str]:
+    for name in a.kernels | b.kernels:
+        before, after = a.kernels.get(name, "none"), b.kernels.get(name, "none")
+        if before != after:
+            yield f"{name} {before} became {after}"
+
+
+# -- in a checkpoint -------------------------------------------------------------------------------
+
+
+def in_json(history: History) -> str:
+    """The history as one line, for a checkpoint's notes."""
+    return json.dumps([[p.start, p.grid, p.kernels] for p in history])
+
+
+def of_json(text: str) -> History:
+    """What `in_json` wrote. Raises G0509 for anything else; of no text it is an unknown part."""
+    if not text:
+        return (Part(0, "", {}),)
+    try:
+        found = tuple(_part(entry) for entry in json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        found = ()
+    if not found or any(a.start >= b.start for a, b in pairwise(found)):
+        raise GraphcError("G0509", "the checkpoint's history of kernels is not well-formed")
+    return found
+
+
+def _part(entry: Any) -> Part:
+    start, grid, kernels = entry
+    if not (isinstance(start, int) and isinstance(grid, str) and isinstance(kernels, dict)):
+        raise TypeError
+    if not all(isinstance(x, str) for pair in kernels.items() for x in pair):
+        raise TypeError
+    return Part(start, grid, kernels)
+
+
+# -- on resume -------------------------------------------------------------------------------------
+
+
+def warn_of_change(path: object, before: Part, now: Part) -> None:
+    """Say what has changed since a checkpoint, where `now` asks for the same bits."""
+    if not now.grid or now.start == 0 or before.is_like(now):
+        return
+    later = f"the run goes on; after step {now.start} its bits may differ from an unchanged run's"
+    if not before.kernels:
+        text = f"{path} does not say by which kernels its {now.start} steps were made"
+        warn("note", "G0528", text, "the run goes on; what it saves says it from here on")
+        return
+    for text in _of_grid(before, now):
+        warn("warning", "G0529", f"{text} since {path} was written", later)
+    if kernels := ", ".join(_of_kernels(before, now)):
+        text = f"the kernels are not those that made {path}: {kernels}"
+        warn("warning", "G0527", text, later)
+
+
+def warn(kind: str, code: str, message: str, help: str) -> None:
+    """Warn of something in a checkpoint; kind: note or warning."""
+    text = GraphcError(code, message, help=help).render().replace("error", kind, 1)
+    warnings.warn(GraphcWarning(text), stacklevel=4)

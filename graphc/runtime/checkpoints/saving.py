@@ -1,0 +1,239 @@
+"""A training, written down so that it goes on to the same bits: what a checkpoint has.
+
+Beside the global values of all variables it has what the replicas keep for themselves, how far the
+training had come (steps, place in the data), its seed, and which kernels made it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.placement import Mesh
+from graphc.ir.types import TensorType, dtype_of
+from graphc.plan.plan import Plan
+from graphc.plan.replica_copies import has_all
+from graphc.runtime.backends import plugins
+from graphc.runtime.checkpoints.checkpoint import (
+    BEFORE,
+    COPIES,
+    Checkpoint,
+    read_checkpoint,
+    save_variables,
+)
+from graphc.runtime.checkpoints.history import History, in_json, of_json, warn
+from graphc.runtime.data.dataset import Position
+from graphc.runtime.synchronous.engine import run_once
+from graphc.support.errors import GraphcError
+
+Array = NDArray[Any]
+STEP = "step"  # the state that counts the updates: see Builder.step_count
+SHOWN = 20  # names in a message
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A training that was saved.
+
+    values: global values of all variables
+    order:  in which the data is read (Dataset.order)
+    copies: what each replica has of its own, in a leading dim
+    before: what variables were before the meeting that ended the run; alone: how many steps the
+            replicas had made since they met before
+    outer:  the variables that only strategies with an outer optimizer have
+    """
+
+    values: dict[str, Array]
+    steps: int
+    position: Position
+    history: History
+    seed: int
+    order: str = ""
+    copies: dict[str, Array] = field(default_factory=dict)
+    before: dict[str, Array] = field(default_factory=dict)
+    alone: int = 0
+    outer: tuple[str, ...] = ()
+
+    def write(self, path: str | Path) -> None:
+        """Write it to a file. Raises G0509."""
+        at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
+        numbers = at | {"seed": self.seed} | ({"alone": self.alone} if self.copies else {})
+        notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
+        notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
+        notes |= {"order": self.order} if self.order else {}
+        beside = {f"{name}{COPIES}": a for name, a in self.copies.items()}
+        beside |= {f"{name}{BEFORE}": a for name, a in self.before.items()}
+        save_variables(path, self.values | beside, notes)
+
+
+def read(path: str | Path) -> Saved:
+    """What `Saved.write` wrote. Raises G0509 for anything else."""
+    file = read_checkpoint(path)
+    at = {k: _number(file.notes.get(k, "")) for k in ("steps", "epoch", "example")}
+    if -1 in at.values():
+        text = f"{path} has variables, but not how far their training had come"
+        help = "to start from its variables only: graphc run --load, or load(..., partial=True)"
+        raise GraphcError("G0509", text, help=help)
+    return Saved(
+        file.values, at["steps"], Position(at["epoch"], at["example"]),
+        of_json(file.notes.get("history", "")), max(_number(file.notes.get("seed", "")), 0),
+        file.notes.get("order", ""),
+        file.beside(COPIES), file.beside(BEFORE), max(_number(file.notes.get("alone", "")), 0),
+        _names(file.notes.get("outer", "[]")),
+    )  # fmt: skip
+
+
+def _number(text: str) -> int:
+    """A number of a note; -1 for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+
+
+def _names(text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(x, str) for x in names):
+        raise GraphcError("G0509", "the checkpoint's list of outer variables is not well-formed")
+    return tuple(names)
+
+
+# -- what a plan takes of it -----------------------------------------------------------------------
+
+
+def taken_up(
+    path: str | Path, found: Saved, plan: Plan, mesh: Mesh | None
+) -> tuple[dict[str, Array], int]:
+    """The variables of a plan as they were saved, and how many steps its replicas made alone.
+
+    mesh: where replicas may have copies of their own; None where there are none. With as many
+    replicas they get their own copies again, else all get one value. Raises G0510 where some don't
+    fit.
+    """
+    types = types_of(plan)
+    values = _fitted(found, plan)
+    _check_all(path, values, types)
+    own = found.copies.items()
+    copies = {n: a for n, a in own if mesh and n in types and has_all(a, types[n], mesh)}
+    before = {n: a for n, a in found.before.items() if n in types} if copies else {}
+    _check_all(path, values | before, types)
+    return values | before | copies, found.alone if copies else 0
+
+
+def _fitted(found: Saved, plan: Plan) -> dict[str, Array]:
+    """The variables of a checkpoint, with this strategy's outer ones and no other's.
+
+    Outer copies that were not there are those of the params, as if the replicas had met.
+    """
+    gone = set(found.outer) - plan.variables.keys()
+    kept = {name: a for name, a in found.values.items() if name not in gone}
+    new = {n for n, v in plan.variables.items() if v.kind == "outer"} - kept.keys()
+    fresh = {n: a for n, a in first_values(plan).items() if n in new} if new else {}
+    return with_outer(plan, kept | fresh, kept)
+
+
+def _check_all(
+    path: str | Path, values: Mapping[str, Array], types: Mapping[str, TensorType]
+) -> None:
+    """Raise G0510, naming all that is missing, that is too much, and that is of another type."""
+    missing = [name for name in types if name not in values]
+    extra = [name for name in values if name not in types]
+    unlike = [
+        f"{n} ({types[n].bare()}, there {dtype_of(a.dtype)}{list(a.shape)})"
+        for n, a in values.items()
+        if n in types and not _is_like(a, types[n])
+    ]
+    said = {"no value for": missing, "a value for no variable": extra, "another type of": unlike}
+    if complaints := [f"{words} {_listed(names)}" for words, names in said.items() if names]:
+        help = "to start from what fits: graphc run --load, or load(..., partial=True)"
+        text = f"{path} does not fit this step: {'; '.join(complaints)}"
+        raise GraphcError("G0510", text, help=help)
+
+
+def _is_like(a: Array, t: TensorType) -> bool:
+    """Whether an array is a value of that type, or one for every replica."""
+    return a.dtype == t.dtype.numpy and t.shape in (a.shape, a.shape[1:])
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = sorted(names)
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + more
+
+
+def fitting(path: str | Path, plan: Plan) -> dict[str, Array]:
+    """The params and states of any .safetensors file that a plan has with the same name and type.
+
+    Warns (G0531) of the others. Raises G0509, and G0510 where there are none.
+    """
+    file: Checkpoint = read_checkpoint(path, foreign=True)
+    types, kinds = types_of(plan), plan.variables
+    wanted = [n for n in types if kinds[n].kind in ("param", "state") and n != STEP]
+    found = {n: file.values[n] for n in wanted if n in file.values}
+    fit = {n: a for n, a in found.items() if a.dtype == types[n].dtype.numpy
+           and a.shape == types[n].shape}  # fmt: skip
+    if not fit:
+        help = f"the variables are: {_listed(wanted)}; it has: {_listed(file.values)}"
+        raise GraphcError("G0510", f"{path} has no variable of this step", help=help)
+    missing = [n for n in wanted if n not in found]
+    said = {"not in it": missing, "of another type": [n for n in found if n not in fit]}
+    if words := "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names):
+        text = f"{len(fit)} of {len(wanted)} variables start from {path}; {words}"
+        warn("note", "G0531", text, "what is not taken starts as the program says")
+    return fit
+
+
+def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
+    """Say (G0530) that a run which draws random numbers goes on with another seed."""
+    now = plan.meta.get("seed", 0)
+    if before != now and plan.meta.get("random"):
+        text = f"the seed is {now}, and {path} was made with {before}: other numbers are drawn"
+        warn("warning", "G0530", text, f"compile with seed {before} to go on to the same bits")
+
+
+def warn_of_order(before: str, now: str) -> None:
+    """Say (G0532) that what is left of an epoch is not what is left of the epoch that was begun."""
+    if before and before != now:
+        text = f"the epoch was begun with {before}, and goes on with {now}"
+        help = "some of its examples are read twice, and others not at all; the next one is whole"
+        warn("warning", "G0532", text, help)
+
+
+# -- the values of a plan's variables --------------------------------------------------------------
+
+
+def types_of(plan: Plan) -> Mapping[str, TensorType]:
+    """The types of all variables."""
+    return next(iter(plan.step_programs.values())).variable_types
+
+
+def first_values(plan: Plan) -> dict[str, Array]:
+    """The variables' values before the first step: what `init` computes, else their fill."""
+    init = plan.programs.get("init")
+    made = run_once(init, plugins.backend("reference"))[0] if init and init.outputs else {}
+    return {
+        name: made[name] if name in made else _filled(t, plan.variables[name].fill)
+        for name, t in types_of(plan).items()
+    }
+
+
+def _filled(t: TensorType, fill: float) -> Array:
+    """A value with one number everywhere, of which there is only one in memory."""
+    return np.broadcast_to(np.asarray(fill).astype(t.dtype.numpy), t.shape)
+
+
+def with_outer(
+    plan: Plan, values: dict[str, Array], given: Mapping[str, Array] | None
+) -> dict[str, Array]:
+    """The values with outer copies of the params that were given without their own."""
+    outer = {
+        n: v.of for n, v in plan.variables.items() if v.kind == "outer" and n == f"{v.of}.outer"
+    }
+    fresh = {n: values[p] for n, p in outer.items() if p in values and n not in (given or {})}
+    return values | fresh

@@ -1,0 +1,157 @@
+"""What a batch must be: the entries that a program takes, their shapes and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.types import DType, TensorType
+from graphc.lowering.program.program import Program
+from graphc.support.errors import GraphcError, did_you_mean
+
+Array: TypeAlias = NDArray[Any]
+Batch: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long a dim may be: exactly `most` entries, or up to that many units of a named extent."""
+
+    most: int
+    extent: str = ""
+    unit: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.extent}<={self.most}" if self.extent else str(self.most)
+
+
+def lengths_of(t: TensorType, counts: Mapping[str, int]) -> list[Length]:
+    """The lengths of the dims of a global batch entry; only an extent in counts may vary."""
+    extents = t.extents or (None,) * t.rank
+    return [
+        Length(n, e.name, e.unit) if e and e.name in counts else Length(n)
+        for n, e in zip(t.shape, extents, strict=True)
+    ]
+
+
+def check_batch(program: Program, batch: Batch) -> tuple[dict[str, Array], dict[str, int]]:
+    """The entries as arrays, and the number of units of each extent. Raises G0611-G0617."""
+    inputs = program.inputs
+    check_names(inputs, batch)
+    counts: dict[str, int] = {}
+    arrays = {
+        name: check_entry(name, batch[name], t.dtype, lengths_of(t, program.counts), counts)
+        for name, t in inputs.items()
+    }
+    for extent, n in counts.items():
+        if not n:
+            raise GraphcError("G0617", f"the batch is empty: '{extent}' has no example")
+    return arrays, counts
+
+
+def check_names(inputs: Iterable[str], batch: Batch) -> None:
+    """Raise G0611 for a missing entry, G0612 for one too many."""
+    if not isinstance(batch, Mapping):
+        kind = type(batch).__name__
+        raise GraphcError("G0611", f"a batch is a dict of arrays, not a {kind}")
+    known = list(inputs)
+    for name in known:
+        if name not in batch:
+            raise GraphcError(
+                "G0611",
+                f"the batch has no entry '{name}'",
+                help=f"it has: {', '.join(map(str, batch))}",
+            )
+    for name in batch:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+            raise GraphcError("G0612", f"the step has no input '{name}'", help=hint)
+
+
+def check_entry(
+    name: str, value: Any, dtype: DType, lengths: Sequence[Length], counts: dict[str, int]
+) -> Array:
+    """The entry as an array. Adds the units of its extents to counts. Raises G0613-G0616."""
+    array = _castable(name, value, dtype)
+    if array.ndim != len(lengths):
+        raise _wrong_shape(name, array, lengths)
+    for n, length in zip(array.shape, lengths, strict=True):
+        if not length.extent:
+            if n != length.most:
+                raise _wrong_shape(name, array, lengths)
+        elif n > length.most:
+            raise GraphcError(
+                "G0615", f"'{name}' has {n} entries of '{length.extent}', more than {length.most}"
+            )
+        elif n % length.unit or counts.setdefault(length.extent, n // length.unit) != (
+            n // length.unit
+        ):
+            raise GraphcError(
+                "G0616",
+                f"'{name}' has {n} entries of '{length.extent}', "
+                f"another entry has {counts.get(length.extent, 0) * length.unit}",
+            )
+    return array
+
+
+def array_of(name: str, value: Any) -> Array:
+    """An entry as an array. Raises G0613 for a list of lists of different lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        text = f"'{name}' is no array: it is a list whose lists differ in length"
+        raise GraphcError("G0613", text) from None
+
+
+def _castable(name: str, value: Any, dtype: DType) -> Array:
+    """value as an array that can be cast without a change of its meaning."""
+    array = array_of(name, value)
+    if array.dtype == dtype.numpy:
+        return array
+    if dtype.name != "bf16" and not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
+        raise GraphcError(
+            "G0614",
+            f"'{name}' is an array of {array.dtype}, the step takes {dtype}",
+            help=f"convert it: `.astype(np.{dtype.numpy})`, if that is what you mean",
+        )
+    if dtype.name == "bf16" and array.dtype.kind not in "fiub":
+        raise GraphcError("G0614", f"'{name}' is an array of {array.dtype}, the step takes {dtype}")
+    if dtype.kind in "iu" and array.dtype.itemsize > dtype.bytes and array.size:
+        limits = np.iinfo(dtype.numpy)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise GraphcError("G0614", f"'{name}' has values that do not fit into {dtype}")
+    return array
+
+
+def _wrong_shape(name: str, array: Array, lengths: Sequence[Length]) -> GraphcError:
+    wanted = ", ".join(map(str, lengths))
+    return GraphcError("G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]")
+
+
+def is_full(program: Program, batch: Any) -> bool:
+    """Whether a batch is as long as a program takes it; what is no batch is found out later."""
+    if not isinstance(batch, Mapping):
+        return True
+    full = program.inputs.items()
+    return all(name in batch and _shape(batch[name]) == t.shape for name, t in full)
+
+
+def has_lengths(short: Program, batch: Batch) -> bool:
+    """Whether a batch has all the examples that there can be, for all that else is wrong with it.
+
+    short: the program for fewer examples; it alone tells which lengths may vary.
+    """
+    varied = ((name, t) for name, t in short.inputs.items() if t.extents and name in batch)
+    return all(_shape(batch[name]) == t.shape for name, t in varied)
+
+
+def _shape(x: Any) -> tuple[int, ...] | None:
+    """The shape of an array or a list; None of a list whose lists differ in length."""
+    try:
+        return tuple(np.shape(x))
+    except ValueError:
+        return None

@@ -1,0 +1,137 @@
+"""Supply: the batch of one step, cut into the part of each rank and turn.
+
+A part is padded to the shape of its buffer; how much of it is valid follows from the number of
+examples that really came, so a short batch runs the same program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.lowering.program.program import Buffer, Feed, Program, Range
+from graphc.runtime.data.batches import Batch, check_batch
+
+Array: TypeAlias = NDArray[Any]
+Place: TypeAlias = Mapping[str, int]  # mesh axis -> index
+
+
+class Supply(Protocol):
+    """What a step's devices ask of its batch. One supply serves all ranks, from many threads.
+
+    key is the same for two supplies that cut alike, so that a device may keep what it worked out;
+    None where that is not known.
+    """
+
+    @property
+    def key(self) -> object | None: ...
+
+    def count(self, extent: str, static: int) -> int:
+        """The run-time number of units of an extent, over the whole batch."""
+        ...
+
+    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+        """(offset, length) in entries of what a place on the mesh holds of a dim."""
+        ...
+
+    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+        """Write a place's part of the batch's entry `source` to `out`, and pad it."""
+        ...
+
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        """What `fill` would write, as it lies in the batch: of the buffer's shape and dtype.
+
+        None where it must be padded or cast.
+        """
+        ...
+
+
+class FullBatch:
+    """The supply of what does not depend on a batch: every count is the static one."""
+
+    key: object | None = ()
+
+    def count(self, extent: str, static: int) -> int:
+        return static
+
+    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+        return r.at(at, {})
+
+    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+        raise AssertionError(f"nothing is known of '{source}' before the first step")
+
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        return None
+
+
+class WholeBatch:
+    """A global batch: arrays of any strides, perhaps of fewer examples than the program takes.
+
+    poison fills the padding with NaN (floats) or an index out of range, to show in tests that it
+    is not used. Raises G0611-G0617 for a batch that does not fit the program.
+    """
+
+    def __init__(self, program: Program, batch: Batch, *, poison: bool = False) -> None:
+        self._arrays, self.counts = check_batch(program, batch)
+        self._poison = poison
+
+    @property
+    def key(self) -> object | None:
+        return tuple(sorted(self.counts.items()))
+
+    def count(self, extent: str, static: int) -> int:
+        return self.counts.get(extent, static)
+
+    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+        return r.at(at, self.counts)
+
+    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+        spans = [r.at(at, self.counts) for r in buffer.ranges]
+        copy_padded(self._arrays[source], spans, out, self._poison)
+
+    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+        value = self._arrays[source]
+        if value.shape == buffer.shape and not any(r.axes for r in buffer.ranges):
+            return value if value.dtype == buffer.dtype.numpy else None
+        return unpadded(value, [r.at(at, self.counts) for r in buffer.ranges], buffer)
+
+
+def unpadded(value: Array, spans: Sequence[tuple[int, int]], buffer: Buffer) -> Array | None:
+    """value[offset : offset + length, ...], unless it must be padded or cast to fit a buffer."""
+    if tuple(n for _, n in spans) != buffer.shape or value.dtype != buffer.dtype.numpy:
+        return None
+    return value[tuple(slice(o, o + n) for o, n in spans)]
+
+
+def copy_padded(
+    value: Array, spans: Sequence[tuple[int, int]], out: Array, poison: bool = False
+) -> None:
+    """out = value[offset : offset + length, ...], padded at the end of each dim."""
+    lengths = tuple(length for _, length in spans)
+    if lengths != out.shape:
+        out[...] = padding(out.dtype, poison)
+        out = out[tuple(slice(n) for n in lengths)]
+    np.copyto(out, value[tuple(slice(o, o + n) for o, n in spans)], casting="unsafe")
+
+
+def padding(dtype: np.dtype[Any], poison: bool) -> float | int | bool:
+    """What padding is filled with."""
+    if not poison:
+        return 0
+    match dtype.kind:
+        case "b":
+            return True
+        case "i" | "u":
+            return int(np.iinfo(dtype).max) // 2
+        case _:
+            return float("nan")
+
+
+def feeds(program: Program) -> Iterable[tuple[str, Buffer]]:
+    """The entries of the batch that are used, with the buffers that they are fed to."""
+    for x in program.instructions:
+        if isinstance(x, Feed):
+            yield x.source, program.buffers[x.result]

@@ -1,0 +1,73 @@
+"""A file that runs a program again, written where graphc itself has failed in a step.
+
+    GRAPHC_CHECK_MEMORY=1 python -m graphc.runtime.diagnosis.replay graphc-crash.plan
+
+It holds the program, and no data: steps are run on random numbers, and on zeros for integers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphc.support.config as config
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import Program
+from graphc.plan.plan import Plan, PlannedVariable, load
+from graphc.runtime.backends.plugins import backend
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support.errors import GraphcError, InternalError
+
+FILE = "graphc-crash.plan"
+
+
+def with_replay(error: InternalError, program: Program) -> InternalError:
+    """The error, naming a file that holds the program and how to run it."""
+    path = Path(config.get().dump or ".") / FILE
+    try:
+        plan_of(program).save(path)
+    except GraphcError:
+        error.help = "this is a defect of graphc; no replay file could be written"
+        return error
+    error.replay = str(path)
+    how = "GRAPHC_CHECK_MEMORY=1 " * config.get().check_memory
+    error.help = (
+        f"this is a defect of graphc; `{how}python -m graphc.runtime.diagnosis.replay {path}`"
+    )
+    error.help += " replays it"
+    return error
+
+
+def plan_of(program: Program) -> Plan:
+    """A plan of nothing else."""
+    return Plan(
+        program.name, {"train": program}, {x: PlannedVariable() for x in program.variable_types}
+    )
+
+
+def replay(path: str | Path) -> None:
+    """One step of each program of a file. Raises what a step raises."""
+    rng = np.random.default_rng(0)
+    for name, program in load(path).programs.items():
+        with Engine({name: program}, backend("numpy")) as engine:
+            engine.load_variables(_drawn(program.variable_types, rng))
+            engine.step(_drawn(program.inputs, rng))
+
+
+def _drawn(types: Mapping[str, TensorType], rng: np.random.Generator) -> dict[str, Any]:
+    def drawn(t: TensorType) -> Any:
+        floats = t.dtype.kind == "f"
+        return (rng.normal(size=t.shape) if floats else np.zeros(t.shape)).astype(t.dtype.numpy)
+
+    return {name: drawn(t) for name, t in types.items()}
+
+
+if __name__ == "__main__":
+    try:
+        replay(sys.argv[1])
+    except GraphcError as error:
+        sys.exit(str(error))

@@ -1,0 +1,1 @@
+"""What graphc asks of the machine: memory, BLAS threads, signals."""

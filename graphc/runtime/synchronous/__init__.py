@@ -1,0 +1,1 @@
+"""Steps that all devices make together."""

@@ -1,0 +1,402 @@
+"""The engine: programs, loaded on the devices of a session, that run steps on shared variables."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.placement import Mesh
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import Footprint, Program, by_kind
+from graphc.plan.replica_copies import copy_at, copy_axes, copy_count, copy_of, joined
+from graphc.runtime.backends.backend import Backend, Device, Programs, Quick
+from graphc.runtime.data.batches import Batch, has_lengths, is_full
+from graphc.runtime.data.stream import MicrobatchStream, collected
+from graphc.runtime.data.supply import Supply, WholeBatch
+from graphc.runtime.diagnosis import nans
+from graphc.runtime.machine.blas import limit_blas, set_blas_threads
+from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.synchronous.shards import (
+    check_placements,
+    check_variables,
+    is_held,
+    owners,
+    put_shard,
+    shard_of,
+)
+from graphc.runtime.transports import forks
+from graphc.runtime.transports.transport import Communicator, Transport
+from graphc.support import config
+from graphc.support.errors import GraphcError, InternalError, did_you_mean
+from graphc.support.lazy_map import made
+
+Array: TypeAlias = NDArray[Any]
+T = TypeVar("T")
+SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
+
+
+class Engine:
+    """Programs that share a mesh and variables, on a session of `mesh.devices` ranks.
+
+    A context manager. Raises G0511 for programs that do not fit together, G0702 where the backend
+    or the transport can't run here, and what they raise themselves. deadline: seconds that a
+    device waits for another at most (None: for ever). joins: how the copies of variables that every
+    replica has come to one value (graphc.plan.replica_copies). debug_nans: a step that gives a NaN or an
+    infinity fails (G0537) and leaves the variables as they were; None is what the environment says.
+    """
+
+    def __init__(
+        self, programs: Programs, backend: Backend, transport: Transport | None = None, *,
+        deadline: float | None = None,
+        joins: Mapping[str, str] | None = None, debug_nans: bool | None = None,
+    ) -> None:  # fmt: skip
+        self.debug_nans = config.get().debug_nans if debug_nans is None else debug_nans
+        self.programs, self.joins = programs, dict(joins or {})
+        self.first = _check_together(self.programs)
+        self.backend = backend
+        self._devices: dict[int, Device] = {}
+        self._invalid = ""
+        self._finished: Counter[str] = Counter()
+        self._prepared: set[str] = set()  # programs that all devices have made ready
+        self._quick: dict[str, Quick] = {}
+        self._turn = threading.Lock()  # held by whoever uses the devices
+        self._lost = False
+        transport = transport or _local()
+        for plugin in (backend, transport):
+            check_available(plugin.name, plugin.available())
+        self._loaded = backend.load(self.programs)
+        self._blas = limit_blas(self.mesh.devices, single=self.mesh.leaves is not None)
+        self._session = transport.open(self.mesh.devices, deadline=deadline)
+        try:
+            self._on_devices(self._start)
+        except BaseException:
+            self.close()
+            raise
+        forks.watch(self)
+
+    def _start(self, comm: Communicator) -> None:
+        self._devices[comm.rank] = self._loaded.device(comm.rank, comm)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.first.mesh
+
+    @property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """The bytes that the devices have taken so far, by kind: the largest first."""
+        return by_kind(device.footprint for device in self._devices.values())
+
+    # -- variables ------------------------------------------------------------------------------
+
+    def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
+        """Set the variables from global values. Raises G0510 for missing, extra or unfit ones.
+
+        What every replica has a copy of may also come as all the copies, in a leading dim.
+        """
+        types, mesh, joins = self.first.variable_types, self.mesh, self.joins
+        kept = [n for n, t in types.items() if copy_axes(t, mesh)]
+        arrays = check_variables(self.first, values, partly=partly, kept=kept)
+        begun: list[int] = []
+
+        def run(comm: Communicator) -> None:
+            device, rank = self._devices[comm.rank], comm.rank
+            begun.append(rank)
+            for name, value in arrays.items():
+                t = types[name]
+                if is_held(t, mesh, rank):
+                    if copy_axes(t, mesh):
+                        value = copy_of(
+                            value, copy_at(t, mesh, rank), t.rank, joins.get(name, "none")
+                        )
+                    device.set(name, shard_of(value, t, mesh, rank))
+
+        with Uninterrupted():
+            try:
+                self._on_devices(run)
+            except BaseException as error:
+                if begun:
+                    self._fail(error)
+                raise
+            if arrays.keys() >= types.keys():
+                self._invalid = ""
+                for quick in self._quick.values():
+                    quick.open = True
+
+    def variables(self, names: Container[str] | None = None) -> dict[str, Array]:
+        """The global values of all variables, or of the named ones.
+
+        Raises G0505 after a step that failed half-way.
+        """
+        every, mesh = self.first.variable_types, self.mesh
+        types = {n: t for n, t in every.items() if names is None or n in names}
+        values = self._copies_of(types)
+        return {
+            n: joined(values[n], self.joins.get(n, "none")) if copy_axes(t, mesh) else values[n][0]
+            for n, t in types.items()
+        }
+
+    def copies(self) -> dict[str, Array]:
+        """All copies, in a leading dim, of the variables that come to one value of them."""
+        types = self.first.variable_types
+        several = {n: t for n, t in types.items() if copy_axes(t, self.mesh)}
+        return self._copies_of({n: t for n, t in several.items() if self.joins.get(n) != "none"})
+
+    def _copies_of(self, types: Mapping[str, TensorType]) -> dict[str, Array]:
+        """What the replicas have of each, in a leading dim; of a variable with one value, that."""
+        self._check_valid()
+        mesh = self.mesh
+        values = {
+            n: np.zeros((copy_count(t, mesh), *t.shape), t.dtype.numpy) for n, t in types.items()
+        }
+        holders = {name: frozenset(owners(t, mesh)) for name, t in types.items()}
+
+        def run(comm: Communicator) -> None:
+            device, rank = self._devices[comm.rank], comm.rank
+            for name, t in types.items():
+                if rank in holders[name]:
+                    out = values[name][copy_at(t, mesh, rank), ...]
+                    put_shard(device.get(name), t, mesh, rank, out)
+
+        if types:
+            self._on_devices(run)
+        return values
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def step(
+        self, batch: Batch | Iterator[Batch], program: str = "", *, poison: bool = False
+    ) -> dict[str, Array]:
+        """Run one step of a program (the first one by default) and return its outputs.
+
+        An output with an entry per example has as many as the batch has.
+
+        batch: the global batch, or an iterator of microbatches. A batch that is not full runs
+               `NAME.short`, where there is such a program.
+        Ctrl-C lets the step finish, then raises KeyboardInterrupt. A failure before the step has
+        begun to write leaves the variables as they were; after that the engine is not valid until
+        variables are loaded again (G0505).
+        """
+        self._check_valid()
+        chosen = program or next(iter(self.programs))
+        again = _Again(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
+        name, supply = self._supply(chosen, _iterated(again), poison)
+        with Uninterrupted():
+            self._prepare(name)
+            kept = self._kept() if self.debug_nans else None
+            outputs = self._run(name, supply)
+            if kept is not None:
+                what = nans.first_bad(outputs) or nans.first_bad_kept(self._kept())
+                if what is not None:
+                    self._explain(what, kept, *self._supply(chosen, _iterated(again), poison))
+            self._finished[name.removesuffix(SHORT)] += 1
+        return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
+
+    def _prepare(self, name: str) -> None:
+        """Have all devices make a program ready, or none: it may hold what they share."""
+        if name not in self._prepared:
+            self._on_devices(lambda comm: self._devices[comm.rank].prepare(name))
+            self._prepared.add(name)
+
+    def _kept(self) -> nans.Kept:
+        """What every device has of the variables."""
+        types, kept = self.first.variable_types, dict[int, dict[str, Array]]()
+
+        def run(comm: Communicator) -> None:
+            device, rank = self._devices[comm.rank], comm.rank
+            kept[rank] = {n: device.get(n) for n, t in types.items() if is_held(t, self.mesh, rank)}
+
+        self._on_devices(run)
+        return kept
+
+    def _explain(self, what: str, kept: nans.Kept, name: str, supply: Supply) -> None:
+        """Raise G0537 for a step whose result `what` is not finite, with the variables it had."""
+        watch, program = nans.Watch(), self.programs[name]
+
+        def again(comm: Communicator) -> None:
+            for variable, value in kept[comm.rank].items():
+                self._devices[comm.rank].set(variable, value)
+            nans.watch_again(watch, program, comm, kept[comm.rank], supply)
+
+        try:
+            self._on_devices(again)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        raise nans.explained(watch, program, what)
+
+    def _run(self, name: str, supply: Supply) -> dict[str, Array]:
+        for device in self._devices.values():
+            device.committing = False
+        try:
+            return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
+        except BaseException as error:
+            if isinstance(error, InternalError) and error.help is None:
+                from graphc.runtime.diagnosis.replay import with_replay
+
+                with_replay(error, self.programs[name])
+            if any(device.committing for device in self._devices.values()):
+                self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        """Some variables may be new, and some old."""
+        self._invalid = str(error) or type(error).__name__
+        self._shut()
+
+    def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
+        if self._lost:
+            raise forks.use_in_child()
+        if self._turn.locked():
+            raise GraphcError("G0563", "the session is in the middle of another run")
+        with self._turn:  # no signal is raised between its being taken and the block
+            return self._session.run(run)
+
+    def quick(self, program: str, names: tuple[str, ...]) -> Quick | None:
+        """The short way to steps of a program on batches of these entries, where there is one."""
+        devices = [self._devices[rank] for rank in sorted(self._devices)]
+        if len(devices) < self.mesh.devices or program in self._quick or self.debug_nans:
+            return None
+        with Uninterrupted():
+            self._prepare(program)
+        made = devices[0].quick(program, names, self._turn, devices)
+        if made is not None:
+            self._quick[program] = made
+        return made
+
+    def lost(self) -> None:
+        """This process is a fork: see graphc.runtime.transports.forks."""
+        self._lost = True
+        self._shut()
+
+    def _shut(self) -> None:
+        for quick in self._quick.values():
+            quick.open = False
+
+    @property
+    def finished(self) -> Counter[str]:
+        """Steps by program, without `.short`."""
+        return self._finished + Counter({name: q.done for name, q in self._quick.items()})
+
+    def resume_at(self, program: str, steps: int) -> None:
+        """Count the steps of a program from there."""
+        quick = self._quick.get(program)
+        self._finished[program] = steps - (quick.done if quick else 0)
+
+    def _supply(
+        self, name: str, batch: Batch | Iterator[Batch], poison: bool
+    ) -> tuple[str, Supply]:
+        if name not in self.programs:
+            known = tuple(self.programs)
+            hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+            raise GraphcError("G0511", f"there is no program '{name}'", help=hint)
+        short = name + SHORT
+        if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
+            if not self.mesh.time:
+                return self._supply(name, _only(batch), poison)
+            if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its parts
+                whole = collected(self.programs[name].inputs, batch)
+                return self._supply(name, whole, poison)
+            name = short if short in self.programs else name
+            return name, MicrobatchStream(self.programs[name], batch, poison=poison)
+        full = short not in self.programs or is_full(self.programs[name], batch)
+        if not full and not has_lengths(self.programs[short], batch):
+            name = short
+        return name, WholeBatch(self.programs[name], batch, poison=poison)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the variables can be read: no step failed while it wrote them."""
+        return not self._invalid
+
+    def _check_valid(self) -> None:
+        if self._invalid:
+            raise GraphcError(
+                "G0505", f"a step failed while it wrote the variables: {self._invalid}",
+                help="load variables (a checkpoint, or initial values) to go on",
+            )  # fmt: skip
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the session. A second close does nothing."""
+        self._shut()
+        self._session.close()
+        self._devices.clear()
+        set_blas_threads(self._blas)
+        self._blas = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run_once(
+    program: Program, backend: Backend, batch: Batch | None = None,
+    variables: Mapping[str, Any] | None = None, transport: Transport | None = None,
+) -> tuple[dict[str, Array], dict[str, Array]]:  # fmt: skip
+    """(outputs, variables) of one step of one program, on a session of its own."""
+    with Engine({"program": program}, backend, transport) as engine:
+        engine.load_variables(variables or {})
+        outputs = engine.step(batch or {})
+        return outputs, engine.variables()
+
+
+def check_available(name: str, reason: str | None) -> None:
+    """Raise G0702 where a plug-in says why it can't run here."""
+    if reason is not None:
+        raise GraphcError("G0702", f"'{name}' can't run here: {reason}")
+
+
+def _local() -> Transport:
+    from graphc.runtime.transports.local import TRANSPORT
+
+    return TRANSPORT
+
+
+def _check_together(programs: Programs) -> Program:
+    """The first program, after a check that all have its mesh and variables."""
+    if not programs:
+        raise GraphcError("G0511", "an engine needs at least one program")
+    first_name, first = next(iter(programs.items()))
+    check_placements(first)
+    for name, program in made(programs).items():
+        if program.mesh != first.mesh or program.variable_types != first.variable_types:
+            raise GraphcError(
+                "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
+            )
+    return first
+
+
+def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array:
+    """An output without the entries of examples that the batch did not have."""
+    ranges = program.buffers[program.outputs[output]].ranges
+    if not any(r.extent for r in ranges):
+        return value
+    return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
+
+
+class _Again(list[Batch]):
+    """The microbatches of a stream, which can be gone through again."""
+
+
+def _iterated(batch: Any) -> Any:
+    """An iterator of microbatches that are gone through again; all else as it is."""
+    return iter(batch) if isinstance(batch, _Again) else batch
+
+
+def _only(batches: Iterator[Batch]) -> Batch:
+    """The one batch of a stream for a step that has no turns. Raises G0617, G0618."""
+    batch = next(batches, None)
+    if batch is None:
+        raise GraphcError("G0617", "the stream gave no microbatch")
+    if next(batches, None) is not None:
+        help = "accumulate(k) takes k microbatches"
+        raise GraphcError("G0618", "the stream gives more than 1 microbatch", help=help)
+    return batch

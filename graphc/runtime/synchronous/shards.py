@@ -1,0 +1,93 @@
+"""Global values and the shards that ranks hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.placement import Home, Mesh, Replicated, Split, Varying, local_shape
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import Program, exact_ranges
+from graphc.plan.replica_copies import check_copies, copy_count
+from graphc.runtime.data.batches import array_of
+from graphc.runtime.data.supply import copy_padded
+from graphc.support.errors import GraphcError
+
+Array: TypeAlias = NDArray[Any]
+
+
+def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
+    """The padded shard of a global value that a rank holds."""
+    out = np.empty(local_shape(t, mesh), t.dtype.numpy)
+    copy_padded(value, _spans(t, mesh, rank), out)
+    return out
+
+
+def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) -> None:
+    """Write what is valid of a rank's shard to its place in the global value."""
+    spans = _spans(t, mesh, rank)
+    valid = shard[tuple(slice(n) for _, n in spans)]
+    out[tuple(slice(o, o + n) for o, n in spans)] = valid
+
+
+def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
+    """Whether a rank has any of a value: of one at home, only the home's ranks."""
+    at = mesh.coordinates(rank)
+    return all(at[axis] == place for axis, place in t.placement.homes)
+
+
+def owners(t: TensorType, mesh: Mesh) -> list[int]:
+    """The first rank that holds each shard of each copy: enough of them for the whole value."""
+    split = {a for a, state in t.placement if isinstance(state, Split | Varying)}
+    homes = dict(t.placement.homes)
+    found = []
+    for rank in range(mesh.devices):
+        at = mesh.coordinates(rank)
+        if all(at[a.name] == homes.get(a.name, 0) for a in mesh.space if a.name not in split):
+            found.append(rank)
+    return found
+
+
+def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
+    at = mesh.coordinates(rank)
+    return [r.at(at, {}) for r in exact_ranges(t, mesh)]
+
+
+def check_variables(
+    program: Program, values: Mapping[str, Any], *, partly: bool = False, kept: Container[str] = ()
+) -> dict[str, Array]:
+    """The global values as arrays of the variables' types. Raises G0510, G0535.
+
+    partly: not every variable must be there. kept: variables of which each replica keeps its own:
+    their values may have a copy for each.
+    """
+    types = program.variable_types
+    missing = [] if partly else [name for name in types if name not in values]
+    extra = [name for name in values if name not in types]
+    if missing or extra:
+        text = f"no value for {', '.join(missing)}" if missing else f"no variable {extra[0]}"
+        raise GraphcError("G0510", text, help=f"the variables are: {', '.join(types) or 'none'}")
+    found = {}
+    for name, value in values.items():
+        t, array = types[name], array_of(name, value)
+        alike = array.shape == t.shape
+        if not alike and name in kept:
+            alike = check_copies(name, array, t, copy_count(t, program.mesh))
+        if not alike or not np.can_cast(array.dtype, t.dtype.numpy, "same_kind"):
+            raise GraphcError(
+                "G0510",
+                f"variable '{name}' is {t.bare()}, the value is {array.dtype}{list(array.shape)}",
+            )
+        found[name] = array
+    return found
+
+
+def check_placements(program: Program) -> None:
+    """Raise G0510 for a variable whose value no rank can give: a partial one."""
+    for name, t in program.variable_types.items():
+        for _, state in t.placement:
+            if not isinstance(state, Split | Replicated | Home | Varying):
+                raise GraphcError("G0510", f"variable '{name}' is {t}: it has no global value")

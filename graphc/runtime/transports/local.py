@@ -1,0 +1,250 @@
+"""The local transport: N virtual devices as threads of one process; arrays are passed in place.
+
+A session keeps its threads between runs. A run that fails leaves nothing behind: the next one
+meets in a new room. Only a device that does not come back within the deadline (its thread cannot
+be ended from outside) makes the session unusable; later runs then raise G0563.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from graphc.runtime.transports.exchange import Array, Scratch
+from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
+from graphc.runtime.transports.transport import Call, Communicator, Group, Handle, Shape
+from graphc.support.errors import GraphcError
+
+T = TypeVar("T")
+MAX_DEVICES = 1024
+NOTHING = np.empty(0, np.uint8)
+WORDS, LINE = 32, 8  # that all ranks reach; of a cache line
+INTERRUPTED = -1  # takes the place of a rank for what reaches the thread that called `run`
+
+
+class LocalCommunicator(Communicator):
+    """One virtual device's view of its session."""
+
+    def __init__(self, rank: int, size: int, common: Array | None) -> None:
+        self.rank, self.size, self.common = rank, size, common
+        self._scratch = Scratch()
+        self.enter(Room(size, None))
+
+    def enter(self, room: Room) -> None:
+        """Begin a run."""
+        self._room = room
+        self._turns: dict[Group, int] = {}
+
+    def start(self, call: Call, x: Any = None, out: Any = None) -> Handle:
+        x = NOTHING if x is None else np.asarray(x, order="C")
+        buffer = _buffer(call.result(x.shape), x, out) if call.receives(self.rank) else None
+        turn = self._turns.get(call.group, 0)
+        self._turns[call.group] = turn + 1
+        meeting = self._room.meet(self.rank, turn, call, x, buffer)
+        if meeting.parts == 1 and not meeting.missing:
+            self.finish(meeting)
+        return _Collective(self, meeting, buffer, buffer if out is None else out)
+
+    def finish(self, meeting: Meeting) -> None:
+        self._room.finish(self.rank, meeting, self._scratch)
+
+
+class _Collective:
+    """The handle of a collective: the buffer that is filled, and the array that was asked for."""
+
+    def __init__(self, comm: LocalCommunicator, meeting: Meeting, buffer: Any, out: Any) -> None:
+        self._comm, self._meeting, self._buffer, self._out = comm, meeting, buffer, out
+
+    def wait(self) -> Any:
+        self._comm.finish(self._meeting)
+        if self._buffer is None:
+            return None
+        if self._buffer is not self._out:
+            np.copyto(self._out, self._buffer)
+            self._buffer = self._out
+        return self._out
+
+
+def _buffer(shape: Shape, x: Array, out: Any) -> Array:
+    """The array to fill: `out` itself where its memory is in one piece."""
+    if out is None:
+        return np.empty(shape, x.dtype)
+    assert (out.shape, out.dtype) == (shape, x.dtype), (
+        f"the result is {x.dtype}{list(shape)}, out is {out.dtype}{list(out.shape)}"
+    )
+    return out if out.flags.c_contiguous else np.empty(shape, x.dtype)
+
+
+class _Run:
+    """One run of fn: its room, its results, and the gate that opens when all workers have ended."""
+
+    def __init__(self, fn: Callable[[Communicator], Any], room: Room, workers: int) -> None:
+        self.fn, self.room, self.left = fn, room, workers
+        self.begun: set[int] = set()  # ranks whose workers have taken their job
+        self.results: list[Any] = [None] * len(room.gates)
+        self.done = shut_gate()
+
+    def play(self, comm: LocalCommunicator) -> None:
+        """Run fn as comm's rank; keep its result or its error."""
+        try:
+            self.results[comm.rank] = self.fn(comm)
+            self.room.leave(comm.rank)
+        except BaseException as error:
+            self.room.fail(comm.rank, error)
+
+    def work(self, comm: LocalCommunicator) -> None:
+        """`play` on a worker's thread, once: a job that may not have been given is given again."""
+        with self.room.mutex:
+            if comm.rank in self.begun:
+                return
+            self.begun.add(comm.rank)
+        self.play(comm)
+        with self.room.mutex:
+            self.left -= 1
+            if not self.left:
+                self.done.release()
+
+    def rest(self) -> bool:
+        """Wait for the workers. False if one is not back a deadline after a failure."""
+        timeout = -1 if self.room.deadline is None else self.room.deadline
+        while True:
+            failed = self.room.failed
+            if not self.left or self.done.acquire(timeout=timeout):
+                return True
+            if failed:
+                return False
+
+    def outcome(self) -> list[Any]:
+        """The results, or the error of the lowest rank that failed by itself."""
+        if not self.room.failed:
+            return self.results
+        rank, error = min(self.room.errors.items(), key=lambda item: item[0])
+        for kept in (self.room.errors, self.room.meetings):
+            kept.clear()  # tracebacks hold the room, the room holds arrays
+        if rank != INTERRUPTED and not isinstance(error, GraphcError):
+            error.add_note(f"on device {rank}")
+        try:
+            raise error
+        finally:
+            del error
+
+
+class _Worker:
+    """A thread that runs the jobs of one rank, one after the other, until it is given None."""
+
+    def __init__(self, comm: LocalCommunicator) -> None:
+        self.comm = comm
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.thread = threading.Thread(
+            target=self._main, name=f"graphc-device-{comm.rank}", daemon=True
+        )
+        self.thread.start()
+
+    def give(self, job: Callable[[], None] | None) -> None:
+        self._jobs.put(job)
+
+    def _main(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            del job  # keep nothing of a run alive while idle
+
+
+class LocalSession:
+    """`size` virtual devices. Rank 0 runs on the caller's thread unless there is a deadline.
+
+    Every rank runs in a copy of the caller's context, so that np.errstate holds for all.
+    """
+
+    def __init__(self, size: int, deadline: float | None = None) -> None:
+        assert size > 0, f"a session of {size} devices"
+        self.size, self._deadline = size, deadline
+        self._common = _words() if deadline is None else None
+        self._comms = [LocalCommunicator(rank, size, self._common) for rank in range(size)]
+        self._inline = size == 1 or deadline is None  # a worker can be given up, the caller not
+        self._workers = [_Worker(comm) for comm in self._comms[self._inline :]]
+        self._stop = weakref.finalize(self, _stop, self._workers)
+        self._turn = threading.Lock()
+        self._state = "open"
+
+    def run(self, fn: Callable[[Communicator], T]) -> list[T]:
+        """See `graphc.runtime.transports.transport.Session.run`. Raises G0563 if the session is not usable."""
+        if self._turn.locked():
+            raise GraphcError("G0563", "the session is in the middle of another run")
+        with self._turn:  # no signal is raised between its being taken and the block
+            if self._state != "open":
+                raise GraphcError("G0563", f"the session is {self._state}")
+            return self._run(fn)
+
+    def _run(self, fn: Callable[[Communicator], T]) -> list[T]:
+        if self._common is not None:
+            self._common[:] = 0
+        run = _Run(fn, Room(self.size, self._deadline, self._common), len(self._workers))
+        self._state = "missing a device that did not come back"  # until it is known that all did
+        for comm in self._comms:
+            comm.enter(run.room)
+        jobs = [partial(copy_context().run, run.work, worker.comm) for worker in self._workers]
+        try:
+            for worker, job in zip(self._workers, jobs, strict=True):
+                worker.give(job)
+            if self._inline:
+                run.play(self._comms[0])
+            rested = run.rest()
+        except BaseException as interrupt:  # Ctrl-C; a second one gives up waiting
+            run.room.fail(INTERRUPTED, interrupt)
+            for worker, job in zip(self._workers, jobs, strict=True):
+                worker.give(job)  # again: each must come, to see that it has nothing to do
+            rested = run.rest()
+        if rested:
+            self._state = "open"
+        return run.outcome()
+
+    def close(self) -> None:
+        """End the threads. A second close does nothing."""
+        rested = self._state == "open"
+        self._state = "closed"
+        self._stop()
+        for worker in self._workers if rested else ():
+            worker.thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _words() -> Array:
+    """Words for all ranks, on cache lines of their own."""
+    words = np.zeros(WORDS + LINE, np.int64)
+    start = -(words.ctypes.data // words.itemsize) % LINE
+    return words[start : start + WORDS]
+
+
+def _stop(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        worker.give(None)
+
+
+class LocalTransport:
+    """Virtual devices in this process. Runs everywhere."""
+
+    name = "local"
+
+    def available(self) -> str | None:
+        return None
+
+    def open(self, size: int, *, deadline: float | None = None) -> LocalSession:
+        if size > MAX_DEVICES:
+            message = f"the local transport has at most {MAX_DEVICES} devices, not {size}"
+            raise GraphcError("G0702", message, help="each of them is a thread of this process")
+        return LocalSession(size, deadline)
+
+
+TRANSPORT = LocalTransport()

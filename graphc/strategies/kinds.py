@@ -1,0 +1,280 @@
+"""The strategies: each a few lines of data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from graphc.ir.orders import ORDERS
+from graphc.ir.placement import Axis, Home, Mesh, Split, Varying
+from graphc.strategies.base import (
+    NO_CUT,
+    Asynchronous,
+    Balanced,
+    Grid,
+    Longest,
+    MeshLayout,
+    OneDevice,
+    Periodic,
+    Rule,
+    Strategy,
+    check,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mirrored(Strategy):
+    """Synchronous data parallel: the batch is cut over `devices`, every device has all variables.
+
+    reduce is the order of the sums across devices: 'all_reduce' or 'add_n' (the engine's own),
+    'tree' (a balanced binary tree, fixed) or 'accumulate' (a running sum, from the first device to
+    the last).
+    """
+
+    usual_axis = "data"
+    devices: int = 1
+    reduce: str = "all_reduce"
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.devices >= 1, f"mirrored({self.devices}): a mesh has at least one device")
+        known = self.reduce in ("all_reduce", *ORDERS)
+        check(known, f"reduce='{self.reduce}': all_reduce or {', '.join(ORDERS)}")
+
+    def layout(self, name: str) -> MeshLayout:
+        orders = ((name, self.reduce),) if self.reduce in ORDERS else ()
+        return MeshLayout(Mesh((Axis(name, self.devices),)), batch=(name,), orders=orders)
+
+
+@dataclass(frozen=True)
+class TensorSplit(Strategy):
+    """Model parallel: variables are cut over `devices`; what follows is worked out.
+
+    cut maps name globs to the dim that is cut, such as {"w*": 1}; without it the compiler takes
+    the cut that moves the fewest bytes, and says which.
+    """
+
+    usual_axis = "model"
+    devices: int = 1
+    cut: tuple[tuple[str, int], ...] = ()
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.devices >= 1, f"tensor_split({self.devices}): a mesh has at least one device")
+        good = all(isinstance(k, str) and isinstance(dim, int) for k, dim in self.cut)
+        check(
+            good, f"tensor_split: {dict(self.cut)} is no map of names to dims, such as {{'w*': 1}}"
+        )
+
+    def layout(self, name: str) -> MeshLayout:
+        rules = tuple(Rule(glob, name, Split(dim)) for glob, dim in self.cut)
+        mesh = Mesh((Axis(name, self.devices),))
+        return MeshLayout(mesh, variables=rules, choose=() if self.cut else (name,))
+
+    def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
+        return replace(self, cut=cut or ((NO_CUT, 0),))
+
+
+@dataclass(frozen=True)
+class Accumulate(Strategy):
+    """Gradient accumulation: the batch is cut into `turns` microbatches, one after the other.
+
+    order is that of the sums over turns: 'accumulate' (a running sum), 'tree' (balanced pairs of
+    turns) or 'add_n' (all turns are kept, and added at once).
+    """
+
+    usual_axis = "turn"
+    turns: int = 1
+    order: str = "accumulate"
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.turns >= 1, f"accumulate({self.turns}): there is at least one microbatch")
+        check(self.order in ORDERS, f"order='{self.order}': {', '.join(ORDERS)}")
+
+    def layout(self, name: str) -> MeshLayout:
+        orders = ((name, self.order),) if self.order != "accumulate" else ()
+        return MeshLayout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,), orders=orders)
+
+
+@dataclass(frozen=True)
+class CentralStorage(Strategy):
+    """Variables live on the first device; the others get them, compute, and send gradients home."""
+
+    usual_axis = "data"
+    devices: int = 1
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.devices >= 1, f"central_storage({self.devices}): a mesh has at least one device")
+
+    def layout(self, name: str) -> MeshLayout:
+        home = (Rule("*", name, Home(0)),)
+        mesh = Mesh((Axis(name, self.devices),))
+        return MeshLayout(mesh, batch=(name,), variables=home, gradients=home)
+
+
+@dataclass(frozen=True)
+class ParameterServer(Strategy):
+    """Variables live on servers; workers pull them and push gradients.
+
+    staleness 0 is synchronous: one update from all workers' parts of the batch. With k, each
+    push is an update of its own, made from variables at most k versions old; None is unbounded.
+    """
+
+    usual_axis = "data"
+    workers: int = 1
+    servers: int = 1
+    staleness: int | None = 0
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.workers >= 1, f"parameter_server: {self.workers} workers, at least 1 is needed")
+        check(self.servers >= 1, f"parameter_server: {self.servers} servers, at least 1 is needed")
+        known = self.staleness is None or self.staleness >= 0
+        check(known, f"staleness={self.staleness}: versions, from 0, or none for no bound")
+
+    def layout(self, name: str) -> MeshLayout:
+        if self.staleness != 0:
+            how = Asynchronous(self.workers, self.servers, self.staleness)
+            return MeshLayout(synchrony=how)
+        home = (Rule("*", name, Balanced(min(self.servers, self.workers))),)
+        mesh = Mesh((Axis(name, self.workers),))
+        return MeshLayout(mesh, batch=(name,), variables=home, gradients=home)
+
+
+@dataclass(frozen=True)
+class Zero(Strategy):
+    """Data parallel with the state cut over the devices (Rajbhandari et al., ZeRO, 2020).
+
+    stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters. scatter
+    says when gradients are cut under accumulate: in every 'turn', so that what adds them up is cut
+    too, or once per 'update', which sends less; by default in every turn from stage 2 on.
+    """
+
+    usual_axis = "data"
+    devices: int = 1
+    stage: int = 1
+    scatter: str = ""
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.devices >= 1, f"zero({self.devices}): a mesh has at least one device")
+        check(self.stage in (1, 2, 3), f"zero: stage={self.stage}: 1, 2 or 3")
+        known = self.scatter in ("", "turn", "update")
+        check(known, f"zero: scatter='{self.scatter}': in every turn, or once per update")
+
+    def layout(self, name: str) -> MeshLayout:
+        kinds = ("param", "slot") if self.stage == 3 else ("slot",)
+        scatter = self.scatter or ("turn" if self.stage > 1 else "update")
+        return MeshLayout(
+            Mesh((Axis(name, self.devices),)),
+            batch=(name,),
+            variables=(Rule("*", name, Longest(), kinds),),
+            gradients=(Rule("*", name, Longest()),),
+            eager=(name,) if scatter == "turn" else (),
+            stored=(name,) if self.stage == 3 else (),
+        )
+
+
+@dataclass(frozen=True)
+class LocalSgd(Strategy):
+    """Replicas step alone on their parts of the batch, and average every `every` steps.
+
+    Stich, Local SGD Converges Fast and Communicates Little, 2019.
+    """
+
+    usual_axis = "data"
+    devices: int = 1
+    every: int = 8
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.devices >= 1, f"local_sgd({self.devices}): a mesh has at least one device")
+        check(self.every >= 1, f"local_sgd: every={self.every}: at least every step")
+
+    def layout(self, name: str) -> MeshLayout:
+        return _replicas(name, self.devices, Periodic(self.every))
+
+
+@dataclass(frozen=True)
+class Diloco(Strategy):
+    """As local_sgd, and what the replicas moved by is the gradient of an outer optimizer.
+
+    Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
+    """
+
+    usual_axis = "data"
+    devices: int = 1
+    every: int = 8
+    outer: str = "nesterov(lr=0.7, momentum=0.9)"
+    axis: str = ""
+
+    def __post_init__(self) -> None:
+        check(self.devices >= 1, f"diloco({self.devices}): a mesh has at least one device")
+        check(self.every >= 1, f"diloco: every={self.every}: at least every step")
+
+    def layout(self, name: str) -> MeshLayout:
+        return _replicas(name, self.devices, Periodic(self.every, self.outer))
+
+
+def _replicas(name: str, devices: int, meets: Periodic) -> MeshLayout:
+    own = (Rule("*", name, Varying()),)
+    mesh = Mesh((Axis(name, devices),))
+    return MeshLayout(mesh, batch=(name,), variables=own, local=(name,), synchrony=meets)
+
+
+@dataclass(frozen=True)
+class Reproducible(Strategy):
+    """The same bits on any number of devices: all sums over the batch are one fixed tree.
+
+    The batch is cut into `slots` leaves of one shape, and every dim that tensor_split may cut into
+    `tiles` blocks; devices own whole leaves and blocks. It is a factor of a product, such as
+    mirrored(4) * reproducible(slots=8). cut maps globs of variables to the dims that tensor_split
+    may cut, such as {"w*": 1}; without it that is every dim of every variable.
+    """
+
+    slots: int = 8
+    tiles: int = 1
+    cut: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        check(self.slots >= 1, f"reproducible: slots={self.slots}: there is at least one leaf")
+        power = self.tiles >= 1 and self.tiles & (self.tiles - 1) == 0
+        check(power, f"reproducible: tiles={self.tiles}: a power of two")
+
+    usual_axis = "leaf"
+
+    def layout(self, name: str) -> MeshLayout:
+        return MeshLayout(grid=Grid(self.slots, self.tiles, self.cut))
+
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "one_device": OneDevice,
+    "mirrored": Mirrored,
+    "tensor_split": TensorSplit,
+    "accumulate": Accumulate,
+    "central_storage": CentralStorage,
+    "parameter_server": ParameterServer,
+    "zero": Zero,
+    "local_sgd": LocalSgd,
+    "diloco": Diloco,
+    "reproducible": Reproducible,
+}
+
+# What TensorFlow calls things, and what they are here.
+ELSEWHERE: Mapping[str, str] = {
+    "MirroredStrategy": "mirrored(n)",
+    "OneDeviceStrategy": "one_device()",
+    "MultiWorkerMirroredStrategy": "mirrored(n), over several machines",
+    "CentralStorageStrategy": "central_storage(n)",
+    "ParameterServerStrategy": "parameter_server(workers, servers)",
+    "TPUStrategy": "mirrored(n) or tensor_split(n)",
+    "EXPERIMENTAL_TREE": 'mirrored(n, reduce="tree")',
+    "EXPERIMENTAL_ACCUMULATE_N": "accumulate(k)",
+    "ADD_N": 'mirrored(n, reduce="all_reduce")',
+    "tree_reduce": 'mirrored(n, reduce="tree")',
+    "data_parallel": "mirrored(n)",
+    "ddp": "mirrored(n)",
+    "fsdp": "zero(n, stage=3)",
+}

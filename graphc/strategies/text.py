@@ -1,0 +1,155 @@
+"""Strategies from text, and from calls with plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from graphc.ir.op import snake
+from graphc.strategies.base import OneDevice, Strategy
+from graphc.strategies.kinds import ELSEWHERE, STRATEGIES
+from graphc.support.errors import GraphcError, Span, did_you_mean
+
+if TYPE_CHECKING:
+    from graphc.syntax.tree import StrategyExpr
+
+
+DEVICES = ("devices", "workers", "servers")  # what may be a list of devices instead of a number
+
+
+def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
+    """The strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
+    last = name.rsplit(".", 1)[-1]
+    if last not in STRATEGIES:
+        known = ELSEWHERE.get(last)
+        hint = f"did you mean `{known}`?" if known else did_you_mean(last, tuple(STRATEGIES))
+        hint = hint or f"known: {', '.join(STRATEGIES)}"
+        raise GraphcError("G0401", f"there is no strategy '{name}'", help=hint)
+    cls = STRATEGIES[last]
+    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    if len(args) > len(names) or not set(options) <= set(names):
+        wanted = f"{last}({', '.join(names)})"
+        raise GraphcError("G0402", f"{last} does not take these arguments", help=f"write {wanted}")
+    given = dict(zip(names, args, strict=False)) | dict(options)
+    return cls(**{k: _coerce(cls, k, v) for k, v in given.items()})
+
+
+def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
+    field = next(f for f in fields(cls) if f.name == name)  # type: ignore[arg-type]
+    default: Any = field.default
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if name in DEVICES and isinstance(value, list | tuple):
+        value = _count(cls, value)
+    may_be_none = "None" in str(field.type)
+    if type(value) is not type(default) and not (may_be_none and value is None):
+        raise GraphcError("G0402", f"{snake(cls.__name__)}: {name} can't be {value!r}")
+    if name == "cut" and not all(isinstance(d, int) for _, d in value):
+        text = f'{snake(cls.__name__)}: cut maps name globs to dims, {{"w*": 1}}'
+        raise GraphcError("G0402", text)
+    return value
+
+
+def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
+    """How many devices an explicit list has: numbers from 0, or names such as "cpu:1"."""
+    name = snake(cls.__name__)
+    for device in devices:
+        known = (type(device) is int and device >= 0) or (isinstance(device, str) and device)
+        if not known:
+            help = 'a list has numbers, [0, 1], or names, ["cpu:0", "cpu:1"]'
+            raise GraphcError("G0402", f"{name}: {device!r} is no device", help=help)
+        if devices.count(device) > 1:
+            raise GraphcError("G0402", f"{name}: device {device!r} stands twice in the list")
+    return len(devices)
+
+
+def parse_strategy(text: str) -> Strategy:
+    """The strategy that `text` says, such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
+    text = text.replace("\n", " ")  # a product may be written over several lines
+    found = _of_counts(text)
+    if found is not None:
+        return found
+    from graphc.syntax.parse import parse_strategy as parse
+
+    return strategy_of(parse(text))
+
+
+_COUNT = "[1-9][0-9]{0,8}"
+_COUNTS = re.compile(rf"([a-z_]+)\(((?:{_COUNT}(?:, ?{_COUNT})*)?)\)")
+
+
+def _of_counts(text: str) -> Strategy | None:
+    """What a text says that has nothing but names and counts; None for any other, and for errors.
+
+    It is what most texts are, and needs no grammar.
+    """
+    result: Strategy = OneDevice()
+    try:
+        for factor in text.split(" * "):
+            found = _COUNTS.fullmatch(factor)
+            if found is None:
+                return None
+            counts = tuple(int(x) for x in found[2].split(",") if x)
+            result = result * make_strategy(found[1], counts, {})
+    except GraphcError:  # told with its place
+        return None
+    return result
+
+
+def strategy_of(tree: StrategyExpr, named: Mapping[str, Strategy] | None = None) -> Strategy:
+    """The strategy of a syntax tree; `named` are the ones that the file defines."""
+    from graphc.syntax.tree import Call, Name
+
+    result: Strategy = OneDevice()
+    for factor in tree.factors:
+        match factor:
+            case Name(id=name) if named and name in named:
+                result = result * named[name]
+            case Name(id=name):
+                result = result * _placed(factor.span, name, (), {})
+            case Call():
+                args = tuple(_plain(a.value) for a in factor.arguments if a.name is None)
+                options = {a.name: _plain(a.value) for a in factor.arguments if a.name}
+                result = result * _placed(factor.span, _dotted(factor.function), args, options)
+    return result
+
+
+def _placed(span: Span, name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
+    try:
+        return make_strategy(name, args, options)
+    except GraphcError as error:
+        raise error.at(span) from None
+
+
+def _dotted(tree: Any) -> str:
+    from graphc.syntax.tree import Attribute, Name
+
+    match tree:
+        case Name(id=name):
+            return name
+        case Attribute(name=name):
+            return name
+        case _:
+            return ""
+
+
+def _plain(tree: Any) -> Any:
+    """The Python value of a literal in a strategy's arguments. Raises G0402 for anything else."""
+    from graphc.syntax import tree as s
+
+    match tree:
+        case s.Int(value=v) | s.Float(value=v) | s.Str(value=v) | s.Bool(value=v):
+            return v
+        case s.Null():
+            return None
+        case s.List(items=items) | s.Tuple(items=items):
+            return [_plain(x) for x in items]
+        case s.Map(entries=entries):
+            return {_plain(e.key): _plain(e.value) for e in entries}
+        case s.Unary(op="-", operand=s.Int(value=v) | s.Float(value=v)):
+            return -v
+        case _:
+            message = "an argument of a strategy is a number, a string, a list or a map"
+            raise GraphcError("G0402", message, span=tree.span)

@@ -1,0 +1,127 @@
+"""Developer's lamps: the one place that reads the environment.
+
+GRAPHC_DEBUG=1..4   1 pass names and times, 2 the IR after each pass that changed it
+GRAPHC_DUMP=dir     numbered IR files, one per pass
+GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print and parse back
+GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code
+GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
+GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
+GRAPHC_CHECK_MEMORY=0|1  whether compiled steps check every address that they load or store
+GRAPHC_DEBUG_NANS=1 a step that gives a NaN or an infinity fails, and names what made the first one
+GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphc.support.errors import GraphcError
+
+if TYPE_CHECKING:
+    from graphc.ir.graph import Graph
+    from graphc.passes.base import Pass
+
+
+IMPORTED = time.time_ns()  # files that are younger are not the code that runs
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the environment says."""
+
+    debug: int = 0
+    dump: str = ""
+    verify: int = 1
+    native: bool | None = None
+    target: str = "host"
+    threads: int = 0
+    check_memory: bool = False
+    cache: str = ""
+    debug_nans: bool = False
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see the passes run."""
+        return bool(self.debug or self.dump or self.verify > 1)
+
+
+@lru_cache(maxsize=1)
+def get() -> Config:
+    """The configuration, read once. Raises G0707 for a value that means nothing."""
+    return Config(
+        debug=_number("GRAPHC_DEBUG", 0),
+        dump=os.environ.get("GRAPHC_DUMP", ""),
+        verify=_number("GRAPHC_VERIFY", 1),
+        native=_switch("GRAPHC_NATIVE"),
+        target=os.environ.get("GRAPHC_TARGET", "") or "host",
+        threads=_number("GRAPHC_THREADS", 0),
+        check_memory=bool(_switch("GRAPHC_CHECK_MEMORY")),
+        cache=os.environ.get("GRAPHC_CACHE", ""),
+        debug_nans=bool(_switch("GRAPHC_DEBUG_NANS")),
+    )
+
+
+def cache_folder() -> Path | None:
+    """Where compiled code is kept: GRAPHC_CACHE, else `graphc` in the platform's cache folder.
+
+    None where GRAPHC_CACHE is 0, or there is no home folder. The platforms' places: the XDG base
+    directory specification, ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
+    """
+    chosen = get().cache
+    if chosen:
+        return None if chosen == "0" else Path(chosen)
+    try:
+        return _usual_folder() / "graphc"
+    except RuntimeError:  # nobody knows where the user's home is
+        return None
+
+
+def _usual_folder() -> Path:
+    """The platform's folder for caches. Raises RuntimeError where there is no home."""
+    match sys.platform:
+        case "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        case "darwin":
+            return Path.home() / "Library" / "Caches"
+        case _:
+            return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if text and not text.isdecimal():
+        raise GraphcError("G0707", f"{name} is '{text}'", help="it is a number: 0, 1, 2, ...")
+    return int(text or default)
+
+
+def _switch(name: str) -> bool | None:
+    text = os.environ.get(name, "").strip()
+    if text not in ("", "0", "1"):
+        raise GraphcError("G0707", f"{name} is '{text}'", help="it is 0 or 1")
+    return text == "1" if text else None
+
+
+def trace_pass(number: int, step: Pass, graph: Graph, seconds: float) -> None:
+    """Show or write a graph after a pass, as the environment asks."""
+    config = get()
+    if config.debug >= 1:
+        print(f"{number:2} {step!s:40} {len(graph):6} nodes {seconds:8.3f} s", file=sys.stderr)
+    if config.debug < 2 and not config.dump and config.verify < 2:
+        return
+    from graphc.text import parse_ir, print_ir
+
+    text = print_ir(graph, locs=True)
+    if config.debug >= 2:
+        print(text, file=sys.stderr)
+    if config.dump:
+        folder = Path(config.dump)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:02}-{step.name}.gir").write_text(text)
+    if config.verify >= 2:
+        assert parse_ir(text) == graph, f"the IR after {step} does not print and parse back"

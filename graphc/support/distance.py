@@ -1,0 +1,55 @@
+"""How far two arrays are apart, entry by entry, where NaN and infinity are no numbers to subtract.
+
+A NaN or an infinity equals only the same at the same place. Arithmetic alone would hide them:
+`max(worst, nan)` is `worst`, and `abs(x - inf) <= rtol * inf` holds for every x.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from graphc.ir.op import Array
+
+
+def distance(found: Any, want: Any) -> float:
+    """The largest difference of two entries.
+
+    Infinite where one side has a NaN or an infinity and the other not the same one, and where the
+    shapes differ: no broadcasting.
+    """
+    a, b = np.asarray(found), np.asarray(want)
+    if a.shape != b.shape:
+        return float("inf")
+    x, y = _wide(a), _wide(b)
+    finite = np.isfinite(x) & np.isfinite(y)
+    if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
+        return float("inf")
+    gap = finite_distance(x, y)
+    both_whole = a.dtype.kind in "biu" and b.dtype.kind in "biu"
+    return max(gap, 1.0) if both_whole and not np.array_equal(a, b) else gap
+
+
+def finite_distance(found: Any, want: Any) -> float:
+    """The largest difference of two entries, of those that are finite on both sides."""
+    x, y = _wide(found), _wide(want)
+    finite = np.isfinite(x) & np.isfinite(y)
+    with np.errstate(over="ignore"):
+        return float(np.max(np.abs(x[finite] - y[finite]), initial=0.0))
+
+
+def magnitude(x: Any) -> float:
+    """The largest absolute value of the finite entries; 0 where there is none."""
+    wide = _wide(x)
+    return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+
+
+def within(found: Any, want: Any, relative: float, least: float = 0.0) -> bool:
+    """Whether the distance is at most `relative` times the magnitude of `want`, or of `least`."""
+    return distance(found, want) <= relative * max(magnitude(want), least)
+
+
+def _wide(x: Any) -> Array:
+    return np.asarray(x).astype(np.float64)

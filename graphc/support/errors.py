@@ -1,0 +1,183 @@
+"""Errors that talk to the author of the program: code, place, caret, and what to do.
+
+Every error a user can cause is a `GraphcError` with a code from `graphc.support.error_codes`, rendered as
+
+    error[G0203]: shapes (256, 64) and (10,) do not match
+      --> digits.gc:8:14
+       |
+     8 |     h = relu(x + b)
+       |              ^^^^^
+       = help: ...
+
+A broken internal invariant is a `VerifyError` or an `InternalError`: it says so, and the pass
+pipeline leaves a file that replays it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from dataclasses import dataclass
+from typing import Self
+
+from graphc.support.error_codes import CODES
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source file: `file:line:col`, `length` characters on that line (1-based)."""
+
+    file: str
+    line: int
+    col: int = 1
+    length: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col}"
+
+
+SOURCES = (".gc", ".gir", ".py")
+_SOURCES: dict[str, list[str]] = {}
+
+
+def remember_source(file: str, text: str) -> None:
+    """Keep the text of `file`, so that an error can show the line even when the file is no file."""
+    _SOURCES[file] = text.splitlines()
+
+
+def hide_source(file: str) -> None:
+    """Show no line of `file` in errors, only its places: it is not the author's own."""
+    _SOURCES[file] = []
+
+
+def source_line(span: Span) -> str | None:
+    """The source line of `span`, or None where the text is not to be had."""
+    lines = _SOURCES.get(span.file)
+    if lines is not None:
+        return lines[span.line - 1] if 0 < span.line <= len(lines) else None
+    named = span.file.endswith(SOURCES) and os.path.isfile(span.file)
+    if not (named or span.file in linecache.cache):
+        return None  # a plan or a graph in text form may name any file, and a device has no end
+    return linecache.getline(span.file, span.line).rstrip("\n") or None
+
+
+class GraphcError(Exception):
+    """An error that the user can cause and mend.
+
+    code:    a key of `graphc.support.error_codes.CODES`; `graphc explain CODE` prints its entry
+    message: one sentence
+    span:    where, if known
+    labels:  further places with a word on each, such as an operand's own line
+    help:    what to write instead
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        span: Span | None = None,
+        labels: tuple[tuple[Span, str], ...] = (),
+        help: str | None = None,
+    ) -> None:
+        assert code in CODES, f"error code {code} has no entry in graphc.support.error_codes"
+        super().__init__(message)
+        self.code, self.message, self.span, self.labels, self.help = (
+            code,
+            message,
+            span,
+            labels,
+            help,
+        )
+
+    def at(self, span: Span | None) -> Self:
+        """The same error, placed at `span` unless it already has a place."""
+        if self.span is None:
+            self.span = span
+        return self
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self) -> str:
+        """The whole message as text, without a trailing newline."""
+        lines = [f"error[{self.code}]: {_shortened(self.message)}"]
+        if self.span is not None:
+            lines += _excerpt(self.span, "-->", "^")
+        for span, word in self.labels:
+            lines += [*_excerpt(span, ":::", "-"), f"   = {word}"]
+        if self.help:
+            lines.append(f"   = help: {_shortened(self.help)}")
+        return "\n".join(lines)
+
+
+class GraphcWarning(UserWarning):
+    """Something that the author should know and that does not stop the compiler.
+
+    count: how many were made so far
+    """
+
+    count = 0
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        GraphcWarning.count += 1
+
+
+class VerifyError(GraphcError):
+    """A graph breaks a law of the IR: a defect of graphc, or of a hand-written IR file."""
+
+
+class InternalError(GraphcError):
+    """graphc itself failed; `replay` names a file that reproduces it, if there is one."""
+
+    replay: str | None = None
+
+
+def _excerpt(span: Span, arrow: str, mark: str) -> list[str]:
+    head = f"  {arrow} {span}"
+    text = source_line(span)
+    if text is None:
+        return [head]
+    text, col = _clip(text, span.col)
+    text = _printable(text)
+    width = max(1, min(span.length, len(text) - col + 1))
+    gutter = " " * len(str(span.line))
+    return [
+        head,
+        f" {gutter} |",
+        f" {span.line} | {text}",
+        f" {gutter} | {' ' * (col - 1)}{mark * width}",
+    ]
+
+
+def _shortened(text: str, most: int = 1_000) -> str:
+    """A text that repeats a name of 10 MB, without most of it, and without what is no text."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    return "\n".join(_printable(line) for line in text.split("\n"))
+
+
+def _clip(text: str, col: int, width: int = 100) -> tuple[str, int]:
+    """A very long line cut around `col`, so that one line of 10 MB does not fill the screen."""
+    if len(text) <= width:
+        return text, col
+    start = max(0, min(col - width // 2, len(text) - width))
+    return text[start : start + width], col - start
+
+
+def _printable(text: str) -> str:
+    """Tabs as single spaces, and what is no text as `·`: no file shall steer the terminal."""
+    return "".join(c if c.isprintable() else " " if c == "\t" else "·" for c in text)
+
+
+def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str | None:
+    """A help text that names the closest known word, or None."""
+    from difflib import get_close_matches
+
+    if (
+        not isinstance(word, str) or len(word) > 100
+    ):  # no misspelling, and it would take long to find out
+        return None
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean '{close[0]}'?" if close else None

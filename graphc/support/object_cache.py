@@ -1,0 +1,167 @@
+"""A folder of compiled objects, by the hash of what they were made from.
+
+    graphc object 1 KEY SHA256\n content
+
+Code that is read here is run, so the folder must be the user's own: nobody else may write there.
+Several processes may use it at once: a file is written under another name, brought to the disk and
+then moved to its place. A file that is damaged, cut off, empty, or of another key counts as none,
+and is made again. A folder that can't be used is no error: nothing is kept then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphc.support import config
+from graphc.support.config import IMPORTED
+from graphc.support.errors import GraphcError, GraphcWarning
+
+LIMIT = 1 << 30  # bytes of all files; the ones that were not used for longest are dropped
+MAGIC = "graphc object 1"
+LONGEST = 512  # bytes of a head
+STALE = 3600  # seconds after which a temporary file is nobody's any more
+_WARNED: set[Path] = set()
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The cache in a folder; None for one that keeps nothing."""
+
+    folder: Path | None
+    limit: int = LIMIT
+
+    @classmethod
+    def at(cls, base: Path | None) -> Objects:
+        """The objects under a cache folder, which is made where it is not there yet.
+
+        Warns once (G0708) where the folder that the user named can't be used, and where others can
+        write to it.
+        """
+        if base is None:
+            return cls(None)
+        folder = base / "objects"
+        try:
+            if base.exists() and not base.is_dir():
+                raise NotADirectoryError(None, "it is no folder")
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(None, "it is read-only")
+            mine = _is_private(base, sticky=True) and _is_private(folder)
+        except (OSError, ValueError) as error:
+            if config.get().cache:
+                _warn(base, f"can't use {base}: {getattr(error, 'strerror', None) or error}")
+            return cls(None)
+        if not mine:
+            _warn(
+                base, f"{base} is not used: others can write to it, and what is kept there is run"
+            )
+        return cls(folder if mine else None)
+
+    def read(self, key: str) -> bytes | None:
+        """The object, if it is there and whole."""
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LIMIT or not _is_mine(found):
+                return None
+            data = path.read_bytes()
+        except OSError:
+            return None
+        content = _content(data, key)
+        if content is not None:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep an object, and drop old ones where there are too many."""
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            self._put(self._path(key), _head(key, content) + content)
+            self._drop_oldest()
+
+    def _path(self, key: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{key}.o"
+
+    def _put(self, path: Path, data: bytes) -> None:
+        handle, name = tempfile.mkstemp(prefix=".", dir=self.folder)  # for its owner only
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _drop_oldest(self) -> None:
+        found = sorted(self._sizes(), reverse=True)
+        total, before = 0, time.time() - STALE
+        for used, size, path in found:
+            total += size
+            if total > self.limit or (path.name.startswith(".") and used < before):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def _sizes(self) -> Iterator[tuple[float, int, Path]]:
+        """(time of last use, bytes, path) of every file; another process may drop one meanwhile."""
+        assert self.folder is not None
+        for path in self.folder.iterdir():
+            with contextlib.suppress(OSError):
+                found = path.stat()
+                yield found.st_mtime, found.st_size, path
+
+
+def _head(key: str, content: bytes) -> bytes:
+    """The line in front of an object."""
+    return f"{MAGIC} {key} {hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def _content(data: bytes, key: str) -> bytes | None:
+    """What stands behind the head, if it is of this key and as it was written."""
+    end = data.find(b"\n", 0, LONGEST) + 1
+    content = data[end:]
+    return content if end and data[:end] == _head(key, content) else None
+
+
+def _is_private(folder: Path, sticky: bool = False) -> bool:
+    """Whether nobody else can put code there. sticky: or others can't touch what is another's."""
+    found = folder.stat()
+    return _is_mine(found) or (sticky and bool(found.st_mode & stat.S_ISVTX))
+
+
+def _is_mine(found: os.stat_result) -> bool:
+    """Whether it is the user's, and nobody else can write there."""
+    if os.name != "posix":
+        return True
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _warn(base: Path, message: str) -> None:
+    if base in _WARNED:
+        return
+    _WARNED.add(base)
+    help = "GRAPHC_CACHE names another folder; GRAPHC_CACHE=0 keeps nothing, without this warning"
+    text = GraphcError("G0708", message, help=help).render().replace("error", "warning", 1)
+    warnings.warn(GraphcWarning(text), stacklevel=4)
+
+
+def changed(source: os.stat_result) -> str:
+    """'' for a file of source that is as old as the code that this process runs; else a text that
+    nobody else has: what is made now is of neither file for sure, and must not be found again."""
+    return f"{os.getpid()} {time.time_ns()}" if source.st_mtime_ns > IMPORTED else ""

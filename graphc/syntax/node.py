@@ -1,0 +1,103 @@
+"""What all nodes of a syntax tree share: place, equality, printing; walks that do not recurse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, dataclass_transform
+
+from graphc.support.errors import Span
+
+_T = TypeVar("_T")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def node(kind: type[_T]) -> type[_T]:
+    """A frozen dataclass that compares and prints by `Node`, without recursion."""
+    return dataclass(frozen=True, slots=True, eq=False, repr=False)(kind)
+
+
+@node
+class Node:
+    """What all nodes have: the place in the source. A block's statement has its header's place."""
+
+    span: Span = field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and _flat(self) == _flat(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(_flat(self)))
+
+    def __repr__(self) -> str:
+        words: list[str] = []
+        stack: list[Any] = [self]
+        while stack:
+            match stack.pop():
+                case Node() as inner:
+                    stack += [")", *_between(inner.values()), f"{type(inner).__name__}("]
+                case tuple() as several:
+                    stack += ["]", *_between(several), "["]
+                case _Leaf(value):
+                    words.append(repr(value))
+                case str() as word:
+                    words.append(word)
+        return "".join(words)
+
+    def values(self) -> tuple[Any, ...]:
+        """What the node says: nodes, tuples of nodes, and plain values; not where it stands."""
+        names = (n for n in self.__dataclass_fields__ if n not in ("span", "comments"))
+        return tuple(getattr(self, name) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A plain value on the way to being printed."""
+
+    value: object
+
+
+def _between(values: tuple[Any, ...]) -> Iterator[Any]:
+    """The values last first, with commas between."""
+    for at, value in enumerate(reversed(values)):
+        if at:
+            yield ", "
+        yield value if isinstance(value, Node | tuple) else _Leaf(value)
+
+
+def _flat(root: Node) -> list[object]:
+    """All that `root` says in one list: kinds, lengths, and plain values with their types."""
+    flat: list[object] = []
+    stack: list[Any] = [root]
+    while stack:
+        match stack.pop():
+            case Node() as inner:
+                flat.append(type(inner))
+                stack += reversed(inner.values())
+            case tuple() as several:
+                flat.append(len(several))
+                stack += reversed(several)
+            case value:
+                flat.append((type(value), value))  # True is not 1
+    return flat
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below `node`, in the order of its fields."""
+    for value in node.values():
+        match value:
+            case Node():
+                yield value
+            case tuple():
+                yield from value
+            case _:
+                pass
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """`node` and all below it, parents first. Iterative."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += reversed(list(children(node)))

@@ -1,0 +1,120 @@
+"""Text to syntax tree: files of the language, and strategies as the command line gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedInput
+from lark.lark import PostLex
+
+from graphc.support.errors import GraphcError, Span
+from graphc.support.untrusted_files import Unreadable, opened
+from graphc.syntax.build import CURRENT, Build
+from graphc.syntax.check import check_call, check_depth, check_module
+from graphc.syntax.diagnose import diagnose
+from graphc.syntax.source import MAX_BYTES, Source, open_source
+from graphc.syntax.tree import Call, Module, StrategyExpr, walk
+
+GRAMMAR: Final = Path(__file__).with_name("gc.lark")
+
+
+def parse_source(data: str | bytes, file: str = "<source>") -> Module:
+    """The syntax tree of a program. Raises G01xx with the place in `file`."""
+    module, _ = parse_with_source(data, file)
+    return module
+
+
+def parse_file(path: str | Path) -> Module:
+    """The syntax tree of a file. Raises G0106 where it cannot be read, else as `parse_source`."""
+    return parse_source(read_file(path), str(path))
+
+
+def parse_strategy(text: str, file: str = "<strategy>") -> StrategyExpr:
+    """The product that `text` says, such as `mirrored(4) * accumulate(2)`. Raises G01xx."""
+    product = _parse(open_source(text, file), "product")
+    assert isinstance(product, StrategyExpr)
+    check_depth(product)
+    for node in walk(product):
+        if isinstance(node, Call):
+            check_call(node)
+    return product
+
+
+def parse_with_source(data: str | bytes, file: str) -> tuple[Module, Source]:
+    """The syntax tree, and the source with its comments and tokens."""
+    source = open_source(data, file)
+    module = _parse(source, "module")
+    assert isinstance(module, Module)
+    check_module(module)
+    return module, source
+
+
+def read_file(path: str | Path, special: bool = True) -> bytes:
+    """The bytes of a source file, no more than one beyond the limit. Raises G0106.
+
+    special: whether it may be a pipe or a device, as a shell's `<(...)` is
+    """
+    try:
+        with open(path, "rb") if special else opened(Path(path)) as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError, Unreadable) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise GraphcError(
+            "G0106", f"cannot read {path}: {reason}", span=Span(str(path), 1)
+        ) from None
+
+
+def _parse(source: Source, start: str) -> Any:
+    token = CURRENT.set(source)
+    try:
+        return parser().parse(source.text, start=start)
+    except UnexpectedInput as error:
+        raise diagnose(error, source, _signs()) from None
+    finally:
+        CURRENT.reset(token)
+
+
+class LineEnds(PostLex):
+    """Drops the line ends that end no statement, and keeps the tokens for the formatter."""
+
+    always_accept = ("SEP",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        kept = CURRENT.get().tokens
+        depth, ended = 0, True
+        for token in stream:
+            match token.type:
+                case "LPAR" | "LSQB":
+                    depth += 1
+                case "RPAR" | "RSQB":
+                    depth -= 1
+                case "SEP" if ended or (depth and token == "\n"):
+                    continue
+            ended = token.type in ("SEP", "LBRACE")
+            kept.append(token)
+            yield token
+
+
+@cache
+def parser() -> Lark:
+    """The parser, with the tree builder inside: a walk over a parse tree would recurse."""
+    return Lark(
+        GRAMMAR.read_text(encoding="utf-8"),
+        parser="lalr",
+        start=["module", "product"],
+        transformer=Build(),
+        postlex=LineEnds(),
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+    )
+
+
+@cache
+def _signs() -> dict[str, str]:
+    """The text of each terminal that is one fixed sign."""
+    fixed = ((t.name, t.pattern.value) for t in parser().terminals if t.pattern.type == "str")
+    return dict(fixed)

@@ -1,0 +1,177 @@
+"""Check that a program gives the same bits under every strategy, on any number of devices.
+
+Every strategy is put on one grid (`reproducible`), and every run starts from the same variables and
+sees the same batches. One device comes first; each other run must end with its bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.compiler.driver import compile_module
+from graphc.frontend.module import Module
+from graphc.plan.plan import Plan
+from graphc.runtime.checkpoints.saving import first_values
+from graphc.runtime.trainer import Trainer
+from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of
+from graphc.support.errors import GraphcError
+from graphc.testing.equivalence import spoiled
+
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = Mapping[str, Array]
+DOES_NOT_FIT = ("G0441", "G0451")  # more devices than the grid has cells
+
+
+@dataclass(frozen=True)
+class BitsRow:
+    """One run. hash: of the trainable variables after it, as `graphc run` gives it.
+
+    differs: where the run first left the one device's bits: the step and the variables.
+    skipped: why the strategy was not run.
+    spoiled: what the run ends in that is no number, in words; "" where there is none.
+    """
+
+    strategy: str
+    backend: str
+    devices: int = 0
+    loss: float = 0.0
+    hash: str = ""
+    differs: str = ""
+    skipped: str = ""
+    spoiled: str = ""
+
+    @property
+    def same(self) -> bool:
+        return not self.differs
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run ends with."""
+
+    variables: dict[str, Array]
+    losses: tuple[float, ...]
+    hash: str
+
+    @property
+    def loss(self) -> float:
+        return self.losses[-1] if self.losses else float("nan")
+
+    def unlike(self, other: Result) -> list[str]:
+        """The names of the variables that differ in a bit."""
+        mine, others = self.variables, other.variables
+        return [name for name, a in mine.items() if a.tobytes() != others[name].tobytes()]
+
+
+@dataclass
+class BitsCheck:
+    """What all runs share: the program, its grid, the batches, the first values."""
+
+    module: Module
+    grid: Reproducible
+    batches: Sequence[Mapping[str, Array]]
+    values: Arrays = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = self.values or first_values(compile_module(self.module, OneDevice()))
+
+    def rows(
+        self, strategies: Sequence[Strategy], backend: str, switch: bool = False
+    ) -> Iterator[BitsRow]:
+        """One row per strategy, the single device first; switch: and one that takes all in turn.
+
+        Raises G0441 or G0451 where no strategy fits the grid.
+        """
+        one = self.plan(OneDevice())
+        want = self.run([one], backend)
+        yield _row(one.strategy, one, backend, want)
+        fitting: list[Plan] = []
+        misfit: GraphcError | None = None
+        for strategy in strategies:
+            try:
+                plan = self.plan(strategy)
+            except GraphcError as error:
+                if error.code not in DOES_NOT_FIT:
+                    raise
+                misfit = error
+                yield BitsRow(str(strategy), backend, skipped=error.message)
+                continue
+            fitting.append(plan)
+            if plan.strategy != one.strategy:
+                yield self._compared(plan.strategy, [plan], want, one, backend)
+        if misfit is not None and not fitting:
+            raise misfit
+        if switch and len(fitting) > 1:
+            yield self._compared(f"{len(fitting)} strategies in turn", fitting, want, one, backend)
+
+    def plan(self, strategy: Strategy) -> Plan:
+        """The plan of a strategy on the grid, or on its own where it brings one."""
+        own = any(isinstance(part, Reproducible) for part in strategy.parts)
+        return compile_module(self.module, strategy if own else strategy * self.grid)
+
+    def _compared(
+        self, name: str, plans: Sequence[Plan], want: Result, one: Plan, backend: str
+    ) -> BitsRow:
+        found = self.run(plans, backend)
+        differs = self._first(plans, one, backend) if found.unlike(want) else ""
+        return _row(name, plans[-1], backend, found, differs)
+
+    def run(self, plans: Sequence[Plan], backend: str, steps: int | None = None) -> Result:
+        """Train, each plan in turn for an equal share of the steps, with the variables of the last.
+
+        steps: stop after so many.
+        """
+        result = Result(dict(self.values), (), "")
+        share = -(-len(self.batches) // len(plans))
+        for i, plan in enumerate(plans):
+            batches = self.batches[:steps][i * share : (i + 1) * share]
+            if batches:
+                before, result = result, _train(plan, backend, result.variables, batches)
+                result = replace(result, losses=before.losses + result.losses)
+        return result
+
+    def _first(self, plans: Sequence[Plan], one: Plan, backend: str) -> str:
+        """The first step after which the variables differ, and which, in words; by bisection."""
+        low, high = 0, len(self.batches)
+        while high - low > 1:
+            middle = (low + high) // 2
+            differ = self._unlike(plans, one, backend, middle)
+            low, high = (low, middle) if differ else (middle, high)
+        return f"step {high}: {', '.join(self._unlike(plans, one, backend, high))}"
+
+    def _unlike(self, plans: Sequence[Plan], one: Plan, backend: str, steps: int) -> list[str]:
+        return self.run(plans, backend, steps).unlike(self.run([one], backend, steps))
+
+
+def _row(name: str, plan: Plan, backend: str, found: Result, differs: str = "") -> BitsRow:
+    wrong = spoiled(found.losses, found.variables)
+    return BitsRow(name, backend, plan.mesh.devices, found.loss, found.hash, differs, spoiled=wrong)
+
+
+def _train(
+    plan: Plan, backend: str, values: Arrays, batches: Sequence[Mapping[str, Array]]
+) -> Result:
+    program = plan.programs["train"]
+    losses = []
+    with Trainer(plan, backend, values=values) as trainer:
+        for batch in batches:
+            fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in program.inputs.items()}
+            losses.append(float(trainer.step(fed)["loss"]))
+        return Result(trainer.variables(), tuple(losses), trainer.params_sha256())
+
+
+def tiles_for(strategies: Sequence[Strategy]) -> int:
+    """The fewest tiles that the strategies need: the most parts of a variable, a power of two."""
+    most = 1
+    for strategy in strategies:
+        layout = layout_of(strategy)
+        parts = prod(layout.mesh.axis(a).size for a in layout.model_axes)
+        if parts & (parts - 1) == 0:
+            most = max(most, parts)
+    return most

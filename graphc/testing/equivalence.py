@@ -1,0 +1,245 @@
+"""Check that a distributed program computes what the single device does.
+
+The yardstick is the single device's own rounding: the step is also run in f64, and a distributed
+run may differ from the single-device run by no more than `SLACK` times what the single-device run
+differs from f64 (plus a few units in the last place). Replicas that meet every few steps make
+another training than the single device, so they are compared with themselves in the reference
+interpreter.
+
+A NaN or an infinity that only one of two runs has, in a variable or as the loss of a step, is a
+difference without limit. Where both runs end in NaN, equality says nothing any more: the row says
+from which step on (`spoiled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.compiler.driver import compile_module
+from graphc.compiler.periodic import periodicity
+from graphc.frontend.module import Module
+from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Node
+from graphc.ir.op import Op
+from graphc.ir.types import F64, DType, TensorType
+from graphc.ops.source import Random
+from graphc.plan.plan import Plan
+from graphc.runtime.checkpoints.saving import first_values
+from graphc.runtime.data.dataset import Dataset
+from graphc.runtime.trainer import Trainer
+from graphc.strategies import OneDevice, Strategy
+from graphc.support.distance import distance, finite_distance, magnitude
+
+Array = NDArray[Any]
+SLACK = 4.0
+LAST_PLACES = 64 * 2.0**-24
+ONE, INTERPRETED = "one device", "the reference interpreter"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One strategy's run against the single device, or what `against` says.
+
+    difference: the largest difference of a variable, relative to the variable's largest value
+    allowed:    the same measure of the single device against f64, times SLACK
+    spoiled:    what the run ends in that is no number, in words; "" where there is none
+    """
+
+    strategy: str
+    devices: int
+    loss: float
+    difference: float
+    allowed: float
+    params_sha256: str
+    against: str = ONE
+    spoiled: str = ""
+
+    @property
+    def equal(self) -> bool:
+        return self.difference <= self.allowed
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a training ends with: the variables, the loss of each step, the hash of the params."""
+
+    variables: dict[str, Array]
+    losses: list[float]
+    sha: str
+
+    @property
+    def loss(self) -> float:
+        return self.losses[-1] if self.losses else float("nan")
+
+    @property
+    def spoiled(self) -> str:
+        """What is no number at the end: the loss and since when, or variables with a NaN."""
+        return spoiled(self.losses, self.variables)
+
+
+def check_strategies(
+    module: Module,
+    strategies: Sequence[Strategy],
+    data: Dataset,
+    batch: int,
+    steps: int,
+    backend: str = "numpy",
+    shuffle_seed: int | None = None,
+) -> Iterator[Row]:
+    """One row per strategy, the single device first; all start from the same variables."""
+    batches = take(data, batch, steps, shuffle_seed)
+    one = compile_module(module, OneDevice())
+    values = first_values(one)
+    wide = widened(module)
+    single = train(one, backend, values, batches)
+    exact = train(compile_module(wide, OneDevice()), backend, values, batches)
+    rounding = _allowed(single, exact)
+    yield Row(one.strategy, 1, single.loss, 0.0, rounding, single.sha, spoiled=single.spoiled)
+    for strategy in strategies:
+        plan = compile_module(module, strategy)
+        found = train(plan, backend, values, batches)
+        want, allowed, against = single, rounding, ONE
+        if periodicity(strategy) is not None:
+            want = train(plan, "reference", values, batches)
+            exact = train(compile_module(wide, strategy), "reference", values, batches)
+            allowed, against = _allowed(want, exact), INTERPRETED
+        yield Row(
+            plan.strategy, plan.devices, found.loss, difference(found, want), allowed, found.sha,
+            against, found.spoiled or want.spoiled,
+        )  # fmt: skip
+
+
+def _allowed(found: Run, exact: Run) -> float:
+    """What rounding may do, measured where both are finite: f32 overflows sooner than f64."""
+    gaps = _gaps(finite_distance, found.variables, exact.variables)
+    return SLACK * max(gaps, default=0.0) + LAST_PLACES
+
+
+def difference(found: Run, want: Run) -> float:
+    """The largest difference of a variable, relative to its magnitude; infinite where a NaN or an
+    infinity, in a variable or as the loss of a step, is on one side only."""
+    gaps = [*_gaps(distance, found.variables, want.variables)]
+    same = distance(_only_strange(found.losses), _only_strange(want.losses))
+    return max(*gaps, same, 0.0)
+
+
+def _gaps(
+    measure: Callable[[Array, Array], float], a: Mapping[str, Array], b: Mapping[str, Array]
+) -> Iterator[float]:
+    for name, x in a.items():
+        yield measure(x, b[name]) / (magnitude(b[name]) or 1.0)
+
+
+def _only_strange(losses: Sequence[float]) -> list[float]:
+    """The losses with 0 for every finite one: those may differ by rounding."""
+    return [0.0 if isfinite(x) else x for x in losses]
+
+
+def spoiled(losses: Sequence[float], variables: Mapping[str, Array]) -> str:
+    """What makes a comparison of a run's end say nothing, in words; "" where all is well.
+
+    A loss that is not finite, and since when; else the variables with a NaN. An infinity in a
+    variable may be meant: the first value of a running maximum is one.
+    """
+    if not losses:
+        return "no step was run: the data has no examples"
+    if not isfinite(losses[-1]):
+        first = len(losses)
+        while first > 1 and not isfinite(losses[first - 2]):
+            first -= 1
+        return f"the loss is {losses[-1]} from step {first} on"
+    bad = [name for name, x in variables.items() if np.isnan(x.astype(np.float64)).any()]
+    return f"there is a NaN in {', '.join(bad)}" if bad else ""
+
+
+def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:
+    """The first batches that a run of so many steps sees, over several epochs if need be."""
+    found: list[dict[str, Array]] = []
+    epoch = 0
+    while len(found) < steps and len(data):
+        found += data.batches(batch, seed, epoch)
+        epoch += 1
+    return found[:steps]
+
+
+def train(
+    plan: Plan, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
+) -> Run:
+    """Train a plan on the batches, from the values, which are cast to the plan's dtypes."""
+    types = plan.programs["evaluate"].variable_types
+    start = {name: np.asarray(a, types[name].dtype.numpy) for name, a in values.items()}
+    inputs = plan.training.inputs
+    losses = []
+    with Trainer(plan, backend, values=start) as trainer:
+        for batch in batches:
+            fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in inputs.items()}
+            losses.append(float(trainer.step(fed)["loss"]))
+        return Run(trainer.variables(), losses, trainer.params_sha256())
+
+
+# -- the same step in f64 --------------------------------------------------------------------------
+
+
+def widened(module: Module) -> Module:
+    """The module with every float in f64; random draws keep their own dtype's numbers."""
+    return replace(
+        module,
+        train=_wide_graph(module.train),
+        evaluate=_wide_graph(module.evaluate),
+        init=_wide_init(module.init),
+    )
+
+
+def _wide(dtype: DType) -> DType:
+    return F64 if dtype.kind == "f" else dtype
+
+
+def _wide_type(t: TensorType) -> TensorType:
+    return replace(t, dtype=_wide(t.dtype))
+
+
+def _wide_graph(graph: Graph) -> Graph:
+    f = Builder.like(graph)
+    f.variables = {
+        v.name: replace(v, type=replace(v.type, dtype=_wide(v.type.dtype)))
+        for v in graph.variables.values()
+    }
+    to: dict[str, str] = {}
+    for node in graph:
+        to[node.name] = _wide_node(f, node, to)
+    return replace(
+        f.build(),
+        outputs={k: to[v] for k, v in graph.outputs.items()},
+        updates={k: to[v] for k, v in graph.updates.items()},
+        objectives=tuple(replace(o, loss=to[o.loss]) for o in graph.objectives),
+    )
+
+
+def _wide_node(f: Builder, node: Node, to: Mapping[str, str]) -> str:
+    operands = [Value(f, to[x]) for x in node.operands]
+    with f.at(node.origin):
+        if isinstance(node.op, Random):
+            drawn = f.add(node.op, operands, name=node.name)
+            return f.to_dtype(drawn, F64).name
+        given = _wide_type(node.type) if node.op.source else None
+        return f.add(_wide_op(node.op), operands, name=node.name, type=given).name
+
+
+def _wide_op(op: Op) -> Op:
+    floats = {k: F64 for k, v in op.attributes.items() if isinstance(v, DType) and v.kind == "f"}
+    return replace(op, **floats) if floats else op  # type: ignore[type-var]
+
+
+def _wide_init(graph: Graph) -> Graph:
+    """First values are drawn as ever, and cast at the end."""
+    f = Builder.like(graph, keep_nodes=True)
+    for name, x in graph.outputs.items():
+        value = Value(f, x)
+        f.outputs[name] = f.to_dtype(value, _wide(value.dtype)).name
+    return f.build()
