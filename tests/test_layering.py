@@ -5,74 +5,95 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "graphc").rglob("*.py"))
 BACKENDS = sorted((ROOT / "backends").rglob("*.py"))
 
-# Lower layers first; a module may import its own layer and those above it in this list.
-LAYERS = [
-    {"errors", "error_codes", "collector", "distance", "files", "reading", "datafiles", "records"},
-    {"types", "placement", "layout", "orders", "leaves", "arena"},
-    {"config", "op", "dims", "random"},
-    {"graph", "varying", "aggregation"},
-    {"builder", "value"},
-    {"sparse"},
+# The folders as floors, the lowest first. A module imports its own folder and lower floors, lazy
+# imports included; folders that share a floor don't know of each other.
+FLOORS = [
+    {"support"},
+    {"ir"},
     {"ops"},
-    {"verify", "text", "turns"},
-    {"autodiff", "frontend", "strategy", "module"},
-    {"program", "instructions", "lifetimes", "traffic", "later"},
-    {"kernels"},
-    {"passes"},
-    {"runtime"},
-    {"driver", "periodic", "nn", "optim", "init", "api", "bits", "check", "promise", "kept"},
-    {"inspect", "testing", "cli", "__init__", "__main__"},
+    {"syntax"},
+    {"text", "analysis", "strategies"},
+    {"verify"},
+    {"frontend", "passes"},
+    {"lowering"},
+    {"plan"},
+    {"compiler", "runtime"},
+    {"inspect", "testing"},
+    {"cli"},
+    {"docs"},
+    {""},  # the front door: graphc/*.py
 ]
-LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
 LIBRARIES = {
-    "networkx": {"graph"},
-    "lark": {"frontend", "text"},
-    "click": {"cli", "inspect"},
+    "networkx": {"ir"},
+    "lark": {"syntax", "text"},
+    "click": {"cli", "docs"},
     "rich": {"cli"},
     "safetensors": {"runtime"},
     "llvmlite": set(),  # of a backend only
 }
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in FILES}
 
 
-def layer_of(path: Path) -> str:
-    part = path.relative_to(ROOT / "graphc").parts[0]
-    return part.removesuffix(".py")
+def folder_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / "graphc").parts
+    return parts[0] if len(parts) > 1 else ""
 
 
-def imports(path: Path, top_level_only: bool = False) -> list[tuple[str, int]]:
-    """(module, line) of every import outside `if TYPE_CHECKING`; lazy ones are left out on wish."""
-    tree = ast.parse(path.read_text())
+def imports(path: Path) -> list[tuple[str, int]]:
+    """(module, line) of every import outside `if TYPE_CHECKING`, those inside functions too."""
     found: list[tuple[str, int]] = []
-    stack: list[ast.AST] = [tree]
+    stack: list[ast.AST] = [ast.parse(path.read_text())]
     while stack:
         node = stack.pop()
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 continue
-            case ast.FunctionDef() | ast.AsyncFunctionDef() if top_level_only:
-                continue
             case ast.Import(names=names):
                 found += [(a.name, node.lineno) for a in names]
-            case ast.ImportFrom(module=str(module), level=0):
-                found.append((module, node.lineno))
+            case ast.ImportFrom(module=str(module), level=0, names=names):
+                inside = [f"{module}.{a.name}" for a in names]
+                modules = [m for m in inside if m in MODULES or f"{m}.__init__" in MODULES]
+                found += [(m, node.lineno) for m in modules]
+                if len(modules) < len(inside):
+                    found.append((module, node.lineno))
         stack.extend(ast.iter_child_nodes(node))
     return found
 
 
+def module_graph() -> nx.DiGraph:
+    """Which module of graphc imports which."""
+    graph = nx.DiGraph()
+    for name, path in MODULES.items():
+        for module, _ in imports(path):
+            other = module if module in MODULES else f"{module}.__init__"
+            if other in MODULES and other != "graphc.__init__":
+                graph.add_edge(name, other)
+    return graph
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_lower_layers_do_not_import_higher_ones(path: Path) -> None:
-    mine = layer_of(path)
-    assert mine in LEVEL, f"{mine} has no place in the layers"
-    for module, line in imports(path, top_level_only=True):
+def test_a_floor_imports_only_what_lies_below_it(path: Path) -> None:
+    mine = folder_of(path)
+    assert mine in LEVEL, f"{mine} has no place among the floors"
+    for module, line in imports(path):
         parts = module.split(".")
-        if parts[0] == "graphc" and len(parts) > 1:
-            assert LEVEL[parts[1]] <= LEVEL[mine], f"{path}:{line} imports {module}"
+        if parts[0] != "graphc" or len(parts) == 1:
+            continue
+        other = parts[1] if (ROOT / "graphc" / parts[1]).is_dir() else ""
+        assert other == mine or LEVEL[other] < LEVEL[mine], f"{path}:{line} imports {module}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    circles = [sorted(c) for c in nx.strongly_connected_components(module_graph()) if len(c) > 1]
+    assert circles == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -81,8 +102,12 @@ def test_libraries_stay_where_they_belong(path: Path) -> None:
         top = module.split(".")[0]
         assert top != "graphc_numpy", f"{path}:{line}: graphc never imports a backend"
         if top in LIBRARIES:
-            assert layer_of(path) in LIBRARIES[top], f"{path}:{line} imports {module}"
+            assert folder_of(path) in LIBRARIES[top], f"{path}:{line} imports {module}"
         assert top not in ("pickle", "marshal", "shelve"), f"{path}:{line} imports {module}"
+
+
+def test_the_front_door_is_small() -> None:
+    assert len(list((ROOT / "graphc").glob("*.py"))) < 10
 
 
 @pytest.mark.parametrize("path", FILES + BACKENDS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -95,7 +120,7 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
                 assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 
 
-SEEN_BY_BACKENDS = "program kernels layout runtime types op ops errors placement config collector"
+SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ops support"
 ALLOWED_IN_BACKENDS = [*(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()), "graphc_numpy"]
 
 
@@ -116,7 +141,7 @@ def test_files_stay_small(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_pass_asks_for_an_op_by_name(path: Path) -> None:
-    if layer_of(path) not in ("passes", "autodiff"):
+    if folder_of(path) != "passes":
         return
     for node in ast.walk(ast.parse(path.read_text())):
         match node:

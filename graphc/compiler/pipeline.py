@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from graphc.strategies import Strategy, layout_of
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError
 from graphc.support.files import write_whole
+from graphc.text import parse_ir, print_ir
 from graphc.verify import Stage, verify
 
 Observer = Callable[[Pass, Graph], None]
@@ -107,7 +109,7 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
             message = f"pass {step} failed: {type(error).__name__}: {error}"
             raise _with_replay(InternalError("G0999", message), graph, passes[i:]) from error
         graph, verified = after, stage
-        config.trace_pass(i, step, graph, time.perf_counter() - start)
+        _trace(i, step, graph, time.perf_counter() - start)
         if observe:
             observe(step, graph)
     return graph
@@ -122,8 +124,6 @@ def _stage(done: Sequence[Pass]) -> Stage:
 
 def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> GraphcError:
     """The error, naming a file that holds the graph before the failing pass and how to run it."""
-    from graphc.text import print_ir
-
     path = Path(config.get().dump or ".") / "graphc-crash.gir"
     line = ",".join(map(str, rest))
     try:
@@ -133,3 +133,21 @@ def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> Grap
     except GraphcError:
         error.help = "this is a defect of graphc; no replay file could be written"
     return error
+
+
+def _trace(number: int, step: Pass, graph: Graph, seconds: float) -> None:
+    """Show or write a graph after a pass, as the environment asks."""
+    lamps = config.get()
+    if lamps.debug >= 1:
+        print(f"{number:2} {step!s:40} {len(graph):6} nodes {seconds:8.3f} s", file=sys.stderr)
+    if lamps.debug < 2 and not lamps.dump and lamps.verify < 2:
+        return
+    text = print_ir(graph, locs=True)
+    if lamps.debug >= 2:
+        print(text, file=sys.stderr)
+    if lamps.dump:
+        folder = Path(lamps.dump)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:02}-{step.name}.gir").write_text(text)
+    if lamps.verify >= 2:
+        assert parse_ir(text) == graph, f"the IR after {step} does not print and parse back"

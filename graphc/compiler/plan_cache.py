@@ -49,7 +49,8 @@ class Kept:
 
 
 def compiled(module: Module, strategy: Strategy, **options: Any) -> Plan:
-    """`graphc.compiler.driver.compile_module`, or what it gave before. It warns as often as it is called:
+    """`graphc.compiler.driver.compile_module`, or what it gave before. It warns as often as it is
+    called:
     a plan that came with a warning is not kept."""
 
     @cache
@@ -135,7 +136,7 @@ def _key(module: Module, strategy: Strategy, options: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=1)
 def _sources() -> str:
     """The sources of graphc: which they are, how long and how old."""
-    text = "\n".join(sorted(_files(Path(__file__).parent)))
+    text = "\n".join(sorted(_files(Path(__file__).parents[1])))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

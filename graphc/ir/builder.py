@@ -16,6 +16,7 @@ from graphc.ir.dims import lost_extents, parse_rule, result_extents
 from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
 from graphc.ir.op import Op, op_named
 from graphc.ir.placement import Mesh
+from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import (
     BOOL,
     F32,
@@ -148,8 +149,6 @@ class Builder:
         if name.startswith("__"):
             raise AttributeError(name)
         name = name.rstrip("_")  # f.and_, f.not_: Python's own words
-        from graphc.ops import COMPOSITES
-
         if name in COMPOSITES:
             composite = COMPOSITES[name]
             return lambda *args, **kwargs: composite(self, *args, **kwargs)

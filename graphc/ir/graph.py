@@ -104,8 +104,9 @@ class Optimizer(Protocol):
 class Objective:
     """`minimize loss with optimizer over variables`.
 
-    order: how contributions are added (see graphc.ir.orders). reduction: what the loss is said to be,
-    the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as rows.
+    order: how contributions are added (see graphc.ir.orders). reduction: what the loss is said to
+    be, the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as
+    rows.
     """
 
     loss: str

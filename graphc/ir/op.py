@@ -1,9 +1,9 @@
 """What an op is: one definition that holds all that is known of it.
 
 An op is a final frozen dataclass: its fields are its attributes. Around them stand, together, the
-type rule (`infer`), the dims rule (`dims`, see graphc.ir.dims), the gradient (`grad`), the reference
-kernel (`run`) and the samples from which every contract test is generated. Passes ask for traits,
-never for names.
+type rule (`infer`), the dims rule (`dims`, see graphc.ir.dims), the gradient (`grad`), the
+reference kernel (`run`) and the samples from which every contract test is generated. Passes ask for
+traits, never for names.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from graphc.ops import (
     elementwise,
     indexing,
     initializers,
+    optimizers,
     ordering,
     reduce,
     replicas,
@@ -27,11 +28,10 @@ from graphc.ops import (
     unary,
     windows,
 )
-from graphc.ops.optimizers import base, kinds, loss_scale, schedules
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
-    "elementwise", "indexing", "init", "loss_scale", "optim", "optimizers",
-    "ordering", "reduce", "replicas", "reshape", "rows", "schedules", "shape", "slicing", "source",
+    "elementwise", "indexing", "initializers", "optimizers",
+    "ordering", "reduce", "replicas", "reshape", "rows", "shape", "slicing", "source",
     "unary", "windows",
 ]  # fmt: skip

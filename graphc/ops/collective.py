@@ -105,7 +105,8 @@ class TreeReduce(WholeSum):
     """P -> R over space, by a balanced binary tree over the places: the same order everywhere
 
     Over `data+leaf` the places are the leaves of the batch, and those without an example are left
-    out (graphc.ir.leaf_tree): the turns of a device grow a forest, and the devices join theirs once.
+    out (graphc.ir.leaf_tree): the turns of a device grow a forest, and the devices join theirs
+    once.
     """
 
     axis: str

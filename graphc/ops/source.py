@@ -231,8 +231,8 @@ class Iota(Source):
 class Random(Source):
     """`y` is random: 'uniform' in [0, 1) or 'normal', from (seed, key, step, global index)
 
-    Philox counters (graphc.support.random): the numbers depend neither on the mesh nor on the passes.
-    The operand is the step, an i64 scalar; key is the front end's name of this draw.
+    Philox counters (graphc.support.random): the numbers depend neither on the mesh nor on the
+    passes. The operand is the step, an i64 scalar; key is the front end's name of this draw.
     """
 
     shape: tuple[int, ...]

@@ -1,7 +1,7 @@
 """Variables with a copy on every replica: what the copies come to, and what they are of a value.
 
-how: 'sum', 'mean', 'only_first_replica' (see graphc.ir.aggregation), or 'none': each replica keeps its
-own, and all of them together are one array with a leading dim.
+how: 'sum', 'mean', 'only_first_replica' (see graphc.ir.aggregation), or 'none': each replica keeps
+its own, and all of them together are one array with a leading dim.
 """
 
 from __future__ import annotations

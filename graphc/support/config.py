@@ -19,14 +19,8 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphc.support.errors import GraphcError
-
-if TYPE_CHECKING:
-    from graphc.ir.graph import Graph
-    from graphc.passes.base import Pass
-
 
 IMPORTED = time.time_ns()  # files that are younger are not the code that runs
 
@@ -105,23 +99,3 @@ def _switch(name: str) -> bool | None:
     if text not in ("", "0", "1"):
         raise GraphcError("G0707", f"{name} is '{text}'", help="it is 0 or 1")
     return text == "1" if text else None
-
-
-def trace_pass(number: int, step: Pass, graph: Graph, seconds: float) -> None:
-    """Show or write a graph after a pass, as the environment asks."""
-    config = get()
-    if config.debug >= 1:
-        print(f"{number:2} {step!s:40} {len(graph):6} nodes {seconds:8.3f} s", file=sys.stderr)
-    if config.debug < 2 and not config.dump and config.verify < 2:
-        return
-    from graphc.text import parse_ir, print_ir
-
-    text = print_ir(graph, locs=True)
-    if config.debug >= 2:
-        print(text, file=sys.stderr)
-    if config.dump:
-        folder = Path(config.dump)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number:02}-{step.name}.gir").write_text(text)
-    if config.verify >= 2:
-        assert parse_ir(text) == graph, f"the IR after {step} does not print and parse back"

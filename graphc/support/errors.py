@@ -1,6 +1,7 @@
 """Errors that talk to the author of the program: code, place, caret, and what to do.
 
-Every error a user can cause is a `GraphcError` with a code from `graphc.support.error_codes`, rendered as
+Every error a user can cause is a `GraphcError` with a code from `graphc.support.error_codes`,
+rendered as
 
     error[G0203]: shapes (256, 64) and (10,) do not match
       --> digits.gc:8:14

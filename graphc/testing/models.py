@@ -9,8 +9,8 @@ import numpy as np
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.types import F32, I32, DType, Extent, TensorType
+from graphc.ops.optimizers.kinds import Adam
 from graphc.ops.source import Input, ReadVariable
-from graphc.optim import adam
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -41,7 +41,7 @@ def classifier(batch: int = 12, width: int = 8, dtype: DType = F32) -> Graph:
     loss = f.mean(f.cross_entropy(logits, labels))
     f.outputs["loss"] = loss.name
     f.outputs["accuracy"] = f.mean(f.eq(f.argmax(logits, axis=1), labels)).name
-    f.objectives.append(Objective(loss.name, adam(0.01), ("w1", "b1", "w2")))
+    f.objectives.append(Objective(loss.name, Adam(0.01), ("w1", "b1", "w2")))
     return f.build()
 
 
@@ -56,7 +56,7 @@ def masked_regression(batch: int = 12, width: int = 8, dtype: DType = F32) -> Gr
     error = f.einsum(hidden, v, spec="bn,n->b") - y
     loss = f.sum(error * error * mask) / count
     f.outputs["loss"] = loss.name
-    f.objectives.append(Objective(loss.name, adam(0.01), ("w", "v")))
+    f.objectives.append(Objective(loss.name, Adam(0.01), ("w", "v")))
     return f.build()
 
 
@@ -79,7 +79,7 @@ def normalised(
     logits = f.einsum(deep, w3, spec="bk,kn->bn")
     loss = f.mean(f.cross_entropy(logits, labels))
     f.outputs["loss"] = loss.name
-    f.objectives.append(Objective(loss.name, adam(0.01), ("w1", "scale", "w2", "w3")))
+    f.objectives.append(Objective(loss.name, Adam(0.01), ("w1", "scale", "w2", "w3")))
     return f.build()
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from graphc.frontend import parse_file
 from graphc.support.error_codes import CODES
 from graphc.support.errors import GraphcError
+from graphc.syntax.parse import parse_file
 
 # What no file of text can show: a file too large, and one that is no text.
 ELSEWHERE = {"G0105", "G0106"}

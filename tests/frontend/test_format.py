@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphc.frontend import parse_source
 from graphc.support.errors import GraphcError
 from graphc.syntax.format import format_source
-from graphc.syntax.parse import parse_with_source
+from graphc.syntax.parse import parse_source, parse_with_source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.gc"))

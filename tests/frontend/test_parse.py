@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from graphc.frontend import parse_file, parse_source, parse_strategy
 from graphc.support.errors import GraphcError
 from graphc.syntax import tree as s
 from graphc.syntax.build import Build
-from graphc.syntax.parse import parser
+from graphc.syntax.parse import parse_file, parse_source, parse_strategy, parser
 from graphc.syntax.source import COMMENT, MAX_BYTES, MAX_NESTING, STRING
 
 EXAMPLE = """\

@@ -11,7 +11,8 @@ from graphc_numpy import NumpyBackend
 from onnx_nodes.cases import cases, differs, groups
 from onnx_nodes.judge import refusals, wrong
 
-from graphc.runtime.backends.backend import Backend, KernelBackend
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.executor import KernelBackend
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 
 REFUSED = Path(__file__).with_name("refused.txt")

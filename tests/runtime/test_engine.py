@@ -18,7 +18,7 @@ from graphc.lowering.program.program import Program
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.binary import Sub
 from graphc.ops.unary import Tanh
-from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.executor import KernelBackend
 from graphc.runtime.backends.plugins import backend
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.runtime.backends.reference import interpret

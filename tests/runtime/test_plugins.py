@@ -24,7 +24,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no
 
 
 GOOD = """
-from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.executor import KernelBackend
 BACKEND = KernelBackend("good", lambda op, xs: op.run(*xs))
 AWAY = KernelBackend("away", lambda op, xs: op.run(*xs), unavailable=lambda: "no device")
 """

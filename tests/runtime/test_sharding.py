@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from graphc.ir.placement import chop
 from graphc.ir.types import parse_types
 from graphc.runtime.data.dataset import Dataset, Position, load, rebatch, replica_streams
-from graphc.runtime.data.sharding import POLICIES, Sharding
+from graphc.runtime.data.sharding import Sharding
 from graphc.support.errors import GraphcError
+from graphc.support.limits import SHARD_POLICIES
 
 FILES = st.lists(st.integers(0, 30), min_size=1, max_size=6)
 SEED = st.none() | st.integers(0, 2**63 - 1)
@@ -33,7 +34,7 @@ def test_an_epoch_has_every_example_as_often_as_its_policy_says(
     files: list[int], replicas: int, batch: int, seed: int | None
 ) -> None:
     n = sum(files)
-    for policy in POLICIES:
+    for policy in SHARD_POLICIES:
         sharding = Sharding(policy, replicas)
         if policy == "file" and len(files) < replicas:
             with pytest.raises(GraphcError, match="can't share"):

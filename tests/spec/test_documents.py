@@ -11,7 +11,7 @@ import transcripts
 
 import graphc
 from graphc.ops.binary import Add, Sub
-from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.executor import KernelBackend
 
 SPEC = Path(__file__).parents[2] / "spec"
 

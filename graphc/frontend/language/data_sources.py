@@ -9,10 +9,10 @@ from typing import Any
 from graphc.frontend.language.static import in_words, is_integer
 from graphc.frontend.module import DataSpec
 from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.limits import SHARD_POLICIES
 from graphc.syntax import tree as s
 
 KINDS = ("npz", "csv")
-POLICIES = ("data", "file", "off", "auto")
 Static = Callable[[s.Expr], Any]
 
 _HELP = 'write data train = npz("file.npz", batch=256, shuffle(seed=0))'
@@ -96,13 +96,13 @@ def _policy(tree: s.Call, static: Static) -> str:
     match tree.arguments:
         case (s.Argument(name=None | "policy", value=value),):
             policy = static(value)
-            if isinstance(policy, str) and policy in POLICIES:
+            if isinstance(policy, str) and policy in SHARD_POLICIES:
                 return policy
-            hint = did_you_mean(policy, POLICIES) if isinstance(policy, str) else ""
+            hint = did_you_mean(policy, SHARD_POLICIES) if isinstance(policy, str) else ""
             if hint:
                 message = f"there is no shard policy '{policy}'"
                 raise GraphcError("G0126", message, span=tree.span, help=hint)
-    message = f"shard takes a policy: {', '.join(POLICIES)}"
+    message = f"shard takes a policy: {', '.join(SHARD_POLICIES)}"
     raise GraphcError("G0126", message, span=tree.span, help='shard("file")')
 
 

@@ -8,7 +8,7 @@ of a program is bounded by limits that have words, not by a RecursionError.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphc.frontend.language.call import as_operand, call_builtin, takes
 from graphc.frontend.language.names import (
@@ -22,6 +22,7 @@ from graphc.frontend.language.names import (
 )
 from graphc.frontend.language.statements import run_function
 from graphc.frontend.language.static import (
+    Task,
     combine,
     entry,
     in_words,
@@ -29,6 +30,7 @@ from graphc.frontend.language.static import (
     misuse,
     negated,
     negative,
+    truth,
 )
 from graphc.frontend.run_time_length import Count
 from graphc.ir.builder import Builder, Value
@@ -39,7 +41,6 @@ from graphc.syntax import tree as s
 MAX_CALLS = 200  # nested calls of the program's own functions
 MAX_WORK = 2_000_000  # expressions and statements, loops unrolled
 
-Task: TypeAlias = Generator[tuple[Any, Scope], Any, Any]
 
 _TENSOR_OPS: Mapping[str, str] = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "mod",
@@ -262,20 +263,6 @@ class Evaluator:
             return value
         message = f"an integer is needed here, not {in_words(value)}"
         raise GraphcError("G0123", message, span=tree.span)
-
-
-def truth(value: Any, span: Span) -> bool:
-    """The truth of a condition. Raises G0123 where it is not known."""
-    if isinstance(value, bool):
-        return value
-    raise GraphcError(
-        "G0123",
-        f"a condition must be known at compile time, but this is {in_words(value)}",
-        span=span,
-        help="choose between tensors entry by entry with where(condition, a, b)"
-        if isinstance(value, Value)
-        else "compare it: `n > 0`, `name == none`",
-    )
 
 
 def _checked_key(key: Any) -> Any:

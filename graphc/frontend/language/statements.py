@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphc.frontend.language.names import MISSING, Scope
-from graphc.frontend.language.static import in_words, is_integer
+from graphc.frontend.language.static import in_words, is_integer, truth
 from graphc.ir.builder import Value
 from graphc.support.errors import GraphcError
 from graphc.syntax import tree as s
 
 if TYPE_CHECKING:
-    from graphc.frontend.language.evaluate import Evaluator, Task
+    from graphc.frontend.language.evaluate import Evaluator
+    from graphc.frontend.language.static import Task
 
 Other = Callable[[s.Statement, Scope], None]
 
@@ -56,8 +57,6 @@ def run_block(
 
 def _chosen(tree: s.If, scope: Scope) -> Task:
     """The statements of the branch that is taken."""
-    from graphc.frontend.language.evaluate import truth
-
     for branch in tree.branches:
         if truth((yield branch.condition, scope), branch.condition.span):
             return branch.body

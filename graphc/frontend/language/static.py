@@ -6,14 +6,16 @@ Total on purpose: whatever the program combines, the answer is a small value or 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeAlias
 
-from graphc.frontend.language.names import Builtin, Closure, Namespace
+from graphc.frontend.language.names import Builtin, Closure, Namespace, Scope
 from graphc.frontend.run_time_length import computed, for_every_size
 from graphc.ir.builder import Value
 from graphc.ir.types import DType
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, Span
+
+Task: TypeAlias = Generator[tuple[Any, Scope], Any, Any]  # yields what is to be evaluated
 
 MAX_NUMBER = 2**64  # a static integer beyond this is no size of anything
 MAX_LIST = 100_000  # entries of a list that `+` makes
@@ -195,3 +197,17 @@ def in_words(x: Any, article: bool = True) -> str:
 
 def _clipped(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def truth(value: Any, span: Span) -> bool:
+    """The truth of a condition. Raises G0123 where it is not known."""
+    if isinstance(value, bool):
+        return value
+    raise GraphcError(
+        "G0123",
+        f"a condition must be known at compile time, but this is {in_words(value)}",
+        span=span,
+        help="choose between tensors entry by entry with where(condition, a, b)"
+        if isinstance(value, Value)
+        else "compare it: `n > 0`, `name == none`",
+    )

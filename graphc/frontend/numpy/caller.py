@@ -15,7 +15,7 @@ import numpy as np
 
 from graphc.support.errors import Span
 
-_OWN = (str(Path(__file__).parents[1]) + os.sep, str(Path(np.__file__).parent) + os.sep)
+_OWN = (str(Path(__file__).parents[2]) + os.sep, str(Path(np.__file__).parent) + os.sep)
 
 
 @lru_cache(maxsize=4096)

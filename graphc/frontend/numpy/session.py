@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphc.frontend.numpy.caller import user_span
-from graphc.ir.builder import Builder
+from graphc.ir.builder import Builder, Value
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Pending:
 class Session:
     """One run of the user's function.
 
+    wrap:    makes a traced array of a value of the session
     first:   the graph of first values that are made by initialisers
     initial: first values that are arrays, by variable
     exact:   where the function asked for the batch size as a plain number
@@ -40,6 +41,7 @@ class Session:
     """
 
     builder: Builder
+    wrap: Callable[[Session, Value], Any]
     first: Builder = field(default_factory=lambda: Builder("init"))
     initial: dict[str, Array] = field(default_factory=dict)
     losses: list[Pending] = field(default_factory=list)

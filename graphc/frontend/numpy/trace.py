@@ -165,7 +165,7 @@ def record(
     order:     how contributions to one gradient are added: add_n, tree or accumulate, or a choice
                for each place where they meet, "devices=tree,turns=add_n".
     reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
-    sparse:    whether gradients of tables are kept as rows: auto, on or off (see graphc.ops.sparse).
+    sparse:    whether gradients of tables are kept as rows: auto, on or off (graphc.ops.sparse).
     seed:      of the initialisers and random functions that have none of their own.
 
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
@@ -199,7 +199,7 @@ def _run(
     """
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
-    session = Session(f, first=Builder(f"{f.name}.init"))
+    session = Session(f, Tracer, first=Builder(f"{f.name}.init"))
     f.seed = session.first.seed = request.seed
     f.float = session.first.float = _float_of(request)
     with running(session), taking(), f.at(request.span):

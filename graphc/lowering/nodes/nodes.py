@@ -83,7 +83,8 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Chained:
-    """`result[k]` = the next place that holds the index at place k; see graphc.lowering.kernel.code.Links.
+    """`result[k]` = the next place that holds the index at place k; see
+    graphc.lowering.kernel.code.Links.
 
     reads: the indices, in row-major order. Noted as an error is an index not in [0, limit).
     """

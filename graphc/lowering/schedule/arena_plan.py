@@ -1,6 +1,7 @@
 """Memory of a program: where in the arena each buffer lies.
 
-Blocks are given out in the order of the instructions, best fit first; see graphc.lowering.program.lifetimes.
+Blocks are given out in the order of the instructions, best fit first; see
+graphc.lowering.program.lifetimes.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ class Differentiate(Pass):
     """Turn every objective into gradients (scope `grad`) and updates (scope `update`).
 
     All gradients are taken at the variables' values before the step, so several objectives do not
-    see each other's updates. order is how contributions are added (see graphc.ir.orders), before what
-    the objective says; a variable's own order comes before both. Nodes whose sums over turns or
-    devices have an order that was chosen are marked with it. sparse is whether gradients of tables
-    are kept as rows, before what the objective says and behind a variable's own (graphc.ops.sparse).
+    see each other's updates. order is how contributions are added (see graphc.ir.orders), before
+    what the objective says; a variable's own order comes before both. Nodes whose sums over turns
+    or devices have an order that was chosen are marked with it. sparse is whether gradients of
+    tables are kept as rows, before what the objective says and behind a variable's own
+    (graphc.ops.sparse).
 
     before:  minimize %loss with sgd(lr=0.1) over w
     after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a

@@ -1,7 +1,7 @@
 """What a loss is to the batch: a sum over it, a mean, or something that was meant to be one.
 
-How a value grows with the number of examples says which of them it is (graphc.analysis.batch_scaling).
-Where nothing is known of that, nothing is said.
+How a value grows with the number of examples says which of them it is
+(graphc.analysis.batch_scaling). Where nothing is known of that, nothing is said.
 """
 
 from __future__ import annotations

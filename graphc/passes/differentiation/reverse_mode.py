@@ -11,8 +11,9 @@ at its end: what flows back is a plain sum over examples, tagged with the counts
 to be divided by. So sums over shards and turns stay sums, a mean of means can't arise, and the
 count need not be known before the last microbatch was seen.
 
-What flows back to a table that is only looked up may stay indices and rows (graphc.ops.sparse), under
-every order: contributions are put side by side, and rows of equal indices are added at the end.
+What flows back to a table that is only looked up may stay indices and rows (graphc.ops.sparse),
+under every order: contributions are put side by side, and rows of equal indices are added at the
+end.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A value that needs all turns and is used within a turn is a *barrier*: its user runs in a later
 loop. A node that gathers what turns hold (an accumulation) decides what its loop makes. It runs in
 the loop that makes most of what it needs anyway; of several, in the latest that its users allow.
-What several loops need is then made again in each of them, or kept (graphc.passes.partitioning.keep_or_recompute), and
-every value is of one loop.
+What several loops need is then made again in each of them, or kept
+(graphc.passes.partitioning.keep_or_recompute), and every value is of one loop.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ The cost of a choice is the sum, over all values and all states in which they ar
 the conversion sends (ring algorithms), a latency for every collective, and 1 for every local
 conversion, so that ties fall to fewer nodes. Two rules keep the axis to what the strategy meant:
 a node takes a split only if an operand has it, and gives one up only if it can't keep it. A third
-is for values at home: where a node may run at home is worked out in graphc.passes.placing.owned, and to run
-everywhere instead counts a little, since one place would do.
+is for values at home: where a node may run at home is worked out in graphc.passes.placing.owned,
+and to run everywhere instead counts a little, since one place would do.
 
 The choice is found by descent from two starting points (partial sums resolved early, and late),
 moving single nodes and whole elementwise clusters; what it finds bounds an exact search of each
-part of the graph, which gives up where that takes too long (graphc.passes.placing.branch_and_bound).
+part of the graph, which gives up where that takes too long
+(graphc.passes.placing.branch_and_bound).
 """
 
 from __future__ import annotations

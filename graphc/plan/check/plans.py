@@ -9,9 +9,8 @@ from graphc.ir.aggregation import AGGREGATIONS
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Program
 from graphc.ops.source import Const
-from graphc.runtime.data.sharding import POLICIES
-from graphc.runtime.transports.local import MAX_DEVICES
 from graphc.support.errors import GraphcError
+from graphc.support.limits import MAX_DEVICES, SHARD_POLICIES
 
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan, PlannedVariable
@@ -137,7 +136,7 @@ DATA: dict[str, Fits] = {
     "path": lambda x: isinstance(x, str) and "\0" not in x,
     "batch": _whole(1),
     "shuffle_seed": _or_none(_whole(0)),
-    "shard": lambda x: x in POLICIES,
+    "shard": lambda x: x in SHARD_POLICIES,
 }
 META: dict[str, Fits] = {
     "exact": lambda x: isinstance(x, Mapping) and all(map(_text, x.values())),

@@ -2,20 +2,18 @@
 
 A backend is a plug-in of the entry point group `graphc.backends`. One that has kernels only makes
 itself with `KernelBackend`: feeding, placement, conversions, collectives and variables are then
-done for it by `graphc.runtime.backends.executor`. One that compiles whole steps implements the protocols.
+done for it by `graphc.runtime.backends.executor`. One that compiles whole steps implements the
+protocols.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.op import Op
 from graphc.lowering.program.program import Footprint, Program
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import Communicator
@@ -132,44 +130,3 @@ class Backend(Protocol):
     def load(self, programs: Programs) -> Loaded:
         """Make programs ready that share one mesh and one set of variables."""
         ...
-
-
-Kernel: TypeAlias = Callable[[Op, Sequence[Any]], Any]
-
-
-def _host(x: Any) -> Array:
-    return np.asarray(x)
-
-
-def _runs_here() -> str | None:
-    return None
-
-
-@dataclass(frozen=True)
-class KernelBackend:
-    """A whole backend from one function.
-
-    kernel(op, operands): a new array with the op's result; every op that a graph may hold comes
-                          here, except conversions between placements and ops that need their
-                          global position, which run on the host. It may return NotImplemented: the
-                          op's reference kernel is run then.
-    to_device, to_host:   convert a NumPy array to the backend's arrays, and back
-    unavailable:          says why the backend can't run here, or None
-    """
-
-    name: str
-    kernel: Kernel
-    executor: str = "kernels"
-    to_device: Callable[[Array], Any] = _host
-    to_host: Callable[[Any], Array] = _host
-    unavailable: Callable[[], str | None] = _runs_here
-    kernels: str = ""
-    note: str = ""
-
-    def available(self) -> str | None:
-        return self.unavailable()
-
-    def load(self, programs: Programs) -> Loaded:
-        from graphc.runtime.backends.executor import LoadedKernels
-
-        return LoadedKernels(self, programs)

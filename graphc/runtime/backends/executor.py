@@ -6,13 +6,15 @@ Program. The reference backend is this with each op's own `run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.ir.op import Op
 from graphc.lowering.program.program import (
     Feed,
     Footprint,
@@ -26,7 +28,7 @@ from graphc.lowering.program.program import (
     writes,
 )  # fmt: skip
 from graphc.ops.source import DimSize
-from graphc.runtime.backends.backend import KernelBackend, Programs
+from graphc.runtime.backends.backend import Loaded, Programs
 from graphc.runtime.backends.conversions import convert
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
@@ -34,6 +36,45 @@ from graphc.runtime.transports.transport import Communicator, Handle
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
+
+
+RunOp: TypeAlias = Callable[[Op, Sequence[Any]], Any]
+
+
+def _host(x: Any) -> Array:
+    return np.asarray(x)
+
+
+def _runs_here() -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class KernelBackend:
+    """A whole backend from one function.
+
+    kernel(op, operands): a new array with the op's result; every op that a graph may hold comes
+                          here, except conversions between placements and ops that need their
+                          global position, which run on the host. It may return NotImplemented: the
+                          op's reference kernel is run then.
+    to_device, to_host:   convert a NumPy array to the backend's arrays, and back
+    unavailable:          says why the backend can't run here, or None
+    """
+
+    name: str
+    kernel: RunOp
+    executor: str = "kernels"
+    to_device: Callable[[Array], Any] = _host
+    to_host: Callable[[Any], Array] = _host
+    unavailable: Callable[[], str | None] = _runs_here
+    kernels: str = ""
+    note: str = ""
+
+    def available(self) -> str | None:
+        return self.unavailable()
+
+    def load(self, programs: Programs) -> Loaded:
+        return LoadedKernels(self, programs)
 
 
 class LoadedKernels:

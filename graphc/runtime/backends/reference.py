@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphc.ir.graph import Graph, Node
 from graphc.ir.op import Op
 from graphc.ops.source import DimSize
-from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.executor import KernelBackend
 
 Array: TypeAlias = NDArray[Any]
 

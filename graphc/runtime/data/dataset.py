@@ -1,9 +1,9 @@
 """Data: from a file to global batches, in an order that depends on the seed alone.
 
 A dataset is a dict of arrays with one first dim, read from one file or from several. Batches are
-consecutive slices of an epoch's order (graphc.runtime.data.sharding); the last one of an epoch may be
-short, and no example is lost or read twice. A `Position` says what was read, so that a run can be
-taken up where it ended, also with batches of another size.
+consecutive slices of an epoch's order (graphc.runtime.data.sharding); the last one of an epoch may
+be short, and no example is lost or read twice. A `Position` says what was read, so that a run can
+be taken up where it ended, also with batches of another size.
 """
 
 from __future__ import annotations

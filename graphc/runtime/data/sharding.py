@@ -27,7 +27,6 @@ from graphc.support import random
 from graphc.support.errors import GraphcError
 
 Order = NDArray[np.int64]
-POLICIES = ("data", "file", "off", "auto")
 
 
 @dataclass(frozen=True)

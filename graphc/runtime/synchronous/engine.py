@@ -19,6 +19,7 @@ from graphc.runtime.data.batches import Batch, has_lengths, is_full
 from graphc.runtime.data.stream import MicrobatchStream, collected
 from graphc.runtime.data.supply import Supply, WholeBatch
 from graphc.runtime.diagnosis import nans
+from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.synchronous.shards import (
@@ -46,8 +47,9 @@ class Engine:
     A context manager. Raises G0511 for programs that do not fit together, G0702 where the backend
     or the transport can't run here, and what they raise themselves. deadline: seconds that a
     device waits for another at most (None: for ever). joins: how the copies of variables that every
-    replica has come to one value (graphc.plan.replica_copies). debug_nans: a step that gives a NaN or an
-    infinity fails (G0537) and leaves the variables as they were; None is what the environment says.
+    replica has come to one value (graphc.plan.replica_copies). debug_nans: a step that gives a NaN
+    or an infinity fails (G0537) and leaves the variables as they were; None is what the environment
+    says.
     """
 
     def __init__(
@@ -236,8 +238,6 @@ class Engine:
             return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
         except BaseException as error:
             if isinstance(error, InternalError) and error.help is None:
-                from graphc.runtime.diagnosis.replay import with_replay
-
                 with_replay(error, self.programs[name])
             if any(device.committing for device in self._devices.values()):
                 self._fail(error)

@@ -138,8 +138,8 @@ def _reduce(
 ) -> None:  # fmt: skip
     """The reduction of the [rows, columns] sources, written to every target.
 
-    tree: the additions in their order (graphc.ir.leaf_tree.joins); left to right without it. Goes in
-    blocks: the partial results stay in cache. A target may be a source, since a block is written
+    tree: the additions in their order (graphc.ir.leaf_tree.joins); left to right without it. Goes
+    in blocks: the partial results stay in cache. A target may be a source, since a block is written
     when it has been read.
     """
     first, combine = sources[0], COMBINE[op]

@@ -21,9 +21,9 @@ from graphc.runtime.transports.exchange import Array, Scratch
 from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
 from graphc.runtime.transports.transport import Call, Communicator, Group, Handle, Shape
 from graphc.support.errors import GraphcError
+from graphc.support.limits import MAX_DEVICES
 
 T = TypeVar("T")
-MAX_DEVICES = 1024
 NOTHING = np.empty(0, np.uint8)
 WORDS, LINE = 32, 8  # that all ranks reach; of a cache line
 INTERRUPTED = -1  # takes the place of a rank for what reaches the thread that called `run`
@@ -174,7 +174,7 @@ class LocalSession:
         self._state = "open"
 
     def run(self, fn: Callable[[Communicator], T]) -> list[T]:
-        """See `graphc.runtime.transports.transport.Session.run`. Raises G0563 if the session is not usable."""
+        """See graphc.runtime.transports.transport. Raises G0563 if the session is not usable."""
         if self._turn.locked():
             raise GraphcError("G0563", "the session is in the middle of another run")
         with self._turn:  # no signal is raised between its being taken and the block

@@ -65,7 +65,8 @@ class AllReduce(Call):
 
 @dataclass(frozen=True, slots=True)
 class TreeReduce(Call):
-    """P -> R over leaves (graphc.ir.leaf_tree): x is a forest, the result the sum of all members' leaves.
+    """P -> R over leaves (graphc.ir.leaf_tree): x is a forest, the result the sum of all members'
+    leaves.
 
     Position i has leaves i * each to (i + 1) * each - 1, of which those from `present` on are
     absent; row k of its x is the k-th piece that they make, rows past the last one are not read.

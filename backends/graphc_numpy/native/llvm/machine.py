@@ -32,10 +32,7 @@ FAMILIES = {
     "arm": {"baseline": "generic"},
 }
 NAMED = ("avx512", "avx2", "baseline")
-SOURCES = (  # of graphc
-    "kernels", "ops", "arena.py", "dims.py", "instructions.py", "layout.py", "leaves.py", "op.py",
-    "orders.py", "placement.py", "program.py", "random.py", "records.py", "traffic.py", "types.py",
-)  # fmt: skip
+SOURCES = ("ir", "lowering", "ops", "support/random.py", "support/records.py")  # of graphc
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads
 
@@ -110,8 +107,8 @@ def _sorted(features: dict[str, bool]) -> list[str]:
 
 def sources() -> Iterator[Path]:
     """The files that lowering and printing depend on; a test follows their imports."""
-    yield from sorted(Path(__file__).parent.glob("*.py"))
-    base = Path(config.__file__).parent
+    yield from sorted(Path(__file__).parents[1].rglob("*.py"))
+    base = Path(config.__file__).parents[1]
     for name in SOURCES:
         path = base / name
         yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]

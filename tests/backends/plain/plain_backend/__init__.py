@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.op import Op
-from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.executor import KernelBackend
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.ir.op import Op
 from graphc.ops.ordering import Cumsum
-from graphc.runtime.backends.backend import KernelBackend
+from graphc.runtime.backends.executor import KernelBackend
 
 
 def kernel(op: Op, xs: Sequence[Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Training at run time: backends, devices, data, checkpoints."""
