@@ -135,8 +135,7 @@ def test_a_backend_sees_only_what_a_backend_may_see(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES + BACKENDS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_stay_small(path: Path) -> None:
     lines = len(path.read_text().splitlines())
-    limit = {"error_codes.py": 1000}.get(path.name, 420)
-    assert lines <= limit, f"{path} has {lines} lines: split it"
+    assert lines <= 420, f"{path} has {lines} lines: split it"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -89,16 +89,17 @@ def backends_command() -> None:
 @click.argument("code", required=False)
 def explain_command(code: str | None) -> None:
     """Explain an error code, such as G0203; without one, list them all."""
-    from graphc.support.error_codes import CODES
+    from graphc.support.error_codes import codes
 
+    entries = codes()
     if code is None:
-        _table((c, entry.title) for c, entry in sorted(CODES.items()))
+        _table((c, entry.title) for c, entry in entries.items())
         return
     known = code.upper()
-    if known not in CODES:
-        hint = did_you_mean(known, tuple(CODES)) or "`graphc explain` lists all codes"
+    if known not in entries:
+        hint = did_you_mean(known, tuple(entries)) or "`graphc explain` lists all codes"
         raise click.UsageError(f"there is no error code {code}; {hint}")
-    click.echo(f"{known}: {CODES[known].title}\n\n{CODES[known].text}")
+    click.echo(f"{known}: {entries[known].title}\n\n{entries[known].text}")
 
 
 def first_line(thing: object) -> str:

@@ -1,6 +1,6 @@
 """Errors that talk to the author of the program: code, place, caret, and what to do.
 
-Every error a user can cause is a `GraphcError` with a code from `graphc.support.error_codes`,
+Every error a user can cause is a `GraphcError` with a code from error_codes.toml,
 rendered as
 
     error[G0203]: shapes (256, 64) and (10,) do not match
@@ -21,7 +21,7 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
-from graphc.support.error_codes import CODES
+from graphc.support.error_codes import codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def source_line(span: Span) -> str | None:
 class GraphcError(Exception):
     """An error that the user can cause and mend.
 
-    code:    a key of `graphc.support.error_codes.CODES`; `graphc explain CODE` prints its entry
+    code:    a key of graphc/support/error_codes.toml; `graphc explain CODE` prints its entry
     message: one sentence
     span:    where, if known
     labels:  further places with a word on each, such as an operand's own line
@@ -81,7 +81,7 @@ class GraphcError(Exception):
         labels: tuple[tuple[Span, str], ...] = (),
         help: str | None = None,
     ) -> None:
-        assert code in CODES, f"error code {code} has no entry in graphc.support.error_codes"
+        assert code in codes(), f"error code {code} has no entry in error_codes.toml"
         super().__init__(message)
         self.code, self.message, self.span, self.labels, self.help = (
             code,
