@@ -35,7 +35,7 @@ Span: TypeAlias = tuple[int, int, int]  # a parameter, its first byte, and the o
 
 class _Recording(_Lowering):
     def __init__(self, program: Program, together: frozenset[str] | None) -> None:
-        super().__init__(program, "replica", together, apart=False)
+        super().__init__(program, together, apart=False)
         self.built: list[Built] = []
 
     def _line(self, item: Item, places: dict[int, object]) -> Line:  # type: ignore[override]

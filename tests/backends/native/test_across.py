@@ -177,7 +177,7 @@ def test_a_kernel_that_writes_what_all_share_writes_nothing_else(
 ) -> None:
     with compiled(strategy, optimizer=optimizer) as trainer:
         programs = engine_of(trainer).programs
-    lowered = lower(programs["train"], "replica", alike(programs))
+    lowered = lower(programs["train"], alike(programs))
     written = set()
     for native in (x for part in lowered.parts for x in part if isinstance(x, Native)):
         for made in native.calls:

@@ -20,7 +20,8 @@ from laws.guarded import environment, shared_by_threads
 
 from graphc.lowering import lower
 from graphc.lowering.program.program import Program
-from graphc.runtime.diagnosis.replay import plan_of, replay
+from graphc.runtime.diagnosis.crash_file import plan_of
+from graphc.runtime.diagnosis.replay import replay
 from graphc.runtime.synchronous.engine import Engine
 from graphc.support.errors import GraphcError, InternalError
 

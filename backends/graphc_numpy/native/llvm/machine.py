@@ -32,7 +32,9 @@ FAMILIES = {
     "arm": {"baseline": "generic"},
 }
 NAMED = ("avx512", "avx2", "baseline")
-SOURCES = ("ir", "lowering", "ops", "support/random.py", "support/records.py")  # of graphc
+SOURCES = (
+    "ir", "lowering", "ops", "support/__init__.py", "support/random.py", "support/records.py",
+)  # fmt: skip  # of graphc
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads
 
