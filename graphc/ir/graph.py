@@ -177,7 +177,9 @@ class Graph:
 
     @cached_property
     def nx(self) -> networkx.MultiDiGraph[str]:
-        """The networkx graph: a node per value (attribute `node`), an edge per operand slot."""
+        """The graph for networkx: a node per value, with its `Node` as the attribute `node`, and an
+        edge from each operand to its user, whose key is the slot. Copy it before you add to it.
+        """
         import networkx
 
         graph: networkx.MultiDiGraph[str] = networkx.MultiDiGraph(name=self.name)

@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 import transcripts
 
 import graphc
@@ -29,6 +30,26 @@ def test_the_backend_of_the_document_is_one(tmp_path: Path) -> None:
 
 def test_the_kernels_in_the_document_are_those_of_the_example(update: bool) -> None:
     assert transcripts.check(SPEC / "native.md", update) == 1
+
+
+def test_what_networkx_says_of_the_example_is_in_the_document(
+    update: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (block,) = transcripts.blocks(SPEC / "ir.md", "python")
+    script = tmp_path / "ask.py"
+    script.write_text(block.text, encoding="utf-8")
+    monkeypatch.chdir(SPEC.parent)
+    runpy.run_path(str(script))
+    (shown,) = transcripts.blocks(SPEC / "ir.md", "text")
+    found = capsys.readouterr().out
+    if update:
+        text = (SPEC / "ir.md").read_text(encoding="utf-8")
+        end = shown.start + len(shown.text)
+        (SPEC / "ir.md").write_text(text[: shown.start] + found + text[end:], encoding="utf-8")
+    assert shown.text == found or update
 
 
 def test_the_document_lists_the_whole_public_surface() -> None:
