@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from graphc_numpy.calls.kernels import bind
-from graphc_numpy.memory import Scratch
 
 import graphc.ops  # noqa: F401  registers the ops
 from graphc.ir.op import Op, all_ops
@@ -27,7 +26,7 @@ def by_reference(op: Op, xs: list[Array]) -> Array:
 def by_numpy(op: Op, xs: list[Array]) -> Array:
     types = [TensorType(x.shape, dtype_of(x.dtype)) for x in xs]
     out = np.empty(xs[0].shape, op.infer(*types).dtype.numpy)
-    for call in bind(op, xs, out, Scratch(), [False] * len(xs)):
+    for call in bind(op, xs, out):
         call()
     return out
 

@@ -118,8 +118,8 @@ def test_the_gradient_makes_the_probabilities_again() -> None:
 
 def test_blocks_are_printed_with_their_steps() -> None:
     text = print_kernels(program_of(*attention(2, 4, 256, 32)))
-    (start, *steps) = text[text.index("      blocks") :].splitlines()[:4]
-    assert start.startswith("      blocks  8 times ")
+    (start, *steps) = text[text.index("    blocks") :].splitlines()[:4]
+    assert start.startswith("    blocks  8 times ")
     assert [x.split()[0] for x in steps] == ["product", "fold", "product"]
     assert steps[1].split()[1:4:2] == [start.split()[5], "256"]
 

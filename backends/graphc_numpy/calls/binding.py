@@ -18,7 +18,6 @@ from graphc.lowering.program.program import (
     Wait,
     Write,
 )  # fmt: skip
-from graphc.ops.indexing import ScatterAdd, local
 from graphc.ops.rows import RowUpdate
 from graphc.ops.source import DimSize
 from graphc.runtime.backends.conversions import convert
@@ -27,9 +26,7 @@ from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import FullBatch, Supply
 from graphc.runtime.transports.transport import Communicator, Handle
 from graphc.support.errors import GraphcError
-from graphc_numpy.calls.kernels import adds_rows, bind
-from graphc_numpy.calls.reductions import scatter_rows
-from graphc_numpy.memory import Scratch
+from graphc_numpy.calls.kernels import bind
 
 Array: TypeAlias = NDArray[Any]
 Call: TypeAlias = Callable[[], Any]
@@ -38,11 +35,9 @@ Call: TypeAlias = Callable[[], Any]
 class Binding:
     """One program's arrays on one rank, and the state of a step: its supply, its turn."""
 
-    def __init__(
-        self, site: Site, comm: Communicator, arrays: Sequence[Array], scratch: Scratch
-    ) -> None:
+    def __init__(self, site: Site, comm: Communicator, arrays: Sequence[Array]) -> None:
         self.program, self.site, self.comm = site.program, site, comm
-        self.arrays, self.scratch = arrays, scratch
+        self.arrays = arrays
         self.turn = 0
         self.supply: Supply = FullBatch()
         self.handles: dict[int, Handle] = {}
@@ -125,17 +120,8 @@ class Binding:
         if isinstance(op, RowUpdate):
             return [partial(self._update_rows, kernel, op, xs, out)]
         if self.site.is_placed(kernel):
-            by_rows = isinstance(op, ScatterAdd) and adds_rows(op, out)
-            return [partial(self._scatter if by_rows else self._run_shard, kernel, xs, out)]
-        zeros = [self._is_zero(x) for x in kernel.operands]
-        return bind(op, xs, out, self.scratch, zeros)
-
-    def _is_zero(self, buffer: int) -> bool:
-        """Whether a buffer repeats a constant scalar whose every bit is zero."""
-        root = self.program.buffers[self.program.buffers[buffer].root]
-        if root.kind != "constant" or root.shape:
-            return False
-        return not any(self.arrays[root.id].tobytes())
+            return [partial(self._run_shard, kernel, xs, out)]
+        return bind(op, xs, out)
 
     # -- calls that depend on the step or the turn ----------------------------------------------
 
@@ -152,13 +138,6 @@ class Binding:
     def _run_shard(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
         shard = self.site.shard(kernel, self.turn, self.supply)
         np.copyto(out, kernel.op.run_shard(shard, *xs))
-
-    def _scatter(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
-        """A part of what is scattered: rows are summed in the order in which whole tables do it."""
-        ids, updates = xs
-        shard = self.site.shard(kernel, self.turn, self.supply)
-        at, inside = local(ids, shard, 0, kernel.op.name)
-        scatter_rows(at[inside], updates.reshape(*ids.shape, *out.shape[1:])[inside], out)
 
     def _update_rows(self, kernel: Kernel, op: RowUpdate, xs: Sequence[Array], out: Array) -> None:
         table, ids, rows = xs

@@ -15,7 +15,7 @@ from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import Communicator
 from graphc_numpy.calls.binding import Binding
-from graphc_numpy.memory import Allocator, Bytes, Scratch, arrays_of
+from graphc_numpy.memory import Allocator, Bytes, arrays_of
 
 Array: TypeAlias = NDArray[Any]
 
@@ -41,9 +41,8 @@ class NumpyDevice:
         size = max(s.program.arena_at(s.places[0]) for s in sites.values())
         self._arena = arena = allocator.block(size)
         variables = _variables(next(iter(sites.values())), allocator)
-        self._scratch = scratch = Scratch(allocator)
         self._steps = {
-            name: _Step(site, comm, arrays_of(site, arena, variables, allocator), scratch)
+            name: _Step(site, comm, arrays_of(site, arena, variables, allocator))
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
@@ -53,7 +52,7 @@ class NumpyDevice:
     def footprint(self) -> Footprint:
         variables = sum(x.nbytes for x in self._variables.values())
         constants = sum(step.constants for step in self._steps.values())
-        return Footprint(1, variables, constants, self._arena.nbytes, self._scratch.bytes)
+        return Footprint(1, variables, constants, self._arena.nbytes)
 
     def get(self, name: str) -> Array:
         return self._variables[name].copy()
@@ -87,13 +86,11 @@ def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
 class _Step:
     """One program, bound to one rank's arrays."""
 
-    def __init__(
-        self, site: Site, comm: Communicator, arrays: Sequence[Array], scratch: Scratch
-    ) -> None:
+    def __init__(self, site: Site, comm: Communicator, arrays: Sequence[Array]) -> None:
         self.program, self.arrays = site.program, arrays
         held = ((v, b) for v, b in self.program.variables.items() if site.holds(b))
         self.variables = {name: arrays[b] for name, b in held}
-        self.bound = bound = Binding(site, comm, arrays, scratch)
+        self.bound = bound = Binding(site, comm, arrays)
         self.setup = bound.calls(
             self.program.setup
         )  # kept, as errors are told by the identity of calls

@@ -19,7 +19,7 @@ from graphc.runtime.diagnosis import wrong_index
 from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
-from graphc_numpy.memory import Allocator, Bytes, Scratch, array_on
+from graphc_numpy.memory import Allocator, Bytes, array_on
 from graphc_numpy.native.compiled import Compiled, compiled
 from graphc_numpy.native.fast_path import Quick, quick
 from graphc_numpy.native.llvm.addresses import NAME, Addresses
@@ -99,7 +99,7 @@ class NativeDevice:
         self._variables = {
             name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
         }
-        self._arena, self.scratch = self.block(0), Scratch(loaded.allocator)
+        self._arena = self.block(0)
         self._used = [0]  # bytes of each arena: steps keep the one that they began with
         self._shared = frozenset(shared)
         self.threads = thread_count(program.mesh.devices)
@@ -114,7 +114,7 @@ class NativeDevice:
         variables = sum(-(-n // parts) if x in self._shared else n for x, n in sizes.items())
         taken = [step.taken for step in self._steps.values()]
         constants, scratch = (sum(x[i] for x in taken) for i in (0, 1))
-        return Footprint(1, variables, constants, sum(self._used), scratch + self.scratch.bytes)
+        return Footprint(1, variables, constants, sum(self._used), scratch)
 
     def get(self, name: str) -> Array:
         return self._variables[name].copy()
@@ -176,7 +176,7 @@ class Step:
         self._copies: dict[int, Array] = {}
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
-        self.bound = bound = Binding(site, comm, self.arrays, device.scratch)
+        self.bound = bound = Binding(site, comm, self.arrays)
         self.noted = Noted(lowered, made.limits)
         self.addresses = self._addresses()
         self.barrier = new_words(barrier.WORDS)
