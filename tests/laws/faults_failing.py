@@ -7,9 +7,10 @@ The first two of them no law saw, since every law ran good steps only.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from graphc_numpy.calls.binding import Binding
+import numpy as np
 from graphc_numpy.calls.device import NumpyDevice
 from graphc_numpy.native import device as native
 from graphc_numpy.native.device import NativeDevice
@@ -18,7 +19,8 @@ from laws import failing
 from laws.fault import Patch, around, fault
 
 import graphc.lowering.lower as lower
-from graphc.ops.indexing import Within
+from graphc.ops.blocks import tree_sum
+from graphc.ops.indexing import ScatterAdd, Within, local
 from graphc.runtime.backends.executor import KernelDevice
 from graphc.runtime.synchronous.engine import Engine
 
@@ -78,10 +80,18 @@ def _labels_unchecked(patch: Patch) -> None:
 
 
 @fault("rows")
-def _added_one_by_one_in_a_part(patch: Patch) -> None:
-    """A part of a table adds its rows one by one, where the whole one adds those of an index first."""
+def _added_by_pairs_in_a_part(patch: Patch) -> None:
+    """A part of a table adds the rows of an index by pairs, the whole one one by one."""
 
-    def scatter(self: Binding, kernel: Any, xs: Any, out: Any) -> None:
-        self._run_shard(kernel, xs, out)
+    def run(self: ScatterAdd, shard: Any, ids: Any, updates: Any) -> Any:
+        at, inside = local(ids, shard, 0, self.name)
+        order = np.argsort(at[inside], kind="stable")
+        found, rows = at[inside][order], updates.reshape(*ids.shape, -1)[inside][order]
+        starts = np.flatnonzero(np.diff(found, prepend=-1))
+        out = np.zeros(shard.shape, updates.dtype)
+        if len(found):
+            made = [tree_sum(rows[i:j]) for i, j in pairwise([*starts, len(found)])]
+            out[found[starts]] = np.reshape(made, (-1, *out.shape[1:]))
+        return out
 
-    patch.setattr(Binding, "_scatter", scatter)
+    patch.setattr(ScatterAdd, "run_shard", run)
