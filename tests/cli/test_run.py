@@ -19,7 +19,7 @@ from graphc_numpy import BACKEND, NumpyBackend
 from safetensors.numpy import load_file
 
 from graphc.plan.plan import VERSION
-from graphc.runtime.checkpoints.checkpoint import load_checkpoint, save_variables
+from graphc.runtime.checkpoints.checkpoint import read_checkpoint, save_variables
 
 Call = Callable[..., Any]
 
@@ -130,8 +130,8 @@ HALF = "half.safetensors"
 
 def _retold(tell: Callable[[dict[str, str]], dict[str, str]]) -> None:
     """Change the notes of the checkpoint."""
-    values, notes = load_checkpoint(HALF)
-    save_variables(HALF, values, tell(notes))
+    found = read_checkpoint(HALF)
+    save_variables(HALF, found.values, tell(dict(found.notes)))
 
 
 def test_a_run_that_goes_on_with_other_kernels_warns_and_says_from_where(

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import graphc
-from graphc.runtime.checkpoints.checkpoint import load_checkpoint, load_variables, read_checkpoint
+from graphc.runtime.checkpoints.checkpoint import load_variables, read_checkpoint
 from graphc.runtime.checkpoints.checkpoint import save_variables as save
 from graphc.support.errors import GraphcError, GraphcWarning
 
@@ -30,7 +30,7 @@ def test_other_programs_read_the_file(tmp_path: Path) -> None:
     assert all(np.array_equal(found[n], a) for n, a in VALUES.items())
     with safe_open(path, framework="np") as file:
         assert file.metadata().keys() == {"steps", "sha256"}
-    assert load_checkpoint(path)[1] == {"steps": "3"}
+    assert read_checkpoint(path).notes == {"steps": "3"}
 
 
 def test_arrays_that_are_not_contiguous_or_of_another_byte_order_are_saved(tmp_path: Path) -> None:

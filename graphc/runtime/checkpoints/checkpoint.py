@@ -63,12 +63,6 @@ def load_variables(path: str | Path) -> dict[str, Array]:
     return read_checkpoint(path).values
 
 
-def load_checkpoint(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The variables in a file, and its notes. Raises G0509."""
-    found = read_checkpoint(path)
-    return found.values, dict(found.notes)
-
-
 def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
     """What is in a file. Raises G0509 where it can't be read, or is not as it was written.
 

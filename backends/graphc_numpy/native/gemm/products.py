@@ -28,7 +28,6 @@ from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
 from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
 
-PRODUCTS_VERSION = "1"
 WORTH = (
     1 << 14
 )  # multiplications of a tile, beside which the loops around it take no time: there is
