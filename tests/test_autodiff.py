@@ -21,6 +21,7 @@ from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.placing.place import Place
 from graphc.runtime.backends.reference import interpret
+from graphc.strategies import Mirrored
 from graphc.support.errors import GraphcError, GraphcWarning
 
 
@@ -110,7 +111,7 @@ def test_clipping_by_norm_sees_the_whole_gradient() -> None:
     optimizer = as_optimizer([ClipByGlobalNorm(1.0), Sgd(0.1)])
     f.objectives.append(Objective(loss.name, optimizer, ("w",)))
     graph = run_passes(
-        f.build(), [Differentiate(), Simplify(), Cse(), Dce(), Place("mirrored(2)"), Partition()]
+        f.build(), [Differentiate(), Simplify(), Cse(), Dce(), Place(Mirrored(2)), Partition()]
     )
     for node in graph:
         if node.scope.startswith("update"):

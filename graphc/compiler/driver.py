@@ -45,6 +45,7 @@ from graphc.support.lazy_map import Later, joined, made
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
 PROGRAMS = ("train", "evaluate")
+ONE = OneDevice()  # for programs that run on one device under every strategy
 
 
 def compile_module(
@@ -91,7 +92,7 @@ def compile_module(
         "duration": asdict(module.duration) if module.duration else None,
         "fingerprint": train.fingerprint(),
         "promise": promise(strategy, trained(programs)).plain(),
-        "grid": next((str(p) for p in strategy.parts if p.layout("").grid), ""),
+        "grid": next((str(p.strategy) for p in named_parts(strategy) if p.layout.grid), ""),
         "every": meets.every if meets else 0,
         "untiled": untiled(train, layout_of(strategy)),
         "seed": module.seed,
@@ -230,10 +231,9 @@ def _parts(
         name = f"{SERVER}.{number}"
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
         seen = _observer(observe, name)
-        one = OneDevice()
         # Rows of tables are sent for the examples that there are: such a program runs any number.
         short = any(n.type.extents for n in graph)
-        placed = run_passes(graph, [*distribution(one), *partitioning(one, short)], seen)
+        placed = run_passes(graph, [*distribution(ONE), *partitioning(ONE, short)], seen)
         programs[name] = schedule(placed, exact=not short)
     return programs, strategy, exact
 
@@ -286,15 +286,16 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
 
 def resolved(strategy: Strategy, placed: Graph) -> Strategy:
     """The strategy with every choice that placing made written out."""
+    if not layout_of(strategy).choose:
+        return strategy
     result: Strategy = OneDevice()
-    for axis, part in named_parts(strategy):
+    for axis, part, layout in named_parts(strategy):
         cuts = [
             (v.name, state.dim)
             for v in placed.variables.values()
             if v.kind == "param" and isinstance(state := v.type.placement[axis], Split)
         ]
-        chosen = part.layout(axis).choose
-        result = result * (part.with_cuts(tuple(cuts)) if chosen else part)
+        result = result * (part.with_cuts(tuple(cuts)) if layout.choose else part)
     return result
 
 
@@ -323,8 +324,7 @@ def _observer(observe: Observe | None, name: str) -> Callable[[Pass, Graph], Non
 
 def _init_program(graph: Graph) -> Program:
     """First values are computed once, on one device, and cut afterwards."""
-    one = OneDevice()
-    return schedule(run_passes(graph, [*distribution(one), *partitioning(one)]), exact=True)
+    return schedule(run_passes(graph, [*distribution(ONE), *partitioning(ONE)]), exact=True)
 
 
 def _with_ratios(graph: Graph) -> Graph:

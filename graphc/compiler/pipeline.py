@@ -48,15 +48,15 @@ def differentiation(check: bool = False) -> list[Pass]:
 
 def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
     """From a single-device graph to one that says where everything lies."""
-    alone: list[Pass] = [StepAlone(str(strategy), evaluate)] if layout_of(strategy).local else []
+    alone: list[Pass] = [StepAlone(strategy, evaluate)] if layout_of(strategy).local else []
     return [*alone, *placing(strategy)]  # each place's own step, where places step alone
 
 
 def placing(strategy: Strategy) -> list[Pass]:
     """Where everything lies, of a graph whose marks say what each place has of its own."""
     grid = layout_of(strategy).grid
-    tile: list[Pass] = [Tile(str(strategy))] if grid else []  # before placing, which may cut only
-    return [*tile, Place(str(strategy))]  # between blocks
+    tile: list[Pass] = [Tile(strategy)] if grid else []  # before placing, which may cut only
+    return [*tile, Place(strategy)]  # between blocks
 
 
 def worker_part() -> list[Pass]:
@@ -72,15 +72,13 @@ def server_part(servers: int, number: int) -> list[Pass]:
 def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> list[Pass]:
     """From a placed graph to the one that every rank runs. bucket: see `Bucket`."""
     layout = layout_of(strategy)
-    orders = "+".join(f"{axis}={order}" for axis, order in layout.orders)
-    eager, stored = ("+".join(x) for x in (layout.eager, layout.stored))
     return [
-        Partition(orders, short, eager),  # every difference between have and need becomes a node
+        Partition(layout.orders, short, layout.eager),  # where have and need differ, nodes convert
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
         Loops(),  # barriers: after cse, which would join again what two loops make
         ScatterReduce(),  # after placing, which prices each conversion by itself
-        *([Regather(stored)] if stored else []),  # after loops: for each of them
+        *([Regather(layout.stored)] if layout.stored else []),  # after loops: for each of them
         Bucket(bucket),  # after regather and loops: only what runs in one loop is joined
     ]
 

@@ -1,7 +1,8 @@
 """What a pass is, and the registry that `graphc opt` and `graphc passes` read.
 
 A pass is a frozen dataclass: its fields are its options, also on the command line
-(`differentiate{order=tree}`). It takes a graph and returns a new one; it never edits.
+(`differentiate{order=tree}`, see graphc.passes.option_text). It takes a graph and returns a new
+one; it never edits.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 from graphc.ir.graph import Graph
 from graphc.ir.op import snake
+from graphc.passes.option_text import option_text, option_value, split_at_commas
 from graphc.support.errors import GraphcError, did_you_mean
 
 
@@ -28,7 +30,7 @@ class Pass(ABC):
 
     def __str__(self) -> str:
         given = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
-        options = ",".join(f"{k}={v}" for k, v, default in given if v != default)
+        options = ",".join(f"{k}={option_text(v)}" for k, v, default in given if v != default)
         return f"{self.name}{{{options}}}" if options else self.name
 
 
@@ -47,32 +49,23 @@ def register_pass(cls: T) -> T:
 
 
 def parse_passes(text: str) -> list[Pass]:
-    """The passes of `cse,differentiate{order=tree},dce`. Raises G0901."""
-    return [_parse_one(part) for part in re.findall(r"[^,{]+(?:\{[^}]*\})?", text)]
+    """The passes of `cse,differentiate{order=tree},dce`. Raises G0990, and what options raise."""
+    return [_parse_one(part) for part in split_at_commas(text)]
 
 
 def _parse_one(text: str) -> Pass:
-    match = re.fullmatch(r"\s*(\w+)(?:\{([^}]*)\})?\s*", text)
+    match = re.fullmatch(r"\s*(\w+)(?:\{(.*)\})?\s*", text, re.DOTALL)
     name = match.group(1) if match else text
     cls = PASSES.get(name)
     if match is None or cls is None:
         hint = did_you_mean(name, tuple(PASSES)) or f"known: {', '.join(PASSES)}"
         raise GraphcError("G0990", f"there is no pass '{name}'", help=hint)
-    known = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
+    known, kinds = {f.name for f in fields(cls)}, get_type_hints(cls)  # type: ignore[arg-type]
     given: dict[str, Any] = {}
-    for option in filter(None, (match.group(2) or "").split(",")):
+    for option in split_at_commas(match.group(2) or ""):
         key, _, value = option.partition("=")
+        key = key.strip()
         if key not in known:
             raise GraphcError("G0990", f"pass {name} has no option '{key}'")
-        given[key] = _as_type(value, known[key])
+        given[key] = option_value(value, kinds[key])
     return cls(**given)
-
-
-def _as_type(text: str, default: Any) -> Any:
-    match default:
-        case bool():
-            return text.lower() in ("1", "true", "yes")
-        case int():
-            return int(text)
-        case _:
-            return text

@@ -16,7 +16,7 @@ from graphc.ir.types import I32, I64, TensorType
 from graphc.ops.optimizers.base import Gradients, Optimizer
 from graphc.ops.replicas import JoinReplicas, OwnSize, PerReplica, ReplicaSum
 from graphc.passes.base import Pass, register_pass
-from graphc.strategies import MeshLayout, layout_of, parse_strategy
+from graphc.strategies import MeshLayout, OneDevice, Strategy, layout_of
 from graphc.support.errors import GraphcError
 
 
@@ -30,11 +30,11 @@ class StepAlone(Pass):
     after:   %x.own = per_replica %x ; %w.own = per_replica %w ; %y = einsum %x.own, %w.own
     """
 
-    strategy: str = "one_device()"
+    strategy: Strategy = OneDevice()
     evaluate: bool = False
 
     def run(self, graph: Graph) -> Graph:
-        layout = layout_of(parse_strategy(self.strategy))
+        layout = layout_of(self.strategy)
         if not layout.local:
             return graph
         work = _Work(graph, layout, self.evaluate)

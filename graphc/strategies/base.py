@@ -7,10 +7,11 @@ all the compiler ever sees of it: no pass knows a strategy's name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from graphc.ir.op import snake
 from graphc.ir.placement import Axis, Leaves, Mesh, State, Tiles
@@ -154,6 +155,14 @@ class Strategy(ABC):
         """The strategies that this one is the product of."""
         return (self,)
 
+    @cached_property
+    def _named(self) -> tuple[NamedPart, ...]:
+        return tuple(NamedPart(x, part, part.layout(x)) for x, part in _axis_names(self))
+
+    @cached_property
+    def _joined(self) -> MeshLayout:
+        return _join(self, self._named)
+
     def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
         """The same strategy with the cut of the variables that the compiler chose."""
         return self
@@ -207,11 +216,33 @@ class Product(Strategy):
         return " * ".join(map(str, self.factors))
 
 
-def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
-    """The parts of a strategy, each with the name of its axis, equal names told apart.
+class NamedPart(NamedTuple):
+    """A part of a strategy, the name of its axis, and its layout there."""
+
+    axis: str
+    strategy: Strategy
+    layout: MeshLayout
+
+
+def named_parts(strategy: Strategy) -> tuple[NamedPart, ...]:
+    """The parts of a strategy, each on an axis of its own, equal names told apart.
 
     Raises G0402 for a name that the user gave to two axes, or that is none.
     """
+    return strategy._named
+
+
+def layout_of(strategy: Strategy) -> MeshLayout:
+    """The layout of a strategy: the meshes of its parts joined, axes named apart.
+
+    A strategy never changes, so it is worked out once, when it is first asked for. Raises G0402
+    where two parts say how replicas meet, or give a grid; G0441, G0442 for what a grid can't hold.
+    """
+    return strategy._joined
+
+
+def _axis_names(strategy: Strategy) -> list[tuple[str, Strategy]]:
+    """The name of each part's axis, and the part."""
     given = [part.axis for part in strategy.parts if part.axis]
     for name in given:
         check(name.isidentifier(), f"{strategy}: '{name}' can't be the name of an axis")
@@ -229,14 +260,8 @@ def named_parts(strategy: Strategy) -> list[tuple[str, Strategy]]:
     return named
 
 
-def layout_of(strategy: Strategy) -> MeshLayout:
-    """The layout of a strategy: the meshes of its parts joined, axes named apart.
-
-    Raises G0402 where two parts say how replicas meet, or give a grid; G0441, G0442 for what a grid
-    can't hold.
-    """
-    named = named_parts(strategy)
-    layouts = [part.layout(name) for name, part in named]
+def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
+    layouts = [part.layout for part in parts]
     joined = MeshLayout(
         Mesh(_side_by_side(a for x in layouts for a in x.mesh.axes)),
         tuple(a for x in layouts for a in x.batch),
@@ -252,7 +277,7 @@ def layout_of(strategy: Strategy) -> MeshLayout:
     )
     if joined.grid is None:
         return joined
-    leaf = next(name for (name, _), x in zip(named, layouts, strict=True) if x.grid is not None)
+    leaf = next(part.axis for part in parts if part.layout.grid is not None)
     fixed = dict.fromkeys(joined.model_axes, "tree")  # sums over tiles are trees too
     chosen = tuple((dict(joined.orders) | fixed).items())
     return _on_grid(strategy, replace(joined, orders=chosen), joined.grid, leaf)

@@ -40,14 +40,14 @@ class Every:
     axis: Axis
 
     def __post_init__(self) -> None:
-        self.placed: Placed = place_graph(self.graph, self.layout)
-        self.ways = ways_along(self.graph, self.axis, self.placed)
-        self.fixed = source_states(self.graph, self.layout, self.axis)
-        self.wanted = wanted_states(self.graph, self.layout, self.axis)
         states = variable_states(self.graph, self.layout, self.axis)
         away = {v for v, state in states.items() if isinstance(state, Home)}
         self.homes = {s for s in states.values() if isinstance(s, Home)}
         self.lazy = lazy_nodes(self.graph, away)
+        self.placed: Placed = place_graph(self.graph, self.layout, self.lazy)
+        self.ways = ways_along(self.graph, self.axis, self.placed)
+        self.fixed = source_states(self.graph, self.layout, self.axis)
+        self.wanted = wanted_states(self.graph, self.layout, self.axis)
         self._found: dict[tuple[object, ...], list[Signature]] = {}
 
     @property

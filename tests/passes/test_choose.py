@@ -12,6 +12,7 @@ from graphc.frontend.language.load import load_module
 from graphc.ir.graph import Graph
 from graphc.ir.placement import Split
 from graphc.passes.placing.choose_sharding import choose_cuts
+from graphc.passes.placing.lazy import lazy_nodes
 from graphc.passes.placing.place import Estimate
 from graphc.strategies import MeshLayout, layout_of, parse_strategy
 
@@ -42,11 +43,15 @@ def graph(example: str) -> Graph:
     return run_passes(load_module(EXAMPLES / f"{example}.gc").train, differentiation())
 
 
+def estimate(g: Graph) -> Estimate:
+    return Estimate(g, lazy_nodes(g))
+
+
 class Watched:
     """An estimate that notes what it is asked, and what it answers."""
 
     def __init__(self, g: Graph) -> None:
-        self.estimate, self.asked = Estimate(g), list[tuple[MeshLayout, float]]()
+        self.estimate, self.asked = estimate(g), list[tuple[MeshLayout, float]]()
 
     def __call__(self, layout: MeshLayout) -> float:
         self.asked.append((layout, self.estimate(layout)))
@@ -62,7 +67,7 @@ def test_the_choice_is_that_of_candidates_searched_by_themselves(
     cuts = {r.glob: r.state.dim for r in found.variables if isinstance(r.state, Split)}
     assert cuts == CHOICES[example, strategy]
     for layout, cost in watched.asked[-2:]:
-        assert cost == pytest.approx(Estimate(graph(example))(layout), rel=1e-12)
+        assert cost == pytest.approx(estimate(graph(example))(layout), rel=1e-12)
 
 
 def test_no_candidate_is_estimated_twice() -> None:

@@ -11,6 +11,7 @@ from graphc.passes.cleanup import Dce
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.placing.lazy import DEPTH, lazy_nodes
 from graphc.passes.placing.place import Place
+from graphc.strategies import parse_strategy
 
 BATCH = Extent("batch")
 
@@ -23,7 +24,7 @@ def start() -> Builder:
 
 
 def placed(graph: Graph, strategy: str) -> Graph:
-    return Dce().run(Partition().run(Place(strategy).run(graph)))
+    return Dce().run(Partition().run(Place(parse_strategy(strategy)).run(graph)))
 
 
 def test_what_is_made_of_constants_is_free() -> None:

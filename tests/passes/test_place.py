@@ -15,6 +15,7 @@ from graphc.passes.cleanup import Cse, Dce
 from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.placing.place import Place
+from graphc.strategies import Mirrored, OneDevice, parse_strategy
 from graphc.support.errors import GraphcError
 
 BATCH = 12
@@ -46,7 +47,7 @@ def mlp() -> Graph:
 
 
 def partitioned(graph: Graph, strategy: str, short: bool = False) -> Graph:
-    return run_passes(graph, [Place(strategy), Partition("", short), Cse(), Dce()])
+    return run_passes(graph, [Place(parse_strategy(strategy)), Partition((), short), Cse(), Dce()])
 
 
 def conversions(graph: Graph) -> list[str]:
@@ -59,7 +60,7 @@ def test_one_device_needs_no_conversion() -> None:
 
 def test_in_one_place_no_node_is_touched() -> None:
     graph = mlp()
-    placed = Place("one_device()").run(graph)
+    placed = Place(OneDevice()).run(graph)
     assert list(placed) == list(graph) and all(a is b for a, b in zip(placed, graph, strict=True))
     assert Partition().run(placed) is placed
 
@@ -69,7 +70,7 @@ def test_a_short_batch_is_masked_in_one_place_too() -> None:
 
 
 def test_what_was_placed_otherwise_is_placed_anew_in_one_place() -> None:
-    graph = Place("one_device()").run(Place("mirrored(4)").run(mlp()))
+    graph = Place(OneDevice()).run(Place(Mirrored(4)).run(mlp()))
     assert not graph.mesh.axes
     assert not any(n.needs or n.tensor.placement.states for n in graph)
 
@@ -113,7 +114,7 @@ def test_slots_and_updates_lie_as_their_variable_does() -> None:
 
 
 def test_a_gradient_under_data_parallelism_is_partial() -> None:
-    placed = run_passes(mlp(), [Place("mirrored(2)")])
+    placed = run_passes(mlp(), [Place(Mirrored(2))])
     assert any(n.tensor.placement["data"] == Partial() for n in placed)
 
 
@@ -135,12 +136,12 @@ def test_a_short_batch_is_masked_on_one_device_too() -> None:
 
 
 def test_tree_order_makes_tree_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place("mirrored(4)"), Partition("data=tree")])
+    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", "tree"),))])
     assert set(conversions(graph)) == {"tree_reduce"}
 
 
 def test_a_running_sum_over_devices_makes_chain_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place("mirrored(4)"), Partition("data=accumulate")])
+    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", "accumulate"),))])
     assert set(conversions(graph)) == {"chain_reduce"}
 
 

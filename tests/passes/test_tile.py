@@ -21,7 +21,7 @@ HIDDEN = 'reproducible(1, tiles=4, cut={"w0": 1})'
 
 
 def tiled(graph: Graph, strategy: str) -> Graph:
-    return Tile(strategy).run(graph)
+    return Tile(parse_strategy(strategy)).run(graph)
 
 
 def placed(graph: Graph, strategy: str) -> Graph:

@@ -19,6 +19,7 @@ from graphc.ir.placement import Home, Mesh, Partial, Placement, Split, is_uneven
 from graphc.ir.types import TensorType
 from graphc.ops.reduce import highest, lowest
 from graphc.passes.base import Pass, register_pass
+from graphc.passes.option_text import Axes, AxisOrders
 from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_own_ways
 from graphc.passes.placing.place import ways_along
 from graphc.passes.placing.problem import Placed
@@ -30,25 +31,23 @@ from graphc.support.errors import InternalError
 class Partition(Pass):
     """Make every conversion of a placed graph a node, and mask the padding.
 
-    orders: how sums along an axis are taken, such as `data=tree+turn=add_n`; a node that is
-            marked with an order of its own goes by that
-    eager:  axes (joined by `+`) along which sums are cut in every turn, before they are accumulated
+    orders: how sums along an axis are taken, where that is chosen; a node that is marked with an
+            order of its own goes by that
+    eager:  axes along which sums are cut in every turn, before they are accumulated
     short:  the batch may have fewer examples than its dim: mask every run-time dim
 
     before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
     after:   %g.data : f32[4] = all_reduce %g {axis="data"} ; update w = %g.data
     """
 
-    orders: str = ""
+    orders: AxisOrders = ()
     short: bool = False
-    eager: str = ""
+    eager: Axes = ()
 
     def run(self, graph: Graph) -> Graph:
         if graph.mesh == NO_MESH and not self.short and not any(n.needs for n in graph):
             return graph  # in one place nothing is converted, and no shard has padding
-        orders = dict(o.split("=") for o in self.orders.split("+") if o)
-        eager = frozenset(filter(None, self.eager.split("+")))
-        work = _Work(graph, orders, eager, self.short)
+        work = _Work(graph, dict(self.orders), frozenset(self.eager), self.short)
         for node in graph:
             work.take(node)
         return work.finish()

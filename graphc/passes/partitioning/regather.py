@@ -22,6 +22,7 @@ from graphc.ir.placement import R, Split, local_shape
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.cleanup import rename_uses
+from graphc.passes.option_text import Axes
 from graphc.passes.placing.sharded_storage import made_of
 
 
@@ -29,7 +30,7 @@ from graphc.passes.placing.sharded_storage import made_of
 class Regather(Pass):
     """Gather variables anew for uses that are far apart, so that few are whole at a time.
 
-    axes:   the axes (joined by `+`) along which what is gathered is let go again; none is all
+    axes:   the axes along which what is gathered is let go again; none is all
     layers: as much may be whole at a time as that many of the largest layers take, each a large
             value with the small ones that are used behind it
     ahead:  whether what is needed next is gathered early
@@ -38,13 +39,13 @@ class Regather(Pass):
     after:   %g = all_gather %w ; %h = einsum %x, %g ; %g.1 = all_gather %w ; %d = einsum %y, %g.1
     """
 
-    axes: str = ""
+    axes: Axes = ()
     layers: int = 2
     ahead: bool = True
     optional = True
 
     def run(self, graph: Graph) -> Graph:
-        whole = _whole_values(graph, frozenset(filter(None, self.axes.split("+"))))
+        whole = _whole_values(graph, frozenset(self.axes))
         return _Work(graph, whole, self.layers, self.ahead).run() if whole else graph
 
 

@@ -33,9 +33,10 @@ from graphc.passes.placing.problem import AxisProblem, Placed
 from graphc.passes.placing.sharded_storage import stored_values
 from graphc.passes.placing.sharding_constraints import pinned_ways
 from graphc.passes.placing.variables import variable_states, variables_at_home
-from graphc.strategies import MeshLayout, layout_of, parse_strategy
+from graphc.strategies import MeshLayout, OneDevice, Strategy, layout_of
 
 Ways = dict[str, tuple[Signature, ...]]
+Lazy = dict[str, int | None]  # what `lazy_nodes` gives
 
 
 @lru_cache(maxsize=16384)
@@ -141,17 +142,22 @@ def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[s
     return (*outputs, *updates)
 
 
-def place_graph(graph: Graph, layout: MeshLayout) -> Placed:
+def lazy_under(graph: Graph, layout: MeshLayout) -> Lazy:
+    """The lazy nodes under a layout. They are the same however the variables are cut."""
+    return lazy_nodes(graph, variables_at_home(graph, layout))
+
+
+def place_graph(graph: Graph, layout: MeshLayout, lazy: Lazy) -> Placed:
     """The signature of every node along every axis of the layout's mesh."""
     placed = Placed(layout.mesh)
     for axis in layout.mesh.time:
-        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed))
+        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed, lazy))
     dealt, searched = _kinds_of_space(layout.mesh)
     for axis in dealt:
-        placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed))
+        placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed, lazy))
     rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
     for axis in dealt + searched * rounds:
-        placed.ways[axis.name] = place_over_space(_problem(graph, layout, axis, placed))
+        placed.ways[axis.name] = place_over_space(_problem(graph, layout, axis, placed, lazy))
     return placed
 
 
@@ -179,8 +185,8 @@ class Estimate:
     it did before.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, lazy: Lazy) -> None:
+        self.graph, self.lazy = graph, lazy
         self.ways: dict[str, Ways] = {}
         self.over_time: dict[str, dict[str, Signature]] = {}
         self.costs: dict[str, Costs] = {}
@@ -209,13 +215,13 @@ class Estimate:
     def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
         if axis.name not in self.ways:
             self.ways[axis.name] = ways_along(self.graph, axis, placed)
-        return _problem(self.graph, layout, axis, placed, self.ways[axis.name])
+        return _problem(self.graph, layout, axis, placed, self.lazy, self.ways[axis.name])
 
 
 def _problem(
-    graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, known: Ways | None = None
-) -> AxisProblem:
-    lazy = lazy_nodes(graph, variables_at_home(graph, layout))
+    graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, lazy: Lazy,
+    known: Ways | None = None,
+) -> AxisProblem:  # fmt: skip
     ways = known
     if ways is None:
         every = ways_along(graph, axis, placed, OwnWays(graph, layout, lazy))
@@ -243,16 +249,17 @@ class Place(Pass):
     after:   %h : f32[batch=8,4] {data:S(0)} = einsum %x, %w {spec="bk,kn->bn"}
     """
 
-    strategy: str = "one_device()"
+    strategy: Strategy = OneDevice()
 
     def run(self, graph: Graph) -> Graph:
-        layout = layout_of(parse_strategy(self.strategy))
+        layout = layout_of(self.strategy)
         check_turns(graph, layout)
         graph = expanded(graph, layout)
         if layout.mesh == NO_MESH and _is_whole(graph):
             return graph  # there is one place: everything lies there already
-        layout = choose_cuts(graph, layout, Estimate(graph))
-        placed = place_graph(graph, layout)
+        lazy = lazy_under(graph, layout)
+        layout = choose_cuts(graph, layout, Estimate(graph, lazy))
+        placed = place_graph(graph, layout, lazy)
         nodes = {n.name: _placed_node(n, graph, placed) for n in graph}
         states = {a.name: variable_states(graph, layout, a) for a in layout.mesh.axes}
         variables = {

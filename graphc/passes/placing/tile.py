@@ -24,7 +24,7 @@ from graphc.ops.blocks import block_length
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.cleanup import rename_uses
 from graphc.passes.placing.variables import variable_states
-from graphc.strategies import Grid, MeshLayout, layout_of, parse_strategy
+from graphc.strategies import Grid, MeshLayout, OneDevice, Strategy, layout_of
 from graphc.support.errors import GraphcError
 
 Dim = tuple[str, int]  # a node and a dim of its value
@@ -40,10 +40,10 @@ class Tile(Pass):
              %s = reduce_sum %s.1 {over=(0,), blocks=((0, 2),)}
     """
 
-    strategy: str = "one_device()"
+    strategy: Strategy = OneDevice()
 
     def run(self, graph: Graph) -> Graph:
-        layout = layout_of(parse_strategy(self.strategy))
+        layout = layout_of(self.strategy)
         if layout.grid is None:
             return graph
         check_axes(self.strategy, layout)
@@ -56,7 +56,7 @@ class Tile(Pass):
 # -- what a strategy may cut ----------------------------------------------------------------------
 
 
-def check_axes(strategy: str, layout: MeshLayout) -> None:
+def check_axes(strategy: Strategy, layout: MeshLayout) -> None:
     """Raise G0451 where the axes that cut variables are not a divisor of the grid's tiles."""
     assert layout.grid is not None
     places = prod(layout.mesh.axis(a).size for a in layout.model_axes)
