@@ -29,6 +29,9 @@ class NumpyLoaded:
     def device(self, rank: int, comm: Communicator) -> NumpyDevice:
         return NumpyDevice(self._programs, rank, comm, self._allocator)
 
+    def prepare(self, program: str) -> None:
+        """Nothing: each device binds the programs when it is made."""
+
 
 class NumpyDevice:
     """One rank: its arena, which all programs use in turn, and its variables."""

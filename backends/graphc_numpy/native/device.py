@@ -45,7 +45,7 @@ ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class NativeLoaded:
-    """Programs, of which each is compiled when its first step is run, once for all devices."""
+    """Programs, of which each is compiled before its first step is run, once for all devices."""
 
     def __init__(self, programs: Programs, allocator: Allocator) -> None:
         self.programs, self.allocator = programs, allocator
@@ -70,6 +70,9 @@ class NativeLoaded:
         program = next(iter(self.programs.values()))
         sizes = {n: program.buffers[program.variables[n]].bytes for n in sorted(names)}
         return {n: self.allocator.block(size) for n, size in sizes.items()}
+
+    def prepare(self, program: str) -> None:
+        self.compiled(program)
 
     def compiled(self, name: str) -> Compiled:
         """The machine code of a program."""

@@ -99,6 +99,15 @@ class Device(Protocol):
 class Loaded(Protocol):
     """Programs made ready for a device: checked, compiled."""
 
+    def prepare(self, program: str) -> None:
+        """Compile what all devices have in common of a program, before `Device.prepare`.
+
+        Runs on the thread that asks for a step. The C library keeps the memory that a thread has
+        freed in an arena for later threads: if devices compiled, each of these arenas would grow
+        to what a compilation takes.
+        """
+        ...
+
     def device(self, rank: int, comm: Communicator) -> Device:
         """The device of one rank, on the thread that will run it. Variables start undefined.
 

@@ -86,6 +86,9 @@ class LoadedKernels:
     def device(self, rank: int, comm: Communicator) -> KernelDevice:
         return KernelDevice(self._backend, self._programs, rank, comm)
 
+    def prepare(self, program: str) -> None:
+        """Nothing: each device interprets for itself."""
+
 
 class KernelDevice:
     """One rank of interpreted programs."""

@@ -201,6 +201,8 @@ class Engine:
     def _prepare(self, name: str) -> None:
         """Have all devices make a program ready, or none: it may hold what they share."""
         if name not in self._prepared:
+            self._check_mine()
+            self._loaded.prepare(name)
             self._on_devices(lambda comm: self._devices[comm.rank].prepare(name))
             self._prepared.add(name)
 
@@ -248,9 +250,12 @@ class Engine:
         self._invalid = str(error) or type(error).__name__
         self._shut()
 
-    def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
+    def _check_mine(self) -> None:
         if self._lost:
             raise forks.use_in_child()
+
+    def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
+        self._check_mine()
         if self._turn.locked():
             raise GraphcError("G0563", "the session is in the middle of another run")
         with self._turn:  # no signal is raised between its being taken and the block
