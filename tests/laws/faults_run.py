@@ -24,12 +24,6 @@ from graphc.runtime.transports import exchange, local
 # -- memory ---------------------------------------------------------------------------------------
 
 
-@fault("run", "binary")
-def _a_sum_overwrites_its_third_operand(patch: Patch) -> None:
-    """A sum made in several passes may lie on an operand of a later pass."""
-    patch.setattr(lifetimes, "overwritable", lambda op, operands: operands[2:] + operands[:2])
-
-
 @fault("memory")
 def _freed_by_the_first_reader(patch: Patch) -> None:
     """A buffer is given away after it was read once."""

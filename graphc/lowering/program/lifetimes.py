@@ -116,9 +116,6 @@ def overwritable(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:
     """The operands that a kernel may write its result over, where the op says `in_place`."""
     if op.updates:
         return tuple(x for x in operands[:1] if x not in operands[1:])
-    # A sum of many is made in several passes, of which only the first may overwrite.
-    if op.aggregates:
-        return tuple(x for x in operands[:2] if x not in operands[2:])
     return operands
 
 
