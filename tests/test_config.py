@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 
+import graphc
 from graphc.support import config
 from graphc.support.errors import GraphcError
 
@@ -38,3 +41,22 @@ def test_an_empty_value_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
     found = config.get()
     assert (found.native, found.threads, found.verify) == (None, 0, 1)
+
+
+def loss(params: Any, batch: Any) -> Any:
+    return np.mean(params["w"] * batch["x"])
+
+
+def test_each_level_of_debug_prints_more(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("llvmlite")
+    marks = ("differentiate", "graphc-ir", "calls of", "define ")
+    for level in range(len(marks) + 1):
+        monkeypatch.setenv("GRAPHC_DEBUG", str(level))
+        config.get.cache_clear()
+        x = np.ones((4, 3), np.float32)
+        with graphc.compile(loss, {"w": x[0]}, {"x": x}, optimizer=graphc.optim.sgd(1.0)) as made:
+            made.step({"x": x})
+        printed = capfd.readouterr().err
+        assert [mark in printed for mark in marks] == [i < level for i in range(len(marks))]

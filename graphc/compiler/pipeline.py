@@ -106,8 +106,8 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
         except Exception as error:
             message = f"pass {step} failed: {type(error).__name__}: {error}"
             raise _with_replay(InternalError("G0999", message), graph, passes[i:]) from error
+        _trace(i, step, graph, after, time.perf_counter() - start)
         graph, verified = after, stage
-        _trace(i, step, graph, time.perf_counter() - start)
         if observe:
             observe(step, graph)
     return graph
@@ -133,7 +133,7 @@ def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> Grap
     return error
 
 
-def _trace(number: int, step: Pass, graph: Graph, seconds: float) -> None:
+def _trace(number: int, step: Pass, before: Graph, graph: Graph, seconds: float) -> None:
     """Show or write a graph after a pass, as the environment asks."""
     lamps = config.get()
     if lamps.debug >= 1:
@@ -141,7 +141,7 @@ def _trace(number: int, step: Pass, graph: Graph, seconds: float) -> None:
     if lamps.debug < 2 and not lamps.dump and lamps.verify < 2:
         return
     text = print_ir(graph, locs=True)
-    if lamps.debug >= 2:
+    if lamps.debug >= 2 and graph != before:
         print(text, file=sys.stderr)
     if lamps.dump:
         folder = Path(lamps.dump)

@@ -20,7 +20,12 @@ def print_kernels(program: Program) -> str:
     shared = None
     if program.mesh.devices > 1:
         shared = alike({program.name: program}) - written_apart(program)
-    return "\n".join(_lines(program, lower(program, shared))) + "\n"
+    return listing(program, lower(program, shared))
+
+
+def listing(program: Program, lowered: Lowered) -> str:
+    """The stretches of a program that was lowered already."""
+    return "\n".join(_lines(program, lowered)) + "\n"
 
 
 def _lines(program: Program, lowered: Lowered) -> Iterator[str]:

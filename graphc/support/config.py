@@ -1,6 +1,7 @@
 """Developer's lamps: the one place that reads the environment.
 
-GRAPHC_DEBUG=1..4   1 pass names and times, 2 the IR after each pass that changed it
+GRAPHC_DEBUG=1..4   print to stderr: 1 passes and their times; 2 also the IR after each pass that
+                    changed it; 3 also the kernels of each program; 4 also their LLVM IR
 GRAPHC_DUMP=dir     numbered IR files, one per pass
 GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print and parse back
 GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code

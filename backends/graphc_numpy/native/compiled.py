@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from graphc.support.gc_pause import collector_paused
 from graphc_numpy.native import records
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
 from graphc_numpy.native.step.regions import Stretches, compile_stretches
+
+SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ def compiled(program: Program, together: frozenset[str] | None, apart: bool = Fa
     together, apart: as `graphc.lowering.lower` has them
     """
     # What is kept does not tell an error of checked addresses in words.
-    if cache_folder() is None or apart or config.get().check_memory:
+    lamps = config.get()
+    if cache_folder() is None or apart or lamps.check_memory or lamps.debug >= SHOW_KERNELS:
         return Compiled(program, **vars(_lowered(program, together, apart)))
     key = records.key_of(program, together)
     found = records.read(key, program)
@@ -52,6 +56,10 @@ def _lowered(
     from graphc.lowering.lower import lower  # where it is not on disk
 
     lowered = lower(program, together, apart)
+    if config.get().debug >= SHOW_KERNELS:
+        from graphc.lowering.kernel_listing import listing
+
+        print(listing(program, lowered), file=sys.stderr)
     stretches: list[list[Native]] = []
     parts = [_joined(part, stretches) for part in lowered.parts]
     checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))

@@ -7,6 +7,7 @@ process on a machine of its kind.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ NAMED = ("avx512", "avx2", "baseline")
 SOURCES = (
     "ir", "lowering", "ops", "support/__init__.py", "support/random.py", "support/records.py",
 )  # fmt: skip  # of graphc
+SHOW_LLVM = 4  # the level of GRAPHC_DEBUG that prints LLVM IR
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads
 
@@ -129,11 +131,15 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
     which are added.
     """
     key, chosen = key_of(description), target()
-    found = again(key, names)
+    shows = config.get().debug >= SHOW_LLVM
+    found = None if shows else again(key, names)
     if found is not None:
         return found
     with _LOCK:
-        made = compiled(chosen, _text(make()))
+        text = _text(make())
+        if shows:
+            print(text, file=sys.stderr)
+        made = compiled(chosen, text)
         Objects.at(config.cache_folder()).write(key, made)
         return _linked(chosen, made, names)
 
