@@ -1,7 +1,7 @@
-"""The command line from its first line on: `python -m graphc` and the script `graphc` start here.
+"""The entry point of `python -m graphc` and of the script `graphc`.
 
-Ctrl-C may come at any moment, also while modules are imported or the interpreter ends. Little is
-imported here, and all else inside of what catches it.
+Ctrl-C can arrive at any moment, also during imports and while the interpreter exits. So this module
+imports little, and everything else is imported inside the block that catches Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run `graphc.cli.main`; Ctrl-C outside of a command ends in one line and status 130, too."""
+    """Run `graphc.cli.main`. Ctrl-C outside a command also ends in one line and status 130."""
     sys.unraisablehook = _interrupted_again
     try:
         from graphc.cli import main as run
@@ -28,14 +28,14 @@ def main() -> None:
 
 
 def _at_the_end() -> None:
-    """All is done and printed: a Ctrl-C changes nothing any more."""
+    """Ignore Ctrl-C from now on: everything is done and printed."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _interrupted_again(unraisable: Any, /) -> None:
-    """Where an exception can't be raised (in a callback, or as an object goes) Ctrl-C would be
-    printed and lost: let it come again."""
+    """Repeat a Ctrl-C that arrived where no exception can be raised (in a callback, or while an
+    object is freed); Python would print it and drop it."""
     if not isinstance(unraisable.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return

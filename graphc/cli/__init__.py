@@ -1,6 +1,6 @@
 """The command line: `graphc COMMAND ...`. Each command calls one public function.
 
-Nothing heavy is imported until a command runs: `graphc --help` needs neither NumPy nor networkx.
+Commands import their modules when they run, so `graphc --help` needs neither NumPy nor networkx.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from graphc.support.errors import GraphcError, InternalError, VerifyError
 from graphc.support.files import write_whole
 
 COMMANDS = {
-    "run": ("graphc.cli.run", "Train what a .gc file or a plan describes, and evaluate it."),
-    "compile": ("graphc.cli.run", "Compile a .gc file to a plan, a file that runs on its own."),
-    "check": ("graphc.cli.check", "Check that the distributed program equals the single device."),
+    "run": ("graphc.cli.run", "Train and evaluate a .gc file or a plan."),
+    "compile": ("graphc.cli.run", "Compile a .gc file to a plan, which runs without the source."),
+    "check": ("graphc.cli.check", "Check that distributed training gives one device's result."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),
     "fmt": ("graphc.cli.fmt", "Format .gc files."),
     "ops": ("graphc.cli.info", "List the operations."),
-    "passes": ("graphc.cli.info", "List the passes, in the order of the pipeline."),
+    "passes": ("graphc.cli.info", "List the compiler passes in the order in which they run."),
     "strategies": ("graphc.cli.info", "List the strategies."),
-    "backends": ("graphc.cli.info", "List the backends and transports, and why one can't run."),
+    "backends": ("graphc.cli.info", "List backends and transports; say why one is unavailable."),
     "explain": ("graphc.cli.info", "Explain an error code."),
 }
 
 FINE, USER, USAGE, DEFECT, INTERRUPTED, PIPE, TERMINATED = 0, 1, 2, 70, 130, 141, 143
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a full disk says
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # errors of a full disk
 
 
 class Lazy(click.Group):
-    """A group that imports a command's module when the command is used."""
+    """A click group that imports the module of a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -67,14 +67,15 @@ class Lazy(click.Group):
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="graphc", prog_name="graphc")
 def group() -> None:
-    """graphc compiles a training step, written for one device, for a mesh of them."""
+    """Compile a training step, written for one device, to run on a mesh of devices."""
 
 
 def main() -> None:
-    """Run the command line; every error is a message and an exit status, never a traceback.
+    """Run the command line. An error ends in a message and an exit status, never in a traceback.
 
-    Status: 0 fine, 1 the user's error, 2 wrong usage, 70 a defect of graphc, 130 interrupted,
-    141 nobody reads the output, 143 terminated.
+    Status: 0 success, 1 an error in the input or a failed check, 2 wrong usage, 70 an internal
+    error of graphc, 130 interrupted (Ctrl-C), 141 the output pipe was closed, 143 terminated
+    (SIGTERM).
     """
     try:
         with ending_on_sigterm():
@@ -91,14 +92,14 @@ def main() -> None:
 
 
 def _drop_output() -> None:
-    """Let what is still in the buffer go nowhere; Python would complain of it at its end."""
+    """Discard what is still buffered; otherwise Python reports an error when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> int:
-    """The exit status of the command."""
+    """Run the command and return its exit status."""
     try:
-        # Not `group.main`: it makes an Abort of Ctrl-C, and status 1 of a closed pipe.
+        # Not `group.main`: it turns Ctrl-C into an Abort, and a closed pipe into status 1.
         with group.make_context("graphc", sys.argv[1:]) as context:
             group.invoke(context)
         return FINE
@@ -136,12 +137,12 @@ def _told(error: GraphcError) -> int:
 
 
 def _after(stop: BaseException) -> str:
-    """Where a run was when it was interrupted, if it says so."""
+    """How far an interrupted run had come, if it left a note."""
     return "".join(f" {note}" for note in getattr(stop, "__notes__", ()))
 
 
 def _internal(error: Exception) -> str:
-    """The message of a defect: what failed, and the file with everything a report needs."""
+    """The message of an internal error: what failed, and the file to attach to a bug report."""
     report = Path("graphc-crash.txt")
     text = f"command: {sys.argv[1:]}\n\n{''.join(traceback.format_exception(error))}"
     try:

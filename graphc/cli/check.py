@@ -1,4 +1,4 @@
-"""check: distributed equals single, up to rounding or bit by bit."""
+"""The command `check`: compare distributed results with those of one device."""
 
 from __future__ import annotations
 
@@ -22,47 +22,58 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--devices", default="1,2,4", show_default=True, help="Device counts, such as 1,2,3,4."
+    "--devices", default="1,2,4", show_default=True, help="Numbers of devices, such as 1,2,3,4."
 )
-@click.option("--accumulate", default="1", show_default=True, help="Microbatches per update.")
+@click.option(
+    "--accumulate", default="1", show_default=True,
+    help="Numbers of microbatches per update, such as 1,2.",
+)  # fmt: skip
 @click.option(
     "--strategy", "templates", multiple=True, default=("mirrored({n})",), show_default=True,
-    help="What to run on n devices; may be given several times.",
+    help="Strategy to check; {n} stands for the number of devices. May be repeated.",
 )  # fmt: skip
-@click.option("--steps", default=20, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--steps", default=20, show_default=True, type=click.IntRange(1),
+    help="Number of training steps to compare.",
+)  # fmt: skip
 @click.option(
     "--backend", "backends", multiple=True, default=("numpy",), show_default=True,
-    help="May be given several times; 'all' is every one that can run here.",
+    help="Backend to check; 'all' means every available one. May be repeated.",
 )  # fmt: skip
-@click.option("--bits", is_flag=True, help="Compare bit by bit, under reproducible.")
+@click.option(
+    "--bits", is_flag=True, help="Require bit-identical results, under reproducible(slots, tiles)."
+)
 @click.option(
     "--slots", default=8, show_default=True, type=click.IntRange(1),
-    help="With --bits: leaves of the batch.",
+    help="With --bits: number of leaves that the batch is divided into.",
 )  # fmt: skip
 @click.option(
     "--tiles", type=click.IntRange(1),
-    help="With --bits: blocks of a dim that tensor_split cuts. [default: as many as are needed]",
+    help="With --bits: number of blocks that a dim split by tensor_split is divided into. "
+    "[default: as many as are needed]",
 )  # fmt: skip
 @click.option(
-    "--switch", is_flag=True, help="With --bits: also one run that goes through all strategies."
-)
+    "--switch", is_flag=True,
+    help="With --bits: add one run that switches between all the strategies.",
+)  # fmt: skip
 @click.option(
-    "--allow-nan", is_flag=True, help="Pass, too, where all runs end in the same NaN or infinity."
+    "--allow-nan", is_flag=True, help="Also pass if all runs end in the same NaN or infinity."
 )
 @seed_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print each row as one line of JSON.")
 def check_command(
     file: Path, devices: str, accumulate: str, templates: tuple[str, ...], steps: int,
     backends: tuple[str, ...], bits: bool, slots: int, tiles: int | None, switch: bool,
     allow_nan: bool, seed: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Check that the distributed program equals the single device, within stated rounding.
+    """Check that distributed training of FILE (.gc) gives one device's result.
 
-    With --bits it must give the same bits: one hash for all, under reproducible(slots, tiles).
+    Results may differ by a rounding error, whose limit is printed. With --bits they must be
+    bit-identical: one hash for all strategies.
 
-    A NaN or an infinity equals only the same at the same place. Where the runs end in one (a loss
-    that is not finite, a variable with a NaN), that they are equal shows nothing: the row is marked
-    NaN, says from which step on, and the exit status is 1 unless --allow-nan is given.
+    A NaN or an infinity equals only the same value in the same position. If the runs end with such
+    a value in the loss or in a variable, their agreement proves nothing: the row is marked NaN and
+    names the first such step, and the exit status is 1 unless --allow-nan is given.
     """
     from graphc.cli.run import shown_warnings
     from graphc.frontend.language.load import load_module
@@ -104,7 +115,7 @@ def _rounding(
     module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
     backends: Sequence[str], as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Print a row per strategy and backend, and give its mark."""
+    """Print a row per strategy and backend; yield the mark of each row."""
     from graphc.testing.equivalence import check_strategies
 
     spec = module.data["train"]
@@ -120,7 +131,7 @@ def _rounding(
 
 
 def _mark(equal: bool, spoiled: str) -> str:
-    """ok; FAIL where a run differs; NaN where it is equal and that shows nothing."""
+    """`FAIL` if the results differ, `NaN` if they agree only in not being finite, else `ok`."""
     return "FAIL" if not equal else "NaN" if spoiled else "ok"
 
 
@@ -137,7 +148,7 @@ def _rounding_line(row: Row) -> str:
 
 
 def _below(text: str) -> str:
-    """A line of its own under a row, or nothing."""
+    """The text as an indented line below a row; nothing for an empty text."""
     return f"\n     {text}" if text else ""
 
 
@@ -145,7 +156,7 @@ def _bits(
     module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
     backends: Sequence[str], grid: tuple[int, int | None], switch: bool, as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Print a row per strategy and backend, and a line for each backend; give each row's mark."""
+    """Print a row per strategy and backend, a summary per backend; yield the mark of each row."""
     from graphc.strategies import Reproducible
     from graphc.testing.determinism import BitsCheck, tiles_for
     from graphc.testing.equivalence import take
@@ -173,7 +184,7 @@ def _line(row: BitsRow) -> str:
 
 
 def _summary(rows: Iterable[BitsRow], steps: int) -> str:
-    """One line: whether there is one hash."""
+    """One line that says whether all runs ended with one hash."""
     run = [row for row in rows if not row.skipped]
     runs = f"{run[0].backend}: {len(run)} runs of {steps} steps"
     bad = sum(not row.same for row in run)
@@ -184,7 +195,7 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise click.BadParameter(f"'{text}' is no list of numbers, such as 1,2,4") from None
+        raise click.BadParameter(f"'{text}' is not a list of numbers, such as 1,2,4") from None
 
 
 def _strategies(templates: tuple[str, ...], devices: list[int], turns: list[int]) -> list[Strategy]:

@@ -1,4 +1,4 @@
-"""Files that commands read."""
+"""Text files that commands read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from graphc.support.errors import GraphcError
 
-MAX_TEXT = 1 << 28  # bytes of a graph in text form
+MAX_TEXT = 1 << 28  # the largest graph in text form, in bytes
 
 
 def read_text(file: Path) -> str:
-    """The content of a text file. Raises G0106."""
+    """Read a text file. Raises G0106 if it can't be read."""
     try:
         with open(file, "rb") as opened:
             data = opened.read(MAX_TEXT + 1)

@@ -1,4 +1,4 @@
-"""fmt: the canonical layout of .gc files."""
+"""The command `fmt`: write .gc files in their canonical layout."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from graphc.support.files import write_whole
 
 @click.command("fmt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Change nothing; fail if a file is not formatted.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if a file is not formatted.")
 def fmt_command(files: tuple[Path, ...], check: bool) -> None:
-    """Format .gc files in place; `-` reads standard input and prints."""
+    """Format .gc files in place. `-` reads standard input and prints the result."""
     same = [_formatted(file, check) for file in files]
     if check and not all(same):
         raise click.exceptions.Exit(1)
 
 
 def _formatted(file: Path, check: bool) -> bool:
-    """Format one file, or say that it would be; whether it was formatted before."""
+    """Format one file, or with check say that it would be. True if it was already formatted."""
     from graphc.syntax.format import format_source
     from graphc.syntax.parse import read_file
     from graphc.syntax.source import MAX_BYTES

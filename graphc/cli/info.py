@@ -1,4 +1,4 @@
-"""Commands that list what there is; the same text as in spec/, from the same registries."""
+"""Commands that list ops, passes, strategies, backends and error codes, from their registries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphc.support.errors import did_you_mean
 @click.command("ops")
 @click.argument("name", required=False)
 def ops_command(name: str | None) -> None:
-    """List the operations, or describe one: graphc ops einsum."""
+    """List the operations, or describe one, such as: graphc ops einsum."""
     from graphc.ir.op import all_ops, record_named, record_names
     from graphc.ops import COMPOSITES
 
@@ -20,9 +20,9 @@ def ops_command(name: str | None) -> None:
     records = {n: cls for n in record_names() if (cls := record_named(n)) is not None}
     if name is None:
         _table((n, first_line(op)) for n, op in primitives.items())
-        click.echo("\ncomposites, written over these:\n")
+        click.echo("\ncomposites, built from these operations:\n")
         _table((n, first_line(f)) for n, f in sorted(COMPOSITES.items()))
-        click.echo("\noptimizers, schedules and initialisers:\n")
+        click.echo("\noptimizers, schedules and initializers:\n")
         _table((n, first_line(cls)) for n, cls in records.items())
         return
     known = {**primitives, **records, **COMPOSITES}
@@ -49,7 +49,7 @@ def _described(name: str) -> str:
 
 @click.command("passes")
 def passes_command() -> None:
-    """List the passes, in the order of the pipeline."""
+    """List the compiler passes in the order in which they run."""
     from graphc.compiler.pipeline import differentiation, distribution, partitioning
     from graphc.passes.base import PASSES
     from graphc.strategies import OneDevice
@@ -64,7 +64,7 @@ def passes_command() -> None:
 
 @click.command("strategies")
 def strategies_command() -> None:
-    """List the strategies. They combine with `*`."""
+    """List the strategies. Combine them with `*`."""
     from dataclasses import fields
 
     from graphc.strategies import STRATEGIES
@@ -77,7 +77,7 @@ def strategies_command() -> None:
 
 @click.command("backends")
 def backends_command() -> None:
-    """List the backends and transports, and say why one can't run."""
+    """List backends and transports; say why one is unavailable."""
     from graphc.runtime.backends.plugins import backends, transports
 
     for title, found in (("backends", backends()), ("transports", transports())):
@@ -88,7 +88,7 @@ def backends_command() -> None:
 @click.command("explain")
 @click.argument("code", required=False)
 def explain_command(code: str | None) -> None:
-    """Explain an error code, such as G0203; without one, list them all."""
+    """Explain an error code, such as G0203. Without a code, list all codes."""
     from graphc.support.error_codes import codes
 
     entries = codes()

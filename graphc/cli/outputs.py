@@ -1,4 +1,4 @@
-"""What `graphc run` leaves behind: checked before the training, written when it ends."""
+"""The files that `graphc run` writes: checked before the training, written at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_outputs(save: Path | None, record: Path | None) -> None:
-    """Raise G0509, G0512 before the training where its results can't be written."""
+    """Raise G0509 or G0512 before the training if its results can't be written."""
     if save is not None:
         check_writable(save, "G0509")
     if record is not None:
@@ -24,9 +24,9 @@ def check_outputs(save: Path | None, record: Path | None) -> None:
 
 @contextmanager
 def saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
-    """Write the training when it ends, also where a signal ended it between two steps.
+    """Save the training when it ends, also when a signal ended it between two steps.
 
-    A signal that comes meanwhile waits until it is written.
+    A signal that arrives while the file is written takes effect afterwards.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""run and compile: from a .gc file or a plan to trained variables."""
+"""The commands `run` and `compile`: from a .gc file or a plan to trained variables."""
 
 from __future__ import annotations
 
@@ -19,28 +19,33 @@ if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
 
 strategy_option = click.option(
-    "--strategy", help="A strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own."
+    "--strategy", help="Strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own."
 )
 order_option = click.option(
-    "--order", help="Order of sums: add_n, tree, accumulate; or devices=tree,turns=add_n,fanin=..."
+    "--order",
+    help="Order in which gradients are summed: add_n, tree or accumulate; or one order for each "
+    "place: devices=tree,turns=add_n,fanin=accumulate.",
 )
 sparse_option = click.option(
     "--sparse", type=click.Choice(["auto", "on", "off"]),
-    help="Gradients of looked-up tables as rows; auto: where fewer are looked up than there are.",
+    help="Keep gradients of table lookups as rows. auto: if a step looks up fewer rows than the "
+    "table has.",
 )  # fmt: skip
 bucket_option = click.option(
     "--bucket-bytes", "bucket", type=click.IntRange(0), default=0,
-    help="Join small sums over devices to exchanges of as many bytes. Default: each by itself.",
+    help="Bucket small all-reduces, reduce-scatters and all-gathers up to this many bytes. "
+    "Default: no buckets.",
 )  # fmt: skip
-peak_option = click.option("--peak", help="Limit on what one device may need, such as 2GiB.")
+peak_option = click.option("--peak", help="Memory limit for each device, such as 2GiB.")
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), metavar="INTEGER",
-    help="Of first values, dropout and other random numbers that have none of their own; data is "
-    "shuffled by its own. Default: 0.",
+    help="Seed of initial values, dropout and other random functions without a seed of their own. "
+    "Shuffling the data has its own seed. Default: 0.",
 )  # fmt: skip
 check_option = click.option(
-    "--check-replicas", is_flag=True, help="Fail where replicas differ and the first one is taken."
-)
+    "--check-replicas", is_flag=True,
+    help="Fail if replicas disagree on an only_first_replica variable.",
+)  # fmt: skip
 
 
 @click.command("run")
@@ -52,21 +57,42 @@ check_option = click.option(
 @bucket_option
 @seed_option
 @check_option
-@click.option("--max-bytes", help="What all devices may need. Default: the machine's memory.")
-@click.option("--backend", default="numpy", show_default=True, help="See `graphc backends`.")
+@click.option(
+    "--max-bytes",
+    help="Memory limit for all devices together, such as 8GiB. Default: the machine's memory.",
+)
+@click.option(
+    "--backend", default="numpy", show_default=True,
+    help="Backend to run on; `graphc backends` lists them.",
+)  # fmt: skip
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
-@click.option("--save", type=click.Path(path_type=Path), help="Write the training (.safetensors).")
-@click.option("--resume", type=click.Path(path_type=Path), help="Go on from what --save wrote.")
+@click.option(
+    "--save", type=click.Path(path_type=Path),
+    help="Write a checkpoint (.safetensors) at the end of the training.",
+)  # fmt: skip
+@click.option(
+    "--resume", type=click.Path(path_type=Path), help="Resume from a checkpoint that --save wrote."
+)
 @click.option(
     "--load", type=click.Path(path_type=Path),
-    help="Start a new training from the variables of a .safetensors file that fit.",
+    help="Start a new training from those variables of a .safetensors file that match by name and "
+    "type.",
 )  # fmt: skip
-@click.option("--record", type=click.Path(path_type=Path), help="Write who applied what when.")
-@click.option("--replay", type=click.Path(path_type=Path), help="Do what --record wrote again.")
-@click.option("--debug-nans", is_flag=True, help="End at a NaN or infinity; name what made it.")
-@click.option("--json", "as_json", is_flag=True, help="The last line on stdout is one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option(
+    "--record", type=click.Path(path_type=Path),
+    help="Write the schedule of an asynchronous training to a file.",
+)  # fmt: skip
+@click.option(
+    "--replay", type=click.Path(path_type=Path),
+    help="Repeat the schedule in a file that --record wrote, bit for bit.",
+)  # fmt: skip
+@click.option(
+    "--debug-nans", is_flag=True,
+    help="Stop at the first step that produces a NaN or an infinity, and name the operation.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 def run_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
     bucket: int, seed: int | None, check_replicas: bool, max_bytes: str | None, backend: str,
@@ -75,15 +101,16 @@ def run_command(
     record: Path | None, replay: Path | None,
     debug_nans: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Train what FILE (.gc or .plan) describes, and evaluate it on its test data.
+    """Train FILE (.gc or .plan), and evaluate it on its test data.
 
-    Ctrl-C or SIGTERM ends the training after the step that is running; --save still writes it, and
-    --resume goes on from there, at the same example, on any devices; on the same ones it ends with
-    the same bits as an unbroken run. The epochs or steps are those of the whole training, and the
-    seed is that of the checkpoint unless it is given.
+    Ctrl-C or SIGTERM ends the training after the running step; --save still writes the checkpoint.
+    --resume continues at the same example, on any number of devices. On the same devices, the
+    result is bit-identical to that of an uninterrupted training. --epochs and --steps count the
+    whole training, resumed part included. The seed is that of the checkpoint unless --seed is
+    given.
 
-    An asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends on who was
-    when: --record writes that down, and --replay does it again, to the same bits.
+    The result of an asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends
+    on timing. --record saves the schedule; --replay repeats it bit for bit.
     """
     from graphc.cli.outputs import check_outputs, saved
     from graphc.runtime.checkpoints.saving import read
@@ -157,8 +184,8 @@ def _report(
 
 
 def _besides(trainer: Trainer) -> dict[str, Any]:
-    """What not every run has: a note of its backend, and what an asynchronous one saw: how many
-    pushes had each staleness, and came from whom."""
+    """Entries that only some runs have: a note of the backend, and, for an asynchronous run, how
+    many pushes had each staleness and how many came from each worker."""
     note = {"note": trainer.backend.note} if trainer.backend.note else {}
     seen = trainer.observed
     if seen is None:
@@ -178,12 +205,15 @@ def _besides(trainer: Trainer) -> dict[str, Any]:
 @peak_option
 @bucket_option
 @seed_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE with .plan.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path),
+    help="File to write. Default: FILE with the suffix .plan.",
+)  # fmt: skip
 def compile_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
     bucket: int, seed: int | None, output: Path | None,
 ) -> None:  # fmt: skip
-    """Compile FILE to a plan, which runs without the source: graphc run FILE.plan."""
+    """Compile FILE (.gc) to a plan, which runs without the source: graphc run FILE.plan."""
     from graphc.runtime.machine.memory import memory_in_words
     from graphc.support.files import check_writable
 
@@ -205,7 +235,7 @@ def compile_command(
 
 
 def _promised(plan: Plan) -> str:
-    """What the plan promises of its numbers, and for which kernels."""
+    """How deterministic the results of the plan are, and with which kernels."""
     from graphc.plan.determinism import Promise
     from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
 
@@ -217,14 +247,14 @@ def plan_of(
     file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0,
     check_replicas: bool = False, sparse: str | None = None, seed: int | None = None,
 ) -> Plan:  # fmt: skip
-    """The plan in a .plan file, or the one that a .gc file compiles to. Warnings are printed."""
+    """Read a .plan file, or compile a .gc file to a plan. Warnings are printed."""
     if file.suffix == ".plan":
         from graphc.plan.plan import load
 
         if strategy or peak or order or bucket or sparse or seed is not None:
             raise click.UsageError(
-                "a plan is compiled already: give --strategy, --order, --sparse, --peak, "
-                "--bucket-bytes and --seed to compile"
+                "a plan is already compiled: --strategy, --order, --sparse, --peak, "
+                "--bucket-bytes and --seed are options of `graphc compile`"
             )
         return load(file)
     from graphc.compiler.driver import compile_module
@@ -242,7 +272,7 @@ def plan_of(
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print the compiler's warnings as it prints errors."""
+    """Print the compiler's warnings in the same form as its errors."""
     from graphc.support.errors import GraphcWarning
 
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
@@ -256,14 +286,14 @@ def shown_warnings() -> Iterator[None]:
 
 
 def bytes_of(text: str | None, option: str) -> int | None:
-    """`2GiB`, `500MB`, `1024` in bytes; None for None."""
+    """The number of bytes in a text such as `2GiB`, `500MB` or `1024`; None for None."""
     import re
 
     if text is None:
         return None
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
     if match is None:
-        raise click.BadParameter(f"'{text}' is no size; write 2GiB or 500MB", param_hint=option)
+        raise click.BadParameter(f"'{text}' is not a size; write 2GiB or 500MB", param_hint=option)
     base = 1024 if match.group(3) else 1000
     return int(float(match.group(1)) * base ** " KMGT".index(match.group(2).upper() or " "))
 
@@ -272,9 +302,9 @@ def bytes_of(text: str | None, option: str) -> int | None:
 
 
 def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
-    """A dataset of the plan with its specification, or None where the plan has none.
+    """A dataset of the plan with its specification, or None if the plan has no such dataset.
 
-    Raises G0507 where the plan does not say all that is to be known of it.
+    Raises G0507 if the specification in the plan is incomplete.
     """
     from graphc.plan.check.plans import DATA
     from graphc.runtime.data.dataset import load
@@ -319,7 +349,10 @@ def _train(
 
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Any]:
-    """A progress bar on stderr with the last loss; None where it is not wanted."""
+    """Show a progress bar with the last loss on stderr; yield the function that advances it.
+
+    Yields None if quiet.
+    """
     if quiet:
         yield None
         return
@@ -354,7 +387,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
 
 
 def in_json(report: dict[str, Any]) -> str:
-    """One line of JSON, in which a number that is not finite is null: JSON has no word for it."""
+    """One line of JSON. A number that is not finite becomes null, as JSON can't express it."""
 
     def plain(value: Any) -> Any:
         match value:

@@ -1,4 +1,4 @@
-"""show and opt: graphs as text and as pictures."""
+"""The commands `show` and `opt`: graphs as text and as pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphc.plan.plan import Plan
 
 output_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to a file."
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write. Default: stdout."
 )
 
 
@@ -29,27 +29,30 @@ output_option = click.option(
 @order_option
 @sparse_option
 @click.option(
-    "--after", default="partition", show_default=True, help="The pass to stop after, or 'source'."
-)
+    "--after", default="partition", show_default=True,
+    help="Pass to stop after; 'source' is the graph as written.",
+)  # fmt: skip
 @click.option(
-    "--format", "form", default="ir", show_default=True, help="ir, dot, svg, mermaid or json."
-)
+    "--format", "form", default="ir", show_default=True,
+    help="Output format: ir, dot, svg, mermaid or json.",
+)  # fmt: skip
 @click.option(
     "--program", default="train", show_default=True,
-    help="train or evaluate; of an asynchronous strategy also worker, server.0, server.1, ...",
+    help="Program to show: train, evaluate, or another program of the strategy, such as sync, "
+    "worker or server.0.",
 )  # fmt: skip
-@click.option("--kernels", is_flag=True, help="Print the loops that a compiled step runs.")
-@click.option("--diff", is_flag=True, help="Show what the pass changed, as a diff of IR text.")
+@click.option("--kernels", is_flag=True, help="Print the kernels that the compiled step runs.")
+@click.option("--diff", is_flag=True, help="Print what the pass changed, as a diff of the IR text.")
 @output_option
 def show_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
     program: str, kernels: bool, diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
-    """Print or draw the graph of FILE (.gc) after a pass.
+    """Print or draw the graph of FILE (.gc) after a compiler pass.
 
-    Of a graph in text form (.gir) it is the graph itself; of a .plan, the instructions. --kernels
-    prints what they become on the CPU: loops, each with the nodes that were fused into it, and what
-    stays with the host.
+    If FILE is a graph in text form (.gir), the graph itself is shown; if it is a .plan, its
+    instructions are printed. --kernels prints what runs on the CPU: the kernels, each with the
+    nodes that were fused into it, and the instructions that run in Python.
     """
     from graphc.inspect import FORMATS
     from graphc.verify.reading import read_ir
@@ -98,7 +101,7 @@ def _kernels(
 
 
 def _chosen(plan: Plan, program: str) -> Program:
-    """The program of that name."""
+    """The program of the plan with this name."""
     programs = {"train": plan.training} | dict(plan.programs)
     if program not in programs:
         known = ", ".join(programs)
@@ -114,7 +117,7 @@ def _stages(
     after: str,
     program: str,
 ) -> tuple[Graph, Graph]:
-    """The graphs before and after the last run of a pass."""
+    """The graphs before and after the last run of the pass."""
     from graphc.compiler.driver import stages
     from graphc.frontend.language.load import load_module
     from graphc.strategies import parse_strategy
@@ -136,7 +139,7 @@ def _changes(before: Graph, graph: Graph, after: str) -> str:
 
 
 def _unaligned(graph: Graph) -> list[str]:
-    """The lines of a graph without what aligns their columns, which differs everywhere."""
+    """The lines of a graph without the spaces that align columns, which would differ everywhere."""
     from graphc.text import print_ir
 
     return [re.sub(r"(?<=\S) +", " ", line) for line in print_ir(graph).splitlines()]
@@ -144,7 +147,9 @@ def _unaligned(graph: Graph) -> list[str]:
 
 @click.command("opt")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("-p", "--passes", default="", help="Passes: cse,differentiate{order=tree},dce")
+@click.option(
+    "-p", "--passes", default="", help="Passes to run, such as cse,differentiate{order=tree},dce."
+)
 @output_option
 def opt_command(file: Path, passes: str, output: Path | None) -> None:
     """Run passes on a graph in text form (.gir) and print the result."""

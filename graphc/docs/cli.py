@@ -1,6 +1,6 @@
-"""`spec/cli.md`: the commands with their arguments and options, from the command line's own help.
+"""Generate `spec/cli.md`, the reference of the commands and options, from the command line's help.
 
-`python -m graphc.docs.cli` prints it.
+`python -m graphc.docs.cli` prints the page.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Generated from `graphc/cli` by `python -m graphc.docs.cli > spec/cli.md`.
 
     graphc COMMAND [OPTIONS] ARGUMENTS
 
-`graphc -h` and `graphc COMMAND -h` print help. Results go to standard output; progress,
-warnings and errors go to standard error.
+`graphc -h` and `graphc COMMAND -h` print help. Results are written to standard output; progress,
+warnings and errors to standard error.
 """
 
 
 def cli_markdown() -> str:
-    """The whole of `spec/cli.md`."""
+    """The text of `spec/cli.md`."""
     context = click.Context(group, info_name="graphc")
     parts = [HEAD, _statuses()]
     for name in COMMANDS:
@@ -36,10 +36,10 @@ def cli_markdown() -> str:
 
 
 def _statuses() -> str:
-    """The exit statuses, from the docstring of `main`."""
+    """The table of exit statuses, taken from the docstring of `main`."""
     text = (inspect.getdoc(main) or "").partition("Status: ")[2].strip().rstrip(".")
     rows = [item.strip().partition(" ") for item in text.replace("\n", " ").split(",")]
-    table = ["| exit status | means |", "| --- | --- |"]
+    table = ["| exit status | meaning |", "| --- | --- |"]
     return "\n".join([*table, *(f"| {code} | {words} |" for code, _, words in rows)]) + "\n"
 
 

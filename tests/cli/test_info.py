@@ -119,8 +119,8 @@ def test_check_fails_where_a_strategy_differs(
 @pytest.mark.parametrize(
     ("status", "words", "args"),
     [
-        (2, "'a,b' is no list of numbers", ["line.gc", "--devices", "a,b"]),
-        (2, "'' is no list of numbers", ["line.gc", "--devices", ""]),
+        (2, "'a,b' is not a list of numbers", ["line.gc", "--devices", "a,b"]),
+        (2, "'' is not a list of numbers", ["line.gc", "--devices", ""]),
         (1, "accumulate(0): there is at least one", ["line.gc", "--accumulate", "0"]),
         (1, "error[G0402]", ["line.gc", "--devices", "0"]),
         (1, "error[G0401]", ["line.gc", "--strategy", "foo({n})"]),

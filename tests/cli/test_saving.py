@@ -124,7 +124,7 @@ def test_a_plan_has_its_seed(drawn: Path, call: Call) -> None:
     assert found["params_sha256"] == hash_of(call, "--steps", "3", "--seed", "3")
     assert found["params_sha256"] != hash_of(call, "--steps", "3")
     refused = call("run", "drawn.plan", "--seed", "3")
-    assert (refused.status, "a plan is compiled already" in refused.err) == (2, True)
+    assert (refused.status, "a plan is already compiled" in refused.err) == (2, True)
 
 
 def test_a_run_goes_on_with_the_seed_of_its_checkpoint(drawn: Path, call: Call) -> None:
