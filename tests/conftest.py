@@ -65,6 +65,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def area(nodeid: str) -> str:
-    """`ops` for tests/ops/test_dims.py::test, `verify` for tests/test_verify.py::test."""
+    """`ops` for tests/ir/test_dims.py::test, `verify` for tests/verify/test_verify.py::test."""
     parts = nodeid.split("::")[0].removeprefix("tests/").split("/")
     return parts[0].removeprefix("test_").removesuffix(".py")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
-from kernels.third_party import STRUCTURES, known
+from lowering.third_party import STRUCTURES, known
 
 import graphc
 from graphc.lowering.kernel_listing import print_kernels

@@ -12,8 +12,8 @@ import pytest
 from graphc_numpy import NumpyBackend
 from graphc_numpy.memory import USUAL, Allocator
 from guard import Guard, fresh_arrays
-from kernels.compiled import program_of
-from kernels.structures import ALL, Structure
+from lowering.compiled import program_of
+from lowering.structures import ALL, Structure
 
 import graphc.support.config as config
 from graphc.runtime.synchronous.engine import Engine

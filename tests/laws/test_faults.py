@@ -9,11 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from kernels.check import check_structure
-from kernels.structures import ALL as STRUCTURES
-from kernels.structures import OVERWRITTEN
-from kernels.third_party import STRUCTURES as THIRD_PARTY
-from kernels.third_party import known
 from laws import cut_rows, failing, leaf_bits, numerics, square
 from laws.damage import check_damage
 from laws.differences import WrongGradient, check_gradient
@@ -28,6 +23,11 @@ from laws.simulate import simulate
 from laws.test_passes import holds_with_passes
 from laws.test_placement import check_best, problems
 from laws.test_structure import check_exchange, check_tree
+from lowering.check import check_structure
+from lowering.structures import ALL as STRUCTURES
+from lowering.structures import OVERWRITTEN
+from lowering.third_party import STRUCTURES as THIRD_PARTY
+from lowering.third_party import known
 
 import graphc
 from graphc.frontend.language.load import load_module

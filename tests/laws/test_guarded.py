@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from graphc_numpy.native.llvm import machine
 from guard import POSSIBLE
-from kernels.structures import ALL
 from laws.execute import NATIVE, runner
 from laws.guarded import check_address, check_guarded, environment, shared_by_threads
 from laws.law import case, check
+from lowering.structures import ALL
 
 from graphc.support.errors import GraphcError
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
 from graphc_numpy.native.gemm import products
-from kernels.attention import attention
-from kernels.compiled import program_of
-from kernels.structures import JOINS, VIEWS
 from laws.faults_memory import widened_box
 from laws.guarded import environment, shared_by_threads
+from lowering.attention import attention
+from lowering.compiled import program_of
+from lowering.structures import JOINS, VIEWS
 
 from graphc.lowering import lower
 from graphc.lowering.program.program import Program

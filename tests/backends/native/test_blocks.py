@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
 from graphc_numpy.native.gemm import zero_tails
-from kernels.attention import attention
+from lowering.attention import attention
 
 import graphc
 from graphc import nn

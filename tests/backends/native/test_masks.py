@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
 from graphc_numpy.native.gemm import masked_tiles
-from kernels import interpret
+from lowering import interpret
 
 from graphc.ir.types import BOOL, F32, I32, I64
 from graphc.lowering.kernel.code import (

@@ -17,7 +17,7 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
 from graphc_numpy import NumpyBackend
-from kernels import interpret
+from lowering import interpret
 
 import graphc
 from graphc.ir.builder import Builder, Value

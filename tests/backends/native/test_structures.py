@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
-from kernels.structures import ALL, Structure
+from lowering.structures import ALL, Structure
 
 import graphc
 from graphc.runtime.backends.backend import Backend

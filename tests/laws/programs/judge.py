@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from graphc_numpy import NumpyBackend
 from guard import Guard, fresh_arrays
-from kernels.lowered import Stepper
-from kernels.reach import check_reach
 from laws.programs import entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
 from laws.programs.program import Array, Arrays, Program
+from lowering.lowered import Stepper
+from lowering.reach import check_reach
 
 import graphc
 from graphc import nn, optim

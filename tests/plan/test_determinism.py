@@ -12,7 +12,7 @@ from graphc.plan.determinism import Promise
 from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
 from graphc.strategies import parse_strategy
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits.gc"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits.gc"
 
 
 def promised(strategy: str) -> Promise:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from kernels.lowered import Stepper
+from lowering.lowered import Stepper
 
 import graphc
 from graphc.lowering.kernel.code import Kernel

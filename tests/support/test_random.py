@@ -86,7 +86,7 @@ def test_key_depends_on_seed_and_name_and_keeps_them_apart():
 
 
 def test_key_is_the_same_in_another_process():
-    code = "from graphc import random; print(random.key(7, 'dropout'))"
+    code = "from graphc.support import random; print(random.key(7, 'dropout'))"
     out = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONHASHSEED": "5"}, capture_output=True, check=True
     )

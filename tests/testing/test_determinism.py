@@ -15,7 +15,7 @@ from graphc.support.errors import GraphcError
 from graphc.testing.determinism import BitsCheck, BitsRow, tiles_for
 from graphc.testing.equivalence import take
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 STRATEGIES = (
     "mirrored(2)", "mirrored(3) * accumulate(2)", "mirrored(8)",
     'tensor_split(2, {"w1": 1, "w2": 0})', 'tensor_split(4, {"w1": 1, "w2": 0})',

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kernels.check import check_structure
-from kernels.structures import ALL
+from lowering.check import check_structure
+from lowering.structures import ALL
 
 from graphc.ir.op import all_ops
 from graphc.lowering.kernel.code import FUNCTIONS

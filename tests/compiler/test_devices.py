@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from test_scale import shape_of
+from compiler.test_scale import shape_of
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source

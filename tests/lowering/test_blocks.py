@@ -7,10 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from kernels.attention import attention
-from kernels.compiled import check, program_of
-from kernels.lowered import Stepper
 from laws.generator import data_for, make, recipe
+from lowering.attention import attention
+from lowering.compiled import check, program_of
+from lowering.lowered import Stepper
 
 from graphc import nn
 from graphc.compiler.pipeline import distribution, partitioning, run_passes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernels.lowered import Stepper
-from kernels.reach import check_reach
 from laws.generator import data_for, make, recipe
+from lowering.lowered import Stepper
+from lowering.reach import check_reach
 
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.ir.types import F32, F64

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from kernels.structures import Structure, of, squares
+from lowering.structures import Structure, of, squares
 
 from graphc import nn
 from graphc.ir.op import _OPS, Op, register

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.compiled import check, kernels_of, program_of
+from lowering.compiled import check, kernels_of, program_of
 
 from graphc import nn
 from graphc.lowering.kernel.code import Product

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from kernels.compiled import program_of
-from kernels.lowered import Stepper
-from kernels.reach import check_reach
-from kernels.structures import Structure
+from lowering.compiled import program_of
+from lowering.lowered import Stepper
+from lowering.reach import check_reach
+from lowering.structures import Structure
 
 
 def check_structure(x: Structure) -> None:

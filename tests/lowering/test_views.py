@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from kernels.compiled import kernels_of, program_of
-from kernels.structures import VIEWS
+from lowering.compiled import kernels_of, program_of
+from lowering.structures import VIEWS
 
 from graphc.ir.types import F32
 from graphc.lowering.kernel.code import Product

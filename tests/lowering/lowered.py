@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
-from kernels import interpret
+from lowering import interpret
 from numpy.typing import NDArray
 
 from graphc.lowering.kernel.code import Call, Pointer

@@ -91,7 +91,6 @@ def test_an_object_that_is_taken_as_it_is_is_noticed(
 WRITER = """
 import sys
 from pathlib import Path
-from graphc.runtime import objects
 from graphc.support.object_cache import Objects
 objects = Objects.at(Path(sys.argv[1]))
 print("ready", flush=True)

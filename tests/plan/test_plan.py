@@ -197,7 +197,8 @@ def test_a_plan_runs_without_front_ends_and_passes(plan: Plan, tmp_path: Path) -
 
         sys.meta_path.insert(0, Blocked())
         import numpy as np
-        from graphc.runtime import plan, plugins
+        from graphc.plan import plan
+        from graphc.runtime.backends import plugins
         from graphc.runtime.synchronous.engine import Engine
 
         loaded = plan.load(sys.argv[1])
