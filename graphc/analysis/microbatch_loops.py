@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import R
 from graphc.ops.collective import Conversion, Recall
+from graphc.support.disjoint_sets import DisjointSets
 
 
 def leaves_loop(node: Node) -> bool:
@@ -123,15 +124,8 @@ def _needed(turns: Turns, node: Node, x: str) -> int:
 
 def _groups(turns: Turns) -> dict[str, str]:
     """The nodes in a loop, each with one that stands for all that run in the same turn as it."""
-    root = {name: name for name in turns.graph.nodes if name in turns.inside}
-
-    def find(x: str) -> str:
-        while root[x] != x:
-            root[x] = root[root[x]]
-            x = root[x]
-        return x
-
-    for name in root:
+    together = DisjointSets(name for name in turns.graph.nodes if name in turns.inside)
+    for name in together.items:
         for x in turns.handed(turns.graph[name]):
-            root[find(name)] = find(x)
-    return {name: find(name) for name in root}
+            together.join(x, name)
+    return {name: together.find(name) for name in together.items}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from graphc.inspect.scene import Box, Kind, Part, Scene
+from graphc.support.disjoint_sets import DisjointSets
 
 
 class Lane(IntEnum):
@@ -202,29 +203,21 @@ def _sort_rows(made: Layout, links: Links) -> None:
     place: dict[int, float] = {}
     for key in sorted(made.order, key=lambda k: (k[1], k[0])):
         members = made.order[key]
-        first = _chains(members, links)
+        chains = _chains(members, links)
         pull = {i: _pull(i, links, place) for i in members}
-        members.sort(key=lambda i: (pull[first[i]], first[i], i))
+        members.sort(key=lambda i: (pull[chains.find(i)], chains.find(i), i))
         middle = (len(members) - 1) / 2
         place |= {i: k - middle for k, i in enumerate(members)}
 
 
-def _chains(members: list[int], links: Links) -> dict[int, int]:
-    """For each box of a row, the first of those that it is linked to within the row."""
-    first = {i: i for i in members}
+def _chains(members: list[int], links: Links) -> DisjointSets[int]:
+    """The boxes of a row, those together that are linked within the row."""
+    chains = DisjointSets(members)
     for i in members:
         for x in links.before[i]:
-            if x in first:
-                low, high = sorted((_root(first, x), _root(first, i)))
-                first[high] = low
-    return {i: _root(first, i) for i in members}
-
-
-def _root(first: dict[int, int], i: int) -> int:
-    while first[i] != i:
-        first[i] = first[first[i]]
-        i = first[i]
-    return i
+            if x in chains:
+                chains.join(x, i)
+    return chains
 
 
 def _pull(i: int, links: Links, place: dict[int, float]) -> float:
@@ -235,10 +228,8 @@ def _pull(i: int, links: Links, place: dict[int, float]) -> float:
 def _lines(lane: Lane, members: list[int], links: Links) -> list[list[int]]:
     if lane not in _SIDE.values():
         return [members[k : k + ABREAST] for k in range(0, len(members), ABREAST)]
-    chains: dict[int, list[int]] = {}
-    for i, first in _chains(members, links).items():
-        chains.setdefault(first, []).append(i)
+    chains = _chains(members, links).sets()
     lines: list[list[int]] = [[] for _ in range(min(STACKED, len(chains)))]
-    for k, chain in enumerate(chains.values()):
+    for k, chain in enumerate(chains):
         lines[k * len(lines) // len(chains)] += chain
     return lines

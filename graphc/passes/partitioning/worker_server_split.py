@@ -28,6 +28,7 @@ from graphc.ir.graph import Because, Graph, Node, Variable, subgraph_nodes
 from graphc.ir.op import op_named
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.variables import deal
+from graphc.support.disjoint_sets import DisjointSets
 
 GRADIENT, SENT = "gradient/", "sent/"  # begin the names of what is sent
 
@@ -206,18 +207,15 @@ class Cut:
     def kept(self, servers: int) -> list[list[str]]:
         """The variables that each server keeps."""
         variables = self.graph.variables
-        groups = _Groups(v for v in variables if not self._is_shared(variables[v]))
+        groups = DisjointSets(sorted(v for v in variables if not self._is_shared(variables[v])))
         for v in variables.values():
             needs = self._needs.get(v.name, set()) | ({v.of} if v.of else set())
-            for other in needs & groups.parent.keys():
-                if v.name in groups.parent:
+            for other in filter(groups.__contains__, needs):
+                if v.name in groups:
                     groups.join(v.name, other)
-        sizes: dict[str, int] = {}
-        for name in groups.parent:
-            head = groups.find(name)
-            sizes[head] = sizes.get(head, 0) + variables[name].type.bytes
+        sizes = {g[0]: sum(variables[v].type.bytes for v in g) for g in groups.sets()}
         homes = deal(sizes, servers)
-        at = {name: homes[groups.find(name)] for name in groups.parent}
+        at = {name: homes[groups.find(name)] for name in groups.items}
         return [self._on(k, at) for k in range(servers)]
 
     def _on(self, server: int, at: Mapping[str, int]) -> list[str]:
@@ -232,22 +230,6 @@ class Cut:
 def cut_of(graph: Graph) -> Cut:
     """Where a graph is cut."""
     return Cut(graph)
-
-
-class _Groups:
-    """Disjoint sets of variables."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.parent = {name: name for name in names}
-
-    def find(self, name: str) -> str:
-        while self.parent[name] != name:
-            name = self.parent[name]
-        return name
-
-    def join(self, a: str, b: str) -> None:
-        a, b = sorted((self.find(a), self.find(b)))
-        self.parent[b] = a
 
 
 def _per_example(node: Node) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from graphc.ir.dims import Signature
+from graphc.support.disjoint_sets import DisjointSets
 
 if TYPE_CHECKING:
     from graphc.passes.placing.costs import Ask
@@ -32,23 +33,13 @@ def branch_and_bound(search: Search) -> None:
 
 def independent_parts(search: Search) -> list[list[str]]:
     """The open nodes in groups; no value, and no rule of a node, depends on two groups."""
-    root = {x: x for x in search.open}
-
-    def find(x: str) -> str:
-        while root[x] != x:
-            root[x] = root[root[x]]
-            x = root[x]
-        return x
-
+    parts = DisjointSets(search.open)
     for node in search.eager:
         for together in ((node, *search.roots[node]), (node, *search.users[node])):
-            touched = [x for x in together if x in root]
+            touched = [x for x in together if x is not None and x in parts]
             for x in touched[1:]:
-                root[find(x)] = find(touched[0])
-    parts: dict[str, list[str]] = {}
-    for x in search.open:
-        parts.setdefault(find(x), []).append(x)
-    return list(parts.values())
+                parts.join(touched[0], x)
+    return parts.sets()
 
 
 class _Part:

@@ -26,6 +26,7 @@ from graphc.passes.placing.costs import Ask, Costs
 from graphc.passes.placing.owned import home_ways, is_there
 from graphc.passes.placing.problem import AxisProblem
 from graphc.passes.placing.route import FORBIDDEN
+from graphc.support.disjoint_sets import DisjointSets
 
 SWEEPS = 12
 EVERYWHERE = 0.01  # what it counts that all places do what one could do at home
@@ -282,24 +283,12 @@ class Search:
     def _clusters(self) -> list[list[str]]:
         """Connected open elementwise nodes; those that only have different homes are apart."""
         is_open = {x for x in self.open if self.graph[x].op.elementwise}
-        root: dict[str, str] = {}
-
-        def find(x: str) -> str:
-            while root[x] != x:
-                root[x] = root[root[x]]
-                x = root[x]
-            return x
-
-        for x in self.open:
-            if x in is_open:
-                root[x] = x
-                for y in filter(is_open.__contains__, self.roots[x]):
-                    if self._may_meet(x, str(y)):
-                        root[find(str(y))] = find(x)
-        groups: dict[str, list[str]] = {}
-        for x in root:
-            groups.setdefault(find(x), []).append(x)
-        return [g for g in groups.values() if len(g) > 1]
+        clusters = DisjointSets(filter(is_open.__contains__, self.open))
+        for x in clusters.items:
+            for y in filter(is_open.__contains__, self.roots[x]):
+                if self._may_meet(x, str(y)):
+                    clusters.join(x, str(y))
+        return [c for c in clusters.sets() if len(c) > 1]
 
     def _may_meet(self, x: str, y: str) -> bool:
         homes = [{w.result for w in self.ways[n] if isinstance(w.result, Home)} for n in (x, y)]
