@@ -120,7 +120,7 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
                 assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 
 
-SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ops support"
+SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ir.leaf_tree ops support"
 ALLOWED_IN_BACKENDS = [*(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()), "graphc_numpy"]
 
 

@@ -7,13 +7,18 @@ is its left child. What a device holds of its leaves is a *forest*: the largest 
 its part of the line, so that the tree is the same wherever the line is cut.
 
 DESIGN.md, "One reduction tree". Stelz et al., Bioinformatics 2026, btag044, cut a tree alike.
+
+Every balanced tree of graphc is this one: `tree_total` adds up what is all there, a `GrowingSum`
+what comes one after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
+T = TypeVar("T")
 Piece: TypeAlias = tuple[int, int]  # level, first leaf
 
 
@@ -84,3 +89,33 @@ def joins(members: int, each: int, present: int) -> tuple[tuple[int, int], ...]:
         row = [(n, max(h, level + 1), s) for n, h, s in kept]
         level += 1
     return tuple(order)
+
+
+def tree_total(parts: Sequence[T], add: Callable[[T, T], T]) -> T:
+    """The sum of all parts by the tree, level by level: sums of one level need not wait."""
+    sums = list(parts)
+    for i, j in joins(len(sums), 1, len(sums)):
+        sums[i] = add(sums[i], sums[j])
+    return sums[0]
+
+
+class GrowingSum(Generic[T]):
+    """The sum by the tree of parts that come one after the other: only a forest is kept of them."""
+
+    def __init__(self, add: Callable[[T, T], T]) -> None:
+        self.add, self.count = add, 0
+        self.forest: list[T] = []
+
+    def take(self, part: T) -> None:
+        """One more part."""
+        for _ in range(carries(0, self.count)):
+            part = self.add(self.forest.pop(), part)
+        self.forest.append(part)
+        self.count += 1
+
+    def total(self) -> T:
+        """The sum of all parts. None may be taken afterwards."""
+        part = self.forest.pop()
+        while self.forest:
+            part = self.add(self.forest.pop(), part)
+        return part

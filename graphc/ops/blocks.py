@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.ir.leaf_tree import GrowingSum
+
 if TYPE_CHECKING:
     from graphc.ir.op import Array
 
@@ -29,17 +31,10 @@ def block_length(n: int, tiles: int) -> int:
 
 def tree_sum(parts: Iterable[Array]) -> Array:
     """The sum by a balanced binary tree, every inner node rounded to the parts' dtype."""
-    pending: list[tuple[int, Array]] = []
+    sums = GrowingSum[Any](np.add)
     for part in parts:
-        count = 1
-        while pending and pending[-1][0] == count:
-            part = np.add(pending.pop()[1], part)
-            count *= 2
-        pending.append((count, part))
-    total = pending.pop()[1]
-    while pending:
-        total = np.add(pending.pop()[1], total)
-    return np.asarray(total)
+        sums.take(part)
+    return np.asarray(sums.total())
 
 
 def blocks_of(names: Sequence[str], lengths: Mapping[str, int], blocks: Mapping[str, int]) -> (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from graphc.ir.dims import map_rule
+from graphc.ir.leaf_tree import tree_total
 from graphc.ir.op import Op, register, require
 from graphc.ir.orders import ORDERS
 from graphc.ir.types import BOOL, DType, TensorType
@@ -111,7 +112,7 @@ class Aggregate(Elementwise):
 
     def run(self, *xs: Array) -> Array:
         parts = [wide(x) for x in xs]
-        total = _tree_sum(parts) if self.order == "tree" else _running_sum(parts)
+        total = tree_total(parts, np.add) if self.order == "tree" else _running_sum(parts)
         return total.astype(xs[0].dtype)
 
     @classmethod
@@ -126,10 +127,3 @@ def _running_sum(xs: Sequence[Array]) -> Array:
     for x in xs[1:]:
         np.add(total, x, out=total)
     return total
-
-
-def _tree_sum(xs: Sequence[Array]) -> Array:
-    while len(xs) > 1:
-        pairs = [np.add(a, b) for a, b in zip(xs[::2], xs[1::2], strict=False)]
-        xs = [*pairs, *xs[len(pairs) * 2 :]]
-    return np.asarray(xs[0])

@@ -1,18 +1,20 @@
 """What is kept of a sum over turns, and how the whole is made of it.
 
 An accumulation in another order than a running sum keeps several values, in a dim of its own in
-front: all turns (add_n), or the sums of a binary counter (tree). `keep` takes a turn in; the op
+front: all turns (add_n), or their forest (tree). `keep` takes a turn in; the op
 `settle` makes the whole after the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphc.ir.dims import letters
+from graphc.ir.leaf_tree import carries, pieces
 from graphc.ir.op import Op, register, require
 from graphc.ir.placement import ReduceOp
 from graphc.ir.types import TensorType
@@ -27,28 +29,33 @@ COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.mini
 def keep(order: str, op: ReduceOp, turn: int, x: Array, kept: Array) -> None:
     """Take in the value of a turn, counted from 0; turns come in order.
 
-    tree: after t turns kept[i] is the sum of 2^i of them wherever bit i of t is set, earlier turns
-    at higher bits. A turn carries as one does when it is added to a binary number.
+    tree: kept holds the forest of the turns (see `grow`).
     """
     if order == "add_n":
         np.copyto(kept[turn, ...], x)
+    else:
+        grow(kept, x, 0, turn, COMBINE[op])
+
+
+def grow(forest: Array, x: Array, first: int, turn: int, combine: np.ufunc) -> None:
+    """Add leaf `first + turn` to the forest of the leaves `first` to `first + turn - 1`."""
+    leaf = first + turn
+    top = len(pieces(first, leaf))
+    joined = carries(first, leaf)
+    if not joined:
+        np.copyto(forest[top, ...], x)  # a view, also of numbers
         return
-    carries = (~turn & (turn + 1)).bit_length() - 1
-    total = kept[carries, ...]  # a view, also of numbers
-    if not carries:
-        np.copyto(total, x)
-        return
-    COMBINE[op](kept[0, ...], x, out=total)
-    for i in range(1, carries):
-        COMBINE[op](kept[i, ...], total, out=total)
+    combine(forest[top - 1], x, out=forest[top - 1, ...])
+    for k in range(top - 2, top - 1 - joined, -1):
+        combine(forest[k], forest[k + 1], out=forest[k, ...])
 
 
 @register
 class Settle(Op):
     """`y` is the whole sum (max, min) of what x keeps of it after `turns` turns
 
-    x has a dim in front that y has not: for 'add_n' it holds the turns, for 'tree' the sums of a
-    binary counter, of which those count whose bit of `turns` is set.
+    x has a dim in front that y has not: for 'add_n' it holds the turns, for 'tree' the
+    forest of the turns (graphc.ir.leaf_tree).
     """
 
     order: str
@@ -68,12 +75,11 @@ class Settle(Op):
     def run(self, *xs: Array) -> Array:
         (kept,) = xs
         all_of_them = self.order == "add_n"
-        counted = [i for i in range(len(kept)) if all_of_them or self.turns >> i & 1]
-        total = wide(kept[counted[0]])
-        for i in counted[1:]:
-            pair = (total, kept[i]) if all_of_them else (kept[i], total)
-            total = COMBINE[self.op](*pair)
-        return np.array(total, kept.dtype)
+        parts = [wide(x) for x in kept[: None if all_of_them else len(pieces(0, self.turns))]]
+        combine = COMBINE[self.op]
+        if all_of_them:
+            return np.array(reduce(combine, parts), kept.dtype)
+        return np.array(reduce(lambda total, x: combine(x, total), parts[::-1]), kept.dtype)
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.ir.leaf_tree import carries, forests, joins, most_pieces, most_sent, pieces
+from graphc.ir.leaf_tree import (
+    GrowingSum,
+    carries,
+    forests,
+    joins,
+    most_pieces,
+    most_sent,
+    pieces,
+    tree_total,
+)
 from graphc.ir.placement import Axis, Leaves, Mesh, Placement, Split, is_uneven, local_shape
 from graphc.ir.types import F32, Extent, TensorType
 from graphc.lowering.program.program import ranges_of
-from graphc.runtime.backends.conversions import grow
+from graphc.ops.settle import grow
 
 DEALS = [(slots, n) for slots in (1, 2, 3, 7, 8, 13, 32) for n in (1, 2, 3, 5, 7, 8) if n <= slots]
 
@@ -51,6 +60,18 @@ def test_any_deal_gives_the_tree_over_the_leaves_that_are_present(slots: int, de
         for i, j in joins(devices, each, present):
             held[i] = f"({held[i]}{held[j]})"
         assert held[0] == tree(names(present))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 8, 13, 32])
+def test_a_growing_sum_and_one_of_all_that_is_there_are_the_same_tree(n: int) -> None:
+    def add(x: str | None, y: str | None) -> str:
+        return f"({x}{y})"
+
+    growing = GrowingSum(add)
+    for leaf in names(n):
+        growing.take(leaf)
+        assert len(growing.forest) == len(pieces(0, growing.count))
+    assert growing.total() == tree_total(names(n), add) == tree(names(n))
 
 
 @pytest.mark.parametrize("slots", [2, 4, 8, 32, 1024])

@@ -145,7 +145,7 @@ def _tree_of_turns_forgets_a_carry(patch: Patch) -> None:
 @fault("run", "dense")
 def _settled_without_the_rest(patch: Patch) -> None:
     """Of the sums of a tree of turns the first alone is taken."""
-    patch.setattr(settle.Settle, "run", lambda self, kept: kept[-1].copy())
+    patch.setattr(settle.Settle, "run", lambda self, kept: kept[0].copy())
 
 
 @fault("slope")

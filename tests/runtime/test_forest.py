@@ -6,7 +6,7 @@ from runtime.test_collectives import COMBINE, DTYPES, same, tree, values
 
 from graphc.ir.leaf_tree import most_pieces, pieces
 from graphc.ir.placement import capacity, chop
-from graphc.runtime.backends.conversions import grow
+from graphc.ops.settle import grow
 from graphc.runtime.transports.transport import TreeReduce, TreeReduceScatter
 
 BIG = 40_000

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
+from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import BOOL, F32, I64, DType
 from graphc.lowering.fusion import indirect
 from graphc.lowering.fusion.domains import (
@@ -298,13 +300,12 @@ class Writer:
         dtype = F32 if narrow else node.dtype
         if narrow:
             xs = [self.operation("cast", (x,), F32, code) for x in xs]
-        while len(xs) > 1:
-            pairs = list(zip(xs[::2], xs[1::2], strict=False))
-            if node.function == "sum":
-                pairs = pairs[:1]
-            made = [self.operation("add", pair, dtype, code) for pair in pairs]
-            xs = made + xs[2 * len(pairs) :]
-        return self.operation("cast", xs, node.dtype, code) if narrow else xs[0]
+
+        def add(x: int, y: int) -> int:
+            return self.operation("add", (x, y), dtype, code)
+
+        total = tree_total(xs, add) if node.function == "tree" else reduce(add, xs)
+        return self.operation("cast", (total,), node.dtype, code) if narrow else total
 
 
 class Cells:

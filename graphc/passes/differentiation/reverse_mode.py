@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
+from graphc.ir.leaf_tree import GrowingSum
 from graphc.ir.op import op_named
 from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
 from graphc.support.errors import GraphcError
@@ -34,33 +35,33 @@ Denominators = tuple[str, ...]
 class Contributions:
     """What flows back to one value under the same denominators, added in an order.
 
-    parts: what is not added yet, each with the height of its tree
+    parts: what is not added yet. tree: the parts of a balanced tree
     """
 
     order: str
-    parts: list[tuple[int, Value]] = field(default_factory=list)
+    parts: list[Value] = field(default_factory=list)
     count: int = 0
 
+    def __post_init__(self) -> None:
+        self.tree = GrowingSum(self._sum)
+
     def take(self, value: Value) -> None:
-        """One more contribution: a carry in a binary counter, or one more in a running sum."""
-        height = 0
+        """One more contribution; what the order says is added now."""
         self.count += 1
-        while self.order != "add_n" and self.parts:
-            if self.order == "tree" and self.parts[-1][0] != height:
-                break
-            height, value = height + 1, self._sum([self.parts.pop()[1], value])
-        self.parts.append((height, value))
+        if self.order == "tree":
+            self.tree.take(value)
+        elif self.order == "accumulate" and self.parts:
+            self.parts[0] = self._sum(self.parts[0], value)
+        else:
+            self.parts.append(value)
 
     def total(self) -> Value:
         """The sum of all. Nothing may be taken afterwards."""
-        if self.order == "add_n" and len(self.parts) > 1:
-            return self._sum([v for _, v in self.parts])
-        _, value = self.parts.pop()
-        while self.parts:
-            value = self._sum([self.parts.pop()[1], value])
-        return value
+        if self.order == "tree":
+            return self.tree.total()
+        return self._sum(*self.parts) if len(self.parts) > 1 else self.parts[0]
 
-    def _sum(self, values: list[Value]) -> Value:
+    def _sum(self, *values: Value) -> Value:
         f = values[0].builder
         return f.add(op_named("aggregate")(self.order), values)  # type: ignore[call-arg]
 

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.leaf_tree import carries, pieces
 from graphc.lowering.program.program import Kernel
 from graphc.ops.collective import (
     Accumulate,
@@ -27,7 +26,7 @@ from graphc.ops.collective import (
     ToPartial,
     TreeReduce,
 )  # fmt: skip
-from graphc.ops.settle import COMBINE, Settle, keep
+from graphc.ops.settle import COMBINE, Settle, grow, keep
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 
@@ -74,19 +73,6 @@ def convert(
             np.copyto(out, x[turn])
         case op:
             raise AssertionError(f"{op.name} is no local conversion")
-
-
-def grow(forest: Array, x: Array, first: int, turn: int, combine: np.ufunc) -> None:
-    """Add leaf `first + turn` to the forest of the leaves `first` to `first + turn - 1`."""
-    leaf = first + turn
-    top = len(pieces(first, leaf))
-    joined = carries(first, leaf)
-    if not joined:
-        np.copyto(forest[top, ...], x)
-        return
-    combine(forest[top - 1], x, out=forest[top - 1, ...])
-    for k in range(top - 2, top - 1 - joined, -1):
-        combine(forest[k], forest[k + 1], out=forest[k, ...])
 
 
 def along(dim: int, start: int, stop: int | None) -> tuple[slice, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from llvmlite import ir
 
+from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import BOOL, DType
 from graphc.lowering.kernel.code import Fold
 from graphc_numpy.native.llvm.vectors import INT32, WIDTH, Lanes, Printer, register_type, vector
@@ -41,10 +43,7 @@ def masked(p: Printer, fold: Fold, x: ir.Value, active: int) -> ir.Value:
 
 def together(p: Printer, fold: Fold, xs: Sequence[ir.Value]) -> ir.Value:
     """All values as one: neighbours first."""
-    values = list(xs)
-    while len(values) > 1:
-        values = [combined(p, fold, x, y) for x, y in zip(values[::2], values[1::2], strict=True)]
-    return values[0]
+    return tree_total(xs, partial(combined, p, fold))
 
 
 def across(p: Printer, fold: Fold, x: ir.Value) -> ir.Value:

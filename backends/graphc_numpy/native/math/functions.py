@@ -8,8 +8,11 @@ The error bounds of what is not exact stand in spec/backends.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import TypeAlias
 
+from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import DType
 from graphc_numpy.native.llvm.expressions import Term, terms
 from graphc_numpy.native.llvm.vectors import Lanes, Printer
@@ -33,9 +36,9 @@ def apply(p: Printer, function: str, xs: Sequence[Lanes], dtype: DType) -> Lanes
         case "cast":
             return cast(p, xs[0], dtype)
         case "aggregate:tree":
-            y = _tree(terms(p, xs))
+            y = tree_total(terms(p, xs), add)
         case _ if function.startswith("aggregate"):
-            y = _running(terms(p, xs))
+            y = reduce(add, terms(p, xs))
         case _:
             y = _FUNCTIONS[function](xs[-1].dtype.kind, *terms(p, xs))
     made = Lanes(y.value, dtype, y.width)
@@ -45,23 +48,6 @@ def apply(p: Printer, function: str, xs: Sequence[Lanes], dtype: DType) -> Lanes
 def supports(function: str) -> bool:
     """Whether `apply` knows a function of this name."""
     return function in _FUNCTIONS or function.partition(":")[0] in _BY_NAME
-
-
-# -- sums ------------------------------------------------------------------------------------------
-
-
-def _running(xs: Sequence[Term]) -> Term:
-    total = xs[0]
-    for x in xs[1:]:
-        total = total + x
-    return total
-
-
-def _tree(xs: Sequence[Term]) -> Term:
-    while len(xs) > 1:
-        pairs = [a + b for a, b in zip(xs[::2], xs[1::2], strict=False)]
-        xs = [*pairs, *xs[len(pairs) * 2 :]]
-    return xs[0]
 
 
 # -- of any dtype; kind is the operands' -----------------------------------------------------------
