@@ -1,7 +1,8 @@
-"""Strategies: a few lines of data that say how a step's tensors lie on a mesh.
+"""Strategies describe how a step is distributed over a mesh of devices and microbatches.
 
-A strategy is a frozen record; `a * b` joins meshes. What it comes to is a `MeshLayout`, and that is
-all the compiler ever sees of it: no pass knows a strategy's name.
+A strategy is a frozen record; `a * b` combines two. The compiler only sees the `MeshLayout` that a
+strategy gives: the mesh, and the placement of inputs and variables. No pass checks which strategy
+it was.
 """
 
 from graphc.strategies.base import (

@@ -1,7 +1,7 @@
-"""Strategies: a few lines of data that say how a step's tensors lie on a mesh.
+"""The base of strategies, and the `MeshLayout` that every strategy gives.
 
-A strategy is a frozen record; `a * b` joins meshes. What it comes to is a `MeshLayout`, and that is
-all the compiler ever sees of it: no pass knows a strategy's name.
+A strategy is a frozen record; `a * b` joins the meshes of both. The compiler only sees the layout:
+the mesh, and the placement of inputs and variables. No pass checks which strategy it was.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphc.ir.placement import Axis, Leaves, Mesh, State, Tiles
 from graphc.support.errors import GraphcError
 
 NO_MESH = Mesh()
-NO_CUT = "*.none"  # the glob of a cut in which the compiler chose to leave every variable whole
+NO_CUT = "*.none"  # the glob of a map in which the compiler chose to split no variable
 
 
 KINDS = ("param", "state", "slot")
@@ -26,17 +26,20 @@ KINDS = ("param", "state", "slot")
 
 @dataclass(frozen=True)
 class Longest:
-    """Split along the longest dim that the axis divides, else along the longest.
+    """Split along the longest dim that the size of the axis divides, else along the longest dim.
 
-    Dims that a rule cuts along another axis are left out; replicated where no other dim is as long
-    as the axis.
+    Dims that another axis splits do not count. The variable is replicated if no other dim is at
+    least as long as the axis.
     """
 
 
 @dataclass(frozen=True)
 class Balanced:
-    """At home: variables are dealt over the first `homes` places, the largest first, each to the
-    place that has the fewest bytes; a slot goes with its parameter."""
+    """Owned: variables are distributed over the first `homes` devices, balanced by size.
+
+    The largest variable goes first, each to the device that has the fewest bytes; a slot goes with
+    its param.
+    """
 
     homes: int = 1
 
@@ -46,9 +49,9 @@ Wish: TypeAlias = State | Longest | Balanced
 
 @dataclass(frozen=True)
 class Rule:
-    """Along `axis`, the variables whose names match `glob` and that are of `kinds` have `state`.
+    """Along `axis`, variables whose names match `glob` and that are of one of `kinds` have `state`.
 
-    A slot goes by its parameter's name.
+    For a slot, the glob is matched against the name of its param.
     """
 
     glob: str
@@ -59,10 +62,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Grid:
-    """The logical grid of a reproducible run: leaves of the batch, tiles of every split dim.
+    """The fixed division of a reproducible run: leaves of the batch, tiles of every split dim.
 
-    It is fixed for a run and does not depend on the devices; they own cells of it. cut: globs of
-    variables and the dims of theirs that are tiled; every dim of every variable where it is empty.
+    It is fixed for a run and does not depend on the devices; each device owns some of the leaves
+    and tiles. cut: globs of variables and the dims to tile; if it is empty, every dim of every
+    variable is tiled.
     """
 
     slots: int = 8
@@ -75,7 +79,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Periodic:
-    """Replicas step alone and meet every `every` steps; outer is applied to what they agree on."""
+    """Replicas train independently and are averaged every `every` steps.
+
+    outer: the optimizer that is applied to the averaged change of the params; None: none.
+    """
 
     every: int
     outer: Any = None
@@ -86,9 +93,9 @@ class Periodic:
 
 @dataclass(frozen=True)
 class Asynchronous:
-    """Workers push gradients and don't wait; servers apply each as it comes.
+    """Workers push gradients without waiting for each other; servers apply each push on arrival.
 
-    staleness: how many versions old the variables of a push may be; None is unbounded.
+    staleness: how many versions old the variables behind a push may be; None is unbounded.
     """
 
     workers: int
@@ -101,20 +108,21 @@ class Asynchronous:
 
 @dataclass(frozen=True)
 class MeshLayout:
-    """What a strategy says: the mesh, and the placement of what comes from outside.
+    """What a strategy tells the compiler: the mesh, and the placement of inputs and variables.
 
-    batch:     axes along which the batch is cut; where there is a grid, into leaves
-    variables: rules for variables, the first that matches an axis wins; replicated otherwise
-    gradients: rules for the gradients of the variables that match; as placing finds best otherwise
-    orders:    (axis, order) pairs: how partial sums are added, where that is chosen
-    choose:    axes along which the compiler chooses the cut of the variables itself
-    local:     axes along which every place runs the step by itself, on its part of the batch
-    grid:      the grid that fixes all sums, where the run is to be reproducible
-    synchrony: how replicas meet, where that is not at every step
-    eager:     axes along which gradients are cut in every turn, before the turns are added up;
-               otherwise once, after it
-    stored:    axes along which variables are cut only to be kept: for every use they are made
-               whole, and let go again
+    batch:     axes along which the batch is split; with a grid, into leaves
+    variables: rules for variables; along each axis, the first rule that matches applies, and a
+               variable that no rule matches is replicated
+    gradients: rules for the gradients of matching variables; otherwise the pass `place` decides
+    orders:    (axis, order) pairs: the order in which partial sums over the axis are added
+    choose:    axes along which the compiler chooses how variables are split
+    local:     axes along which each device runs the step independently, on its shard of the batch
+    grid:      the grid that fixes the order of all sums, for a reproducible run
+    synchrony: how replicas synchronize, if not at every step
+    eager:     axes along which gradients are scattered in every microbatch, before they are
+               accumulated; otherwise they are scattered once, afterwards
+    stored:    axes along which variables are sharded only for storage: for each use they are
+               gathered, and freed afterwards
     """
 
     mesh: Mesh = NO_MESH
@@ -131,28 +139,28 @@ class MeshLayout:
 
     @property
     def model_axes(self) -> tuple[str, ...]:
-        """The axes over space that cut variables, and not the batch."""
+        """The axes over space that split variables and not the batch."""
         return tuple(a.name for a in self.mesh.space if a.name not in self.batch)
 
 
 class Strategy(ABC):
-    """How a step is spread. Combine with `*`; print with `str`; compare with `==`."""
+    """How a step is distributed. Combine with `*`, print with `str`, compare with `==`."""
 
     @abstractmethod
     def layout(self, name: str) -> MeshLayout:
-        """The layout on an axis called `name`."""
+        """The layout of the strategy, on an axis called `name`."""
 
-    usual_axis: ClassVar[str] = ""  # what it calls its axis, where the name is free
-    axis: str = ""  # what the user calls it; a field of each strategy that has one
+    usual_axis: ClassVar[str] = ""  # the default name of its axis
+    axis: str = ""  # the user's name of its axis; a field of each strategy that has an axis
 
     @property
     def axis_name(self) -> str:
-        """The name of its axis, numbered where another one has it."""
+        """The name of its axis: the user's, or the default."""
         return self.axis or self.usual_axis
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
-        """The strategies that this one is the product of."""
+        """The factors of a product; the strategy itself if it is not a product."""
         return (self,)
 
     @cached_property
@@ -164,7 +172,7 @@ class Strategy(ABC):
         return _join(self, self._named)
 
     def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
-        """The same strategy with the cut of the variables that the compiler chose."""
+        """The same strategy with the splits of variables that the compiler chose."""
         return self
 
     def __mul__(self, other: Strategy) -> Strategy:
@@ -193,7 +201,7 @@ def _literal(value: Any) -> str:
 
 @dataclass(frozen=True)
 class OneDevice(Strategy):
-    """Everything on one device: the oracle of every other strategy."""
+    """Run everything on one device; all other strategies are checked against it."""
 
     def layout(self, name: str) -> MeshLayout:
         return MeshLayout()
@@ -201,7 +209,7 @@ class OneDevice(Strategy):
 
 @dataclass(frozen=True)
 class Product(Strategy):
-    """Several strategies at once, each on an axis of its own, the first one's axis the major."""
+    """Several strategies at once, each on its own mesh axis; the first axis is the major one."""
 
     factors: tuple[Strategy, ...] = ()
 
@@ -217,7 +225,7 @@ class Product(Strategy):
 
 
 class NamedPart(NamedTuple):
-    """A part of a strategy, the name of its axis, and its layout there."""
+    """A factor of a strategy, the name of its axis, and its layout on that axis."""
 
     axis: str
     strategy: Strategy
@@ -225,24 +233,25 @@ class NamedPart(NamedTuple):
 
 
 def named_parts(strategy: Strategy) -> tuple[NamedPart, ...]:
-    """The parts of a strategy, each on an axis of its own, equal names told apart.
+    """The factors of a strategy with their axes; repeated default names of axes are numbered.
 
-    Raises G0402 for a name that the user gave to two axes, or that is none.
+    Raises G0402 if the user gave one name to two axes, or a name that is not an identifier.
     """
     return strategy._named
 
 
 def layout_of(strategy: Strategy) -> MeshLayout:
-    """The layout of a strategy: the meshes of its parts joined, axes named apart.
+    """The layout of a strategy: the layouts of its factors joined, with distinct axis names.
 
-    A strategy never changes, so it is worked out once, when it is first asked for. Raises G0402
-    where two parts say how replicas meet, or give a grid; G0441, G0442 for what a grid can't hold.
+    Strategies are immutable, so the layout is computed once, on first use. Raises G0402 if two
+    factors set the synchrony, or two set a grid; G0441 or G0442 if the grid does not fit the other
+    factors.
     """
     return strategy._joined
 
 
 def _axis_names(strategy: Strategy) -> list[tuple[str, Strategy]]:
-    """The name of each part's axis, and the part."""
+    """The name of the axis of each factor, and the factor."""
     given = [part.axis for part in strategy.parts if part.axis]
     for name in given:
         check(name.isidentifier(), f"{strategy}: '{name}' can't be the name of an axis")
@@ -284,10 +293,11 @@ def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
 
 
 def _side_by_side(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """The axes, those over time behind the first of them: a loop runs over all of them together.
+    """The axes in order, with all axes over time moved behind the first of them.
 
-    A batch that is cut by time, space and time again could not be put together: over the last axis
-    it would have to be whole before the first one is. Which examples a device has does not matter.
+    One loop runs over all of them together. A batch that is split by time, space and time again
+    could not be joined: the last axis would have to be joined before the first one is complete.
+    The result does not depend on which examples a device has.
     """
     given = tuple(axes)
     first = next((i for i, a in enumerate(given) if a.over == "time"), 0)
@@ -297,13 +307,13 @@ def _side_by_side(axes: Iterable[Axis]) -> tuple[Axis, ...]:
 
 
 def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> MeshLayout:
-    """The layout with its batch cut into the grid's leaves.
+    """The layout with its batch split into the leaves of the grid.
 
-    The batch's axes over time become one, called `leaf`: how many microbatches were asked for only
-    says who runs which leaves, and must not enter the program. It is the most minor axis, so that a
-    device's leaves follow each other, and is there where a device has one leaf too: the program is
-    the same for any number of devices. Raises G0441 where the leaves do not suffice, G0442 for
-    replicas that do not meet at every step.
+    The batch's axes over time are replaced by one, called `leaf`: the requested number of
+    microbatches only decides who runs which leaves, and must not affect the program. It is the most
+    minor axis, so that the leaves of a device are consecutive. It exists even if a device has one
+    leaf, so that the program is the same for any number of devices. Raises G0441 if there are too
+    few leaves, G0442 for replicas that do not synchronize at every step.
     """
     if layout.synchrony is not None or layout.local:
         message = f"{strategy}: replicas that step alone can't be reproducible on other devices"
@@ -330,7 +340,7 @@ def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> M
 
 
 def _tiles(layout: MeshLayout, grid: Grid) -> Tiles | None:
-    """The tiles, where axes cut variables into parts that they make up."""
+    """The tiles, if axes split variables into shards of whole tiles."""
     names = layout.model_axes
     places = prod(layout.mesh.axis(a).size for a in names)
     return Tiles(grid.tiles, names) if names and grid.tiles % places == 0 else None

@@ -1,4 +1,4 @@
-"""The strategies: each a few lines of data."""
+"""The strategies that graphc has."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from graphc.strategies.base import (
 
 @dataclass(frozen=True)
 class Mirrored(Strategy):
-    """Synchronous data parallel: the batch is cut over `devices`, every device has all variables.
+    """Synchronous data parallelism: the batch is split over `devices`, variables are replicated.
 
-    reduce is the order of the sums across devices: 'all_reduce' or 'add_n' (the engine's own),
-    'tree' (a balanced binary tree, fixed) or 'accumulate' (a running sum, from the first device to
+    reduce is the order of sums over devices: 'all_reduce' or 'add_n' (chosen by the transport),
+    'tree' (a fixed balanced binary tree) or 'accumulate' (a running sum from the first device to
     the last).
     """
 
@@ -48,10 +48,10 @@ class Mirrored(Strategy):
 
 @dataclass(frozen=True)
 class TensorSplit(Strategy):
-    """Model parallel: variables are cut over `devices`; what follows is worked out.
+    """Tensor parallelism: variables are split over `devices`; the compiler places all other values.
 
-    cut maps name globs to the dim that is cut, such as {"w*": 1}; without it the compiler takes
-    the cut that moves the fewest bytes, and says which.
+    cut maps globs of names to the dim to split, such as {"w*": 1}. Without it, the compiler chooses
+    the splits with which a step sends the fewest bytes, and reports them.
     """
 
     usual_axis = "model"
@@ -77,10 +77,10 @@ class TensorSplit(Strategy):
 
 @dataclass(frozen=True)
 class Accumulate(Strategy):
-    """Gradient accumulation: the batch is cut into `turns` microbatches, one after the other.
+    """Gradient accumulation: the batch is run as `turns` microbatches, one after the other.
 
-    order is that of the sums over turns: 'accumulate' (a running sum), 'tree' (balanced pairs of
-    turns) or 'add_n' (all turns are kept, and added at once).
+    order is the order of sums over microbatches: 'accumulate' (a running sum), 'tree' (balanced
+    pairs) or 'add_n' (all contributions are kept, and added at once).
     """
 
     usual_axis = "turn"
@@ -99,7 +99,7 @@ class Accumulate(Strategy):
 
 @dataclass(frozen=True)
 class CentralStorage(Strategy):
-    """Variables live on the first device; the others get them, compute, and send gradients home."""
+    """The first device owns all variables: it sends them out, and updates them from gradients."""
 
     usual_axis = "data"
     devices: int = 1
@@ -116,10 +116,11 @@ class CentralStorage(Strategy):
 
 @dataclass(frozen=True)
 class ParameterServer(Strategy):
-    """Variables live on servers; workers pull them and push gradients.
+    """Servers own the variables; workers pull them and push gradients.
 
-    staleness 0 is synchronous: one update from all workers' parts of the batch. With k, each
-    push is an update of its own, made from variables at most k versions old; None is unbounded.
+    staleness=0 is synchronous: one update combines the gradients of all workers. With staleness=k,
+    each push is an update of its own, computed from variables that are at most k versions old; None
+    is unbounded.
     """
 
     usual_axis = "data"
@@ -145,11 +146,12 @@ class ParameterServer(Strategy):
 
 @dataclass(frozen=True)
 class Zero(Strategy):
-    """Data parallel with the state cut over the devices (Rajbhandari et al., ZeRO, 2020).
+    """Data parallelism with sharded state (Rajbhandari et al., ZeRO, 2020).
 
-    stage 1 cuts the optimizer's slots, 2 also the gradients, 3 also the parameters. scatter
-    says when gradients are cut under accumulate: in every 'turn', so that what adds them up is cut
-    too, or once per 'update', which sends less; by default in every turn from stage 2 on.
+    Stage 1 shards the optimizer's slots, stage 2 also the gradients, stage 3 also the params.
+    scatter says when gradients are scattered under accumulate: in every microbatch ('turn'), so
+    that the accumulators are sharded too, or once per 'update', which sends less. The default is
+    'turn' from stage 2 on.
     """
 
     usual_axis = "data"
@@ -179,7 +181,7 @@ class Zero(Strategy):
 
 @dataclass(frozen=True)
 class LocalSgd(Strategy):
-    """Replicas step alone on their parts of the batch, and average every `every` steps.
+    """Replicas train independently on shards of the batch; params are averaged every `every` steps.
 
     Stich, Local SGD Converges Fast and Communicates Little, 2019.
     """
@@ -199,7 +201,7 @@ class LocalSgd(Strategy):
 
 @dataclass(frozen=True)
 class Diloco(Strategy):
-    """As local_sgd, and what the replicas moved by is the gradient of an outer optimizer.
+    """Like local_sgd, but an outer optimizer is applied to the averaged change of the params.
 
     Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
     """
@@ -226,12 +228,12 @@ def _replicas(name: str, devices: int, meets: Periodic) -> MeshLayout:
 
 @dataclass(frozen=True)
 class Reproducible(Strategy):
-    """The same bits on any number of devices: all sums over the batch are one fixed tree.
+    """A factor that makes results bit-identical on any number of devices: sums are fixed trees.
 
-    The batch is cut into `slots` leaves of one shape, and every dim that tensor_split may cut into
-    `tiles` blocks; devices own whole leaves and blocks. It is a factor of a product, such as
+    The batch is divided into `slots` leaves of equal shape, and every dim that tensor_split may
+    split into `tiles` blocks; devices own whole leaves and blocks. It is used in a product, such as
     mirrored(4) * reproducible(slots=8). cut maps globs of variables to the dims that tensor_split
-    may cut, such as {"w*": 1}; without it that is every dim of every variable.
+    may split, such as {"w*": 1}; without it, these are all dims of all variables.
     """
 
     slots: int = 8
@@ -262,7 +264,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "reproducible": Reproducible,
 }
 
-# What TensorFlow calls things, and what they are here.
+# Names in TensorFlow and elsewhere, and the strategies that correspond to them.
 ELSEWHERE: Mapping[str, str] = {
     "MirroredStrategy": "mirrored(n)",
     "OneDeviceStrategy": "one_device()",

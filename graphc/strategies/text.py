@@ -1,4 +1,4 @@
-"""Strategies from text, and from calls with plain values."""
+"""Make strategies from text such as `mirrored(4) * accumulate(2)`, and from plain values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from graphc.syntax.tree import StrategyExpr
 
 
-DEVICES = ("devices", "workers", "servers")  # what may be a list of devices instead of a number
+DEVICES = ("devices", "workers", "servers")  # arguments that may be a list instead of a number
 
 
 def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
-    """The strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
+    """Make the strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
     last = name.rsplit(".", 1)[-1]
     if last not in STRATEGIES:
         known = ELSEWHERE.get(last)
@@ -53,7 +53,7 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
 
 
 def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
-    """How many devices an explicit list has: numbers from 0, or names such as "cpu:1"."""
+    """The number of devices in a list of numbers from 0, or of names such as "cpu:1"."""
     name = snake(cls.__name__)
     for device in devices:
         known = (type(device) is int and device >= 0) or (isinstance(device, str) and device)
@@ -66,7 +66,7 @@ def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
 
 
 def parse_strategy(text: str) -> Strategy:
-    """The strategy that `text` says, such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
+    """Parse a strategy such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
     text = text.replace("\n", " ")  # a product may be written over several lines
     found = _of_counts(text)
     if found is not None:
@@ -81,9 +81,9 @@ _COUNTS = re.compile(rf"([a-z_]+)\(((?:{_COUNT}(?:, ?{_COUNT})*)?)\)")
 
 
 def _of_counts(text: str) -> Strategy | None:
-    """What a text says that has nothing but names and counts; None for any other, and for errors.
+    """Parse a strategy whose arguments are only numbers; None for any other text, and for errors.
 
-    It is what most texts are, and needs no grammar.
+    Most strategies are of this kind, and this needs no grammar.
     """
     result: Strategy = OneDevice()
     try:
@@ -93,13 +93,13 @@ def _of_counts(text: str) -> Strategy | None:
                 return None
             counts = tuple(int(x) for x in found[2].split(",") if x)
             result = result * make_strategy(found[1], counts, {})
-    except GraphcError:  # told with its place
+    except GraphcError:  # the parser reports it with its position
         return None
     return result
 
 
 def strategy_of(tree: StrategyExpr, named: Mapping[str, Strategy] | None = None) -> Strategy:
-    """The strategy of a syntax tree; `named` are the ones that the file defines."""
+    """The strategy of a syntax tree. named: the strategies that the file defines."""
     from graphc.syntax.tree import Call, Name
 
     result: Strategy = OneDevice()
@@ -136,7 +136,7 @@ def _dotted(tree: Any) -> str:
 
 
 def _plain(tree: Any) -> Any:
-    """The Python value of a literal in a strategy's arguments. Raises G0402 for anything else."""
+    """The Python value of a literal argument of a strategy. Raises G0402 for anything else."""
     from graphc.syntax import tree as s
 
     match tree:
