@@ -140,8 +140,9 @@ def _rounding_line(row: Row) -> str:
 
     other = f" from {row.against}" if row.against != ONE else ""
     mark = _mark(row.equal, row.spoiled)
+    loss = "no loss" if row.loss is None else f"loss {row.loss:.6f}"
     line = (
-        f"{mark:4} {row.strategy:36} {row.devices:3} devices  loss {row.loss:.6f}  "
+        f"{mark:4} {row.strategy:36} {row.devices:3} devices  {loss}  "
         f"differs by {row.difference:.1e}{other} (allowed {row.allowed:.1e})"
     )
     return line + _below(row.spoiled)

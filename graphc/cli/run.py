@@ -148,13 +148,14 @@ def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     from graphc.runtime.checkpoints.history import changes
+    from graphc.runtime.trainer import loss_of
 
     plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
     promised, history = (plan.meta.get("promise") or {}).get("bits", ""), trainer.history
     breaks = changes(history) if plan.meta.get("grid") else ()
     return {
         "steps": trainer.steps,
-        "loss": last.get("loss"),
+        "loss": loss_of(last),
         "metrics": metrics,
         "params_sha256": trainer.params_sha256(),
         "seed": plan.meta.get("seed", 0),
@@ -365,6 +366,8 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
         TimeRemainingColumn,
     )
 
+    from graphc.runtime.trainer import loss_of
+
     columns = (
         TextColumn("training"),
         BarColumn(),
@@ -376,7 +379,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
         task = bar.add_task("", total=total)
 
         def on_step(number: int, metrics: dict[str, Any]) -> None:
-            loss = metrics.get("loss")
+            loss = loss_of(metrics)
             shown = "" if loss is None else f"loss {loss:.4f}"
             bar.update(task, completed=number, description=shown)
 

@@ -361,6 +361,12 @@ class Trainer:
         self.close()
 
 
+def loss_of(results: Mapping[str, Any]) -> float | None:
+    """The number that a step reports as its loss; None where it reports none, or an array."""
+    found = results.get("loss")
+    return float(found) if isinstance(found, int | float) else None
+
+
 def _agreed(results: Metrics) -> Metrics:
     """The results without the checks. Raises G0536 where a replica has another value."""
     for name, count in results.items():

@@ -18,7 +18,7 @@ from graphc.compiler.driver import compile_module
 from graphc.frontend.module import Module
 from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.saving import first_values
-from graphc.runtime.trainer import Trainer
+from graphc.runtime.trainer import Trainer, loss_of
 from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of
 from graphc.support.errors import GraphcError
 from graphc.testing.equivalence import spoiled
@@ -40,7 +40,7 @@ class BitsRow:
     strategy: str
     backend: str
     devices: int = 0
-    loss: float = 0.0
+    loss: float | None = None
     hash: str = ""
     differs: str = ""
     skipped: str = ""
@@ -56,11 +56,11 @@ class Result:
     """What a run ends with."""
 
     variables: dict[str, Array]
-    losses: tuple[float, ...]
+    losses: tuple[float | None, ...]
     hash: str
 
     @property
-    def loss(self) -> float:
+    def loss(self) -> float | None:
         return self.losses[-1] if self.losses else float("nan")
 
     def unlike(self, other: Result) -> list[str]:
@@ -162,7 +162,7 @@ def _train(
     with Trainer(plan, backend, values=values) as trainer:
         for batch in batches:
             fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in program.inputs.items()}
-            losses.append(float(trainer.step(fed)["loss"]))
+            losses.append(loss_of(trainer.step(fed)))
         return Result(trainer.variables(), tuple(losses), trainer.params_sha256())
 
 

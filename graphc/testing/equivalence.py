@@ -32,7 +32,7 @@ from graphc.ops.source import Random
 from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.saving import first_values
 from graphc.runtime.data.dataset import Dataset
-from graphc.runtime.trainer import Trainer
+from graphc.runtime.trainer import Trainer, loss_of
 from graphc.strategies import OneDevice, Strategy
 from graphc.support.distance import distance, finite_distance, magnitude
 
@@ -53,7 +53,7 @@ class Row:
 
     strategy: str
     devices: int
-    loss: float
+    loss: float | None
     difference: float
     allowed: float
     params_sha256: str
@@ -67,14 +67,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """What a training ends with: the variables, the loss of each step, the hash of the params."""
+    """What a training ends with: the variables, the loss of each step, the hash of the params.
+
+    A step that reports no loss has None.
+    """
 
     variables: dict[str, Array]
-    losses: list[float]
+    losses: list[float | None]
     sha: str
 
     @property
-    def loss(self) -> float:
+    def loss(self) -> float | None:
         return self.losses[-1] if self.losses else float("nan")
 
     @property
@@ -136,12 +139,12 @@ def _gaps(
         yield measure(x, b[name]) / (magnitude(b[name]) or 1.0)
 
 
-def _only_strange(losses: Sequence[float]) -> list[float]:
+def _only_strange(losses: Sequence[float | None]) -> list[float]:
     """The losses with 0 for every finite one: those may differ by rounding."""
-    return [0.0 if isfinite(x) else x for x in losses]
+    return [0.0 if x is None or isfinite(x) else x for x in losses]
 
 
-def spoiled(losses: Sequence[float], variables: Mapping[str, Array]) -> str:
+def spoiled(losses: Sequence[float | None], variables: Mapping[str, Array]) -> str:
     """What makes a comparison of a run's end say nothing, in words; "" where all is well.
 
     A loss that is not finite, and since when; else the variables with a NaN. An infinity in a
@@ -149,9 +152,10 @@ def spoiled(losses: Sequence[float], variables: Mapping[str, Array]) -> str:
     """
     if not losses:
         return "no step was run: the data has no examples"
-    if not isfinite(losses[-1]):
+    strange = _only_strange(losses)
+    if strange[-1]:
         first = len(losses)
-        while first > 1 and not isfinite(losses[first - 2]):
+        while first > 1 and strange[first - 2]:
             first -= 1
         return f"the loss is {losses[-1]} from step {first} on"
     bad = [name for name, x in variables.items() if np.isnan(x.astype(np.float64)).any()]
@@ -179,7 +183,7 @@ def train(
     with Trainer(plan, backend, values=start) as trainer:
         for batch in batches:
             fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in inputs.items()}
-            losses.append(float(trainer.step(fed)["loss"]))
+            losses.append(loss_of(trainer.step(fed)))
         return Run(trainer.variables(), losses, trainer.params_sha256())
 
 
