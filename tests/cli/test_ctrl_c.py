@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +31,14 @@ COMMANDS = (
     ("compile", "line.gc", "-o", "out.plan"),
     ("run", "line.gc", "--strategy", "parameter_server(2, 1, staleness=1)", "--record", "who.json"),
 )
-SECONDS = (0.03, 0.3, 1.0, 3.0)  # of a run of about one, or more on a busy machine
+PARTS = (0.03, 0.3, 1.0, 3.0)  # of a whole run, or less where the machine became slower
 
 
-def interrupted(folder: Path, seed: int) -> int:
-    """Run a command and press Ctrl-C somewhere; check what is left, and give the status."""
+def interrupted(folder: Path, seed: int, seconds: float = 1.0) -> int:
+    """Run a command and press Ctrl-C somewhere; check what is left, and give the status.
+
+    seconds: what a whole run takes
+    """
     rng = random.Random(seed)
     command = COMMANDS[seed % len(COMMANDS)]
     env = {**os.environ, "GRAPHC_CACHE": str(folder / "cache")}
@@ -46,7 +50,7 @@ def interrupted(folder: Path, seed: int) -> int:
     )  # fmt: skip
     try:
         assert running.stdout is not None and running.stdout.readline() == ".\n"
-        time.sleep(rng.choice(SECONDS) * rng.random())
+        time.sleep(seconds * rng.choice(PARTS) * rng.random())
         running.send_signal(signal.SIGINT)
         out, err = running.communicate()
     finally:
@@ -94,11 +98,19 @@ def test_ctrl_c_ends_a_command_in_one_line(small: Path, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_three_hundred_ctrl_c(small: Path) -> None:
-    found = [interrupted(small, seed) for seed in range(10, 310)]
-    assert {0, 130} == set(found)
+    start = time.monotonic()
+    whole(small)
+    seconds = time.monotonic() - start
+    found = Counter(interrupted(small, seed, seconds) for seed in range(10, 310))
+    assert found[130] and found.keys() <= {0, 130}
+    whole(small)
+
+
+def whole(folder: Path) -> None:
+    """A run that nobody interrupts."""
     done = subprocess.run(
-        [sys.executable, "-m", "graphc", *COMMANDS[0]], cwd=small, capture_output=True, text=True,
-        env={**os.environ, "GRAPHC_CACHE": str(small / "cache")}, check=False,
+        [sys.executable, "-m", "graphc", *COMMANDS[0]], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "GRAPHC_CACHE": str(folder / "cache")}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

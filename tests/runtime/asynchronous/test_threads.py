@@ -140,14 +140,21 @@ def test_a_stop_finishes_what_is_under_way() -> None:
 
 
 def test_a_slow_worker_reaches_the_bound_and_keeps_to_it() -> None:
+    """Its first push comes when each of the others has made one from the same version."""
+    stores, pulled = counters(2), threading.Event()
+
     def uneven(name: str) -> Compute:
         def waits(batch: int, values: Mapping[str, Any]) -> Any:
-            time.sleep(0.02 if name == "worker.0" else 0.0005)
+            if name == "worker.0":
+                pulled.set()
+                while len(stores[0].applied) < 3:
+                    time.sleep(0.0005)
+            pulled.wait()
             return compute(batch, values)
 
         return waits
 
-    ages = [e.staleness for e in run(4, 3, 120, uneven)]
+    ages = [e.staleness for e in run(4, 3, 120, uneven, stores)]
     assert max(ages) == 3
 
 
