@@ -17,6 +17,7 @@ from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
 from graphc.ir.op import Op, op_named
 from graphc.ir.placement import Mesh
 from graphc.ir.registry import COMPOSITES
+from graphc.ir.rewriter import Names
 from graphc.ir.types import (
     BOOL,
     F32,
@@ -59,7 +60,7 @@ class Builder:
         self.unpaddable: list[str] = []  # nodes that need a run-time dim whole
         self.seed = 0  # of random numbers
         self.float = F32  # of a Python float, or an integer in a function of floats, alone
-        self._counters: dict[str, int] = {}
+        self._names = Names()
         self._keys: dict[str, int] = {}
         self._reads: dict[str, str] = {}
         self.varying: set[str] = set()  # nodes of per-replica code (graphc.ir.varying)
@@ -170,15 +171,7 @@ class Builder:
 
     def unique(self, name: str) -> str:
         """`name`, or `name.1`, `name.2`, ... where it is taken."""
-        if name not in self.nodes:
-            return name
-        count = self._counters.get(name, 0)
-        while True:
-            count += 1
-            candidate = f"{name}.{count}"
-            if candidate not in self.nodes:
-                self._counters[name] = count
-                return candidate
+        return self._names.unique(name, self.nodes)
 
     def rename(self, value: Value, name: str) -> Value:
         """Give the last-made, still unused node a better name (the user's own)."""

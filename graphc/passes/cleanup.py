@@ -6,34 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from graphc.ir.graph import Graph, Node, Objective, subgraph_nodes
+from graphc.ir.graph import Graph, Node, subgraph_nodes
 from graphc.ir.op import op_named
+from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import DType
 from graphc.passes.base import Pass, register_pass
-
-
-def rename_uses(graph: Graph, nodes: dict[str, Node], to: dict[str, str]) -> Graph:
-    """`graph` with these nodes, and its outputs, updates and losses renamed by `to`."""
-
-    def at(name: str) -> str:
-        return to.get(name, name)
-
-    return replace(
-        graph,
-        nodes=nodes,
-        outputs={k: at(v) for k, v in graph.outputs.items()},
-        updates={k: at(v) for k, v in graph.updates.items()},
-        objectives=tuple(_moved(o, at(o.loss)) for o in graph.objectives),
-    )
-
-
-def _moved(objective: Objective, loss: str) -> Objective:
-    return replace(objective, loss=loss)
-
-
-def _renamed(node: Node, to: dict[str, str]) -> Node:
-    operands = tuple(to.get(x, x) for x in node.operands)
-    return node if operands == node.operands else replace(node, operands=operands)
 
 
 @register_pass
@@ -48,8 +25,11 @@ class Dce(Pass):
 
     def run(self, graph: Graph) -> Graph:
         needed = subgraph_nodes(graph, graph.roots)
-        nodes = {n.name: n for n in graph if n.name in needed or n.op.source}
-        return replace(graph, nodes=nodes)
+        work = Rewriter(graph)
+        for node in graph:
+            if node.name in needed or node.op.source:
+                work.put(node)
+        return work.finish()
 
 
 @register_pass
@@ -63,21 +43,17 @@ class Cse(Pass):
     optional = True
 
     def run(self, graph: Graph) -> Graph:
-        seen: dict[object, str] = {}
-        to: dict[str, str] = {}
-        nodes: dict[str, Node] = {}
-        for old in graph:
-            node = _renamed(old, to)
+        work, seen = Rewriter(graph), dict[object, str]()
+        for node in map(work.moved, graph):
             # repr tells 0.0 from -0.0 and keeps NaN equal to itself; == does neither.
             key = (repr(node.op), node.operands, node.type)
             if node.op.per_use:
-                nodes[node.name] = node
+                work.put(node)
             elif key in seen:
-                to[node.name] = seen[key]
+                work.stand_in(node.name, seen[key])
             else:
-                seen[key] = node.name
-                nodes[node.name] = node
-        return rename_uses(graph, nodes, to)
+                seen[key] = work.put(node)
+        return work.finish()
 
 
 @register_pass
@@ -91,16 +67,15 @@ class Simplify(Pass):
     optional = True
 
     def run(self, graph: Graph) -> Graph:
-        to: dict[str, str] = {}
-        nodes: dict[str, Node] = {}
-        for old in graph:
-            node = _merged(_renamed(old, to), nodes)
-            same = _same_as(node, nodes)
-            if same is not None and nodes[same].type == node.type:
-                to[node.name] = same
+        work = Rewriter(graph)
+        for old in map(work.moved, graph):
+            node = _merged(old, work.nodes)
+            same = _same_as(node, work.nodes)
+            if same is not None and work.nodes[same].type == node.type:
+                work.stand_in(node.name, same)
             else:
-                nodes[node.name] = node
-        return rename_uses(graph, nodes, to)
+                work.put(node)
+        return work.finish()
 
 
 def _merged(node: Node, nodes: dict[str, Node]) -> Node:
@@ -157,14 +132,13 @@ class FoldConstants(Pass):
     optional = True
 
     def run(self, graph: Graph) -> Graph:
-        nodes: dict[str, Node] = {}
-        values: dict[str, np.ndarray] = {}
+        work, values = Rewriter(graph), dict[str, np.ndarray]()
         for node in graph:
             folded = _fold(node, values)
-            nodes[node.name] = folded
+            work.put(folded)
             if folded.op.lazy and not folded.operands and folded.type.shape == ():
                 values[node.name] = folded.op.run()
-        return replace(graph, nodes=nodes)
+        return work.finish()
 
 
 def _fold(node: Node, values: dict[str, np.ndarray]) -> Node:

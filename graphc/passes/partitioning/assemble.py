@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.op import op_named
+from graphc.ir.rewriter import Rewriter
 from graphc.passes.base import Pass, register_pass
 
 
@@ -20,15 +21,15 @@ class Assemble(Pass):
     optional = True
 
     def run(self, graph: Graph) -> Graph:
-        nodes: dict[str, Node] = {}
+        work = Rewriter(graph)
         for node in graph:
-            parts = _side_by_side(node, nodes)
+            parts = _side_by_side(node, work.nodes)
             if parts is not None:
                 dim, names = parts
                 op = op_named("concat")(dim=dim)  # type: ignore[call-arg]
                 node = replace(node, op=op, operands=names)
-            nodes[node.name] = node
-        return replace(graph, nodes=nodes)
+            work.put(node)
+        return work.finish()
 
 
 def _side_by_side(node: Node, nodes: dict[str, Node]) -> tuple[int, tuple[str, ...]] | None:

@@ -17,6 +17,7 @@ from graphc.analysis.microbatch_loops import assigned
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.op import op_named
 from graphc.ir.placement import Partial, R, Split, State
+from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
@@ -125,7 +126,10 @@ class _Joined:
 
     graph: Graph
     buckets: list[_Bucket]
-    names: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.work = Rewriter(self.graph)
+        self._new = self.work.unique
 
     def run(self) -> Graph:
         joined = {n.name for b in self.buckets for n in b.members}
@@ -134,8 +138,9 @@ class _Joined:
         for bucket in self.buckets:
             last = order[bucket.members[-1].name]
             made += [(last, node) for node in self._exchange(bucket)]
-        nodes = {node.name: node for node in _sorted(made)}
-        return replace(self.graph, nodes=nodes)
+        for node in _sorted(made):
+            self.work.put(node)
+        return self.work.finish()
 
     def _exchange(self, bucket: _Bucket) -> Iterator[Node]:
         """The nodes that do a bucket's sums; each result has the name that it had."""
@@ -181,14 +186,6 @@ class _Joined:
             yield part
             yield replace(node, op=back, operands=(part.name,), because=why)
             at += n
-
-    def _new(self, name: str) -> str:
-        unique, number = name, 0
-        while unique in self.graph.nodes or unique in self.names:
-            number += 1
-            unique = f"{name}.{number}"
-        self.names.add(unique)
-        return unique
 
 
 def _sorted(made: list[tuple[int, Node]]) -> Iterator[Node]:

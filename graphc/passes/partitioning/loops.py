@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from graphc.analysis.microbatch_loops import Turns, earliest
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.op import Op
+from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Keep, Recall
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.partitioning.keep_or_recompute import Weights, Work, weigh, work_of
@@ -36,7 +37,7 @@ class Loops(Pass):
             return graph
         weights = weigh(turns)
         when = _place_leaves(turns, weights)
-        return _Rewriting(turns, when, work_of(turns, when, weights)).graph()
+        return _InLoops(turns, when, work_of(turns, when, weights)).graph()
 
 
 # -- when -----------------------------------------------------------------------------------------
@@ -109,30 +110,31 @@ def _cheapest(
 
 
 @dataclass
-class _Rewriting:
+class _InLoops:
     """The graph being made, part by part and loop by loop."""
 
     turns: Turns
     when: dict[str, int]
     work: Work
-    nodes: dict[str, Node] = field(default_factory=dict)
     here: dict[str, str] = field(default_factory=dict)  # node -> its value in this loop
     kept: dict[str, str] = field(default_factory=dict)  # node -> what keeps it
 
+    def __post_init__(self) -> None:
+        self.made = Rewriter(self.turns.graph)
+
     def graph(self) -> Graph:
-        old = self.turns.graph
         outside: dict[int, list[Node]] = {}
-        for node in old:
+        for node in self.turns.graph:
             if node.op.source:
-                self.nodes[node.name] = node
+                self.made.put(node)
             elif node.name not in self.turns.inside:
                 outside.setdefault(self.when[node.name], []).append(node)
         for stage in range(self.turns.loops + 1):
             for node in outside.get(stage, ()):
-                self.nodes[node.name] = node
+                self.made.put(node)
             if stage < self.turns.loops:
                 self._loop(stage)
-        return replace(old, nodes=self.nodes)
+        return self.made.finish()
 
     def _loop(self, loop: int) -> None:
         self.here = {}
@@ -151,7 +153,7 @@ class _Rewriting:
         operands = tuple(self.here.get(x, x) for x in node.operands)
         if self.turns.gathers(name) or self.work.first[name] == loop:
             self.here[name] = name
-            self.nodes[name] = replace(node, operands=operands)
+            self.made.put(replace(node, operands=operands))
         else:
             why = Because("loops", f"made again in loop {loop}", "", self.work.reason(name))
             self.here[name] = self._add(node.op, operands, node, f"{name}.loop{loop}", why)
@@ -165,9 +167,4 @@ class _Rewriting:
         return self._add(Recall(loop), (kept,), node, f"{node.name}.loop{loop}", why)
 
     def _add(self, op: Op, operands: tuple[str, ...], like: Node, name: str, why: Because) -> str:
-        unique, number = name, 0
-        while unique in self.nodes or unique in self.turns.graph.nodes:
-            number += 1
-            unique = f"{name}.{number}"
-        self.nodes[unique] = Node(unique, op, operands, like.type, like.scope, like.origin, why)
-        return unique
+        return self.made.insert(op, operands, like, why, name=name)

@@ -16,6 +16,7 @@ from graphc.ir.graph import NO_MESH, Because, Graph, Node
 from graphc.ir.op import Op, op_named
 from graphc.ir.orders import parse_orders
 from graphc.ir.placement import Home, Mesh, Partial, Placement, Split, is_uneven
+from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
 from graphc.ops.reduce import highest, lowest
 from graphc.passes.base import Pass, register_pass
@@ -61,12 +62,12 @@ class _Work:
     orders: dict[str, str]
     eager: frozenset[str]
     short: bool
-    nodes: dict[str, Node] = field(default_factory=dict)
     made: dict[tuple[str, Placement], str] = field(default_factory=dict)
     order: dict[str, str] = field(default_factory=dict)  # of each node's sums, where it is chosen
     masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.work = Rewriter(self.graph)
         slots = lazy_nodes(self.graph, _variables_at_home(self.graph))
         axes = self.mesh.axes[:1]  # what is lazy has the same ways along every axis
         ways = [ways_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes]
@@ -91,8 +92,7 @@ class _Work:
         given = tuple(operands)
         if given != node.operands or node.needs:
             node = replace(node, operands=given, needs=())
-        self.nodes[node.name] = node
-        self.made[node.name, node.type.placement] = node.name
+        self.made[node.name, node.type.placement] = self.work.put(node)
 
     def _need(self, node: Node, slot: int) -> Placement:
         if node.needs:
@@ -133,17 +133,7 @@ class _Work:
             want = self.graph.variables[name].type.placement
             reason = f"variable '{name}' is {want if want.states else 'replicated'}"
             updates[name] = self.converted(x, want, None, reason, name)
-        return replace(self.graph, nodes=self.nodes, outputs=outputs, updates=updates)
-
-    def add(
-        self, op: Op, operands: tuple[str, ...], like: Node, t: TensorType, name: str, why: Because
-    ) -> str:
-        unique, number = name, 0
-        while unique in self.nodes or unique in self.graph.nodes:
-            number += 1
-            unique = f"{name}.{number}"
-        self.nodes[unique] = Node(unique, op, operands, t, like.scope, like.origin, why)
-        return unique
+        return self.work.finish(outputs=outputs, updates=updates)
 
     # -- conversions ----------------------------------------------------------------------------
 
@@ -171,7 +161,7 @@ class _Work:
                 why = Because("partition", rule, consumer, reason)
                 t = node.type.placed(after)
                 own = f"{x}.{'.'.join(step.axes)}"
-                self.made[x, after] = self.add(step, (name,), node, t, own, why)
+                self.made[x, after] = self.work.insert(step, (name,), node, why, name=own, type=t)
             name = self.made[x, after]
         return name
 
@@ -214,7 +204,7 @@ class _Work:
         )
         consumer = user.name if user else ""
         why = Because("partition", f"made as {want}", consumer, "making it costs no traffic")
-        return self.add(node.op, operands, node, node.tensor.placed(want), node.name, why)
+        return self.work.insert(node.op, operands, node, why, type=node.tensor.placed(want))
 
     def _from(self, ways: dict[str, Signature], slot: int) -> Placement:
         found = Placement()
@@ -226,7 +216,7 @@ class _Work:
 
     def _mask(self, node: Node, operands: list[str]) -> list[str]:
         """The operands with their padding masked where the node would let it in."""
-        types = [self.nodes[x].tensor for x in operands]
+        types = [self.work.nodes[x].tensor for x in operands]
         rule = parse_rule(node.op.dims(*types))
         fill = _identity(node.op, types)
         for slot, dim in reduced_dims(rule):
@@ -238,7 +228,7 @@ class _Work:
         return operands
 
     def _masked(self, x: str, dim: int, fill: float, user: Node) -> str:
-        node = self.nodes[x]
+        node = self.work.nodes[x]
         t = node.tensor
         uneven = is_uneven(t, self.mesh, dim)
         if not uneven and not (self.short and t.extent(dim)):
@@ -248,7 +238,7 @@ class _Work:
             reason = "shards of unequal length" if uneven else "the batch may be short"
             rule = f"dim {dim} is padded with {fill:g}"
             why = Because("partition", rule, user.name, reason)
-            self.masked[x, dim, fill] = self.add(mask, (x,), node, t, f"{x}.m", why)
+            self.masked[x, dim, fill] = self.work.insert(mask, (x,), node, why, name=f"{x}.m")
         return self.masked[x, dim, fill]
 
 

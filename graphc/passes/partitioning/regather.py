@@ -19,9 +19,9 @@ from math import prod
 from graphc.analysis.microbatch_loops import assigned
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.placement import R, Split, local_shape
+from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
-from graphc.passes.cleanup import rename_uses
 from graphc.passes.option_text import Axes
 from graphc.passes.placing.sharded_storage import made_of
 
@@ -92,9 +92,9 @@ class _Work:
     whole: dict[str, str]
     layers: int
     ahead: bool
-    nodes: dict[str, Node] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.rewriter = Rewriter(self.graph)
         self.turns = assigned(self.graph)
         self.sizes = dict.fromkeys(self.whole.values(), 0)
         for x, family in self.whole.items():
@@ -118,9 +118,10 @@ class _Work:
             used = self._used(node)
             to = kept[self._loop(node)].serve(node.name, used) if used else {}
             operands = tuple(to.get(x, x) for x in node.operands)
-            self.nodes[node.name] = replace(node, operands=operands) if to else node
-        to = {x: kept[-1].serve("", [x])[x] for x in ends}
-        return rename_uses(graph, self.nodes, to)
+            self.rewriter.put(replace(node, operands=operands) if to else node)
+        for x in ends:
+            self.rewriter.stand_in(x, kept[-1].serve("", [x])[x])
+        return self.rewriter.finish()
 
     def _layer(self, uses: list[tuple[str, ...]]) -> int:
         """The bytes of the largest layer among the uses of a loop."""
@@ -207,7 +208,7 @@ class _Kept:
 
     def _ready(self, gathers: list[str]) -> bool:
         """Whether what is to be gathered is there; a variable is read where it is needed first."""
-        graph, nodes = self.work.graph, self.work.nodes
+        graph, nodes = self.work.graph, self.work.rewriter.nodes
         operands = [graph[y] for x in gathers for y in graph[x].operands]
         if not all(n.name in nodes or n.op.source == "variable" for n in operands):
             return False
@@ -242,17 +243,12 @@ class _Kept:
         return made[x]
 
     def _copy(self, node: Node, made: dict[str, str], user: str) -> str:
-        again = node.name in self.work.nodes
-        name, number = node.name, 0
-        while name in self.work.nodes or (again and name in self.work.graph.nodes):
-            number += 1
-            name = f"{node.name}.{number}"
+        rewriter = self.work.rewriter
+        again = node.name in rewriter.nodes
         op = node.op.for_each_use() if isinstance(node.op, Conversion) else node.op
         operands = tuple(made.get(y, y) for y in node.operands)
-        copy = replace(node, name=name, op=op, operands=operands)
-        if again:
-            reason = "it was let go after its last use: few are whole at a time"
-            rule = node.because.rule if node.because else "made again"
-            copy = replace(copy, because=Because("regather", rule, user, reason))
-        self.work.nodes[name] = copy
-        return name
+        if not again:
+            return rewriter.put(replace(node, op=op, operands=operands))
+        reason = "it was let go after its last use: few are whole at a time"
+        rule = node.because.rule if node.because else "made again"
+        return rewriter.insert(op, operands, node, Because("regather", rule, user, reason))

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.placement import Partial, State
+from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
 from graphc.passes.base import Pass, register_pass
-from graphc.passes.cleanup import rename_uses
 from graphc.passes.placing.route import LATENCY, LOCAL
 
 
@@ -28,21 +28,20 @@ class ScatterReduce(Pass):
 
     def run(self, graph: Graph) -> Graph:
         ends = {*graph.outputs.values(), *graph.updates.values()}
-        nodes: dict[str, Node] = {}
-        to: dict[str, str] = {}
         joined = {n.name: made for n in graph if (made := _joined(graph, n, ends)) is not None}
         if not joined:
             return graph
         instead = {x: name for name in joined for x in graph.users[name]}
+        work = Rewriter(graph)
         for node in graph:
             made = joined.get(node.name)
             if made is not None:
-                nodes[made.name] = made
-                to |= dict.fromkeys(graph.users[node.name], made.name)
+                work.put(made)
+                for user in graph.users[node.name]:
+                    work.stand_in(user, made.name)
             elif node.name not in instead:
-                operands = tuple(to.get(x, x) for x in node.operands)
-                nodes[node.name] = replace(node, operands=operands)
-        return rename_uses(graph, nodes, to)
+                work.put(work.moved(node))
+        return work.finish()
 
 
 def _joined(graph: Graph, node: Node, ends: set[str]) -> Node | None:

@@ -26,6 +26,7 @@ from functools import cached_property, lru_cache
 
 from graphc.ir.graph import Because, Graph, Node, Variable, subgraph_nodes
 from graphc.ir.op import op_named
+from graphc.ir.rewriter import Rewriter
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.variables import deal
 from graphc.support.disjoint_sets import DisjointSets
@@ -45,12 +46,13 @@ class WorkerPart(Pass):
         cut = cut_of(graph)
         outputs = graph.outputs | {name: x for x, name in cut.sent.items()}
         needed = subgraph_nodes(graph, outputs.values())
-        nodes = {n.name: n for n in graph if n.name in needed or n.op.source == "input"}
-        variables = {n.op.attributes["source_name"] for n in nodes.values() if _reads(n)}
-        return replace(
-            graph, nodes=nodes, outputs=outputs, updates={},
-            variables={k: v for k, v in graph.variables.items() if k in variables},
-        )  # fmt: skip
+        work = Rewriter(graph)
+        for node in graph:
+            if node.name in needed or node.op.source == "input":
+                work.put(node)
+        read = {n.op.attributes["source_name"] for n in work.nodes.values() if _reads(n)}
+        variables = {k: v for k, v in graph.variables.items() if k in read}
+        return work.finish(outputs=outputs, updates={}, variables=variables)
 
 
 @register_pass
@@ -69,13 +71,13 @@ class ServerPart(Pass):
         mine = cut.kept(self.servers)[self.number]
         updates = {v: x for v, x in graph.updates.items() if v in mine}
         needed = cut.behind(updates.values())
-        nodes = {}
+        work = Rewriter(graph)
         for node in graph:
             if node.name in needed:
                 sent = cut.sent.get(node.name)
-                nodes[node.name] = _received(node, sent) if sent else node
+                work.put(_received(node, sent) if sent else node)
         variables = {k: v for k, v in graph.variables.items() if k in mine}
-        return replace(graph, nodes=nodes, variables=variables, outputs={}, updates=updates)
+        return work.finish(variables=variables, outputs={}, updates=updates)
 
 
 def _received(node: Node, name: str) -> Node:

@@ -14,8 +14,9 @@ from math import prod
 
 from graphc.ir.dims import Signature, lost_extents, parse_rule
 from graphc.ir.graph import Because, Graph, Node
-from graphc.ir.op import Op, op_named
+from graphc.ir.op import op_named
 from graphc.ir.placement import Axis, Partial, R, Split, State, Varying
+from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import I32, DType, TensorType
 from graphc.ir.varying import enters, leaves, varying_nodes
 from graphc.ops.replicas import OwnEntry, PerReplica, ReplicaCount, ReplicaIndex, ReplicaSum
@@ -127,45 +128,37 @@ def expanded(graph: Graph, layout: MeshLayout) -> Graph:
     """The graph with the number of replicas, and the replica's own number, made of known ops."""
     leaves = layout.mesh.leaves
     count = leaves.slots if leaves else prod(a.size for a in replica_axes(layout))
-    nodes: dict[str, Node] = {}
+    work = Rewriter(graph)
     for node in graph:
         match node.op:
             case ReplicaCount(dtype=dtype) if leaves:
-                nodes |= _leaves_counted(node, dtype, graph)
+                _count_leaves(node, dtype, work)
             case ReplicaCount(dtype=dtype):
                 value = float(count) if dtype.kind == "f" else count
                 const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
-                nodes[node.name] = _made(node, const, f"{count} replicas")
+                work.put(replace(node, op=const, because=_why(f"{count} replicas")))
             case ReplicaIndex():
-                row = _unused(f"{node.name}.row", graph)
                 iota = op_named("iota")(shape=(count,), dim=0, dtype=I32)  # type: ignore[call-arg]
-                made = _made(node, iota, "a number for each replica")
-                nodes[row] = replace(made, name=row, type=TensorType((count,), I32))
-                entry = _made(node, OwnEntry(), "the replica's own number")
-                nodes[node.name] = replace(entry, operands=(row,))
+                row = work.insert(
+                    iota, (), node, _why("a number for each replica"),
+                    name=f"{node.name}.row", type=TensorType((count,), I32),
+                )  # fmt: skip
+                why = _why("the replica's own number")
+                work.put(replace(node, op=OwnEntry(), operands=(row,), because=why))
             case _:
-                nodes[node.name] = node
-    return replace(graph, nodes=nodes)
+                work.put(node)
+    return work.finish()
 
 
-def _leaves_counted(node: Node, dtype: DType, graph: Graph) -> dict[str, Node]:
+def _count_leaves(node: Node, dtype: DType, work: Rewriter) -> None:
     """The number of leaves that have an example, as a sum over them: it is known at run time."""
-    one, own = _unused(f"{node.name}.one", graph), _unused(f"{node.name}.own", graph)
     value = 1.0 if dtype.kind == "f" else 1
     const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
-    rule = "a replica is a leaf, and counts where it has an example"
-    return {
-        one: replace(_made(node, const, rule), name=one),
-        own: replace(_made(node, PerReplica(), rule), name=own, operands=(one,)),
-        node.name: replace(_made(node, ReplicaSum(), rule), operands=(own,)),
-    }
+    why = _why("a replica is a leaf, and counts where it has an example")
+    one = work.insert(const, (), node, why, name=f"{node.name}.one")
+    own = work.insert(PerReplica(), (one,), node, why, name=f"{node.name}.own")
+    work.put(replace(node, op=ReplicaSum(), operands=(own,), because=why))
 
 
-def _made(node: Node, op: Op, rule: str) -> Node:
-    return replace(node, op=op, because=Because("place", rule, "", "the strategy is known here"))
-
-
-def _unused(name: str, graph: Graph) -> str:
-    while name in graph.nodes:
-        name += "_"
-    return name
+def _why(rule: str) -> Because:
+    return Because("place", rule, "", "the strategy is known here")

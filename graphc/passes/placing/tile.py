@@ -19,10 +19,9 @@ from graphc.ir.dims import DimsRule, parse_rule, splittable_letters
 from graphc.ir.graph import Because, Graph, Node, Variable
 from graphc.ir.op import Op
 from graphc.ir.placement import Split
-from graphc.ir.types import TensorType
+from graphc.ir.rewriter import Rewriter
 from graphc.ops.blocks import block_length
 from graphc.passes.base import Pass, register_pass
-from graphc.passes.cleanup import rename_uses
 from graphc.passes.placing.variables import variable_states
 from graphc.strategies import Grid, MeshLayout, OneDevice, Strategy, layout_of
 from graphc.support.errors import GraphcError
@@ -209,11 +208,10 @@ def _fits(letter: str, places: Iterable[Dim], graph: Graph, tiles: int) -> bool:
 
 
 def _in_blocks(graph: Graph, tiles: int, tiled: set[Dim]) -> Graph:
-    nodes: dict[str, Node] = {}
+    work = Rewriter(graph)
     for node in graph:
-        for made in _steps(node, _blocks(node, graph, tiles, tiled), nodes, graph):
-            nodes[made.name] = made
-    return rename_uses(graph, nodes, {})
+        _compute(node, _blocks(node, graph, tiles, tiled), work)
+    return work.finish()
 
 
 def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, int]:
@@ -227,26 +225,16 @@ def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, 
     return found
 
 
-def _steps(
-    node: Node, blocks: dict[str, int], nodes: dict[str, Node], graph: Graph
-) -> Iterator[Node]:
-    """The nodes that compute a node in blocks; the last one has its name."""
+def _compute(node: Node, blocks: dict[str, int], work: Rewriter) -> None:
+    """Put in the nodes that compute a node in blocks; the last one has its name."""
     *first, last = node.op.in_blocks(blocks) if blocks else (node.op,)
-    operands, types = node.operands, [graph[x].tensor for x in node.operands]
-    for number, op in enumerate(first, 1):
-        name = _unique(f"{node.name}.{number}", nodes, graph)
-        made: TensorType = infer_type(op, types)
+    operands = node.operands
+    for op in first:
+        made = infer_type(op, [work.nodes[x].tensor for x in operands])
         why = Because("tile", _shown(op), node.name, "a sum over several dims is one after another")
-        yield Node(name, op, operands, made, node.scope, node.origin, why)
-        operands, types = (name,), [made]
-    yield replace(node, op=last, operands=operands)
+        operands = (work.insert(op, operands, node, why, type=made),)
+    work.put(replace(node, op=last, operands=operands))
 
 
 def _shown(op: Op) -> str:
     return f"blocks of {', '.join(op.block_letters)}"
-
-
-def _unique(name: str, nodes: dict[str, Node], graph: Graph) -> str:
-    while name in nodes or name in graph.nodes:
-        name += "t"
-    return name
