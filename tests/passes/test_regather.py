@@ -56,7 +56,7 @@ def gathers(program: Program) -> list[Start]:
 
 def most_gathered(program: Program) -> int:
     """The most bytes of gathered values that are there at a time."""
-    lives = lifetimes(program, program.buffers, program.outputs.values())
+    lives = lifetimes(program)
     spans = [(lives.first[x.result], lives.last[x.result], x.result) for x in gathers(program)]
     size = {b: program.buffers[b].bytes for _, _, b in spans}
     return max(sum(size[b] for f, to, b in spans if f <= at <= to) for at, _, _ in spans)
