@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from graphc.support import config
@@ -161,7 +162,33 @@ def _warn(base: Path, message: str) -> None:
     warnings.warn(GraphcWarning(text), stacklevel=4)
 
 
-def changed(source: os.stat_result) -> str:
-    """'' for a file of source that is as old as the code that this process runs; else a text that
-    nobody else has: what is made now is of neither file for sure, and must not be found again."""
-    return f"{os.getpid()} {time.time_ns()}" if source.st_mtime_ns > IMPORTED else ""
+# -- the code that makes objects -------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)
+def source_hash(*roots: Path) -> str:
+    """A hash of files of source, and of those in folders: which they are, how long and how old."""
+    lines = sorted(line for root in roots for line in source_files(root))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def source_files(root: Path) -> Iterator[str]:
+    """A line on a file of source, or on each in a folder."""
+    if root.is_file():
+        yield _described(str(root), root.stat())
+        return
+    waiting = [str(root)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    waiting.append(entry.path)
+                elif entry.name.endswith((".py", ".lark")):
+                    yield _described(entry.path, entry.stat())
+
+
+def _described(path: str, found: os.stat_result) -> str:
+    """A line for a file that is as old as the code that this process runs; else one that nobody
+    else has: what is made now is of neither file for sure, and must not be found again."""
+    changed = f" {os.getpid()} {time.time_ns()}" if found.st_mtime_ns > IMPORTED else ""
+    return f"{path} {found.st_size} {found.st_mtime_ns}{changed}"

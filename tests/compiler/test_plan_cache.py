@@ -18,6 +18,7 @@ from graphc import nn
 from graphc.api import traced_module
 from graphc.compiler import driver, plan_cache
 from graphc.frontend.module import Duration, Module
+from graphc.lowering.program import record_cache
 from graphc.lowering.program.codec import encode
 from graphc.ops.unary import Tanh
 from graphc.strategies import OneDevice, Strategy, parse_strategy
@@ -52,8 +53,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with monkeypatch.context() as patch:
         patch.setenv("GRAPHC_CACHE", str(tmp_path))
         config.get.cache_clear()
-        plan_cache._sources.cache_clear()
-        forget = plan_cache._sources.cache_clear
+        object_cache.source_hash.cache_clear()
+        forget = object_cache.source_hash.cache_clear
         yield tmp_path
     config.get.cache_clear()
     forget()
@@ -171,7 +172,7 @@ def test_other_sources_are_seen(
     cache: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled()
-    monkeypatch.setattr(plan_cache, "_sources", lambda: "other sources")
+    monkeypatch.setattr(plan_cache, "source_hash", lambda *roots: "other sources")
     assert counted.anew(compiled)
 
 
@@ -180,21 +181,21 @@ def test_sources_are_files_with_their_lengths_and_times(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "a.py"
     file.write_text("x = 1")
     os.utime(file, ns=(1, 1))
-    before = list(plan_cache._files(tmp_path))
+    before = list(object_cache.source_files(tmp_path))
     os.utime(file, ns=(2, 2))
-    times = list(plan_cache._files(tmp_path))
+    times = list(object_cache.source_files(tmp_path))
     file.write_text("x = 12")
     os.utime(file, ns=(1, 1))
-    assert len({*before, *times, *plan_cache._files(tmp_path)}) == 3
+    assert len({*before, *times, *object_cache.source_files(tmp_path)}) == 3
 
 
 def test_a_source_that_changed_since_the_import_is_found_by_nobody(
     cache: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_cache, "IMPORTED", 0)  # all files are younger
-    plan_cache._sources.cache_clear()
+    object_cache.source_hash.cache_clear()
     compiled()
-    plan_cache._sources.cache_clear()  # as in another process
+    object_cache.source_hash.cache_clear()  # as in another process
     assert counted.anew(compiled)
 
 
@@ -327,5 +328,5 @@ def test_a_plan_without_a_json_form_is_used_and_not_kept(
         raise TypeError("it has no JSON form")
 
     assert encode(1) == 1
-    monkeypatch.setattr(plan_cache, "encode", fails)
+    monkeypatch.setattr(record_cache, "encode", fails)
     assert counted.anew(compiled) and counted.anew(compiled)

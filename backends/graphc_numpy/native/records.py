@@ -8,19 +8,14 @@ the target, and of the sources that lower and print.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 
-import graphc.support.config as config
 from graphc.lowering.kernel.code import Pointer
 from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed
-from graphc.lowering.program.codec import decode, encode
+from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
-from graphc.support.object_cache import Objects
 from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.step.regions import Stretch, Stretches, names_of
-
-FORMAT = 2
 
 Part = tuple[Instruction | int, ...]
 
@@ -29,13 +24,11 @@ Part = tuple[Instruction | int, ...]
 class Record:
     """A lowered program; instructions are numbers in the order of the program's instructions.
 
-    key:       its own
     code:      of the object with the stretches; stretches: (scratch, shared, across) of each
     places:    (buffer, memory, offset)
     parts:     (whether it is a stretch, number) of each item
     """
 
-    key: str
     code: str
     memories: tuple[Memory, ...]
     places: tuple[tuple[int, int, int], ...]
@@ -66,7 +59,6 @@ def write(key: str, program: Program, made: Found) -> None:
     number = {id(x): i for i, x in enumerate(every)}
     lowered = made.lowered
     record = Record(
-        key,
         made.stretches.code,
         lowered.memories,
         tuple((b, p.memory, p.offset) for b, p in lowered.places.items()),
@@ -81,19 +73,15 @@ def write(key: str, program: Program, made: Found) -> None:
         tuple(made.limits.items()),
         tuple(sorted(made.checked)),
     )
-    text = json.dumps(encode(record), separators=(",", ":"))
-    Objects.at(config.cache_folder()).write(key, text.encode())
+    record_cache.write(key, record)
 
 
 def read(key: str, program: Program) -> Found | None:
     """What was kept under a key, with its machine code; None where one of them is not there."""
-    text = Objects.at(config.cache_folder()).read(key)
-    if text is None:
-        return None
+    record = record_cache.read(Record, key)
     try:
-        record = decode(Record, json.loads(text))
-        return _found(record, program) if record.key == key else None
-    except Exception:  # whatever stands there instead: it is made again
+        return _found(record, program) if record is not None else None
+    except Exception:  # a record of numbers that don't fit the program: it is made again
         return None
 
 
@@ -120,5 +108,5 @@ def _found(record: Record, program: Program) -> Found | None:
 def key_of(program: Program, together: frozenset[str] | None = None) -> str:
     """A hash of all that a record depends on."""
     names = together if together is None else sorted(together)
-    made_by = f"record {FORMAT}, {machine.target()}, {machine.generator()}"
+    made_by = f"record, {machine.target()}, {machine.generator()}"
     return hashlib.sha256(f"{made_by}\n{names}\n{program!r}".encode()).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
@@ -22,7 +22,7 @@ from llvmlite import ir
 
 import graphc.support.config as config
 from graphc.support.errors import GraphcError, did_you_mean
-from graphc.support.object_cache import Objects, changed
+from graphc.support.object_cache import Objects, source_hash
 
 LEVEL = (
     2  # of code generation; passes over the IR are not run: kernels are printed as they should be
@@ -33,9 +33,12 @@ FAMILIES = {
     "arm": {"baseline": "generic"},
 }
 NAMED = ("avx512", "avx2", "baseline")
+# What lowering and printing depend on: a test follows their imports.
+GRAPHC = Path(config.__file__).parents[1]
 SOURCES = (
-    "ir", "lowering", "ops", "support/__init__.py", "support/random.py", "support/records.py",
-)  # fmt: skip  # of graphc
+    Path(__file__).parents[1], GRAPHC / "ir", GRAPHC / "lowering", GRAPHC / "ops",
+    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "random", "records")),
+)  # fmt: skip
 SHOW_LLVM = 4  # the level of GRAPHC_DEBUG that prints LLVM IR
 _NUMBERS = count()
 _LOCK = threading.Lock()  # one process may load programs on several threads
@@ -107,15 +110,6 @@ def _instructions(family: str, has: dict[str, bool]) -> str:
 
 def _sorted(features: dict[str, bool]) -> list[str]:
     return [f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())]
-
-
-def sources() -> Iterator[Path]:
-    """The files that lowering and printing depend on; a test follows their imports."""
-    yield from sorted(Path(__file__).parents[1].rglob("*.py"))
-    base = Path(config.__file__).parents[1]
-    for name in SOURCES:
-        path = base / name
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 class Symbols(Protocol):
@@ -216,8 +210,5 @@ def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
 @lru_cache(maxsize=1)
 def generator() -> str:
     """What the code depends on besides the description: sources that lower and print, and LLVM."""
-    digest = hashlib.sha256()
-    for path in sources():
-        digest.update(path.read_bytes() + changed(path.stat()).encode())
     version = ".".join(map(str, llvm.llvm_version_info))
-    return f"{digest.hexdigest()[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"
+    return f"{source_hash(*SOURCES)[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"
