@@ -1,9 +1,9 @@
 """Conversions of one placement into another: the nodes that partition inserts.
 
-A conversion never changes the global value, so its reference kernel is the identity. Each says
-what it converts, over space or over time, and the bytes that a device moves for it on n places
-(ring algorithms; b is the bytes of the whole value along the axis). Where a ring begins or ends at
-a home, n - 1 of the places pass the value on: what is told is the mean over all n.
+A conversion never changes the global value, so its reference kernel is the identity. Each states
+which conversion it is, over space or over time, and how many bytes each of n devices sends for it
+(ring algorithms; b is the bytes of the whole value along the axis). If one device owns the value,
+only n - 1 of the devices pass it on; the number is then the mean over all n.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Conversion(Carried):
     not_differentiable = "conversions are inserted after differentiation"
     over: ClassVar[str] = "space"
     communicates: ClassVar[bool] = True
-    rounds: ClassVar[int] = 0  # how often the value goes round the ring of the places
-    across: ClassVar[bool] = False  # may run over several axes, of space and of time
+    rounds: ClassVar[int] = 0  # how many times the value goes around the ring of devices
+    across: ClassVar[bool] = False  # whether it may run over several axes, of space and of time
 
     @property
     @abstractmethod
@@ -43,37 +43,37 @@ class Conversion(Carried):
 
     @property
     def how(self) -> str:
-        """The order in which the places' values are added; '' is the engine's own."""
+        """The order in which the devices' values are added; '': the transport chooses it."""
         return ""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes that it runs over, major first: `axis` joins several by `+`."""
+        """The axes that it runs over, major first; `axis` joins several with `+`."""
         return tuple(self.axis.split("+")) if self.across else (self.axis,)
 
     @property
     def along(self) -> str:
-        """The axis that a split or home state of its is along; all others of several become R."""
+        """The axis along which the result is split or owned; along all others it is R."""
         return str(self.attributes.get("on") or self.axis)
 
     def target(self, axis: str) -> State:
-        """The state along one of its axes after it."""
+        """The state of the result along one of its axes."""
         return self.states[1] if len(self.axes) == 1 or axis == self.along else R
 
     def traffic(self, n: int, b: float) -> float:
-        """Bytes that a device sends, on average, for a value of b bytes on n places."""
+        """Bytes that a device sends, on average, for a value of b bytes on n devices."""
         return self.rounds * (n - 1) / n * b
 
     def kept(self, turns: int) -> int:
-        """How many values of the result's size it keeps over the turns of a loop."""
+        """How many values of the size of the result it keeps during a loop over microbatches."""
         return 1
 
     def settled(self, turns: int) -> Op:
-        """What makes the result of the values that it keeps, where it keeps several."""
+        """The op that combines the values that it keeps into the result, if it keeps several."""
         raise AssertionError(f"{self.name} keeps one value")
 
     def for_each_use(self) -> Conversion:
-        """The same conversion, made anew for each use, where that may save memory."""
+        """The same conversion, repeated for each use, if that may save memory."""
         return self
 
 
@@ -81,7 +81,7 @@ class Conversion(Carried):
 
 
 class WholeSum(Conversion):
-    """P -> R: every place gets the sum (max, min), which may be made in place"""
+    """P -> R: each device gets the sum (max, min), which may be computed in place"""
 
     op: ReduceOp
     in_place = True
@@ -94,7 +94,7 @@ class WholeSum(Conversion):
 
 @register
 class AllReduce(WholeSum):
-    """P -> R over space: every place gets the sum (max, min), in the engine's own order"""
+    """P -> R over space: each device gets the sum (max, min); the transport chooses the order"""
 
     axis: str
     op: ReduceOp = "sum"
@@ -102,11 +102,11 @@ class AllReduce(WholeSum):
 
 @register
 class TreeReduce(WholeSum):
-    """P -> R over space, by a balanced binary tree over the places: the same order everywhere
+    """P -> R over space: each device gets the sum (max, min), added in a balanced binary tree
 
-    Over `data+leaf` the places are the leaves of the batch, and those without an example are left
-    out (graphc.ir.leaf_tree): the turns of a device grow a forest, and the devices join theirs
-    once.
+    The tree is over the coordinates of the axis. Over `data+leaf` these are the leaves of the
+    batch, without those that have no example (graphc.ir.leaf_tree): the microbatches of a device
+    give a forest of subtrees, and the devices join their forests once.
     """
 
     axis: str
@@ -120,7 +120,7 @@ class TreeReduce(WholeSum):
 
 @register
 class ChainReduce(WholeSum):
-    """P -> R over space, by a running sum (max, min) from the first place to the last"""
+    """P -> R over space: each device gets the sum (max, min), added from the first device on"""
 
     axis: str
     op: ReduceOp = "sum"
@@ -131,9 +131,9 @@ class ChainReduce(WholeSum):
 
 
 class SumInPart(Conversion):
-    """P -> S, P -> H: some places get the sum, or each a part of it
+    """P -> S or P -> H: each device gets its shard of the sum, or one device gets the sum
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own
+    order: how the devices' values are added, 'tree' or 'accumulate'; '': the transport chooses
     """
 
     order: str
@@ -146,10 +146,10 @@ class SumInPart(Conversion):
 
 @register
 class ReduceScatter(SumInPart):
-    """P -> S(dim) over space: every place gets its part of the sum (max, min)
+    """P -> S(dim) over space: each device gets its shard of the sum (max, min)
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own. Over
-    `data+leaf` it is the tree over leaves, and the parts are those of the axis `on`.
+    order: how the devices' values are added, 'tree' or 'accumulate'; '': the transport chooses.
+    Over `data+leaf` it is the tree over leaves, and the result is split along the axis `on`.
     """
 
     axis: str
@@ -166,10 +166,10 @@ class ReduceScatter(SumInPart):
 
 @register
 class Reduce(SumInPart):
-    """P -> H(k) over space: place k gets the sum (max, min)
+    """P -> H(k) over space: device k gets the sum (max, min)
 
-    order: how the places' values are added, 'tree' or 'accumulate'; '' is the engine's own. Over
-    `data+leaf` it is the tree over leaves, and the place is one of the axis `on`.
+    order: how the devices' values are added, 'tree' or 'accumulate'; '': the transport chooses.
+    Over `data+leaf` it is the tree over leaves, and k is a coordinate of the axis `on`.
     """
 
     axis: str
@@ -187,7 +187,7 @@ class Reduce(SumInPart):
 
 @register
 class Pull(Conversion):
-    """H(k) -> R over space: every place gets what place k has, a broadcast"""
+    """H(k) -> R over space: each device gets the value of device k, a broadcast"""
 
     axis: str
     place: int
@@ -200,7 +200,7 @@ class Pull(Conversion):
 
 @register
 class AllGather(Conversion):
-    """S(dim) -> R over space: every place gets the parts of all; anew: for each use again"""
+    """S(dim) -> R over space: each device gets the shards of all; anew: again for each use"""
 
     axis: str
     dim: int
@@ -221,7 +221,7 @@ class AllGather(Conversion):
 
 @register
 class AllToAll(Conversion):
-    """S(source) -> S(target) over space: every place sends each other one its part"""
+    """S(source) -> S(target) over space: each device sends every other one a part of its shard"""
 
     axis: str
     source_dim: int
@@ -237,7 +237,7 @@ class AllToAll(Conversion):
 
 @register
 class TensorSplit(Conversion):
-    """R -> S(dim) over space: every place keeps its slice, without traffic"""
+    """R -> S(dim) over space: each device keeps its slice, and sends nothing"""
 
     axis: str
     dim: int
@@ -250,7 +250,7 @@ class TensorSplit(Conversion):
 
 @register
 class ToPartial(Conversion):
-    """R -> P over space: place 0 keeps the value, the others hold zero"""
+    """R -> P over space: device 0 keeps the value, the others hold zero"""
 
     axis: str
     communicates = False
@@ -265,10 +265,10 @@ class ToPartial(Conversion):
 
 @register
 class Accumulate(Conversion):
-    """P -> R over time: the sum (max, min) over the turns
+    """P -> R over time: the sum (max, min) over the microbatches
 
-    order: 'accumulate' (one running sum), 'tree' (balanced pairs of turns, as a binary counter) or
-    'add_n' (what every turn holds is kept, and added after the last).
+    order: 'accumulate' (one running sum), 'tree' (balanced pairs, as in a binary counter) or
+    'add_n' (all contributions are kept, and added after the last microbatch).
     """
 
     axis: str
@@ -290,7 +290,7 @@ class Accumulate(Conversion):
 
 @register
 class Stack(Conversion):
-    """S(dim) -> R over time: the turns' parts one after the other"""
+    """S(dim) -> R over time: the slices of all microbatches, concatenated"""
 
     axis: str
     dim: int
@@ -304,7 +304,7 @@ class Stack(Conversion):
 
 @register
 class Microbatch(Conversion):
-    """R -> S(dim) over time: a slice for each turn"""
+    """R -> S(dim) over time: a slice for each microbatch"""
 
     axis: str
     dim: int
@@ -317,7 +317,7 @@ class Microbatch(Conversion):
 
 
 class AcrossLoops(Carried):
-    """Hands what a turn holds to the same turn of a later loop. The value is the same one."""
+    """Passes a value of a microbatch to the same microbatch in a later loop, unchanged."""
 
     conversion = True
     not_differentiable = "loops are told apart after differentiation"
@@ -325,12 +325,12 @@ class AcrossLoops(Carried):
 
 @register
 class Keep(AcrossLoops):
-    """`y` is x, of which every turn writes its part down: memory for the parts of all turns"""
+    """`y` is x, stored in every microbatch for a later loop: memory for all microbatches"""
 
 
 @register
 class Recall(AcrossLoops):
-    """`y` is what this turn of an earlier loop kept as x, or has of the input x, in loop `loop`"""
+    """`y` is x as an earlier loop kept it for this microbatch, or an input, read in loop `loop`"""
 
     loop: int
 
@@ -347,7 +347,7 @@ class Mask(Carried):
     conversion = True
     in_place = True
     positioned = 0
-    linear = ((0,),)  # what takes a partial value is linear, so that its padding is filled with 0
+    linear = ((0,),)  # only linear ops take a partial value, and for them the padding becomes 0
     not_differentiable = "masks are inserted after differentiation"
 
     def infer(self, *types: TensorType) -> TensorType:

@@ -1,4 +1,4 @@
-"""Which conversion leads from one state to another: the table, over space and over time."""
+"""The table of conversions: which op converts one state into another, over space or over time."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from graphc.ops.collective import (
 def conversion_over(
     over: str, axis: str, source: State, target: State, order: str = ""
 ) -> Conversion | None:
-    """The op that converts `source` into `target` along `axis`, or None where there is none.
+    """The op that converts `source` into `target` along `axis`, or None if there is none.
 
-    order: how a partial value is added up; '' is the engine's own over space, and a running sum
-    over time.
+    order: how a partial value is added up; '': over space the transport chooses, over time it is a
+    running sum.
     """
     make = _TABLE.get((over, type(source), type(target)))
     return make(axis, source, target, order) if make and source != target else None
