@@ -1,8 +1,8 @@
-"""The laws of the IR, checked after every pass, in production too.
+"""The verifier: it checks the laws of the IR after every pass, in production too.
 
-A graph that breaks one is a defect of graphc (or of a hand-written text): the `VerifyError` says
-which law, at which node, with the text around it and the source line. A law is a function that
-yields complaints; its docstring is the law.
+A violation is a bug in graphc, or an error in a hand-written graph. The `VerifyError` names the law
+and the node, and shows the surrounding text and the source line. A law is a function that yields
+complaints; its docstring states the law.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from graphc.verify.law import STAGES, Complaint, Law, Stage, Subject
 from graphc.verify.placed import LAWS as PLACED
 from graphc.verify.structure import LAWS as STRUCTURE
 
-# In this order: a law may rely on those before it.
+# In this order: a law may assume those before it.
 LAWS: tuple[Law, ...] = (*STRUCTURE, *PLACED)
 
 
 def verify(graph: Graph, stage: Stage = "any", known: Graph | None = None) -> None:
-    """Raise VerifyError (G091x, G092x) at the first law that the graph breaks.
+    """Raise VerifyError (G091x, G092x) for the first law that the graph violates.
 
-    stage: 'placed' for a graph after partition, where every operand's placement must be one that
-    its op can run with; 'looped' for one whose loops over turns are told apart; 'any' for a graph
-    before that.
-    known: a graph that was verified; nodes that stand in it too are not asked again whether their
-    types follow from their ops.
+    stage: 'any' for a graph before the pass `partition`; 'placed' after it, when each op must be
+    able to run on the placements of its operands; 'looped' once the loops over microbatches are
+    separated. known: a graph that was verified before; for nodes that it also contains, types are
+    not inferred again.
     """
     subject = Subject(graph, known)
     for law in LAWS:
@@ -36,7 +35,7 @@ def verify(graph: Graph, stage: Stage = "any", known: Graph | None = None) -> No
 
 
 def complaints(graph: Graph, stage: Stage = "any") -> list[VerifyError]:
-    """Every complaint of the first law that the graph breaks."""
+    """All complaints of the first law that the graph violates."""
     subject = Subject(graph)
     for law in LAWS:
         if STAGES.index(law.stage) <= STAGES.index(stage):

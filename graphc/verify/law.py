@@ -1,4 +1,4 @@
-"""What a law is, and the subject that laws look at."""
+"""Laws of the IR, and the subject (a graph with cached facts) that they are checked on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STAGES: tuple[Stage, ...] = ("any", "placed", "looped")  # a law holds from its 
 
 
 class Complaint(NamedTuple):
-    """A breach of a law: at which node ('' for none), in words, and what would be right."""
+    """A violation of a law: the node ('' for none), a message, and a hint at how to fix it."""
 
     node: str
     message: str
@@ -31,7 +31,7 @@ class Complaint(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """A law: its error code, the stage from which it holds, and the check."""
+    """A law: its error code, the stage from which it holds, and the function that checks it."""
 
     code: str
     stage: Stage
@@ -44,7 +44,7 @@ class Law:
 
 
 class Made(NamedTuple):
-    """What an op makes of operands of some types: a type and a dims rule, or a problem."""
+    """What an op infers from the types of its operands: a type and a dims rule, or a problem."""
 
     type: TensorType | None = None
     rule: str = ""
@@ -55,7 +55,7 @@ class Made(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def make(op: Op, types: tuple[TensorType, ...]) -> Made:
-    """What `op` makes of operands of these types. Most of a graph is as before the last pass."""
+    """What `op` infers from these types. Cached, as a pass leaves most of a graph unchanged."""
     try:
         made, rule = infer_type(op, types), op.dims(*types)
     except GraphcError as error:
@@ -72,15 +72,15 @@ def make(op: Op, types: tuple[TensorType, ...]) -> Made:
 
 @dataclass
 class Subject:
-    """A graph under examination, with what several laws want to know of it, found out once."""
+    """A graph to check, with facts that several laws need, each computed once."""
 
     graph: Graph
-    known: Graph | None = None  # one that keeps the laws of types
+    known: Graph | None = None  # a graph whose types are known to be right
 
     @cached_property
     def fresh(self) -> list[Node]:
-        """The nodes of which the known graph says nothing: not with this op and with types of these
-        shapes. The laws that look at a node's op and types need look at no others."""
+        """The nodes that the known graph does not contain with this op and these types. Laws about
+        a node's op and types need to check only these."""
         if self.known is None:
             return list(self.graph)
         old = self.known.nodes
@@ -94,7 +94,7 @@ class Subject:
 
     @cached_property
     def made(self) -> dict[str, Made]:
-        """What the op of each fresh node makes of its operands; not of what comes from outside."""
+        """What the op of each fresh node infers from its operands; without inputs and variables."""
         return {n.name: make(n.op, self.operand_types(n)) for n in self.fresh if not n.op.source}
 
     def rule(self, node: Node) -> str:
@@ -103,7 +103,7 @@ class Subject:
 
     @cached_property
     def placements(self) -> dict[str, Placement]:
-        """Where each value lies."""
+        """The placement of each value."""
         return {n.name: n.type.placement for n in self.graph}
 
     def lies(self, node: Node) -> tuple[list[Placement], Placement]:
@@ -113,7 +113,8 @@ class Subject:
 
     @cached_property
     def computed(self) -> list[tuple[Node, list[Placement], Placement]]:
-        """The nodes that compute where not all is replicated; conversions have their own laws."""
+        """The nodes that compute on values that are not all replicated, except conversions, which
+        have their own laws."""
         moved = (Conversion, AcrossLoops)
         nodes = (n for n in self.graph if not n.op.source and not isinstance(n.op, moved))
         lie = ((n, *self.lies(n)) for n in nodes)
@@ -126,7 +127,7 @@ class Subject:
 
 
 def _is_as(node: Node, old: Node | None) -> bool:
-    """Whether a node is what it was, but for where it lies."""
+    """Whether a node is unchanged, except for its placement."""
     if node is old:
         return True
     if old is None or node.op is not old.op or node.operands != old.operands:

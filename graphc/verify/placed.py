@@ -1,4 +1,4 @@
-"""Laws of a placed graph, from partition on: every operand lies as its op can take it."""
+"""Laws of a placed graph, from the pass `partition` on: every op can run on its operands."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def _legal(rule: str, op: type[Op], n: int) -> frozenset[_Way]:
 
 
 def no_needs(s: Subject) -> Iterator[Complaint]:
-    """No node still needs an operand otherwise than it lies: the conversions are nodes."""
+    """No node needs an operand in another placement than it has: all conversions are nodes."""
     for node in s.graph:
         if node.needs:
-            yield Complaint(node.name, f"{shown(node.name)} still has needs after partition")
+            yield Complaint(node.name, f"{shown(node.name)} still has `needs` after partition")
 
 
 def partial_meets_linear(s: Subject) -> Iterator[Complaint]:
-    """A partial value is used only where its op is linear."""
+    """A partial value is used only by an op that is linear in it."""
     for node, operands, _ in s.computed:
         for slot, placement in enumerate(operands):
             for axis, state in placement:
                 if isinstance(state, Partial) and not _takes(s, node, slot, state):
                     x = shown(node.operands[slot])
-                    message = f"{shown(node.name)} = {node.op.name} of {x}"
-                    message += f", which is partial over {axis}: a reduction is missing"
+                    message = f"{shown(node.name)} = {node.op.name} uses {x}"
+                    message += f", which is partial along {axis}: a reduction is missing"
                     help = f"{node.op.name} is not linear in operand {slot}"
                     yield Complaint(node.name, message, help)
 
@@ -72,7 +72,7 @@ def _takes(s: Subject, node: Node, slot: int, state: State) -> bool:
 
 
 def runs_by_a_signature(s: Subject) -> Iterator[Complaint]:
-    """Along every axis, operands and result lie as one of the op's signatures says."""
+    """Along every axis, the states of operands and result are one of the op's signatures."""
     for node, operands, result in s.computed:
         for axis in s.graph.mesh.axes:
             states = tuple(p[axis.name] for p in operands)
@@ -88,15 +88,15 @@ def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> b
         return True
     if node.op.replicas and Varying() in used:
         return _crosses(node, states, result)
-    if used <= {R, Varying()}:  # each place computes its own
+    if used <= {R, Varying()}:  # each replica computes its own
         return result == Varying() and Varying() in states
-    if any(isinstance(x, Home) for x in used):  # computed where the operands are at home
+    if any(isinstance(x, Home) for x in used):  # computed by the owner of the operands
         return isinstance(result, Home) and used <= {R, result}
     return (states, result) in _legal(s.rule(node), type(node.op), len(states))
 
 
 def _crosses(node: Node, states: tuple[State, ...], result: State) -> bool:
-    """Whether a mark leads to what each replica has, or from there to a global value."""
+    """Whether the states enter per-replica code, or leave it for a global value."""
     if result == Varying():
         return True
     dims = [d for d in range(node.tensor.rank) if node.tensor.extent(d)]
@@ -112,14 +112,14 @@ def _ways_text(s: Subject, node: Node) -> str:
     ways = _ways(s.rule(node), type(node.op), len(node.operands))
     texts = [_way_text(w.operands, w.result) for w in ways]
     more = f"; and {len(texts) - 8} more" if len(texts) > 8 else ""
-    return f"it may run {'; '.join(texts[:8])}{more}"
+    return f"its signatures are {'; '.join(texts[:8])}{more}"
 
 
 # -- groups of factors --------------------------------------------------------------------------
 
 
 def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
-    """A dim that is a group of factors is cut between the groups, in operand and result alike."""
+    """A dim that is a group of factors is split between whole groups, in operands and result."""
     for node, _, _ in s.computed:
         if "(" not in s.rule(node):
             continue
@@ -130,7 +130,7 @@ def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
                 if t.placement.splits(i) and dim.letters:
                     cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, s.graph.mesh))
         if any(len(ways) > 1 for ways in cuts.values()):
-            message = f"{shown(node.name)} = {node.op.name} is cut inside a group of factors"
+            message = f"{shown(node.name)} = {node.op.name} is split inside a group of factors"
             help = "the mesh must divide the major factor, or the dim must have a run-time length"
             yield Complaint(node.name, message, help)
 
@@ -141,7 +141,7 @@ def rule_tensors(rule: DimsRule) -> tuple[tuple[Dim, ...], ...]:
 
 
 def _cut(t: TensorType, i: int, dim: Dim, mesh: Mesh) -> tuple[Fraction, ...]:
-    """How many entries of a dim's major factor a part has, after each of the cuts."""
+    """How many entries of a dim's major factor a shard has, after each axis that splits the dim."""
     extent, axes = t.extent(i), t.placement.splits(i)
     unit = extent.unit if extent else 1
     count = t.shape[i] // unit
@@ -161,7 +161,7 @@ def factor_size(letter: str) -> int:
 
 
 def conversions_convert(s: Subject) -> Iterator[Complaint]:
-    """A conversion takes its axis from the one state to the other, and leaves the others alone."""
+    """A conversion changes the state along its own axis, as it says, and along no other axis."""
     for node in s.graph:
         problem = None
         match node.op:
@@ -185,7 +185,7 @@ def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
         if axis is None:
             return f"the mesh has no axis '{name}'"
         if axis.over != op.over and not mesh.deals(name):
-            return f"it runs over {op.over}, but '{name}' is an axis over {axis.over}"
+            return f"it converts over {op.over}, but '{name}' is an axis over {axis.over}"
     (before,), after = s.lies(node)
     source, _ = op.states
     for name in op.axes:
@@ -194,11 +194,11 @@ def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
         if after[name] != op.target(name):
             return f"the result is {after[name]} along {name}, not {op.target(name)}"
     if _without(before, op.axes) != _without(after, op.axes):
-        return f"it changes {before} into {after}: more than {op.axis}"
+        return f"it changes {before} into {after}, not only along {op.axis}"
     if isinstance(source, Partial) and any(map(mesh.deals, op.axes)):
         assert mesh.leaves is not None
         if op.axes != mesh.leaves.axes or op.how != "tree":
-            return f"a sum over leaves is one tree over {'+'.join(mesh.leaves.axes)}"
+            return f"a sum over leaves must be one tree over {'+'.join(mesh.leaves.axes)}"
     return None
 
 
@@ -207,7 +207,7 @@ def _without(placement: Placement, axes: Sequence[str]) -> tuple[tuple[str, Stat
 
 
 def minor_axes_first(s: Subject) -> Iterator[Complaint]:
-    """Where several axes split one dim, the most minor one is joined first and cut last."""
+    """If several axes split one dim, the most minor one is joined first and split last."""
     for node in s.graph:
         if isinstance(node.op, Conversion):
             (before,), after = s.lies(node)
@@ -216,14 +216,15 @@ def minor_axes_first(s: Subject) -> Iterator[Complaint]:
                     minor = placement.splits(state.dim)[-1]
                     message = f"{shown(node.name)} = {node.op.name} along {node.op.along}, but "
                     message += f"dim {state.dim} is split along {minor} too, which is more minor"
-                    yield Complaint(node.name, message, f"join {minor} before, or cut it after")
+                    help = f"join {minor} before this axis, or split it afterwards"
+                    yield Complaint(node.name, message, help)
 
 
 # -- ends ---------------------------------------------------------------------------------------
 
 
 def ends_are_whole(s: Subject) -> Iterator[Complaint]:
-    """No partial or varying value reaches an output or an update, and none of one home or turn."""
+    """Outputs and updates are complete: not partial or varying, nor of one owner or microbatch."""
     ends = [(f"output '{k}'", x, REPLICATED) for k, x in s.graph.outputs.items()]
     ends += [
         (f"the update of '{v}'", x, s.graph.variables[v].type.placement)
@@ -235,7 +236,7 @@ def ends_are_whole(s: Subject) -> Iterator[Complaint]:
             if word and home[axis] != state:
                 yield Complaint(
                     x,
-                    f"a {word} value would reach {what}: {shown(x)} is {state} along {axis}",
+                    f"{what} is {word}: {shown(x)} is {state} along {axis}",
                     "a conversion to R is missing",
                 )
 
@@ -247,17 +248,17 @@ def _unfinished(state: State, axis: Axis) -> str | None:
         case Varying():
             return "varying"
         case Home():
-            return "home's"
+            return "owned by one device"
         case Split() if axis.over == "time":
-            return "single turn's"
+            return "a value of each microbatch"
         case _:
             return None
 
 
 def updates_lie_as_variables(s: Subject) -> Iterator[Complaint]:
-    """A variable's new value lies where the variable lies, and is read from there.
+    """The new value of a variable, and a read of it, have the variable's placement.
 
-    A new value that is everywhere is at the variable's home too.
+    A new value that is replicated is also available at the variable's owner.
     """
     for v, variable in s.graph.variables.items():
         want = variable.type.placement
@@ -274,12 +275,12 @@ def updates_lie_as_variables(s: Subject) -> Iterator[Complaint]:
 
 
 def loops_are_in_order(s: Subject) -> Iterator[Complaint]:
-    """What a loop over turns gives is used after it: never in a turn of the same loop."""
+    """A value that a loop over microbatches completes is used only after that loop."""
     late = assigned(s.graph).late
     if late is not None:
         user, x = late
-        message = f"{shown(user)} runs in every turn of the loop, but uses {shown(x)}, "
-        yield Complaint(user, f"{message}which is known after it", "a `recall` is missing")
+        message = f"{shown(user)} runs in every microbatch of the loop, but uses {shown(x)}, "
+        yield Complaint(user, f"{message}which is known only after it", "a `recall` is missing")
 
 
 LAWS = (

@@ -1,4 +1,4 @@
-"""Reading a graph from text that anybody may have written: it keeps the laws, or it is refused."""
+"""Read a graph from text that may come from anywhere: it must obey the laws of the IR."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphc.verify.law import Complaint, Subject
 
 
 def read_ir(text: str, file: str = "<ir>") -> Graph:
-    """The graph that a text describes, verified. Raises G0901 to G0906, or the code of the law
-    that it breaks, with the place in the text."""
+    """Parse and verify a graph. Raises G0901 to G0906, or the code of the law that it violates,
+    with the position in the text."""
     graph = parse_ir(text, file)
     subject = Subject(graph)
     for law in LAWS:
@@ -28,7 +28,7 @@ def read_ir(text: str, file: str = "<ir>") -> Graph:
 
 
 def _place(text: str, file: str, complaint: Complaint) -> Span:
-    """The statement that a complaint is of; where that can't be told, the graph's first line."""
+    """The statement that a complaint is about; the first line of the graph if it is not known."""
     quoted = re.findall(r"'([^']+)'", complaint.message) + re.findall(
         r"variable (\S+?):? ", complaint.message
     )

@@ -1,4 +1,4 @@
-"""Laws that hold at every stage: names, operands, types, ends, placements that can be."""
+"""Laws that hold at every stage: about names, operands, types, outputs and possible placements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OWNED = ("slot", "outer")
 
 
 def named_by_key(s: Subject) -> Iterator[Complaint]:
-    """A node, and a variable, stands in the graph under its own name."""
+    """Every node and every variable is stored in the graph under its own name."""
     for key, node in s.graph.nodes.items():
         if node.name != key:
-            yield Complaint(key, f"{shown(key)} calls itself {shown(node.name)}")
+            yield Complaint(key, f"node {shown(key)} has the name {shown(node.name)}")
     for key, variable in s.graph.variables.items():
         if variable.name != key:
-            yield Complaint("", f"variable {name_text(key)} calls itself {variable.name}")
+            yield Complaint("", f"variable {name_text(key)} has the name {variable.name}")
 
 
 def defined_before_use(s: Subject) -> Iterator[Complaint]:
@@ -38,29 +38,32 @@ def defined_before_use(s: Subject) -> Iterator[Complaint]:
 
 
 def well_formed(s: Subject) -> Iterator[Complaint]:
-    """A type has no negative dim, and a dim of run-time length is a multiple of its unit."""
+    """No dim is negative, and a dim of run-time length is a multiple of its unit."""
     for node in s.fresh:
         t = node.type
         if any(n < 0 for n in t.shape) or len(t.extents) not in (0, t.rank):
             yield Complaint(node.name, f"{shown(node.name)} can't have the shape {t.shape}")
         for n, e in zip(t.shape, t.extents, strict=False):
             if e is not None and (e.unit < 1 or n % e.unit):
-                message = f"{shown(node.name)}: a dim of {n} has no units of {e.unit}"
+                message = (
+                    f"{shown(node.name)}: a dim of {n} is not a multiple of {e.unit}, its unit"
+                )
                 yield Complaint(node.name, message)
 
 
 def arity(s: Subject) -> Iterator[Complaint]:
-    """A node has as many operands as its op takes; an input or a variable has none."""
+    """Every node has as many operands as its op takes; inputs and variables have none."""
     for node in s.fresh:
         if node.op.source and node.operands:
-            yield Complaint(node.name, f"{shown(node.name)} comes from outside: no operands")
+            message = f"{shown(node.name)} is an input or a variable: it takes no operands"
+            yield Complaint(node.name, message)
     for name, made in s.made.items():
         if made.miscounted:
             yield Complaint(name, f"{shown(name)}: {made.problem}")
 
 
 def extents_agree(s: Subject) -> Iterator[Complaint]:
-    """A node's run-time dims are those that its op makes of its operands' run-time dims."""
+    """The run-time dims of every node are those that its op infers from its operands."""
     for name, made in s.made.items():
         declared = s.graph[name].type
         if _alike(declared, made.type) and made.type and declared.extents != made.type.extents:
@@ -68,7 +71,7 @@ def extents_agree(s: Subject) -> Iterator[Complaint]:
 
 
 def typed(s: Subject) -> Iterator[Complaint]:
-    """A node's shape and dtype are those that its op makes of its operands."""
+    """The shape and dtype of every node are those that its op infers from its operands."""
     for name, made in s.made.items():
         if made.problem:
             yield Complaint(name, f"{shown(name)}: {made.problem}", made.help)
@@ -95,17 +98,17 @@ def _bare(t: TensorType) -> str:
 
 
 def variables_known(s: Subject) -> Iterator[Complaint]:
-    """A variable is a param, a state, or a slot of a variable that exists."""
+    """Every variable is a param, a state, or a slot of a variable that exists."""
     for v in s.graph.variables.values():
         if v.kind not in _KINDS:
-            yield Complaint("", f"variable {name_text(v.name)} is of no known kind: '{v.kind}'")
+            yield Complaint("", f"variable {name_text(v.name)} has an unknown kind: '{v.kind}'")
         elif (v.kind in _OWNED) != bool(v.of) or (v.of and v.of not in s.graph.variables):
             message = f"{v.kind} {name_text(v.name)} belongs to {name_text(v.of)}"
-            yield Complaint("", message, "a slot, and nothing else, belongs to a variable")
+            yield Complaint("", message, "only a slot belongs to a variable, and it must exist")
 
 
 def sources_known(s: Subject) -> Iterator[Complaint]:
-    """Each input and each variable is read by one node at most; a read has its variable's type."""
+    """At most one node reads each input and each variable; a read has the type of its variable."""
     seen: dict[tuple[str, str], str] = {}
     for node in s.graph:
         if not node.op.source:
@@ -122,14 +125,14 @@ def sources_known(s: Subject) -> Iterator[Complaint]:
 def _read(graph: Graph, name: str, of: str) -> Iterator[Complaint]:
     variable, t = graph.variables.get(of), graph[name].type
     if variable is None:
-        yield Complaint(name, f"{shown(name)} reads '{of}', which is no variable")
+        yield Complaint(name, f"{shown(name)} reads '{of}', which is not a variable")
     elif t.bare() != variable.type.bare():
         declared = _bare(variable.type)
         yield Complaint(name, f"{shown(name)} is {_bare(t)}, but variable '{of}' is {declared}")
 
 
 def ends_exist(s: Subject) -> Iterator[Complaint]:
-    """Outputs, updates and objectives name nodes and variables that exist; a loss is one float."""
+    """Outputs, updates and objectives name existing nodes and variables; a loss is one float."""
     graph = s.graph
     for what, ends in (("output", graph.outputs), ("update", graph.updates)):
         for name, x in ends.items():
@@ -139,13 +142,13 @@ def ends_exist(s: Subject) -> Iterator[Complaint]:
     writes += [("minimize", v) for o in graph.objectives for v in o.variables]
     for what, v in writes:
         if v not in graph.variables:
-            yield Complaint("", f"{what} names '{v}', which is no variable")
+            yield Complaint("", f"{what} names '{v}', which is not a variable")
     for o in graph.objectives:
         if o.loss not in graph.nodes:
             yield Complaint("", f"minimize names {shown(o.loss)}, which is not defined")
         elif not _is_loss(graph[o.loss].type):
             t = type_text(graph[o.loss].type)
-            yield Complaint(o.loss, f"minimize takes one float number; {shown(o.loss)} is {t}")
+            yield Complaint(o.loss, f"minimize takes a float scalar; {shown(o.loss)} is {t}")
     orders = [("minimize", o.order) for o in graph.objectives]
     orders += [(v.name, v.order) for v in graph.variables.values()]
     orders += [(shown(n.name), n.order) for n in graph if n.order]
@@ -167,7 +170,7 @@ def _is_loss(t: TensorType) -> bool:
 
 
 def updates_fit(s: Subject) -> Iterator[Complaint]:
-    """A variable's new value has the variable's type."""
+    """The new value of a variable has the type of the variable."""
     for v, x in s.graph.updates.items():
         t, want = s.graph[x].type, s.graph.variables[v].type
         if t.bare() != want.bare():
@@ -178,7 +181,7 @@ def updates_fit(s: Subject) -> Iterator[Complaint]:
 
 
 def placements_possible(s: Subject) -> Iterator[Complaint]:
-    """A placement names axes of the mesh, in its order, each in a state that the tensor takes."""
+    """A placement names axes of the mesh, in order, each with a state that the tensor can have."""
     for v in s.graph.variables.values():
         if problem := _impossible(v.type, v.type.placement, s.graph.mesh):
             yield Complaint("", f"variable {name_text(v.name)} is {type_text(v.type)}: {problem}")
@@ -193,7 +196,8 @@ def placements_possible(s: Subject) -> Iterator[Complaint]:
 def _needs(s: Subject, name: str) -> Iterator[Complaint]:
     node = s.graph[name]
     if len(node.needs) != len(node.operands):
-        yield Complaint(name, f"{shown(name)} needs {len(node.needs)} placements: one per operand")
+        message = f"{shown(name)} needs {len(node.needs)} placements, but has "
+        yield Complaint(name, f"{message}{len(node.operands)} operands: one per operand is meant")
         return
     for x, need in zip(node.operands, node.needs, strict=True):
         t = s.graph[x].type
@@ -208,9 +212,9 @@ def _impossible(t: TensorType, placement: Placement, mesh: Mesh) -> str | None:
         if a not in order:
             return f"the mesh has no axis '{a}'"
     if names != sorted(set(names), key=order.index):
-        return "the axes are not in the mesh's order, once each"
+        return "the axes are not in the order of the mesh, or one is repeated"
     if len({state.op for _, state in placement if isinstance(state, Partial)}) > 1:
-        return "sums, maxima and minima do not commute: one kind of partial at a time"
+        return "a value can't be partial in two ways: sums, maxima and minima do not commute"
     problems = (_bad_state(t, state, mesh.axis(a)) for a, state in placement)
     return next((p for p in problems if p), None)
 
@@ -218,20 +222,20 @@ def _impossible(t: TensorType, placement: Placement, mesh: Mesh) -> str | None:
 def _bad_state(t: TensorType, state: object, axis: Axis) -> str | None:
     match state:
         case _ if state == R:
-            return f"R is written by leaving '{axis.name}' out"
+            return f"state R is not written: leave out '{axis.name}'"
         case Split(dim) if not 0 <= dim < t.rank:
             return f"there is no dim {dim} to split"
         case Partial("sum") if t.dtype.kind == "b":
-            return "bools have no partial sum"
+            return "bools can't be added, so there is no partial sum"
         case Home() if axis.over == "time":
-            return "a turn is no home: H is for axes over space"
+            return "a microbatch can't own a value: H is for axes over space"
         case Home(place) if not 0 <= place < axis.size:
-            return f"'{axis.name}' has no place {place}"
+            return f"axis '{axis.name}' has no coordinate {place}"
     return None
 
 
-# In this order, so that the first complaint is the cause and not a consequence: a variable read
-# or a run-time dim that is wrong also makes the types after it wrong.
+# In this order, so that the first complaint is the cause and not a consequence: a wrong read of a
+# variable, or a wrong run-time dim, also makes the types after it wrong.
 LAWS = (
     Law("G0911", "any", named_by_key),
     Law("G0912", "any", defined_before_use),

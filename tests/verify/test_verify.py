@@ -68,12 +68,12 @@ def test_a_global_step_keeps_every_law() -> None:
 CASES = [
     ("einsum %x, %h", "einsum %x, %q", "G0912", "%g uses %q, which is not defined"),
     ("einsum %x, %h", "einsum %x, %g.t", "G0912", "%g uses %g.t, before it is defined"),
-    ("%x     : f32[batch=8", "%x     : f32[batch*3=8", "G0913", "a dim of 8 has no units of 3"),
+    ("%x     : f32[batch=8", "%x     : f32[batch*3=8", "G0913", "a dim of 8 is not a multiple of 3"),
     ("%x     : f32[batch=8", "%x     : f32[batch=-8", "G0913", "can't have the shape (-8, 4)"),
     ("sub %w, %g.d", "einsum %w {spec=\"ab,b->a\"}", "G0916", "einsum does not take 1 operands"),
     ("sub %w, %g.d", "sub %w", "G0918", "sub takes 2 operands"),
     ("all_reduce %g.t {", "all_reduce %g.t, %w {", "G0916", "takes 1 operands, not 2"),
-    ("= variable", "= variable %x", "G0916", "comes from outside: no operands"),
+    ("= variable", "= variable %x", "G0916", "is an input or a variable: it takes no operands"),
     ("%w.new : f32[4,2]", "%w.new : f32[4,3]", "G0918", "declared f32[4,3], but it is f32[4,2]"),
     ("%w.new : f32", "%w.new : f64", "G0918", "declared f64[4,2], but it is f32[4,2]"),
     ('"bk,kn->bn"', '"bk,kn->nb"', "G0918", "declared f32[batch=8,2], but it is f32[2,batch=8]"),
@@ -82,29 +82,29 @@ CASES = [
     ("%h     : f32[batch=8", "%h     : f32[rows=8", "G0917", "declared f32[rows=8,2]"),
     ("f32[4,2] of w\n", "f32[4,2] of v\n", "G0914", "slot w.m belongs to v"),
     ("slot  w.m", "state  w.m", "G0914", "state w.m belongs to w"),
-    ('source_name="w"', 'source_name="v"', "G0915", "reads 'v', which is no variable"),
+    ('source_name="w"', 'source_name="v"', "G0915", "reads 'v', which is not a variable"),
     ("%w     : f32[4,2]", "%w     : f32[2,4]", "G0915", "but variable 'w' is f32[4,2]"),
     (END, f'  %w2 : f32[4,2] = variable {{source_name="w"}}\n{END}', "G0915", "both read"),
     (END, "  update w = %v\n", "G0919", "update 'w' is %v, which is not defined"),
     (END, "  output y = %v\n", "G0919", "output 'y' is %v, which is not defined"),
-    (END, "  update v = %w\n", "G0919", "update names 'v', which is no variable"),
-    (END, "  minimize %w with none\n", "G0919", "minimize takes one float number"),
+    (END, "  update v = %w\n", "G0919", "update names 'v', which is not a variable"),
+    (END, "  minimize %w with none\n", "G0919", "minimize takes a float scalar"),
     (END, "  minimize %v with none over v\n", "G0919", "minimize names 'v'"),
     (END, "  minimize %v with none\n", "G0919", "minimize names %v, which is not defined"),
-    (END, "  minimize %w with none order up\n", "G0919", "minimize takes one float"),
+    (END, "  minimize %w with none order up\n", "G0919", "minimize takes a float"),
     (END, "  update w = %h\n", "G0920", "%h is f32[batch=8,2], not f32[4,2]"),
     ("%h     : f32[batch=8,2] {data", "%h     : f32[batch=8,2] {date", "G0921", "no axis 'date'"),
-    ("{data:P, turn:P}", "{turn:P, data:P}", "G0921", "not in the mesh's order"),
-    ("{data:P, turn:P}", "{data:P, turn:P(max)}", "G0921", "one kind of partial at a time"),
+    ("{data:P, turn:P}", "{turn:P, data:P}", "G0921", "not in the order of the mesh"),
+    ("{data:P, turn:P}", "{data:P, turn:P(max)}", "G0921", "can't be partial in two ways"),
     ("{data:P, turn:P}", "{data:S(2), turn:P}", "G0921", "there is no dim 2 to split"),
-    ("{data:P, turn:P}", "{data:R, turn:P}", "G0921", "R is written by leaving 'data' out"),
-    ("{data:P, turn:P}", "{data:H(4), turn:P}", "G0921", "'data' has no place 4"),
-    ("{data:P, turn:P}", "{data:P, turn:H(0)}", "G0921", "a turn is no home"),
+    ("{data:P, turn:P}", "{data:R, turn:P}", "G0921", "state R is not written: leave out 'data'"),
+    ("{data:P, turn:P}", "{data:H(4), turn:P}", "G0921", "'data' has no coordinate 4"),
+    ("{data:P, turn:P}", "{data:P, turn:H(0)}", "G0921", "a microbatch can't own a value"),
     ("param w    : f32[4,2]", "param w : f32[4,2] {model:R}", "G0921", "no axis 'model'"),
-    ("sub %w, %g.d", "sub %w, %g.d needs {}", "G0921", "needs 1 placements: one per operand"),
+    ("sub %w, %g.d", "sub %w, %g.d needs {}", "G0921", "needs 1 placements, but has 2 operands"),
     ("sub %w, %g.d", "sub %w, %g.d needs {}, {data:S(7)}", "G0921", "no dim 7 to split"),
-    ("sub %w, %g.d", "sub %w, %g.d needs {}, {}", "G0931", "still has needs after partition"),
-    ('all_reduce %g.t {axis="data"}', "tanh %g.t", "G0932", "tanh of %g.t, which is partial"),
+    ("sub %w, %g.d", "sub %w, %g.d needs {}, {}", "G0931", "still has `needs` after partition"),
+    ('all_reduce %g.t {axis="data"}', "tanh %g.t", "G0932", "tanh uses %g.t, which is partial"),
     ("sub %w, %g.d", "sub %w, %g.t", "G0933", "sub can't run R, P -> R along data"),
     (
         "%h     : f32[batch=8,2] {data:S(0), turn:S(0)}",
@@ -115,14 +115,14 @@ CASES = [
     ("%w.new : f32[4,2] ", "%w.new : f32[4,2] {data:S(0)}", "G0933", "R, R -> S(0) along data"),
     ("%g.t   : f32[4,2] {data:P}", "%g.t   : f32[4,2] {data:P, turn:P}", "G0935",
      "the result is P along turn, not R"),
-    ("%g.t   : f32[4,2] {data:P}", "%g.t   : f32[4,2] {data:S(0)}", "G0935", "more than turn"),
-    ('accumulate %g {axis="turn"}', 'accumulate %g {axis="data"}', "G0935", "runs over time"),
+    ("%g.t   : f32[4,2] {data:P}", "%g.t   : f32[4,2] {data:S(0)}", "G0935", "not only along turn"),
+    ('accumulate %g {axis="turn"}', 'accumulate %g {axis="data"}', "G0935", "converts over time"),
     ('accumulate %g {axis="turn"}', 'accumulate %g {axis="tern"}', "G0935", "no axis 'tern'"),
     ('all_reduce %g.t {axis="data"}', 'all_reduce %g.t {axis="data", op="max"}', "G0935",
      "%g.t is P along data, not P(max)"),
-    (END, f"  output g = %g.t\n{END}", "G0937", "a partial value would reach output 'g'"),
-    (END, f"  output h = %h\n{END}", "G0937", "single turn's value would reach output 'h'"),
-    (END, "  update w = %g.t\n", "G0937", "a partial value would reach the update of 'w'"),
+    (END, f"  output g = %g.t\n{END}", "G0937", "output 'g' is partial"),
+    (END, f"  output h = %h\n{END}", "G0937", "output 'h' is a value of each microbatch"),
+    (END, "  update w = %g.t\n", "G0937", "the update of 'w' is partial"),
     ("param w    : f32[4,2]", "param w : f32[4,2] {data:S(0)}", "G0938", "but read as %w"),
 ]  # fmt: skip
 
@@ -135,15 +135,15 @@ def test_a_broken_law_is_named(old: str, new: str, code: str, message: str) -> N
 def test_names_are_keys() -> None:
     graph = parse_ir(PLACED)
     nodes = {("y" if name == "h" else name): node for name, node in graph.nodes.items()}
-    broken(replace(graph, nodes=nodes), "G0911", "%y calls itself %h")
+    broken(replace(graph, nodes=nodes), "G0911", "node %y has the name %h")
     variables = {"v": graph.variables["w"], **graph.variables}
-    broken(replace(graph, variables=variables), "G0911", "variable v calls itself w")
+    broken(replace(graph, variables=variables), "G0911", "variable v has the name w")
 
 
 def test_a_variable_is_of_a_known_kind() -> None:
     graph = parse_ir(PLACED)
     odd = replace(graph.variables["w"], kind="weight")
-    broken(replace(graph, variables={**graph.variables, "w": odd}), "G0914", "no known kind")
+    broken(replace(graph, variables={**graph.variables, "w": odd}), "G0914", "an unknown kind")
 
 
 def test_extents_are_one_per_dim() -> None:
@@ -187,7 +187,7 @@ def test_a_merged_dim_is_cut_between_groups(n: str, m: str, shape: str) -> None:
 @pytest.mark.parametrize(("n", "m", "shape"), [("7,3", "21", "(21,)"), ("21", "7,3", "(7, 3)")])
 def test_a_cut_inside_a_group_is_refused(n: str, m: str, shape: str) -> None:
     graph = two_axes(RESHAPED.format(n=n, m=m, shape=shape))
-    broken(graph, "G0934", "%y = reshape is cut inside a group of factors")
+    broken(graph, "G0934", "%y = reshape is split inside a group of factors")
 
 
 def test_the_minor_axis_is_joined_first() -> None:
@@ -196,7 +196,7 @@ def test_the_minor_axis_is_joined_first() -> None:
     bad = f'{both} %y : f32[8] {{model:S(0)}} = all_gather %x {{axis="data", dim=0}}'
     verify(two_axes(good), "placed")
     error = broken(two_axes(bad), "G0936", "dim 0 is split along model too, which is more minor")
-    assert error.help == "join model before, or cut it after"
+    assert error.help == "join model before this axis, or split it afterwards"
 
 
 def test_the_minor_axis_is_cut_last() -> None:
@@ -239,7 +239,7 @@ def test_what_the_last_turn_gives_may_not_be_used_inside_the_loop() -> None:
         BARRIER + AGAIN + "%z : f32[batch=8] {turn:S(0)} = mul %b, %x", "turn=2 over time"
     )
     verify(graph, "placed")
-    error = broken(graph, "G0939", "%b runs in every turn of the loop, but uses %e", "looped")
+    error = broken(graph, "G0939", "%b runs in every microbatch of the loop, but uses %e", "looped")
     assert error.help == "a `recall` is missing"
 
 
@@ -266,7 +266,7 @@ def test_varying_values_stay_varying() -> None:
     verify(two_axes(f"{read} %y : f32[2] {{data:V}} = mul %x, %r"), "placed")
     broken(two_axes(f"{read} %y : f32[2] = mul %x, %r"), "G0933", "V, R -> R along data")
     ends = f"{read} output y = %x"
-    broken(two_axes(ends), "G0937", "a varying value would reach output 'y'")
+    broken(two_axes(ends), "G0937", "output 'y' is varying")
 
 
 def test_a_varying_variable_may_be_updated_with_a_varying_value() -> None:
@@ -291,7 +291,7 @@ def test_a_value_at_home_reaches_no_output() -> None:
     verify(
         two_axes(f'{read} %y : f32[2] = pull %x {{axis="data", place=1}} output y = %y'), "placed"
     )
-    broken(two_axes(f"{read} output y = %x"), "G0937", "a home's value would reach output 'y'")
+    broken(two_axes(f"{read} output y = %x"), "G0937", "output 'y' is owned by one device")
     wrong = f'{read} %y : f32[2] = pull %x {{axis="data", place=0}}'
     broken(two_axes(wrong), "G0935", "%x is H(1) along data, not H(0)")
 
@@ -302,7 +302,7 @@ def test_a_variable_at_home_is_updated_there_or_everywhere() -> None:
     everywhere = f'{read} %p : f32[] = pull %s {{axis="data", place=1}} update s = %p'
     verify(two_axes(everywhere), "placed")
     other = 'state o : f32[] {data:H(0)} %o : f32[] {data:H(0)} = variable {source_name="o"}'
-    message = "a home's value would reach the update of 's'"
+    message = "the update of 's' is owned by one device"
     broken(two_axes(f"{read} {other} update s = %o"), "G0937", message)
     whole = 'state s : f32[] {data:H(1)} %s : f32[] = variable {source_name="s"}'
     broken(two_axes(whole), "G0938", "but read as %s")
@@ -316,13 +316,15 @@ def test_partial_maxima_are_reduced_as_maxima() -> None:
     good = '%y : f32[] = all_reduce %m {axis="data", op="max"}'
     verify(two_axes(read + good), "placed")
     broken(two_axes(read + '%y : f32[] = all_reduce %m {axis="data"}'), "G0935", "P(max)")
-    broken(two_axes(read + "%y : f32[] {data:P} = neg %m"), "G0932", "neg of %m, which is partial")
+    broken(
+        two_axes(read + "%y : f32[] {data:P} = neg %m"), "G0932", "neg uses %m, which is partial"
+    )
 
 
 def test_bools_have_no_partial_sum() -> None:
     read = '%x : bool[8] {{data:{state}}} = input {{source_name="x"}}'
     verify(two_axes(read.format(state="P(max)")), "placed")
-    broken(two_axes(read.format(state="P")), "G0921", "bools have no partial sum")
+    broken(two_axes(read.format(state="P")), "G0921", "bools can't be added")
 
 
 # -- what the error shows -----------------------------------------------------------------------
@@ -362,7 +364,9 @@ def test_an_error_shows_five_lines_around_the_node() -> None:
 
 def test_the_help_of_a_signature_lists_the_ways() -> None:
     error = broken(changed("sub %w, %g.d", "sub %w, %g.t"), "G0933", "sub can't run")
-    assert error.help == ("it may run R, R -> R; S(0), S(0) -> S(0); S(1), S(1) -> S(1); P, P -> P")
+    assert error.help == (
+        "its signatures are R, R -> R; S(0), S(0) -> S(0); S(1), S(1) -> S(1); P, P -> P"
+    )
 
 
 def test_all_complaints_of_a_law_are_found() -> None:
