@@ -1,6 +1,6 @@
-"""`spec/errors.md`: every error code with what `graphc explain` says of it.
+"""Generate `spec/errors.md`: every error code, with the text that `graphc explain` prints.
 
-`python -m graphc.docs.errors` prints it.
+`python -m graphc.docs.errors` prints the page.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ HEAD = """\
 
 Generated from `graphc/support/error_codes.toml` by `python -m graphc.docs.errors > spec/errors.md`.
 
-An error has a code, a message, mostly the place in the source, and mostly a help.
+An error has a code and a message, and usually a position in the source and a help line.
 `graphc explain CODE` prints the text below.
 """
 
 
 def errors_markdown() -> str:
-    """The whole of `spec/errors.md`."""
+    """The text of `spec/errors.md`."""
     return "\n".join([HEAD, *_lines()])
 
 

@@ -1,4 +1,4 @@
-"""Error codes: what `error_codes.toml` says of each, read when the first one is asked for."""
+"""Error codes with their texts from `error_codes.toml`, which is read on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE: Final = Path(__file__).with_suffix(".toml")
 
 
 class Entry(NamedTuple):
-    """One error: a title of a few words, and the explanation that `graphc explain` prints."""
+    """One error code: a short title, and the explanation that `graphc explain` prints."""
 
     title: str
     text: str
@@ -20,13 +20,13 @@ class Entry(NamedTuple):
 
 @lru_cache(maxsize=1)
 def codes() -> Mapping[str, Entry]:
-    """Every code, such as G0203, with its entry; in the order of the codes."""
+    """All codes, such as G0203, with their entries, in order."""
     tables = _tables()
     return {code: Entry(**tables[code]) for code in sorted(tables) if code != "families"}
 
 
 def families() -> Mapping[str, str]:
-    """What the first letters of codes stand for: `G01` -> `language`."""
+    """The families of codes by their first letters: `G01` -> `language`."""
     return _tables()["families"]
 
 
