@@ -171,11 +171,6 @@ class Graph:
         return {n.op.attributes["source_name"]: n for n in self if n.op.source == "variable"}
 
     @cached_property
-    def gradients(self) -> dict[str, Node]:
-        """The nodes where the gradients of variables are complete, by variable."""
-        return {n.op.attributes["of"]: n for n in self if n.op.pins}
-
-    @cached_property
     def nx(self) -> networkx.MultiDiGraph[str]:
         """The graph for networkx: a node per value, with its `Node` as the attribute `node`, and an
         edge from each operand to its user, whose key is the slot. Copy it before you add to it.

@@ -83,15 +83,13 @@ class Op(ABC):
     alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
     in_place: ClassVar[bool] = False  # the kernel may write over an operand of the result's type
     updates: ClassVar[bool] = False  # in place: the first operand, some of its entries changed
-    completes: ClassVar[bool] = False  # a gradient of rows, complete: the rows, or their indices
+    completes: ClassVar[bool] = False  # the end of a gradient: it, its rows, or their indices
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
     conversion: ClassVar[bool] = False  # changes the placement only, never the global value
-    aggregates: ClassVar[bool] = False  # the sum of contributions to one gradient
-    pins: ClassVar[bool] = False  # the gradient of the variable `of`, complete: it may be placed
     count: ClassVar[bool] = False  # a run-time number of examples: a denominator
     denominator: ClassVar[int | None] = None  # the operand that divides, for a quotient
     identity: ClassVar[float | None] = None  # op(x, identity) is x
-    involution: ClassVar[bool] = False  # op(op(x)) is x
+    involution: ClassVar[bool] = False  # op(op(x)) is x, for an op with the same attributes
     replicas: ClassVar[str] = ""  # 'enter': the result is each replica's own; 'leave': global again
     floats: ClassVar[bool] = False  # integer operands are cast to f32 first
     positioned: ClassVar[int | None] = None  # tensor whose global offset the kernel needs:

@@ -96,7 +96,6 @@ class Aggregate(Elementwise):
 
     order: str = "add_n"
     jointly_linear = True
-    aggregates = True
 
     def infer(self, *types: TensorType) -> TensorType:
         require(len(types) > 0, "aggregate takes at least one operand")

@@ -114,6 +114,7 @@ class Reverse(Op):
 
     dim: int
     linear = ((0,),)
+    involution = True
 
     def infer(self, *types: TensorType) -> TensorType:
         check_dim("reverse", self.dim, types[0].rank)

@@ -241,7 +241,7 @@ class Gradient(Elementwise):
     linear = ((0,),)
     view = True
     alias = True
-    pins = True
+    completes = True
     not_differentiable = "it is the end of a gradient"
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:

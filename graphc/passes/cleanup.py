@@ -95,7 +95,7 @@ def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:
         plain = op.view and not op.not_differentiable and not op.replicas
         if plain and inner.type == node.type and _keeps_order(node):
             return inner.name
-        if op.involution and type(op) is type(inner.op):
+        if op.involution and op == inner.op:
             return inner.operands[0]
     if op.identity is not None and len(node.operands) == 2:
         a, b = node.operands
@@ -143,7 +143,7 @@ class FoldConstants(Pass):
 
 def _fold(node: Node, values: dict[str, np.ndarray]) -> Node:
     foldable = node.op.elementwise and node.operands and node.type.shape == ()
-    if not foldable or node.op.pins or not all(x in values for x in node.operands):
+    if not foldable or node.op.completes or not all(x in values for x in node.operands):
         return node
     with np.errstate(all="ignore"):
         result = node.op.run(*(values[x] for x in node.operands))

@@ -17,6 +17,7 @@ from graphc.ir.types import F64, Extent, TensorType
 from graphc.lowering.program.program import Instruction, Kernel, Loop, Program, Start, reads, writes
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Conversion
+from graphc.ops.elementwise import Aggregate
 from graphc.optim import sgd
 from graphc.passes.base import PASSES
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
@@ -106,7 +107,7 @@ class Watch:
         if not isinstance(step, Kernel):
             return False
         made = self.program.buffers[step.result]
-        sums = step.op.aggregates or isinstance(step.op, Conversion) or step.op.name == "settle"
+        sums = isinstance(step.op, Aggregate | Conversion) or step.op.name == "settle"
         return made.shape[-2:] == (WIDTH, WIDTH) and (sums or step.op.name == "einsum")
 
     def _in_place(
@@ -120,7 +121,7 @@ class Watch:
         return {self._root(x) for x in same if buffers[x].kind == "arena" and x != made}
 
     def _note_height(self, step: Instruction, made: int) -> None:
-        if isinstance(step, Kernel) and step.op.aggregates:
+        if isinstance(step, Kernel) and isinstance(step.op, Aggregate):
             below = [self.heights.get(x, 0) for x in step.operands]
             one_by_one = len(step.operands) - 1 if len(step.operands) > 2 else 1
             self.heights[made] = max(below) + one_by_one
@@ -158,7 +159,9 @@ def test_a_running_sum_keeps_two(n: int, passes: tuple[str, ...]) -> None:
 def test_add_n_keeps_all_and_adds_them_once(n: int) -> None:
     program = compiled(shared(n, "fanin=add_n"))
     assert Watch(program).run().most >= n
-    added = [x for x in program.instructions if isinstance(x, Kernel) and x.op.aggregates]
+    added = [
+        x for x in program.instructions if isinstance(x, Kernel) and isinstance(x.op, Aggregate)
+    ]
     assert [
         len(x.operands) for x in added if program.buffers[x.result].shape == (WIDTH, WIDTH)
     ] == [n]

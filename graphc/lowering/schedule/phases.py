@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from graphc.analysis.microbatch_loops import Turns, assigned, leaves_loop
 from graphc.ir.graph import Graph, Node
+from graphc.ops.elementwise import Aggregate
 from graphc.support.errors import GraphcError
 
 SETUP = -1  # once, when a program is loaded
@@ -141,4 +142,4 @@ def _is_safe(node: Node) -> bool:
     op = node.op
     if op.updates:  # its indices were checked where their rows were joined
         return True
-    return (op.elementwise or op.view) and op.positioned is None and not op.aggregates
+    return (op.elementwise or op.view) and op.positioned is None and not isinstance(op, Aggregate)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from graphc.ir.graph import Graph, Node
 from graphc.ir.op import op_named
 from graphc.ir.rewriter import Rewriter
+from graphc.ops.elementwise import Aggregate
 from graphc.passes.base import Pass, register_pass
 
 
@@ -34,7 +35,7 @@ class Assemble(Pass):
 
 def _side_by_side(node: Node, nodes: dict[str, Node]) -> tuple[int, tuple[str, ...]] | None:
     """(dim, what is padded, in order), where the operands of a sum fill a dim exactly."""
-    if not node.op.aggregates or len(node.operands) < 2:
+    if not isinstance(node.op, Aggregate) or len(node.operands) < 2:
         return None
     places = []
     for name in node.operands:

@@ -99,7 +99,7 @@ class Cut:
     @cached_property
     def gradients(self) -> dict[str, str]:
         """The name of each gradient, by its node."""
-        ends = (n for n in self.graph if n.op.pins or n.op.completes)
+        ends = (n for n in self.graph if n.op.completes)
         parts = ((n.name, n.op.attributes.get("of")) for n in ends)
         return {x: GRADIENT + v if v else SENT + x for x, v in parts}
 

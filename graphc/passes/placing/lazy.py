@@ -16,6 +16,7 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Home, Mesh, Partial, Placement, R, Split, State, Varying, place
 from graphc.ir.varying import varying_nodes
 from graphc.ops.replicas import PerReplica
+from graphc.ops.unary import Gradient
 
 V = Varying()
 DEPTH = 20  # a longer chain is worth keeping
@@ -31,7 +32,8 @@ def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | No
     for n in graph:
         real = [i for i, x in enumerate(n.operands) if not _is_free(graph[x], lazy, at_home)]
         over_lazy = n.op.elementwise and n.operands and all(x in lazy for x in n.operands)
-        over_lazy = over_lazy and not n.op.pins  # a gradient lies where it is said to
+        if isinstance(n.op, Gradient):  # it lies where it is said to
+            over_lazy = False
         depth[n.name] = 1 + max((depth[x] for x in n.operands if x in lazy), default=0)
         marked = isinstance(n.op, PerReplica) and n.operands[0] in lazy  # each makes its part
         if n.op.lazy or marked or (over_lazy and len(real) < 2 and depth[n.name] < DEPTH):

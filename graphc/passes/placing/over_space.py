@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from graphc.ir.dims import Signature
 from graphc.ir.placement import Home, Partial, Placement, R, Split, State
+from graphc.ops.unary import Gradient
 from graphc.passes.placing.branch_and_bound import branch_and_bound
 from graphc.passes.placing.costs import Ask, Costs
 from graphc.passes.placing.owned import home_ways, is_there
@@ -91,7 +92,8 @@ class Search:
                 pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
                 held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
                 ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
-                pinned = (self.graph[x].op.pins and len(ways) == 1) or x in self.problem.settled
+                is_gradient = isinstance(self.graph[x].op, Gradient)
+                pinned = (is_gradient and len(ways) == 1) or x in self.problem.settled
                 ways += homes.of(x, held) if homes and not pinned else ()
                 self.ways[x] = ways = _without_giving_up(ways, self._firm(x, held, {R}))
             possible[x] = {w.result for w in ways}

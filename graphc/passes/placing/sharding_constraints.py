@@ -1,6 +1,6 @@
 """Pins: where a layout says how gradients lie, their nodes have one way of running only.
 
-A gradient is complete in a node of its own (`Op.pins`). Along an axis for which a rule says where
+A gradient is complete in a node of its own, `gradient`. Along an axis for which a rule says where
 it lies, that node takes it and gives it in just that state, so that a partial sum is converted
 there, and what follows (clipping, the optimizer) runs on what is left. What stands between the sum
 and the pin and works entry by entry, such as the division by the number of examples, runs in that
@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator
 from graphc.ir.dims import Signature
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Axis, Home, Split, State
+from graphc.ops.unary import Gradient
 from graphc.passes.placing.lazy import at_home
 from graphc.passes.placing.variables import gradient_states
 from graphc.strategies import MeshLayout
@@ -23,19 +24,25 @@ from graphc.strategies import MeshLayout
 Ways = dict[str, tuple[Signature, ...]]
 
 
+def gradients(graph: Graph) -> dict[str, Node]:
+    """The nodes where the gradients of variables are complete, by variable."""
+    return {n.op.of: n for n in graph if isinstance(n.op, Gradient)}
+
+
 def pinned_ways(
     graph: Graph, layout: MeshLayout, axis: Axis, ways: Ways, lazy: Container[str]
 ) -> Ways:
     """The ways along an axis, with just one for each gradient that the layout has a rule for."""
+    complete = gradients(graph)
     if axis.over == "time":
-        whole = graph.gradients if layout.grid else _at_home(graph, layout)
-        names = [graph.gradients[v].name for v in whole]
+        whole = complete if layout.grid else complete.keys() & _at_home(graph, layout)
+        names = [complete[v].name for v in whole]
         return ways | {x: ways[x][:1] for x in names if x not in lazy}
     if not layout.gradients:
         return ways
     pinned = dict(ways)
     states = gradient_states(graph, layout, axis)
-    for variable, node in graph.gradients.items():
+    for variable, node in complete.items():
         state = states.get(variable)
         if state is not None:
             pinned[node.name] = (_identity(ways[node.name], state),)
@@ -50,8 +57,7 @@ def pinned_ways(
 def _at_home(graph: Graph, layout: MeshLayout) -> set[str]:
     """The variables whose gradients go home along some axis."""
     along = [gradient_states(graph, layout, axis) for axis in layout.mesh.space]
-    found = {v for states in along for v, s in states.items() if isinstance(s, Home)}
-    return found & set(graph.gradients)
+    return {v for states in along for v, s in states.items() if isinstance(s, Home)}
 
 
 def _identity(ways: tuple[Signature, ...], state: State) -> Signature:
