@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
+UFUNCS: dict[str, str] = {}  # the name of a ufunc of NumPy -> the composite that it is
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -16,3 +17,13 @@ def composite(function: F) -> F:
     assert function.__doc__, f"composite {name} has no docstring"
     COMPOSITES[name] = function
     return function
+
+
+def ufunc(*names: str) -> Callable[[F], F]:
+    """Say which ufuncs of NumPy a composite is. Of a primitive its reference kernel says it."""
+
+    def enter(function: F) -> F:
+        UFUNCS.update(dict.fromkeys(names, function.__name__.rstrip("_")))
+        return function
+
+    return enter

@@ -7,60 +7,33 @@ from typing import Any
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.operands import as_int, operands, value
 from graphc.ir.builder import Builder, Operand, Value
-from graphc.ir.op import require
+from graphc.ir.op import all_ops, require
+from graphc.ir.registry import UFUNCS
 from graphc.ir.types import BOOL, F64, I32, I64
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
+from graphc.ops.elementwise import Elementwise
 
-# -- by the same name, or nearly ------------------------------------------------------------------
-
-_UNARY = {
-    "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt",
-    "tanh": "tanh", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "arcsin",
-    "arccos": "arccos", "arctan": "arctan", "sinh": "sinh", "cosh": "cosh",
-    "arcsinh": "arcsinh", "arccosh": "arccosh", "arctanh": "arctanh",
-    "sign": "sign", "negative": "neg", "cbrt": "cbrt", "exp2": "exp2",
-    "log2": "log2", "log10": "log10", "deg2rad": "deg2rad", "radians": "deg2rad",
-    "rad2deg": "rad2deg", "degrees": "rad2deg", "isfinite": "is_finite", "isnan": "isnan",
-    "isinf": "isinf", "invert": "invert",
-}  # fmt: skip
-_BINARY = {
-    "subtract": "sub", "divide": "div",
-    "arctan2": "arctan2", "hypot": "hypot", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
-    "maximum": "maximum", "minimum": "minimum", "equal": "eq", "not_equal": "ne", "less": "lt",
-    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "bitwise_and": "and",
-    "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "shift_left",
-    "right_shift": "shift_right", "bitwise_left_shift": "shift_left",
-    "bitwise_right_shift": "shift_right",
-}  # fmt: skip
+# -- what a primitive or a composite says that it is -----------------------------------------------
 
 
-def _enter() -> None:
-    for name, op in _UNARY.items():
-        traces_ufunc(name)(_unary(op))
-    for name, op in _BINARY.items():
-        traces_ufunc(name)(_binary(op))
+def forwarded() -> dict[str, str]:
+    """The name of each ufunc that is a primitive or a composite, which says so itself."""
+    of_ops = {op.ufunc: op.name for op in all_ops().values() if issubclass(op, Elementwise)}
+    return UFUNCS | {u.__name__: name for u, name in of_ops.items() if u is not None}
 
 
-def _unary(op: str) -> Any:
-    def call(f: Builder, x: Operand) -> Value:
-        y: Value = getattr(f, op)(x)
+def _forward(op: str) -> Any:
+    def call(f: Builder, *xs: Operand) -> Value:
+        y: Value = getattr(f, op)(*xs)
         return y
 
     call.__doc__ = f"`{op}`"
     return call
 
 
-def _binary(op: str) -> Any:
-    def call(f: Builder, a: Operand, b: Operand) -> Value:
-        y: Value = getattr(f, op)(a, b)
-        return y
-
-    call.__doc__ = f"`{op}`"
-    return call
-
-
-_enter()
+for _name, _op in forwarded().items():  # what differs in part has a handler of its own below
+    traces_ufunc(_name)(_forward(_op))
 
 
 # -- arithmetic -----------------------------------------------------------------------------------
@@ -210,18 +183,6 @@ def _whole(x: Value) -> bool:
 def floor(f: Builder, x: Value) -> Value:
     """`floor`"""
     return x if _whole(x) else f.floor(x)
-
-
-@traces_ufunc("ceil")
-def ceil(f: Builder, x: Value) -> Value:
-    """`ceil`"""
-    return f.ceil(x)
-
-
-@traces_ufunc("trunc")
-def trunc(f: Builder, x: Value) -> Value:
-    """`trunc`"""
-    return f.trunc(x)
 
 
 @traces("fix")

@@ -18,12 +18,6 @@ def _values(f: Builder, *xs: Any) -> list[Value]:
     return [f.lift(x) for x in operands(f, *xs)]
 
 
-@traces_ufunc("matmul")
-def matmul(f: Builder, a: Operand, b: Operand) -> Value:
-    """`matmul`"""
-    return f.matmul(a, b)
-
-
 @traces("linalg.matmul")
 def linalg_matmul(f: Builder, x1: Any, x2: Any) -> Value:
     """`matmul`"""

@@ -6,25 +6,28 @@ from math import e, pi
 from math import log as ln
 
 from graphc.ir.builder import Builder, Operand, Value
-from graphc.ir.registry import composite
+from graphc.ir.registry import composite, ufunc
 from graphc.ir.types import F16
 from graphc.ops.composites.support import floats
 
 # -- trigonometry --------------------------------------------------------------------------------
 
 
+@ufunc("tan")
 @composite
 def tan(f: Builder, x: Operand) -> Value:
     """`y = sin x / cos x`"""
     return f.sin(x) / f.cos(x)
 
 
+@ufunc("arctan")
 @composite
 def arctan(f: Builder, x: Operand) -> Value:
     """`y` is the angle whose tangent is x"""
     return f.arctan2(floats(f, x), 1.0)
 
 
+@ufunc("arcsin")
 @composite
 def arcsin(f: Builder, x: Operand) -> Value:
     """`y` is the angle in [-pi/2, pi/2] whose sine is x"""
@@ -32,6 +35,7 @@ def arcsin(f: Builder, x: Operand) -> Value:
     return f.arctan2(value, f.sqrt(1 - value) * f.sqrt(1 + value))
 
 
+@ufunc("arccos")
 @composite
 def arccos(f: Builder, x: Operand) -> Value:
     """`y` is the angle in [0, pi] whose cosine is x"""
@@ -39,6 +43,7 @@ def arccos(f: Builder, x: Operand) -> Value:
     return f.arctan2(f.sqrt(1 - value) * f.sqrt(1 + value), value)
 
 
+@ufunc("sinh")
 @composite
 def sinh(f: Builder, x: Operand) -> Value:
     """`y = (e^x - e^-x) / 2`, exact near 0; it overflows no sooner than y"""
@@ -54,6 +59,7 @@ def _halves(f: Builder, x: Value) -> tuple[Value, Value]:
     return f.exp(x - 1) * (e / 2), f.exp(-x - 1) * (e / 2)
 
 
+@ufunc("cosh")
 @composite
 def cosh(f: Builder, x: Operand) -> Value:
     """`y = (e^x + e^-x) / 2`, whose gradient is exact near 0; it overflows no sooner than y"""
@@ -64,6 +70,7 @@ def cosh(f: Builder, x: Operand) -> Value:
     return f.select(near, 1 + t * t / (2 + 2 * t), up + down)
 
 
+@ufunc("arcsinh")
 @composite
 def arcsinh(f: Builder, x: Operand) -> Value:
     """`y = log(x + sqrt(x^2 + 1))`, exact near 0"""
@@ -83,6 +90,7 @@ def _apart(f: Builder, x: Value) -> tuple[Value, Value, Value]:
     return is_near, f.select(is_near, x, one), f.select(is_near, one, x)
 
 
+@ufunc("arccosh")
 @composite
 def arccosh(f: Builder, x: Operand) -> Value:
     """`y = log(x + sqrt(x^2 - 1))`, for x >= 1, exact near 1"""
@@ -93,6 +101,7 @@ def arccosh(f: Builder, x: Operand) -> Value:
     return f.select(is_near, y, f.log(far) + ln(2))
 
 
+@ufunc("arctanh")
 @composite
 def arctanh(f: Builder, x: Operand) -> Value:
     """`y = log((1 + x) / (1 - x)) / 2`"""
@@ -100,12 +109,14 @@ def arctanh(f: Builder, x: Operand) -> Value:
     return 0.5 * (f.log1p(value) - f.log1p(-value))
 
 
+@ufunc("deg2rad", "radians")
 @composite
 def deg2rad(f: Builder, x: Operand) -> Value:
     """`y = x * pi / 180`"""
     return floats(f, x) * (pi / 180)
 
 
+@ufunc("rad2deg", "degrees")
 @composite
 def rad2deg(f: Builder, x: Operand) -> Value:
     """`y = x * 180 / pi`"""

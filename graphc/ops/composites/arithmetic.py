@@ -9,7 +9,7 @@ from math import log as ln
 from typing import TypeAlias
 
 from graphc.ir.builder import Builder, Operand, Value
-from graphc.ir.registry import composite
+from graphc.ir.registry import composite, ufunc
 from graphc.ir.types import DType, broadcast_types, dtype_named
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
@@ -74,6 +74,7 @@ def rsqrt(f: Builder, x: Operand) -> Value:
     return 1 / f.sqrt(x)
 
 
+@ufunc("cbrt")
 @composite
 def cbrt(f: Builder, x: Operand) -> Value:
     """`y = x^(1/3)`, with the sign of x; its gradient at 0 is infinite"""
@@ -92,6 +93,7 @@ def _less(a: int, b: int, rounded: float) -> float:
     return float(Fraction(a, b) - Fraction(float(rounded)))
 
 
+@ufunc("hypot")
 @composite
 def hypot(f: Builder, a: Operand, b: Operand) -> Value:
     """`y = sqrt(a^2 + b^2)`, where no square overflows; its gradient at 0, 0 is 0"""
@@ -107,18 +109,21 @@ def hypot(f: Builder, a: Operand, b: Operand) -> Value:
 # -- exponentials and logarithms -----------------------------------------------------------------
 
 
+@ufunc("exp2")
 @composite
 def exp2(f: Builder, x: Operand) -> Value:
     """`y = 2^x`"""
     return f.binary("pow", 2.0, floats(f, x))
 
 
+@ufunc("log2")
 @composite
 def log2(f: Builder, x: Operand) -> Value:
     """`y` is the logarithm of x to base 2, exact for powers of 2"""
     return _logarithm(f, floats(f, x), 2.0)
 
 
+@ufunc("log10")
 @composite
 def log10(f: Builder, x: Operand) -> Value:
     """`y` is the logarithm of x to base 10, exact for powers of 10"""
@@ -136,12 +141,14 @@ def _logarithm(f: Builder, x: Value, base: float) -> Value:
     return y + f.stop_gradient(f.select(exact, whole - y, f.zeros_like(y)))
 
 
+@ufunc("logaddexp")
 @composite
 def logaddexp(f: Builder, a: Operand, b: Operand) -> Value:
     """`y = log(e^a + e^b)`, without overflow; of equal infinities that one"""
     return _added_powers(f, a, b, f.exp, 1.0)
 
 
+@ufunc("logaddexp2")
 @composite
 def logaddexp2(f: Builder, a: Operand, b: Operand) -> Value:
     """`y = log2(2^a + 2^b)`, without overflow; of equal infinities that one"""
@@ -183,6 +190,7 @@ def clip(f: Builder, x: Operand, low: Operand | None = None, high: Operand | Non
 # -- rounding and tests --------------------------------------------------------------------------
 
 
+@ufunc("ceil")
 @composite
 def ceil(f: Builder, x: Operand) -> Value:
     """`y` is the smallest integer >= x"""
@@ -190,6 +198,7 @@ def ceil(f: Builder, x: Operand) -> Value:
     return value if value.dtype.kind in "iub" else -f.floor(-value)
 
 
+@ufunc("trunc")
 @composite
 def trunc(f: Builder, x: Operand) -> Value:
     """`y` is x without its fraction"""
@@ -199,6 +208,7 @@ def trunc(f: Builder, x: Operand) -> Value:
     return f.select(f.gt(value, 0), f.floor(value), f.ceil(value))
 
 
+@ufunc("isnan")
 @composite
 def isnan(f: Builder, x: Operand) -> Value:
     """`y` is whether x is NaN"""
@@ -206,6 +216,7 @@ def isnan(f: Builder, x: Operand) -> Value:
     return f.ne(value, value)
 
 
+@ufunc("isinf")
 @composite
 def isinf(f: Builder, x: Operand) -> Value:
     """`y` is whether x is infinite"""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite
+from graphc.ir.registry import composite, ufunc
 from graphc.ir.types import BOOL, I32
 
 
+@ufunc("invert")
 @composite
 def invert(f: Builder, x: Operand) -> Value:
     """`y` is x with every bit flipped; not x for a bool"""
@@ -22,6 +23,7 @@ def invert(f: Builder, x: Operand) -> Value:
             return f.xor(value, -1)
 
 
+@ufunc("left_shift", "bitwise_left_shift")
 @composite
 def shift_left(f: Builder, x: Operand, n: Operand) -> Value:
     """`y = x * 2^n` of integers; 0 where n is no number of their bits"""
@@ -31,6 +33,7 @@ def shift_left(f: Builder, x: Operand, n: Operand) -> Value:
     return f.select(fits, value, f.zeros_like(value))
 
 
+@ufunc("right_shift", "bitwise_right_shift")
 @composite
 def shift_right(f: Builder, x: Operand, n: Operand) -> Value:
     """`y = floor(x / 2^n)` of integers; 0 or -1 where n is no number of their bits"""

@@ -8,7 +8,7 @@ from string import ascii_letters
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite
+from graphc.ir.registry import composite, ufunc
 from graphc.ir.types import I32, promote
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum
@@ -126,6 +126,7 @@ def _result_size(terms: Sequence[Term], pair: tuple[int, int], out: str) -> int:
 # -- matrix products -----------------------------------------------------------------------------
 
 
+@ufunc("matmul")
 @composite
 def matmul(f: Builder, a: Operand, b: Operand) -> Value:
     """`y = a @ b`: NumPy's matrix product; leading dims are batches and broadcast"""
