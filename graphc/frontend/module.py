@@ -63,9 +63,7 @@ class Module:
     def ordered(self, order: str) -> Module:
         """The module with an order of summation for all its objectives, before their own."""
         asked = parse_orders(order)
-        objectives = tuple(
-            replace(o, order=str(asked.over(parse_orders(o.order)))) for o in self.train.objectives
-        )
+        objectives = tuple(replace(o, order=asked.over(o.order)) for o in self.train.objectives)
         return replace(self, train=replace(self.train, objectives=objectives))
 
     def with_sparse(self, mode: str) -> Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from graphc.ir.graph import Graph, Node, Objective, Variable
@@ -47,7 +48,8 @@ def _tiles(mesh: Mesh) -> dict[str, Any] | None:
 def _variable(v: Variable) -> dict[str, Any]:
     return {
         "name": v.name, "type": _type(v.type), "kind": v.kind, "of": v.of or None,
-        "decay": v.decay, "fill": _value(v.fill), "order": v.order, "origin": _origin(v.origin),
+        "decay": v.decay, "fill": _value(v.fill), "order": str(v.order),
+        "origin": _origin(v.origin),
     }  # fmt: skip
 
 
@@ -57,7 +59,7 @@ def _node(n: Node) -> dict[str, Any]:
         "name": n.name, "op": n.op.name,
         "attributes": {name: _value(x) for name, x in n.op.attributes.items()},
         "operands": list(n.operands), "type": _type(n.type),
-        "needs": [_placement(p) for p in n.needs], "scope": n.scope, "order": n.order,
+        "needs": [_placement(p) for p in n.needs], "scope": n.scope, "order": str(n.order),
         "because": because, "origin": _origin(n.origin),
     }  # fmt: skip
 
@@ -65,7 +67,7 @@ def _node(n: Node) -> dict[str, Any]:
 def _objective(o: Objective) -> dict[str, Any]:
     return {
         "loss": o.loss, "optimizer": _value(o.optimizer), "variables": list(o.variables),
-        "order": o.order, "reduction": o.reduction, "origin": _origin(o.origin),
+        "order": str(o.order), "reduction": o.reduction, "origin": _origin(o.origin),
     }  # fmt: skip
 
 
@@ -90,6 +92,8 @@ def _value(value: Any) -> Any:
     match value:
         case float() if not math.isfinite(value):
             return repr(value)
+        case Enum():
+            return value.value
         case DType():
             return value.name
         case Extent():

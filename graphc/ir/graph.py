@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphc.ir.op import Op
+from graphc.ir.orders import NO_ORDERS, Orders
 from graphc.ir.placement import Mesh, Placement
 from graphc.ir.types import TensorType
 from graphc.support.errors import Span
@@ -55,7 +56,7 @@ class Node:
     origin: Span | None = None
     because: Because | None = None
     needs: tuple[Placement, ...] = ()
-    order: str = ""
+    order: Orders = NO_ORDERS
 
     @property
     def tensor(self) -> TensorType:
@@ -83,7 +84,7 @@ class Variable:
     decay: bool = True
     fill: float = 0.0
     origin: Span | None = None
-    order: str = ""
+    order: Orders = NO_ORDERS
     aggregation: str = "none"
     on: str = "write"
     sparse: str = ""
@@ -112,7 +113,7 @@ class Objective:
     loss: str
     optimizer: Any
     variables: tuple[str, ...]
-    order: str = ""
+    order: Orders = NO_ORDERS
     origin: Span | None = None
     reduction: str = ""
     sparse: str = ""

@@ -1,9 +1,5 @@
 """Orders: how contributions to one sum are added, at each place where they meet.
 
-    add_n       all of them at once: one n-ary add, everything is kept until the last has come
-    tree        balanced pairs, added as they come: at most ceil(log2 n) + 2 are alive
-    accumulate  one running sum: at most two are alive
-
 They meet in three places: where one tensor is used several times (`fanin`), from turn to turn of
 an accumulation (`turns`), and between the devices of a mesh (`devices`). An order never changes
 the mathematical value.
@@ -12,19 +8,48 @@ the mathematical value.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 
 from graphc.support.errors import GraphcError, did_you_mean
 
-ORDERS = ("add_n", "tree", "accumulate")
+
+class Order(Enum):
+    """How the terms of one sum are added. It prints as the one word that says it in every text.
+
+    ADD_N       all of them at once, by one n-ary add: everything is kept until the last has come.
+                Between devices they are added in the transport's own order
+    TREE        balanced pairs, added as they come: at most ceil(log2 n) + 2 are alive
+    ACCUMULATE  one running sum, from the first to the last: at most two are alive
+    """
+
+    ADD_N = "add_n"
+    TREE = "tree"
+    ACCUMULATE = "accumulate"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def kept(self, terms: int) -> int:
+        """How many values are kept of so many terms that come one after the other."""
+        match self:
+            case Order.ADD_N:
+                return terms
+            case Order.TREE:
+                return terms.bit_length()  # the sums of a binary counter
+            case Order.ACCUMULATE:
+                return 1
 
 
 @dataclass(frozen=True)
 class Orders:
-    """The order that is chosen for each place; '' where nothing is."""
+    """The order that is chosen for each place; None where nothing is."""
 
-    fanin: str = ""
-    turns: str = ""
-    devices: str = ""
+    fanin: Order | None = None
+    turns: Order | None = None
+    devices: Order | None = None
 
     def over(self, other: Orders) -> Orders:
         """These choices, and the other's where this one has none."""
@@ -32,16 +57,25 @@ class Orders:
 
     def of_sums(self) -> Orders:
         """The choices for sums over turns and devices alone."""
-        return replace(self, fanin="")
+        return replace(self, fanin=None)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, p) for p in PLACES)
 
     def __str__(self) -> str:
-        chosen: list[str] = [getattr(self, p) for p in PLACES]
+        chosen: list[Order | None] = [getattr(self, p) for p in PLACES]
         if len(set(chosen)) == 1:
-            return chosen[0]
+            return str(chosen[0] or "")
         return "+".join(f"{p}={o}" for p, o in zip(PLACES, chosen, strict=True) if o)
 
 
 PLACES = tuple(f.name for f in fields(Orders))
+NO_ORDERS = Orders()
+
+
+def parse_order(text: str) -> Order:
+    """The order that a word says. Raises G0308."""
+    return Order(_known(text, tuple(map(str, Order)), "order"))
 
 
 def parse_orders(text: str) -> Orders:
@@ -51,13 +85,13 @@ def parse_orders(text: str) -> Orders:
     """
     parts = [p.strip() for p in text.replace("+", ",").split(",") if p.strip()]
     if len(parts) == 1 and "=" not in parts[0]:
-        return Orders(*[_known(parts[0], ORDERS, "order")] * len(PLACES))
-    given: dict[str, str] = {}
+        return Orders(*[parse_order(parts[0])] * len(PLACES))
+    given: dict[str, Order] = {}
     for part in parts:
         place, _, order = (x.strip() for x in part.partition("="))
         if place in given:
             raise GraphcError("G0308", f"order '{text}' says twice what {place} takes")
-        given[_known(place, PLACES, "place")] = _known(order, ORDERS, "order")
+        given[_known(place, PLACES, "place")] = parse_order(order)
     return Orders(**given)
 
 

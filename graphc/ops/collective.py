@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from graphc.ir.op import Op, Shard, register, require
+from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, ReduceOp, Split, State
 from graphc.ir.types import TensorType
 from graphc.ops.carried import Carried
@@ -42,9 +43,9 @@ class Conversion(Carried):
         """The state along the axis before and after."""
 
     @property
-    def how(self) -> str:
-        """The order in which the devices' values are added; '': the transport chooses it."""
-        return ""
+    def order(self) -> Order:
+        """The order in which the devices' values are added, if any are."""
+        return Order.ADD_N
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -114,8 +115,8 @@ class TreeReduce(WholeSum):
     across = True
 
     @property
-    def how(self) -> str:
-        return "tree"
+    def order(self) -> Order:
+        return Order.TREE
 
 
 @register
@@ -126,36 +127,28 @@ class ChainReduce(WholeSum):
     op: ReduceOp = "sum"
 
     @property
-    def how(self) -> str:
-        return "accumulate"
+    def order(self) -> Order:
+        return Order.ACCUMULATE
 
 
 class SumInPart(Conversion):
-    """P -> S or P -> H: each device gets its shard of the sum, or one device gets the sum
+    """P -> S or P -> H: each device gets its shard of the sum, or one device gets the sum"""
 
-    order: how the devices' values are added, 'tree' or 'accumulate'; '': the transport chooses
-    """
-
-    order: str
     rounds = 1
-
-    @property
-    def how(self) -> str:
-        return self.order
 
 
 @register
 class ReduceScatter(SumInPart):
     """P -> S(dim) over space: each device gets its shard of the sum (max, min)
 
-    order: how the devices' values are added, 'tree' or 'accumulate'; '': the transport chooses.
-    Over `data+leaf` it is the tree over leaves, and the result is split along the axis `on`.
+    order: how the devices' values are added. Over `data+leaf` it is the tree over leaves, and the
+    result is split along the axis `on`.
     """
 
     axis: str
     dim: int
     op: ReduceOp = "sum"
-    order: str = ""
+    order: Order = Order.ADD_N
     on: str = ""
     across = True
 
@@ -168,14 +161,14 @@ class ReduceScatter(SumInPart):
 class Reduce(SumInPart):
     """P -> H(k) over space: device k gets the sum (max, min)
 
-    order: how the devices' values are added, 'tree' or 'accumulate'; '': the transport chooses.
-    Over `data+leaf` it is the tree over leaves, and k is a coordinate of the axis `on`.
+    order: how the devices' values are added. Over `data+leaf` it is the tree over leaves, and k is
+    a coordinate of the axis `on`.
     """
 
     axis: str
     place: int
     op: ReduceOp = "sum"
-    order: str = ""
+    order: Order = Order.ADD_N
     on: str = ""
     in_place = True
     across = True
@@ -273,7 +266,7 @@ class Accumulate(Conversion):
 
     axis: str
     op: ReduceOp = "sum"
-    order: str = "accumulate"
+    order: Order = Order.ACCUMULATE
     over = "time"
     communicates = False
 
@@ -282,7 +275,7 @@ class Accumulate(Conversion):
         return Partial(self.op), R
 
     def kept(self, turns: int) -> int:
-        return {"add_n": turns, "tree": turns.bit_length()}.get(self.order, 1)
+        return self.order.kept(turns)
 
     def settled(self, turns: int) -> Op:
         return Settle(self.order, turns, self.op)

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.ir.dims import map_rule
 from graphc.ir.leaf_tree import tree_total
 from graphc.ir.op import Op, register, require
-from graphc.ir.orders import ORDERS
+from graphc.ir.orders import Order
 from graphc.ir.types import BOOL, DType, TensorType
 from graphc.ops.rules import wide
 
@@ -94,12 +94,11 @@ class Aggregate(Elementwise):
     'accumulate' (one running sum: the least memory).
     """
 
-    order: str = "add_n"
+    order: Order = Order.ADD_N
     jointly_linear = True
 
     def infer(self, *types: TensorType) -> TensorType:
         require(len(types) > 0, "aggregate takes at least one operand")
-        require(self.order in ORDERS, f"order '{self.order}': {', '.join(ORDERS)}", code="G0206")
         first = types[0]
         same = all((t.shape, t.dtype) == (first.shape, first.dtype) for t in types)
         require(same, f"aggregate: types differ: {', '.join(map(str, types))}")
@@ -111,12 +110,12 @@ class Aggregate(Elementwise):
 
     def run(self, *xs: Array) -> Array:
         parts = [wide(x) for x in xs]
-        total = tree_total(parts, np.add) if self.order == "tree" else _running_sum(parts)
+        total = tree_total(parts, np.add) if self.order is Order.TREE else _running_sum(parts)
         return total.astype(xs[0].dtype)
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls(order), "f32[2,3], f32[2,3], f32[2,3]") for order in ORDERS] + [
+        return [(cls(order), "f32[2,3], f32[2,3], f32[2,3]") for order in Order] + [
             (cls(), "f32[4]")
         ]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphc.ir.op import Op, Shard, register, require
+from graphc.ir.orders import Order
 from graphc.ir.types import F32, TensorType
 from graphc.ops.indexing import checked, local
 from graphc.ops.rules import check_integers, wide
@@ -102,11 +103,11 @@ class RowSum(Op):
     """`y[k]` is the sum of the rows whose index is ids[k], at the first k of these; 0 at the others
 
     ids i32/i64 [n..] below `size`, rows [n.., d..] -> [n.., d..]. Rows are added in the order in
-    which they stand: as a running sum, or for 'tree' as a balanced tree.
+    which they stand: as a running sum, or as a balanced tree.
     """
 
     size: int
-    order: str = ""
+    order: Order = Order.ACCUMULATE
     linear = ((1,),)
     indices = (0,)
     not_differentiable = "gradients are taken before they are joined"
@@ -114,7 +115,7 @@ class RowSum(Op):
     def infer(self, *types: TensorType) -> TensorType:
         ids, rows = types
         _check("row_sum", ids, rows, rows.shape[ids.rank :])
-        good = self.size >= 0 and self.order in ("", "tree", "accumulate")
+        good = self.size >= 0 and self.order is not Order.ADD_N
         require(good, f"row_sum: {self.size} rows, order '{self.order}'", code="G0206")
         return TensorType(rows.shape, rows.dtype)
 
@@ -129,7 +130,7 @@ class RowSum(Op):
         y = np.zeros(rows.shape, rows.dtype)
         if flat.size:
             segments = Segments(flat)
-            join = segments.tree if self.order == "tree" else segments.running
+            join = segments.tree if self.order is Order.TREE else segments.running
             sums = join(wide(rows).reshape(flat.size, -1))
             y.reshape(flat.size, -1)[segments.first] = sums
         return y
@@ -137,7 +138,7 @@ class RowSum(Op):
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
         return [
-            (cls(3), "i32[2,4], f32[2,4,3]"), (cls(3, "tree"), "i32[9], f32[9,2]"),
+            (cls(3), "i32[2,4], f32[2,4,3]"), (cls(3, Order.TREE), "i32[9], f32[9,2]"),
             (cls(2), "i32[4,1], f32[4,1]"), (cls(2), "i32[0,1], f32[0,1,2]"),
         ]  # fmt: skip
 

@@ -16,6 +16,7 @@ import numpy as np
 from graphc.ir.dims import letters
 from graphc.ir.leaf_tree import carries, pieces
 from graphc.ir.op import Op, register, require
+from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 from graphc.ir.types import TensorType
 from graphc.ops.rules import wide
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def keep(order: str, op: ReduceOp, turn: int, x: Array, kept: Array) -> None:
+def keep(order: Order, op: ReduceOp, turn: int, x: Array, kept: Array) -> None:
     """Take in the value of a turn, counted from 0; turns come in order.
 
     tree: kept holds the forest of the turns (see `grow`).
     """
-    if order == "add_n":
+    if order is Order.ADD_N:
         np.copyto(kept[turn, ...], x)
     else:
         grow(kept, x, 0, turn, COMBINE[op])
@@ -58,7 +59,7 @@ class Settle(Op):
     forest of the turns (graphc.ir.leaf_tree).
     """
 
-    order: str
+    order: Order
     turns: int
     op: ReduceOp = "sum"
     conversion = True
@@ -74,7 +75,7 @@ class Settle(Op):
 
     def run(self, *xs: Array) -> Array:
         (kept,) = xs
-        all_of_them = self.order == "add_n"
+        all_of_them = self.order is Order.ADD_N
         parts = [wide(x) for x in kept[: None if all_of_them else len(pieces(0, self.turns))]]
         combine = COMBINE[self.op]
         if all_of_them:
@@ -83,4 +84,4 @@ class Settle(Op):
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls("add_n", 3), "f32[3,2]"), (cls("tree", 5), "f32[3,4,2]")]
+        return [(cls(Order.ADD_N, 3), "f32[3,2]"), (cls(Order.TREE, 5), "f32[3,4,2]")]

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node, Variable
 from graphc.ir.op import op_named
+from graphc.ir.orders import Order
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 
 MODES = ("auto", "on", "off")
@@ -61,11 +62,12 @@ class Rows:
         """A table of the same shape with the rows added."""
         return table.builder.row_add(table, self.ids, self.values)
 
-    def joined(self, order: str) -> Rows:
+    def joined(self, order: Order) -> Rows:
         """The same, the rows of equal indices added at the first of them."""
-        f, tree = self.ids.builder, "tree" if order == "tree" else ""
+        f = self.ids.builder
+        order = Order.TREE if order is Order.TREE else Order.ACCUMULATE
         ids = f.row_ids(self.ids)
-        return Rows(ids, f.row_sum(ids, self.values, size=self.size, order=tree), self.size)
+        return Rows(ids, f.row_sum(ids, self.values, size=self.size, order=order), self.size)
 
 
 Gradient: TypeAlias = Value | Rows

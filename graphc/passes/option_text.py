@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any, TypeAlias
 
+from graphc.ir.orders import Order, Orders, parse_order, parse_orders
 from graphc.strategies import Strategy, parse_strategy
 from graphc.support.errors import GraphcError
 
 Axes: TypeAlias = tuple[str, ...]  # `data+turn`
-AxisOrders: TypeAlias = tuple[tuple[str, str], ...]  # `data=tree+turn=add_n`
+AxisOrders: TypeAlias = tuple[tuple[str, Order], ...]  # `data=tree+turn=add_n`
 
 _MARKS = re.compile(r'"[^"]*"|[(\[{]|[)\]}]|,')
 
@@ -21,12 +22,12 @@ _MARKS = re.compile(r'"[^"]*"|[(\[{]|[)\]}]|,')
 def option_text(value: Any) -> str:
     """An option's value as text."""
     if isinstance(value, tuple):
-        return "+".join(x if isinstance(x, str) else "=".join(x) for x in value)
+        return "+".join(x if isinstance(x, str) else "=".join(map(str, x)) for x in value)
     return str(value)
 
 
 def option_value(text: str, kind: Any) -> Any:
-    """The value of an annotated kind that a text says. Raises G0990, and what a strategy raises."""
+    """The value of an annotated kind that a text says. Raises G0990, G0308, G01xx and G04xx."""
     if kind is bool:
         return text.lower() in ("1", "true", "yes")
     if kind is int:
@@ -37,7 +38,9 @@ def option_value(text: str, kind: Any) -> Any:
         return tuple(filter(None, text.split("+")))
     if kind == AxisOrders:
         pairs = (x.partition("=") for x in text.split("+") if x)
-        return tuple((axis, order) for axis, _, order in pairs)
+        return tuple((axis, parse_order(order)) for axis, _, order in pairs)
+    if kind is Orders:
+        return parse_orders(text)
     return text
 
 

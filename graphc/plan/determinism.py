@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphc.ir.orders import Order
 from graphc.ir.placement import Partial
 from graphc.lowering.program.program import Kernel, Program, Start
 from graphc.ops.collective import Conversion
@@ -76,4 +77,4 @@ def _is_fixed(op: Conversion, program: Program) -> bool:
     size = 1
     for name in op.axes:
         size *= program.mesh.axis(name).size
-    return op.how == "tree" or size == 1
+    return op.order is Order.TREE or size == 1

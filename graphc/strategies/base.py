@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from graphc.ir.op import snake
+from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Leaves, Mesh, State, Tiles
 from graphc.support.errors import GraphcError
 
@@ -129,7 +130,7 @@ class MeshLayout:
     batch: tuple[str, ...] = ()
     variables: tuple[Rule, ...] = ()
     gradients: tuple[Rule, ...] = ()
-    orders: tuple[tuple[str, str], ...] = ()
+    orders: tuple[tuple[str, Order], ...] = ()
     choose: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     grid: Grid | None = None
@@ -191,7 +192,7 @@ def _argument(name: str, value: Any, position: int) -> str:
     elif isinstance(value, tuple):
         text = f"[{', '.join(map(str, value))}]"
     else:
-        text = f'"{value}"' if isinstance(value, str) else _literal(value)
+        text = f'"{value}"' if isinstance(value, str | Order) else _literal(value)
     return text if position == 0 else f"{name}={text}"
 
 
@@ -287,7 +288,7 @@ def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
     if joined.grid is None:
         return joined
     leaf = next(part.axis for part in parts if part.layout.grid is not None)
-    fixed = dict.fromkeys(joined.model_axes, "tree")  # sums over tiles are trees too
+    fixed = dict.fromkeys(joined.model_axes, Order.TREE)  # sums over tiles are trees too
     chosen = tuple((dict(joined.orders) | fixed).items())
     return _on_grid(strategy, replace(joined, orders=chosen), joined.grid, leaf)
 

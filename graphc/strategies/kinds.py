@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphc.ir.orders import ORDERS
+from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Mesh, Split, Varying
 from graphc.strategies.base import (
     NO_CUT,
@@ -26,23 +26,21 @@ from graphc.strategies.base import (
 class Mirrored(Strategy):
     """Synchronous data parallelism: the batch is split over `devices`, variables are replicated.
 
-    reduce is the order of sums over devices: 'all_reduce' or 'add_n' (chosen by the transport),
+    reduce is the order of sums over devices: 'add_n' or 'all_reduce' (chosen by the transport),
     'tree' (a fixed balanced binary tree) or 'accumulate' (a running sum from the first device to
     the last).
     """
 
     usual_axis = "data"
     devices: int = 1
-    reduce: str = "all_reduce"
+    reduce: Order = Order.ADD_N
     axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"mirrored({self.devices}): a mesh has at least one device")
-        known = self.reduce in ("all_reduce", *ORDERS)
-        check(known, f"reduce='{self.reduce}': all_reduce or {', '.join(ORDERS)}")
 
     def layout(self, name: str) -> MeshLayout:
-        orders = ((name, self.reduce),) if self.reduce in ORDERS else ()
+        orders = ((name, self.reduce),) if self.reduce is not Order.ADD_N else ()
         return MeshLayout(Mesh((Axis(name, self.devices),)), batch=(name,), orders=orders)
 
 
@@ -85,15 +83,14 @@ class Accumulate(Strategy):
 
     usual_axis = "turn"
     turns: int = 1
-    order: str = "accumulate"
+    order: Order = Order.ACCUMULATE
     axis: str = ""
 
     def __post_init__(self) -> None:
         check(self.turns >= 1, f"accumulate({self.turns}): there is at least one microbatch")
-        check(self.order in ORDERS, f"order='{self.order}': {', '.join(ORDERS)}")
 
     def layout(self, name: str) -> MeshLayout:
-        orders = ((name, self.order),) if self.order != "accumulate" else ()
+        orders = ((name, self.order),) if self.order is not Order.ACCUMULATE else ()
         return MeshLayout(Mesh((Axis(name, self.turns, "time"),)), batch=(name,), orders=orders)
 
 
@@ -274,7 +271,7 @@ ELSEWHERE: Mapping[str, str] = {
     "TPUStrategy": "mirrored(n) or tensor_split(n)",
     "EXPERIMENTAL_TREE": 'mirrored(n, reduce="tree")',
     "EXPERIMENTAL_ACCUMULATE_N": "accumulate(k)",
-    "ADD_N": 'mirrored(n, reduce="all_reduce")',
+    "ADD_N": 'mirrored(n, reduce="add_n")',
     "tree_reduce": 'mirrored(n, reduce="tree")',
     "data_parallel": "mirrored(n)",
     "ddp": "mirrored(n)",

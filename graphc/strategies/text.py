@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from graphc.ir.op import snake
+from graphc.ir.orders import Order
 from graphc.strategies.base import OneDevice, Strategy
 from graphc.strategies.kinds import ELSEWHERE, STRATEGIES
 from graphc.support.errors import GraphcError, Span, did_you_mean
@@ -43,6 +44,8 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
         value = tuple(value.items())
     if name in DEVICES and isinstance(value, list | tuple):
         value = _count(cls, value)
+    if isinstance(default, Order) and isinstance(value, str):
+        value = _order(name, value)
     may_be_none = "None" in str(field.type)
     if type(value) is not type(default) and not (may_be_none and value is None):
         raise GraphcError("G0402", f"{snake(cls.__name__)}: {name} can't be {value!r}")
@@ -50,6 +53,16 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
         text = f'{snake(cls.__name__)}: cut maps name globs to dims, {{"w*": 1}}'
         raise GraphcError("G0402", text)
     return value
+
+
+ALSO_CALLED = {"all_reduce": Order.ADD_N}  # what a sum over devices is by default
+
+
+def _order(name: str, word: str) -> Order:
+    known = {str(order): order for order in Order} | (ALSO_CALLED if name == "reduce" else {})
+    if word not in known:
+        raise GraphcError("G0402", f"{name}='{word}': one of {', '.join(known)}")
+    return known[word]
 
 
 def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphc.ir.op import Op
+from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Mesh, Partial, ReduceOp, Split
 from graphc.ir.types import F64, I64, Extent
 from graphc.lowering.schedule.schedule import schedule
@@ -130,7 +131,7 @@ def test_partial_values_are_reduced_at_home(op: ReduceOp, devices: int, backend:
         g = PlacedGraph(Mesh((Axis("data", devices),)))
         y = reduced(g, g.input("x", (n, 5), extent="batch", data=S0), op)
         for place in (0, devices - 1):
-            for order in ("", "tree", "accumulate"):
+            for order in Order:
                 home = g.convert(y, Reduce("data", place, op, order))
                 twice = g.node(Add(), [home, home], data=Home(place))
                 g.output(f"{order} {place}", g.convert(twice, Pull("data", place)))

@@ -10,6 +10,7 @@ import pytest
 from graphc.ir.builder import Builder, Value, infer_type
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.op import all_ops, op_named
+from graphc.ir.orders import Order
 from graphc.ir.types import F32, TensorType
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.elementwise import Aggregate
@@ -89,9 +90,9 @@ def test_op_updates_a_variable_in_place(name: str, backend: Backend) -> None:
                 check_agrees(program, backend, batch, {"v": values[slot]}, what=str(case))
 
 
-@pytest.mark.parametrize("order", ["add_n", "tree", "accumulate"])
+@pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize("slots", ["aab", "aba", "baa", "abb", "aaa", "abcab"])
-def test_a_sum_takes_a_contribution_twice(order: str, slots: str, backend: Backend) -> None:
+def test_a_sum_takes_a_contribution_twice(order: Order, slots: str, backend: Backend) -> None:
     f = Builder("twice")
     t = TensorType((3, 4), F32)
     made = {n: f.tanh(f.add(Input(n), type=t, name=n)) for n in sorted(set(slots))}

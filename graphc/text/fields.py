@@ -6,6 +6,7 @@ import dataclasses
 import types
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -34,7 +35,12 @@ def fill(cls: type, what: str, given: Given) -> Any:
     for name in required:
         if name not in given.values:
             raise GraphcError("G0905", f"{what} needs the attribute '{name}'")
-    return _made(cls, what, given.values)
+    return _made(cls, what, {k: _meant(x, hints[k]) for k, x in given.values.items()})
+
+
+def _meant(value: Any, kind: Any) -> Any:
+    """The value of a field that a text says: a word may stand for one of an enum."""
+    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
 
 
 def _made(cls: type, what: str, values: dict[str, Any]) -> Any:
@@ -86,6 +92,8 @@ def _tuple_fits(value: tuple[Any, ...], kinds: tuple[Any, ...]) -> bool:
 def _is_a(value: Any, cls: type) -> bool:
     if cls in (int, float):  # 1 stands for 1.0, but true is no number
         return isinstance(value, (int, cls)) and not isinstance(value, bool)
+    if issubclass(cls, Enum):
+        return value in [x.value for x in cls]
     if getattr(cls, "_is_protocol", False):  # a shape of methods: isinstance can't tell
         return True
     return isinstance(value, cls)
@@ -101,6 +109,8 @@ def _words(kind: Any) -> str:
             return " or ".join(f'"{x}"' for x in args)
         case origin if origin is tuple:
             return f"a tuple of {_words(args[0])}" if args else "an empty tuple"
+        case None if isinstance(kind, type) and issubclass(kind, Enum):
+            return " or ".join(f'"{x.value}"' for x in kind)
         case _:
             names = {"NoneType": "none", "str": "a string", "DType": "a dtype"}
             name = getattr(kind, "__name__", str(kind))

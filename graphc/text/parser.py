@@ -16,6 +16,7 @@ from lark.exceptions import UnexpectedInput, VisitError
 import graphc.ops  # noqa: F401  registers the ops and records that a text may name
 from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
 from graphc.ir.op import Op, op_named, record_named
+from graphc.ir.orders import NO_ORDERS, Orders, parse_orders
 from graphc.ir.placement import (
     Axis,
     Home,
@@ -143,7 +144,7 @@ class _ToGraph(Transformer[Token, Graph]):
             raise fail(kind, "G0905", f"'{short(name)}': fill takes a number")
         made = Variable(
             name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at,
-            order=order or "", aggregation=aggregate or "none", on=on or "write",
+            order=_orders(order, kind), aggregation=aggregate or "none", on=on or "write",
             sparse=sparse or "",
         )  # fmt: skip
         return _Entry("variables", name, made, kind)
@@ -156,7 +157,7 @@ class _ToGraph(Transformer[Token, Graph]):
         needs, scope, order, because, origin = trailers
         node = Node(
             key, _op(op, attributes), operands, type, scope=scope or "", origin=origin,
-            because=because, needs=needs or (), order=order or "",
+            because=because, needs=needs or (), order=_orders(order, name),
         )  # fmt: skip
         return _Entry("nodes", key, node, name)
 
@@ -207,8 +208,9 @@ class _ToGraph(Transformer[Token, Graph]):
         reduction: str | None, sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         made = Objective(
-            _value_name(loss), optimizer, over or (), order or "", at, reduction or "", sparse or ""
-        )
+            _value_name(loss), optimizer, over or (), _orders(order, loss), at, reduction or "",
+            sparse or "",
+        )  # fmt: skip
         return _Entry("objectives", f"{loss.start_pos}", made, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:
@@ -311,6 +313,10 @@ def _op(name: Token, attributes: Given) -> Op:
     except GraphcError as error:
         raise fail(name, "G0904", error.message, error.help) from None
     return cast(Op, _placed(name, lambda: fill(cls, name.value, attributes)))
+
+
+def _orders(text: str | None, token: Token) -> Orders:
+    return _placed(token, lambda: parse_orders(text)) if text else NO_ORDERS
 
 
 def _by_name(fields: Iterable[tuple[Token, Any]]) -> Given:

@@ -12,8 +12,9 @@
       output h = %h
     }
 
-A value's text does not depend on the type of the field that holds it: strings stand in JSON
-quotes, dtypes are bare words, an extent is `<batch*4>`, a record is `adam(lr=0.01)`.
+A value's text does not depend on the type of the field that holds it: strings, and the words of an
+enum, stand in JSON quotes, dtypes are bare words, an extent is `<batch*4>`, a record is
+`adam(lr=0.01)`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -90,7 +92,7 @@ def _node_cells(node: Node, locs: bool) -> tuple[str, str, str]:
     if node.scope:
         text += f"  scope {name_text(node.scope)}"
     if node.order:
-        text += f"  order {name_text(node.order)}"
+        text += f"  order {name_text(str(node.order))}"
     if node.because:
         text += f"  {_because_text(node.because)}"
     if locs and node.origin:
@@ -101,7 +103,7 @@ def _node_cells(node: Node, locs: bool) -> tuple[str, str, str]:
 def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
     words = [f"of {name_text(v.of)}"] if v.of else []
     words += [] if v.decay else ["no decay"]
-    words += [f"order {name_text(v.order)}"] if v.order else []
+    words += [f"order {name_text(str(v.order))}"] if v.order else []
     fill = value_text(v.fill)
     words += [] if fill == _NO_FILL else [f"fill {fill}"]
     words += [f"aggregate {v.aggregation}"] if v.aggregation != "none" else []
@@ -116,7 +118,7 @@ def _objective_text(o: Objective, locs: bool) -> str:
     if o.variables:
         text += f" over {', '.join(map(name_text, o.variables))}"
     if o.order:
-        text += f" order {name_text(o.order)}"
+        text += f" order {name_text(str(o.order))}"
     if o.reduction:
         text += f" reduction {name_text(o.reduction)}"
     if o.sparse:
@@ -201,6 +203,8 @@ def value_text(value: Any, depth: int = 0) -> str:
             return float.__repr__(value)
         case tuple():
             return _tuple_text(value, depth)
+        case Enum():
+            return value_text(value.value)
         case DType():
             return value.name
         case Extent():
@@ -253,4 +257,4 @@ def _default_text(f: dataclasses.Field[Any]) -> str | None:
     return None
 
 
-_NO_FILL = dict(_fields(Variable))["fill"]
+_NO_FILL = _default_text(Variable.__dataclass_fields__["fill"])

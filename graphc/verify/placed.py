@@ -12,6 +12,7 @@ from graphc.analysis.microbatch_loops import assigned
 from graphc.ir.dims import Dim, DimsRule, Signature, parse_rule, signatures
 from graphc.ir.graph import Node
 from graphc.ir.op import Op
+from graphc.ir.orders import Order
 from graphc.ir.placement import (
     REPLICATED,
     Axis,
@@ -197,7 +198,7 @@ def _misconverted(s: Subject, node: Node, op: Conversion) -> str | None:
         return f"it changes {before} into {after}, not only along {op.axis}"
     if isinstance(source, Partial) and any(map(mesh.deals, op.axes)):
         assert mesh.leaves is not None
-        if op.axes != mesh.leaves.axes or op.how != "tree":
+        if op.axes != mesh.leaves.axes or op.order is not Order.TREE:
             return f"a sum over leaves must be one tree over {'+'.join(mesh.leaves.axes)}"
     return None
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphc.ir.graph import Graph
-from graphc.ir.orders import parse_orders
 from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split
 from graphc.ir.types import TensorType
-from graphc.support.errors import GraphcError
 from graphc.text.printer import name_text, type_text
 from graphc.verify.law import Complaint, Law, Subject, shown
 
@@ -149,20 +147,6 @@ def ends_exist(s: Subject) -> Iterator[Complaint]:
         elif not _is_loss(graph[o.loss].type):
             t = type_text(graph[o.loss].type)
             yield Complaint(o.loss, f"minimize takes a float scalar; {shown(o.loss)} is {t}")
-    orders = [("minimize", o.order) for o in graph.objectives]
-    orders += [(v.name, v.order) for v in graph.variables.values()]
-    orders += [(shown(n.name), n.order) for n in graph if n.order]
-    for what, order in orders:
-        if (message := _bad_order(order)) is not None:
-            yield Complaint("", f"{what}: {message}")
-
-
-def _bad_order(text: str) -> str | None:
-    try:
-        parse_orders(text)
-    except GraphcError as error:
-        return error.message
-    return None
 
 
 def _is_loss(t: TensorType) -> bool:

@@ -21,7 +21,7 @@ from compiler.test_scale import shape_of
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.frontend.module import Module
-from graphc.ir.orders import ORDERS
+from graphc.ir.orders import Order
 from graphc.plan.plan import Plan
 from graphc.strategies import STRATEGIES, OneDevice, Strategy, layout_of, parse_strategy
 from graphc.support.errors import GraphcError
@@ -29,7 +29,7 @@ from graphc.support.errors import GraphcError
 DEVICES = (1, 8, 64, 1_024)
 SLACK = 1.1  # of calls, between any two numbers of devices
 WORDS = {  # what a setting in words may be
-    "reduce": ORDERS, "order": ORDERS, "scatter": ("turn", "update"), "outer": ("sgd(lr=0.5)",),
+    "reduce": tuple(Order), "order": tuple(Order), "scatter": ("turn", "update"), "outer": ("sgd(lr=0.5)",),
 }  # fmt: skip
 FACTORS = ("accumulate(2)", "tensor_split(2)")
 GRIDS = {True: "reproducible(slots=1024)", False: "reproducible(slots=2, tiles=1024)"}
@@ -65,7 +65,7 @@ def values(setting: Field[Any]) -> Iterator[object]:
     match setting.type:
         case "int" | "int | None":
             yield from (1, 2, 3)
-        case "str":
+        case "str" | "Order":
             yield from WORDS[setting.name]
 
 
@@ -76,7 +76,7 @@ def variants() -> Iterator[str]:
             yield f"{name}({{n}})"
             for setting in fields(cls)[1:]:  # type: ignore[arg-type]
                 for value in values(setting) if setting.name != "axis" else ():
-                    shown = f'"{value}"' if isinstance(value, str) else value
+                    shown = f'"{value}"' if isinstance(value, str | Order) else value
                     text = f"{name}({{n}}, {setting.name}={shown})"
                     if value != setting.default and is_one(text):
                         yield text

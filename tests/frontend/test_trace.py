@@ -16,6 +16,7 @@ from graphc import nn, optim
 from graphc.frontend.numpy import declare
 from graphc.frontend.numpy.trace import record, trace
 from graphc.frontend.numpy.tree import flatten
+from graphc.ir.orders import parse_orders
 from graphc.ir.types import F32, F64, I32, Extent
 from graphc.ops import initializers
 from graphc.ops.evaluate import evaluate
@@ -208,7 +209,7 @@ def test_several_objectives_make_a_gan() -> None:
     graph = trace(step, params, {"x": X})
     assert list(graph.outputs) == ["loss", "loss2"]
     assert [o.variables for o in graph.objectives] == [("critic.w",), ("generator.w",)]
-    assert graph.objectives[1].order == "tree"
+    assert graph.objectives[1].order == parse_orders("tree")
     with pytest.raises(GraphcError, match="'crtic' matches no parameter") as caught:
         trace(
             lambda p, b: declare.minimize(np.mean(p["w"]), optim.sgd(lr=0.1), over="crtic"),

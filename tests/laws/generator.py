@@ -14,7 +14,7 @@ from laws.steps import STEPS, WEIGHTS, step
 from graphc import optim
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable, subgraph_nodes
-from graphc.ir.orders import ORDERS
+from graphc.ir.orders import Order, Orders
 from graphc.ir.types import F64, DType, Size, TensorType
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.passes.differentiation.reverse_mode import gradients
@@ -131,10 +131,10 @@ def _close(m: Maker, p: Picks, raw: bool) -> None:
         m.f.outputs[f"stat{i}"] = stat.name
     if p.chance(3):
         m.f.outputs["last"] = m.pool[-1].name
-    order, how = p.of(ORDERS), p.number(2 + len(OPTIMIZERS))
+    order, how = p.of(tuple(Order)), p.number(2 + len(OPTIMIZERS))
     if how >= 2 and not raw:
         chosen, over = OPTIMIZERS[how - 2], tuple(w.name for w in m.params)
-        m.f.objectives.append(Objective(total.name, chosen, over, order))
+        m.f.objectives.append(Objective(total.name, chosen, over, Orders(order, order, order)))
         return
     found = gradients(m.f, total, [w.name for w in m.params], order)
     grads = {w.name: g for w in m.params if (g := found[w.name]) is not None}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graphc.ir.op import Shard
+from graphc.ir.orders import Order
 from graphc.ops.rows import RowAdd, RowSum
 from graphc.support.errors import GraphcError
 
@@ -13,21 +14,21 @@ IDS = np.array([[3, 1], [3, 0], [1, 3]], np.int32)
 ROWS = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 2, 2)
 
 
-@pytest.mark.parametrize("order", ["", "tree"])
-def test_rows_of_equal_indices_are_added_at_the_first(order: str) -> None:
+@pytest.mark.parametrize("order", [Order.ACCUMULATE, Order.TREE])
+def test_rows_of_equal_indices_are_added_at_the_first(order: Order) -> None:
     y = RowSum(4, order).run(IDS, ROWS)
     expected = [[[17, 20], [12, 14]], [[0, 0], [7, 8]], [[0, 0], [0, 0]]]
     assert y.tolist() == expected
 
 
-@pytest.mark.parametrize("order", ["", "tree"])
-def test_the_order_of_additions_is_that_of_the_rows(order: str) -> None:
+@pytest.mark.parametrize("order", [Order.ACCUMULATE, Order.TREE])
+def test_the_order_of_additions_is_that_of_the_rows(order: Order) -> None:
     rng = np.random.default_rng(0)
     ids, rows = rng.integers(0, 5, 200), rng.normal(size=(200, 3)).astype(np.float32)
     y = RowSum(5, order).run(ids, rows)
     for index in range(5):
         at = np.flatnonzero(ids == index)
-        assert y[at[0]].tolist() == (_tree if order else _running)(rows[at]).tolist()
+        assert y[at[0]].tolist() == (_tree if order is Order.TREE else _running)(rows[at]).tolist()
         assert not y[at[1:]].any()
 
 

@@ -14,6 +14,7 @@ from graphc import optim
 from graphc.api import traced_module
 from graphc.compiler.driver import compile_module
 from graphc.ir.op import Op
+from graphc.ir.orders import Order
 from graphc.lowering.program.program import Kernel, Program
 from graphc.ops.rows import RowAdd, RowSum
 from graphc.plan.plan import Plan
@@ -156,7 +157,7 @@ def test_adagrad_makes_no_table_but_its_slot() -> None:
     assert sorted(tables(plan.training)) == ["table", "table.a"]
 
 
-@pytest.mark.parametrize("order", ["add_n", "tree", "accumulate"])
+@pytest.mark.parametrize("order", [*map(str, Order)])
 def test_rows_stay_rows_under_every_order(order: str) -> None:
     def twice(p: Any, b: Any) -> Any:
         here, there = (np.take(p["table"], b["ids"][:, i], axis=0) for i in (0, 1))
@@ -165,7 +166,7 @@ def test_rows_stay_rows_under_every_order(order: str) -> None:
     plan = planned(twice, "mirrored(2) * accumulate(2)", order=order, sparse="on")
     assert tables(plan.training) == ["table"]
     (made,) = kernels(plan, RowSum)
-    assert made.op == RowSum(SIZE, "tree" if order == "tree" else "")
+    assert made.op == RowSum(SIZE, Order.TREE if order == "tree" else Order.ACCUMULATE)
 
 
 # -- traffic ---------------------------------------------------------------------------------------

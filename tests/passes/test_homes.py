@@ -10,6 +10,7 @@ import pytest
 from graphc.compiler.driver import compile_module, stages
 from graphc.frontend.language.load import module_of_source
 from graphc.ir.graph import Graph
+from graphc.ir.orders import Order
 from graphc.ir.placement import REPLICATED, Axis, Home, Mesh, Partial, Placement, R, Split, place
 from graphc.ir.types import F32, TensorType
 from graphc.lowering.program.program import Program
@@ -143,8 +144,10 @@ def test_constants_that_only_the_home_needs_are_made_there() -> None:
 def test_a_tree_keeps_its_order_at_home() -> None:
     t = TensorType((4,), F32, (), place(MESH, [("data", Partial())]))
     want = place(MESH, [("data", Home(1))])
-    found = route(t, want, MESH, {"data": "tree"})
-    assert found is not None and [op for op, _ in found[1]] == [Reduce("data", 1, "sum", "tree")]
+    found = route(t, want, MESH, {"data": Order.TREE})
+    assert found is not None and [op for op, _ in found[1]] == [
+        Reduce("data", 1, "sum", Order.TREE)
+    ]
 
 
 # -- routes ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphc.compiler.pipeline import differentiation, distribution, partitioning
+from graphc.ir.orders import Order
 from graphc.passes.base import Pass, parse_passes
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.partitioning.regather import Regather
@@ -41,7 +42,9 @@ def test_options_are_objects_and_print_as_text() -> None:
     )
     _, place, partition, regather = passes = parse_passes(text)
     assert place == Place(TensorSplit(2, (("w", 1),)))
-    assert partition == Partition((("data", "tree"), ("turn", "add_n")), True, ("data", "turn"))
+    assert partition == Partition(
+        (("data", Order.TREE), ("turn", Order.ADD_N)), True, ("data", "turn")
+    )
     assert regather == Regather(("a", "b"))
     assert text_of(passes) == text.replace(", place", ",place").replace(" ,", ",")
 

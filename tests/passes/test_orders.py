@@ -13,6 +13,7 @@ from graphc_numpy import BACKEND
 from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Objective, Variable
+from graphc.ir.orders import Order, parse_orders
 from graphc.ir.types import F64, Extent, TensorType
 from graphc.lowering.program.program import Instruction, Kernel, Loop, Program, Start, reads, writes
 from graphc.lowering.schedule.schedule import schedule
@@ -25,7 +26,6 @@ from graphc.runtime.synchronous.engine import run_once
 from graphc.strategies import parse_strategy
 
 WIDTH, BATCH = 7, 12
-ORDERS = ("add_n", "tree", "accumulate")
 COUNTS = (2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32, 33)
 
 
@@ -34,12 +34,12 @@ def shared(n: int, order: str = "", own: str = "", batch: int = BATCH) -> Graph:
     f = Builder()
     x = TensorType((batch, WIDTH), F64, (Extent("batch"), None))
     h = f.add(_op("input", source_name="x"), type=x, name="x")
-    w = f.declare(Variable("w", TensorType((WIDTH, WIDTH), F64), order=own))
+    w = f.declare(Variable("w", TensorType((WIDTH, WIDTH), F64), order=parse_orders(own)))
     for _ in range(n):
         h = f.tanh(f.matmul(h, w))
     loss = f.mean(h * h)
     f.outputs["loss"] = loss.name
-    f.objectives.append(Objective(loss.name, sgd(0.1), ("w",), order))
+    f.objectives.append(Objective(loss.name, sgd(0.1), ("w",), parse_orders(order)))
     return f.build()
 
 
@@ -168,13 +168,15 @@ def test_add_n_keeps_all_and_adds_them_once(n: int) -> None:
 
 
 def test_the_memory_of_a_program_falls_with_the_order() -> None:
-    arena = {order: compiled(shared(32, f"fanin={order}", batch=2)).arena for order in ORDERS}
+    arena = {
+        order: compiled(shared(32, f"fanin={order}", batch=2)).arena for order in map(str, Order)
+    }
     gradient = 8 * WIDTH**2
     assert arena["add_n"] - arena["tree"] > 20 * gradient
     assert arena["accumulate"] <= arena["tree"]
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [*map(str, Order)])
 @pytest.mark.parametrize("backend", [BACKEND, REFERENCE], ids=["numpy", "reference"])
 def test_every_order_gives_the_same_value(order: str, backend: object) -> None:
     n = 9
@@ -205,9 +207,9 @@ def test_a_tree_over_turns_adds_in_balanced_pairs() -> None:
     xs = [np.array(v) for v in (1e16, 1.0, 1.0, 1.0, 1.0, 1.0, -1e16)]
     kept = np.zeros(3)
     for turn, x in enumerate(xs):
-        keep("tree", "sum", turn, x, kept)
+        keep(Order.TREE, "sum", turn, x, kept)
     pairs = ((xs[0] + xs[1]) + (xs[2] + xs[3])) + ((xs[4] + xs[5]) + xs[6])
-    assert Settle("tree", 7).run(kept) == pairs
+    assert Settle(Order.TREE, 7).run(kept) == pairs
 
 
 @pytest.mark.parametrize("n", range(1, 34))
@@ -215,7 +217,7 @@ def test_the_counter_sums_any_number_of_turns(n: int) -> None:
     from graphc.ops.collective import Accumulate
     from graphc.ops.settle import keep
 
-    for order in ORDERS:
+    for order in Order:
         op = Accumulate("turn", order=order)
         if op.kept(n) == 1:
             continue

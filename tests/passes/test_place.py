@@ -9,6 +9,7 @@ from graphc.compiler.pipeline import run_passes
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.op import op_named
+from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, Split
 from graphc.ir.types import F32, I32, Extent, TensorType
 from graphc.passes.cleanup import Cse, Dce
@@ -136,12 +137,12 @@ def test_a_short_batch_is_masked_on_one_device_too() -> None:
 
 
 def test_tree_order_makes_tree_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", "tree"),))])
+    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", Order.TREE),))])
     assert set(conversions(graph)) == {"tree_reduce"}
 
 
 def test_a_running_sum_over_devices_makes_chain_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", "accumulate"),))])
+    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", Order.ACCUMULATE),))])
     assert set(conversions(graph)) == {"chain_reduce"}
 
 

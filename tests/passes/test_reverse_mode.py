@@ -12,6 +12,7 @@ from graphc.compiler.pipeline import run_passes
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
+from graphc.ir.orders import Order
 from graphc.ir.types import F64, Extent, TensorType
 from graphc.ops.elementwise import Aggregate
 from graphc.ops.optimizers.base import ClipByGlobalNorm, as_optimizer
@@ -59,16 +60,17 @@ def test_gradient_of_a_mean_is_the_finite_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "arities"), [("add_n", [4]), ("tree", [2, 2, 2]), ("accumulate", [2, 2, 2])]
+    ("order", "arities"),
+    [(Order.ADD_N, [4]), (Order.TREE, [2, 2, 2]), (Order.ACCUMULATE, [2, 2, 2])],
 )
-def test_contributions_meet_in_the_order_asked_for(order: str, arities: list[int]) -> None:
+def test_contributions_meet_in_the_order_asked_for(order: Order, arities: list[int]) -> None:
     f = Builder()
     w = param(f, "w", 3)
     loss = f.sum(f.exp(w)) + f.sum(f.tanh(w)) + f.sum(w * w)
     gradients(f, loss, ["w"], order)
     graph = run_passes(f.build(), [])
     met = [n for n in graph if isinstance(n.op, Aggregate) and n.tensor.shape == (3,)]
-    assert all(n.op.attributes["order"] == order for n in met)
+    assert all(n.op.attributes["order"] is order for n in met)
     assert [len(n.operands) for n in met] == arities  # of exp, tanh, and both sides of w * w
 
 

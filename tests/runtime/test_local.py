@@ -14,6 +14,7 @@ import weakref
 import numpy as np
 import pytest
 
+from graphc.ir.orders import Order
 from graphc.runtime.transports.local import TRANSPORT
 from graphc.runtime.transports.transport import AllReduce, PeerFailed
 from graphc.support.errors import GraphcError
@@ -54,7 +55,7 @@ def test_one_device_runs_inline_without_threads():
         assert s.run(lambda c: threading.get_ident()) == [threading.get_ident()]
         assert threading.active_count() == before
         x = np.arange(3.0)
-        assert same(s.run(lambda c: c.all_reduce(x, "sum", (0,), "tree"))[0], x)
+        assert same(s.run(lambda c: c.all_reduce(x, "sum", (0,), Order.TREE))[0], x)
 
 
 @pytest.mark.parametrize("deadline", [None, DEADLINE])

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from graphc.ir.orders import Order
 from graphc.runtime.transports import rendezvous
 from graphc.runtime.transports.local import TRANSPORT
 from graphc.runtime.transports.transport import AllGather, AllReduce, Barrier
@@ -16,7 +17,7 @@ from graphc.support.errors import GraphcError, InternalError
 G = (0, 1, 2)
 MISMATCHES = {
     "op": lambda c, x: c.all_reduce(x, "max" if c.rank == 1 else "sum", G),
-    "order": lambda c, x: c.all_reduce(x, "sum", G, "tree" if c.rank == 1 else "engine"),
+    "order": lambda c, x: c.all_reduce(x, "sum", G, Order.TREE if c.rank == 1 else Order.ADD_N),
     "shape": lambda c, x: c.all_reduce(x[: 3 if c.rank == 1 else 4], "sum", G),
     "dtype": lambda c, x: c.all_reduce(x.astype("f4" if c.rank == 1 else "f8"), "sum", G),
     "kind": lambda c, x: c.barrier(G) if c.rank == 1 else c.broadcast(x, 0, G),

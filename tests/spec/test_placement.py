@@ -9,6 +9,7 @@ import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
 from graphc.ir.op import all_ops
+from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, Split
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
@@ -35,7 +36,7 @@ def conversions() -> dict[str, Conversion]:
     for over in ("space", "time"):
         for source in STATES:
             for target in STATES:
-                for order in ("", "tree", "accumulate"):
+                for order in (None, *Order):
                     op = conversion_over(over, "a", source, target, order)
                     if op is not None:
                         made.setdefault(op.name, op)

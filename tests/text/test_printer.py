@@ -15,6 +15,7 @@ import pytest
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Because, Graph, Node, Objective, Variable
 from graphc.ir.op import _OPS, _RECORDS, Op, op_named, record, register
+from graphc.ir.orders import parse_orders
 from graphc.ir.placement import (
     Axis,
     Home,
@@ -103,7 +104,7 @@ FULL_NODE = Node(
     "y", AllReduce("data", "max"), ("x", "x"), TensorType((2,), F32, (BATCH,), DATA_SPLIT),
     scope="grad/layer", origin=Span("a.gc", 3, 4, 5),
     because=Because("partition", "P -> R", "z", "z needs it"),
-    needs=(DATA_SPLIT, Placement()), order="turns=tree",
+    needs=(DATA_SPLIT, Placement()), order=parse_orders("turns=tree"),
 )  # fmt: skip
 FULL_VARIABLE = Variable(
     "w.m",
@@ -113,12 +114,14 @@ FULL_VARIABLE = Variable(
     decay=False,
     fill=0.5,
     origin=Span("a.gc", 1),
-    order="tree",
+    order=parse_orders("tree"),
     aggregation="mean",
     on="read",
     sparse="off",
 )
-FULL_OBJECTIVE = Objective("y", (1, 2.5), ("w", "v"), "tree", Span("a.gc", 9, 2), "mean", "on")
+FULL_OBJECTIVE = Objective(
+    "y", (1, 2.5), ("w", "v"), parse_orders("tree"), Span("a.gc", 9, 2), "mean", "on"
+)
 
 
 @pytest.mark.parametrize("full", [FULL_NODE, FULL_VARIABLE, FULL_OBJECTIVE])
@@ -225,7 +228,7 @@ def test_any_name_reads_back_anywhere(name: str) -> None:
         name: Node(name, Const(1.0), ("r", name, "r"), t, name, span, why, (t.placement,)),
     }
     variables = {name: Variable(name, t, "slot", name, True, 0.0, span)}
-    objectives = (Objective(name, name, (name, "b"), name, span),)
+    objectives = (Objective(name, name, (name, "b"), origin=span),)
     round_trip(Graph(name, mesh, nodes, variables, {name: name}, {name: name}, objectives))
 
 

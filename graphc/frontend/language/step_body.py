@@ -41,7 +41,7 @@ class Pending:
     loss: str
     optimizer: Optimizer
     over: tuple[tuple[str, Span], ...] | None
-    settings: dict[str, str]
+    settings: dict[str, Any]
     span: Span
 
 
@@ -285,9 +285,9 @@ class StepBody:
 # -- words behind a minimize ---------------------------------------------------------------------
 
 
-def _settings(tree: s.Minimize) -> dict[str, str]:
-    """The words behind a `minimize`, by setting. Raises G0113, G0308, G0309, G0313."""
-    found: dict[str, str] = {}
+def _settings(tree: s.Minimize) -> dict[str, Any]:
+    """What the words say behind a `minimize`, by setting. Raises G0113, G0308, G0309, G0313."""
+    found: dict[str, Any] = {}
     for setting in tree.settings:
         assert setting.name is not None and isinstance(setting.value, s.Str)
         if setting.name in found:
@@ -297,19 +297,19 @@ def _settings(tree: s.Minimize) -> dict[str, str]:
     return found
 
 
-def _checking(check: Callable[[str], object]) -> Callable[[str, Span], str]:
-    """A check of a word, whose error says where the word stands."""
+def _checking(check: Callable[[str], Any]) -> Callable[[str, Span], Any]:
+    """What a word says; an error says where the word stands."""
 
-    def checked(text: str, span: Span) -> str:
+    def checked(text: str, span: Span) -> Any:
         try:
-            return str(check(text))
+            return check(text)
         except GraphcError as error:
             raise error.at(span) from None
 
     return checked
 
 
-_WORDS: dict[str, Callable[[str, Span], str]] = {
+_WORDS: dict[str, Callable[[str, Span], Any]] = {
     "order": _checking(parse_orders),
     "reduction": _checking(checked_reduction),
     "sparse": _checking(checked_mode),

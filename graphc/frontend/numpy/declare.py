@@ -21,7 +21,7 @@ from graphc.frontend.numpy.tree import leaf
 from graphc.frontend.operands import as_shape, value
 from graphc.ir.builder import Value
 from graphc.ir.graph import Objective, Variable
-from graphc.ir.orders import checked_reduction, parse_orders
+from graphc.ir.orders import NO_ORDERS, Orders, checked_reduction, parse_orders
 from graphc.ir.types import F32, DType, TensorType, dtype_of
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer
@@ -43,7 +43,7 @@ class Param:
     dtype: DType = F32
     decay: bool = True
     trainable: bool = True
-    order: str = ""
+    order: Orders = NO_ORDERS
     sparse: str = ""
 
 
@@ -59,11 +59,11 @@ def param(
     order:     how contributions to its gradient are added, such as "tree" (see graphc.ir.orders)
     sparse:    whether its gradient is kept as rows: auto, on or off (see graphc.ops.sparse)
     """
-    order, sparse = str(parse_orders(order)), checked_mode(sparse)
+    orders, sparse = parse_orders(order), checked_mode(sparse)
     if init is None:
-        return Param(first, decay=decay, trainable=trainable, order=order, sparse=sparse)
+        return Param(first, decay=decay, trainable=trainable, order=orders, sparse=sparse)
     shape = as_shape(first)
-    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, order, sparse)
+    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, orders, sparse)
 
 
 # -- in the function ------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def add_loss(
 ) -> None:  # fmt: skip
     """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309, G0313."""
     f, sparse = session.builder, checked_mode(sparse)
-    order, reduction = str(parse_orders(order)), checked_reduction(reduction)
+    orders, reduction = parse_orders(order), checked_reduction(reduction)
     x = value(f, unwrap(loss, f))
     if x.shape != () or x.dtype.kind != "f":
         raise GraphcError(
@@ -194,7 +194,7 @@ def add_loss(
     x = agreed_loss(f, x, reduction)
     name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
     output(session, name, x)
-    session.losses.append(Pending(x.name, optimizer, over, order, f.origin, reduction, sparse))
+    session.losses.append(Pending(x.name, optimizer, over, orders, f.origin, reduction, sparse))
 
 
 def objectives(session: Session) -> None:

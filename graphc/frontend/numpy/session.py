@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.frontend.numpy.caller import user_span
 from graphc.ir.builder import Builder, Value
+from graphc.ir.orders import Orders
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Pending:
     loss: str
     optimizer: Any
     over: tuple[str, ...] | None
-    order: str
+    order: Orders
     span: Span | None
     reduction: str = ""
     sparse: str = ""

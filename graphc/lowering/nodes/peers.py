@@ -16,7 +16,6 @@ from graphc.ops.collective import WholeSum
 from graphc.ops.elementwise import Aggregate
 
 MOST = 16  # places whose values are summed at once
-ORDERS = {"": "accumulate", "accumulate": "accumulate", "tree": "tree"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Peers:
         op, operand = start.op, values.buffers[start.operand]
         assert isinstance(op, WholeSum)
         reads = [self._at(values, operand.id, op.axes, k) for k in range(size)]
-        kernel = Aggregate(order=ORDERS[op.how])
+        kernel = Aggregate(op.order)
         self.sums[start.token] = Kernel(
             kernel, tuple(reads), start.result, start.node, start.origin
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from graphc.ir.orders import Order
 from graphc.lowering.kernel.code import FoldKind
 from graphc.lowering.nodes.merging import merged
 from graphc.lowering.nodes.nodes import Fold, Map, Node, Read
@@ -109,15 +110,15 @@ def _goes_across(fold: Fold) -> bool:
     return all(s != 1 for d, s in enumerate(layout.strides) if d in fold.over)
 
 
-def added(v: Values, x: Kernel, order: str) -> list[Node]:
+def added(v: Values, x: Kernel, order: Order) -> list[Node]:
     """One sum, or one after the other where many would have to wait for the last."""
-    product = merged(v, x) if order != "tree" and not v.exact else None
+    product = merged(v, x) if order is not Order.TREE and not v.exact else None
     if product is not None:
         return product
     reads = list(map(v.read, x.operands))
     dtype = v.buffers[x.result].dtype
-    if order == "tree" or len(reads) <= FEW or dtype.bytes == 2:
-        name = "tree" if order == "tree" else "sum"
+    if order is Order.TREE or len(reads) <= FEW or dtype.bytes == 2:
+        name = "tree" if order is Order.TREE else "sum"
         return [v.map(x, name, tuple(reads), v.wrote(x.result))]
     nodes: list[Node] = []
     total = reads[0]

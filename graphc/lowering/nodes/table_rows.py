@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from graphc.ir.op import Op
+from graphc.ir.orders import Order
 from graphc.ir.types import BOOL, I32
 from graphc.lowering.nodes.nodes import Chained, Node, Read, Value
 from graphc.lowering.nodes.values import Places, Values
@@ -100,7 +101,7 @@ def _sum(v: Values, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Node]:
     shape, count = rows.layout.shape, prod(ids.layout.shape)
     seen = Read(links, _along(links, ids, shape), I32)
     result = v.wrote(x.result)
-    name = "chain:tree" if op.order == "tree" else "chain"
+    name = "chain:tree" if op.order is Order.TREE else "chain"
     nodes.append(v.map(x, name, (rows, seen), result, limit=count))
     if _is_dense(ids):
         v.chained[result] = _places(ids)

@@ -3,7 +3,7 @@
     dataclass          {field: value, ...}, without the fields that have their default
     one of several     the same with "is": the class's name
     Op                 {"@": name, field: value, ...}
-    DType              its name                              tuple, list     [...]
+    DType, Enum        its name, its value                   tuple, list     [...]
     NaN, infinity      {"float": "nan"}                      dict[str, T]    {...}
 
 Reading builds nothing but what the annotations say: a value that does not fit raises `Misfit`.
@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache, partial
 from types import NoneType, UnionType
 from typing import (
@@ -60,6 +61,8 @@ def _writer(kind: type) -> Convert:
         return lambda x: x if math.isfinite(x) else {"float": str(x)}
     if issubclass(kind, DType):
         return lambda x: x.name
+    if issubclass(kind, Enum):
+        return lambda x: x.value
     if issubclass(kind, tuple | list):
         return lambda x: [encode(item) for item in x]
     if issubclass(kind, Op):
@@ -109,6 +112,8 @@ def _reader(kind: Any) -> Convert:
         return _float
     if kind is DType:
         return _dtype
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return partial(_member, kind)
     if origin in (Union, UnionType):
         return _one_of(get_args(kind))
     if origin is Literal:
@@ -145,6 +150,13 @@ def _dtype(value: Any) -> DType:
     if not isinstance(value, str) or value not in DTYPES:
         raise Misfit(f"{_short(value)} is no dtype")
     return DTYPES[value]
+
+
+def _member(kind: type[Enum], value: Any) -> Any:
+    members = {x.value: x for x in kind}
+    if not isinstance(value, str) or value not in members:
+        raise Misfit(f"{_short(value)} is no {kind.__name__}")
+    return members[value]
 
 
 def _literal(words: tuple[Any, ...], value: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
-from graphc.ir.orders import FANIN_MEAN, Orders, parse_orders
+from graphc.ir.orders import FANIN_MEAN, NO_ORDERS, Order, Orders
 from graphc.ops.sparse import Gradient, Rows, sparse_reads
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.differentiation.gradient_orders import mark_orders
@@ -31,14 +31,14 @@ class Differentiate(Pass):
     after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
     """
 
-    order: str = ""
+    order: Orders = NO_ORDERS
     sparse: str = ""
 
     def run(self, graph: Graph) -> Graph:
         f = Builder.like(graph, keep_nodes=True)
         f.objectives = []
         for objective in graph.objectives:
-            order = parse_orders(self.order).over(parse_orders(objective.order))
+            order = self.order.over(objective.order)
             _minimize(f, graph, objective, order, self.sparse or objective.sparse)
         return f.build()
 
@@ -56,10 +56,10 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
         end = op_named("gradient_rows")(variables[read])  # type: ignore[call-arg]
         return rows.map(lambda x: f.add(end, [x]))
 
-    orders = {v: parse_orders(graph.variables[v].order).over(order) for v in reads}
-    fanin = {reads[v]: o.fanin or "add_n" for v, o in orders.items()}
+    orders = {v: graph.variables[v].order.over(order) for v in reads}
+    fanin = {reads[v]: o.fanin or Order.ADD_N for v, o in orders.items()}
     start = len(f.nodes)
-    loss, first = Value(f, objective.loss), order.fanin or "add_n"
+    loss, first = Value(f, objective.loss), order.fanin or Order.ADD_N
     with f.at(objective.origin), f.scope("update"):
         seed = objective.optimizer.seed(f)
     average = objective.reduction == FANIN_MEAN

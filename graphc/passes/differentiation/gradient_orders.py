@@ -8,7 +8,7 @@ from itertools import islice
 
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Node
-from graphc.ir.orders import Orders, parse_orders
+from graphc.ir.orders import NO_ORDERS, Order, Orders
 from graphc.strategies import Strategy, layout_of
 from graphc.support.errors import GraphcError, Span
 
@@ -18,17 +18,16 @@ def check_orders(graph: Graph, strategy: Strategy) -> None:
     layout = layout_of(strategy)
     if layout.grid is None:
         return
-    asked: list[tuple[str, str, Span | None]] = []
-    for order, origin in (
+    asked: list[tuple[str, Order | None, Span | None]] = []
+    for chosen, origin in (
         *((o.order, o.origin) for o in graph.objectives),
         *((v.order, v.origin) for v in graph.variables.values()),
     ):
-        chosen = parse_orders(order)
         asked += [("turns", chosen.turns, origin), ("devices", chosen.devices, origin)]
     spatial = {a.name for a in layout.mesh.space}
     asked += [("devices" if a in spatial else "turns", o, None) for a, o in layout.orders]
     for place, order, origin in asked:
-        if order not in ("", "tree"):
+        if order not in (None, Order.TREE):
             raise GraphcError(
                 "G0490",
                 f"{place}={order} can't hold: {strategy} fixes all sums over turns and devices",
@@ -45,7 +44,7 @@ def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None
     the gradient, and backwards from it what nothing else uses, up to the first products and
     reductions, from which the contributions come. start: the first node of the backward pass.
     """
-    marks = {g: str(o.of_sums()) for g, o in gradients.items() if str(o.of_sums())}
+    marks = {g: o.of_sums() for g, o in gradients.items() if o.of_sums()}
     if not marks:
         return
     made = list(islice(f.nodes.values(), start, None))
@@ -60,11 +59,11 @@ def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None
         f.nodes[name] = replace(f.nodes[name], order=mark)
 
 
-def _inherited(node: Node, users: Mapping[str, list[Node]], marks: Mapping[str, str]) -> str:
+def _inherited(node: Node, users: Mapping[str, list[Node]], marks: Mapping[str, Orders]) -> Orders:
     """The order of all that use a node, where it passes on to its operands."""
     by = users.get(node.name, [])
-    found = {marks.get(u.name, "") if _passes_sums(u) else "" for u in by}
-    return found.pop() if len(found) == 1 else ""
+    found = {marks.get(u.name, NO_ORDERS) if _passes_sums(u) else NO_ORDERS for u in by}
+    return found.pop() if len(found) == 1 else NO_ORDERS
 
 
 def _passes_sums(node: Node) -> bool:

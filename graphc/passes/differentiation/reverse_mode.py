@@ -25,6 +25,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
 from graphc.ir.leaf_tree import GrowingSum
 from graphc.ir.op import op_named
+from graphc.ir.orders import Order
 from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
 from graphc.support.errors import GraphcError
 
@@ -38,7 +39,7 @@ class Contributions:
     parts: what is not added yet. tree: the parts of a balanced tree
     """
 
-    order: str
+    order: Order
     parts: list[Value] = field(default_factory=list)
     count: int = 0
 
@@ -48,16 +49,16 @@ class Contributions:
     def take(self, value: Value) -> None:
         """One more contribution; what the order says is added now."""
         self.count += 1
-        if self.order == "tree":
+        if self.order is Order.TREE:
             self.tree.take(value)
-        elif self.order == "accumulate" and self.parts:
+        elif self.order is Order.ACCUMULATE and self.parts:
             self.parts[0] = self._sum(self.parts[0], value)
         else:
             self.parts.append(value)
 
     def total(self) -> Value:
         """The sum of all. Nothing may be taken afterwards."""
-        if self.order == "tree":
+        if self.order is Order.TREE:
             return self.tree.total()
         return self._sum(*self.parts) if len(self.parts) > 1 else self.parts[0]
 
@@ -74,8 +75,8 @@ def gradients(
     f: Builder,
     loss: Value,
     wrt: Sequence[str],
-    order: str = "add_n",
-    orders: Mapping[str, str] | None = None,
+    order: Order = Order.ADD_N,
+    orders: Mapping[str, Order] | None = None,
     pin: Callable[[str, Value], Value] | None = None,
     seed: Value | None = None,
     average: bool = False,
@@ -83,7 +84,7 @@ def gradients(
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
     None where no differentiable path leads from the node to the loss. order is how contributions
-    that meet are added: 'add_n', 'tree' or 'accumulate'; orders has other ones for some nodes.
+    that meet are added; orders has other ones for some nodes.
     pin(name, gradient) may put a node after a gradient where it is complete.
     seed: what the gradient of the loss itself is, a scalar; None is 1. average: divide what flows
     back to a node of `wrt` by the number of its uses, which is not the gradient.
@@ -97,8 +98,8 @@ def gradients_and_rows(
     f: Builder,
     loss: Value,
     wrt: Sequence[str],
-    order: str = "add_n",
-    orders: Mapping[str, str] | None = None,
+    order: Order = Order.ADD_N,
+    orders: Mapping[str, Order] | None = None,
     pin: Callable[[str, Value], Value] | None = None,
     seed: Value | None = None,
     average: bool = False,
@@ -165,8 +166,8 @@ class _Walk:
     f: Builder
     active: set[str]
     counts: set[str]
-    order: str
-    orders: Mapping[str, str]
+    order: Order
+    orders: Mapping[str, Order]
     sparse: Collection[str] = ()
     pending: dict[str, Pending] = field(default_factory=dict)
     rows: dict[str, Parts] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from graphc.ir.dims import Signature, parse_rule, reduced_dims
 from graphc.ir.graph import NO_MESH, Because, Graph, Node
 from graphc.ir.op import Op, op_named
-from graphc.ir.orders import parse_orders
+from graphc.ir.orders import NO_ORDERS, Order, Orders
 from graphc.ir.placement import Home, Mesh, Partial, Placement, Split, is_uneven
 from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
@@ -59,11 +59,11 @@ class _Work:
     """The graph being made. names: node of the placed graph -> node here, per placement."""
 
     graph: Graph
-    orders: dict[str, str]
+    orders: dict[str, Order]
     eager: frozenset[str]
     short: bool
     made: dict[tuple[str, Placement], str] = field(default_factory=dict)
-    order: dict[str, str] = field(default_factory=dict)  # of each node's sums, where it is chosen
+    order: dict[str, Orders] = field(default_factory=dict)  # of its sums, where chosen
     masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -165,18 +165,18 @@ class _Work:
             name = self.made[x, after]
         return name
 
-    def _orders(self, node: Node) -> dict[str, str]:
+    def _orders(self, node: Node) -> dict[str, Order]:
         """How sums along each axis are taken for a node: its own orders, or the strategy's."""
-        own = parse_orders(self.order[node.name])
+        own = self.order[node.name]
         places = {a.name: own.turns if a.over == "time" else own.devices for a in self.mesh.axes}
         return self.orders | {name: order for name, order in places.items() if order}
 
-    def _inherited(self, node: Node) -> str:
+    def _inherited(self, node: Node) -> Orders:
         """The order of the partial sum that a node hands on as one, such as a scaled gradient."""
         if not _is_partial(node):
-            return ""
+            return NO_ORDERS
         given = (self.order[x] for x in node.operands if _is_partial(self.graph[x]))
-        return next(filter(None, given), "")
+        return next(filter(None, given), NO_ORDERS)
 
     def _ways(self, name: str, want: Placement) -> dict[str, Signature] | None:
         """How a lazy node runs along every axis to make its value as wanted; None if it can't.

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from math import prod
 
+from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, place
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion, Reduce, ReduceScatter, TreeReduce
@@ -34,7 +35,7 @@ def assumed(axis: Axis) -> int:
     return axis.size if axis.size > 1 else MANY
 
 
-NO_ORDERS: Mapping[str, str] = {}
+NO_ORDERS: Mapping[str, Order] = {}
 
 Route = tuple[tuple[Conversion, Placement], ...]  # conversions, each with the placement after it
 
@@ -43,7 +44,7 @@ def route(
     t: TensorType,
     want: Placement,
     mesh: Mesh,
-    orders: Mapping[str, str] = NO_ORDERS,
+    orders: Mapping[str, Order] = NO_ORDERS,
     eager: Iterable[str] = (),
 ) -> tuple[float, Route] | None:
     """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
@@ -81,7 +82,7 @@ def crossing(
 
 
 def _steps(
-    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, str], eager: Iterable[str]
+    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, Order], eager: Iterable[str]
 ) -> Iterator[Conversion]:
     if mesh.leaves is not None and isinstance(at[mesh.leaves.axes[-1]], Partial):
         yield from _over_leaves(at, want, mesh)
@@ -94,7 +95,7 @@ def _steps(
             continue
         for target in _targets(source, want[axis.name]):
             if not crossing(mesh, at, axis, source, target):
-                order = orders.get(axis.name, "")
+                order = orders.get(axis.name)
                 step = conversion_over(axis.over, axis.name, source, target, order)
                 if step is not None:
                     yield step
@@ -116,9 +117,9 @@ def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Convers
         target = want[name]
         match target:
             case Split(dim=dim) if not crossing(mesh, at, mesh.axis(name), source, target):
-                yield ReduceScatter(axis, dim, source.op, "tree", name)
+                yield ReduceScatter(axis, dim, source.op, Order.TREE, name)
             case Home(place=k):
-                yield Reduce(axis, k, source.op, "tree", name)
+                yield Reduce(axis, k, source.op, Order.TREE, name)
 
 
 def _targets(source: State, target: State) -> list[State]:

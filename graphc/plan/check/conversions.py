@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphc.ir.leaf_tree import most_pieces
-from graphc.ir.orders import ORDERS
 from graphc.ir.placement import Mesh
 from graphc.lowering.program.program import Buffer, Kernel, Program
 from graphc.ops.collective import (
@@ -47,13 +46,12 @@ def _fits(x: Kernel, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
             return _is_axis(mesh, axis, "time") and is_part(b, a, dim, axis)
         case ToPartial(axis=axis):
             return _is_axis(mesh, axis, "space") and alike(a, b)
-        case Accumulate(axis=axis, order=order) as op if order in ORDERS:
+        case Accumulate(axis=axis) as op:
             several = op.kept(max(mesh.turns, 2)) > 1  # one turn runs what more of them do
             room = grown(a, b, op.kept(mesh.turns)) if several else alike(a, b)
             return _is_axis(mesh, axis, "time") and a.dtype.kind != "b" and room
-        case Settle(order=order, turns=made) if order in ORDERS:
-            kept = {"add_n": mesh.turns, "tree": mesh.turns.bit_length()}.get(order, 1)
-            return made == mesh.turns and grown(b, a, kept)
+        case Settle(order=order, turns=made):
+            return made == mesh.turns and grown(b, a, order.kept(mesh.turns))
         case TreeReduce() | ReduceScatter() | Reduce() as op:
             leaves = mesh.leaves
             over = leaves is not None and leaves.axes == op.axes and a.dtype.kind != "b"

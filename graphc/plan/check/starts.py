@@ -21,8 +21,6 @@ from graphc.ops.collective import (
 )  # fmt: skip
 from graphc.plan.check.buffers import alike, is_cut, is_part, same_ranges
 
-ORDERS = ("", "tree", "accumulate")  # those that transports add in
-
 
 def collectives_are_typed(program: Program) -> Iterator[str]:
     """A collective runs over axes of the mesh, and its buffers hold what it takes and gives."""
@@ -37,8 +35,6 @@ def _problem(x: Start, program: Program) -> str | None:
         return "this is no collective"
     if not _runs_over(op, mesh):
         return f"it can't run over '{op.axis}' of the mesh"
-    if op.how not in ORDERS:
-        return f"there is no order '{op.how}'"
     a, b = program.buffers[x.operand], program.buffers[x.result]
     if a.kind == "view" or b.kind != "arena" or a.root == b.root:
         return "it has no memory of its own"

@@ -21,10 +21,9 @@ from graphc.ops import collective
 from graphc.ops.indexing import OutOfRange
 from graphc.runtime.data.supply import Supply, feeds
 from graphc.runtime.transports import transport
-from graphc.runtime.transports.transport import Call, Group, Order
+from graphc.runtime.transports.transport import Call, Group
 from graphc.support.errors import GraphcError
 
-ORDERS: dict[str, Order] = {"": "engine", "tree": "tree", "accumulate": "chain"}
 KEPT = 4096  # shards and calls that are kept; every size of a short batch makes new ones
 
 
@@ -188,7 +187,7 @@ class Site:
         assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
         space = [a for a in op.axes if self.program.mesh.axis(a).over == "space"]
         group = self.group(*space)
-        order = ORDERS[op.how]
+        order = op.order
         lengths = partial(self._lengths, op.axis, turn, supply)
         x, y = start.operand, start.result
         shape = self.program.buffers[y].shape

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.ir.leaf_tree import forests, joins
+from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 from graphc.runtime.transports.transport import (
     AllGather,
@@ -62,7 +63,7 @@ def exchange(
             size = xs[0].size
             cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
             targets = [_plane(out, 0)[cut] for out in outs if out is not None]
-            tree = joins(len(xs), 1, len(xs)) if order == "tree" else None
+            tree = joins(len(xs), 1, len(xs)) if order is Order.TREE else None
             _reduce([_plane(x, 0)[cut] for x in xs], targets, op, tree, scratch)
         case TreeReduce(op=op, each=each, present=present):
             size = prod(xs[0].shape[1:])
@@ -72,7 +73,7 @@ def exchange(
             tree = joins(len(xs), each, present)
             _reduce([_plane(row, 0)[cut] for row in rows], targets, op, tree, scratch)
         case ReduceScatter(lengths=lengths, order=order):
-            tree = joins(len(xs), 1, len(xs)) if order == "tree" else None
+            tree = joins(len(xs), 1, len(xs)) if order is Order.TREE else None
             for i in members:
                 span = sum(lengths[:i]), lengths[i]
                 _reduce_part(xs, outs[i], call.dim, span, call.op, tree, scratch)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
+from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 
 T = TypeVar("T")
@@ -22,7 +23,6 @@ Array: TypeAlias = Any  # a NumPy array, or an array of the transport's own devi
 Shape: TypeAlias = tuple[int, ...]
 Group: TypeAlias = tuple[int, ...]
 Lengths: TypeAlias = tuple[int, ...]
-Order: TypeAlias = Literal["engine", "tree", "chain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Call:
     """What all members of a group must agree on. `where` (a node, a source line) is for reports.
 
     Reductions are elementwise, in the dtype of x, and give every rank the same bits. Their order:
-    "engine" is the transport's own fixed order (local: left to right); "tree" is the balanced
-    binary tree over positions: (0,1), (2,3), ... then pairs of pairs, a lone element moves up;
-    "chain" is a running sum from the first position to the last.
+    ADD_N is the transport's own fixed order (local: left to right); TREE is the balanced binary
+    tree over positions: (0,1), (2,3), ... then pairs of pairs, a lone element moves up; ACCUMULATE
+    is a running sum from the first position to the last.
     """
 
     group: Group
@@ -60,7 +60,7 @@ class AllReduce(Call):
     """P -> R: x and the result have one shape; `out` may be x itself."""
 
     op: ReduceOp
-    order: Order = "engine"
+    order: Order = Order.ADD_N
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Reduce(Call):
 
     op: ReduceOp
     root: int
-    order: Order = "engine"
+    order: Order = Order.ADD_N
 
     def result(self, shape: Shape) -> Shape:
         assert self.root in self.group, f"{self}: the root is outside the group"
@@ -145,7 +145,7 @@ class ReduceScatter(Call):
     dim: int
     lengths: Lengths
     capacity: int
-    order: Order = "engine"
+    order: Order = Order.ADD_N
 
     def result(self, shape: Shape) -> Shape:
         _fits(self, self.lengths, self.capacity, shape[self.dim])
@@ -239,12 +239,12 @@ class Communicator(Protocol):
             self.barrier(tuple(range(self.size)))
 
     def all_reduce(
-        self, x: Array, op: ReduceOp, group: Group, order: Order = "engine", *, out: Array = None
+        self, x: Array, op: ReduceOp, group: Group, order: Order = Order.ADD_N, *, out: Array = None
     ) -> Array:
         return self.start(AllReduce(group, op, order), x, out).wait()
 
     def reduce(
-        self, x: Array, op: ReduceOp, root: int, group: Group, order: Order = "engine", *,
+        self, x: Array, op: ReduceOp, root: int, group: Group, order: Order = Order.ADD_N, *,
         out: Array = None,
     ) -> Array:  # fmt: skip
         return self.start(Reduce(group, op, root, order), x, out).wait()
@@ -254,7 +254,7 @@ class Communicator(Protocol):
 
     def reduce_scatter(
         self, x: Array, op: ReduceOp, group: Group, dim: int, lengths: Lengths, capacity: int,
-        order: Order = "engine", *, out: Array = None,
+        order: Order = Order.ADD_N, *, out: Array = None,
     ) -> Array:  # fmt: skip
         return self.start(ReduceScatter(group, op, dim, lengths, capacity, order), x, out).wait()
 

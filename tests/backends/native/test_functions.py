@@ -17,6 +17,7 @@ from graphc_numpy.native.math.bounds import ULPS, table
 
 import graphc.ir.registry  # noqa: F401
 from graphc.ir.op import Op, all_ops
+from graphc.ir.orders import Order
 from graphc.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, DType
 from graphc.ops.elementwise import Aggregate, Elementwise, Select
 from graphc.ops.unary import Cast
@@ -38,8 +39,7 @@ def operations() -> Iterator[tuple[str, str, Op, list[DType], DType]]:
                 case "cast":
                     yield from ((f"{t} to {u}", name, Cast(u), [t], u) for u in DTYPES.values())
                 case "aggregate":
-                    orders = ("add_n", "tree", "accumulate")
-                    made = [(f"{name}:{o}", Aggregate(o), [t] * 5, t) for o in orders]
+                    made = [(f"{name}:{o}", Aggregate(o), [t] * 5, t) for o in Order]
                     yield from ((f"{f} {t}", f, *rest) for f, *rest in made)
                 case "select":
                     yield f"{name} {t}", name, Select(), [BOOL, t, t], t

@@ -22,6 +22,7 @@ from lowering import interpret
 import graphc
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
+from graphc.ir.orders import Order
 from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType, TensorType
 from graphc.lowering.kernel.code import Chain, Check, Links, Nest, Param, statements
 from graphc.lowering.kernel.lowered import Host, Native
@@ -86,7 +87,7 @@ class Case:
     rest: tuple[int, ...]
     size: int
     dtype: DType
-    order: str
+    order: Order
     lies: str  # how the rows lie: 'dense', or the same for all of the last dim of lead
 
     def __str__(self) -> str:
@@ -118,7 +119,9 @@ def case(seed: int) -> Case:
     size = int(rng.integers(1, 2 * prod(lead) + 2))
     dtype = (F32, F64, F16, BF16)[rng.integers(4)]
     lies = "dense" if len(lead) < 2 or rng.integers(2) else "repeated"
-    return Case(seed, lead, rest, size, dtype, ("", "tree")[rng.integers(2)], lies)
+    return Case(
+        seed, lead, rest, size, dtype, (Order.ACCUMULATE, Order.TREE)[rng.integers(2)], lies
+    )
 
 
 def operands(f: Builder, c: Case) -> tuple[Value, Value, Value]:
