@@ -271,7 +271,7 @@ class _Lowering:
         stretch.nodes = turned_once(self.values, alive(stretch.nodes, shared))
         fusion = Fusion(stretch.nodes, self.values.exact, self.peers.homes)
         make_again(fusion, shared)
-        stretch.groups = fusion.ordered()
+        stretch.groups, stretch.order = fusion.ordered(), fusion.order
         stored = {n.result for n in stretch.nodes if n.result.buffer in shared}
         stored |= set(readers(stretch.nodes, stretch.groups))
         pairs: list[tuple[Group, tuple[Built, str]]] = []
@@ -289,11 +289,9 @@ class _Lowering:
 
         What is shared is made by one device, so that the others would not have the rest.
         """
-        made = {nodes[i].result for i in group.nodes} & stored
+        made = {v for i in group.nodes if (v := nodes[i].result) in stored}
         together = {v for v in made if v.buffer in self.together}
-        if not together or together == made:
-            return [set(stored)]
-        return [stored - together, stored - (made - together)]
+        return [made] if not together or together == made else [made - together, together]
 
     def _writer(self, nodes: Sequence[Node], group: Group, stored: set[Value]) -> Writer:
         read = {r.value for i in group.nodes for r in nodes[i].reads}
@@ -328,13 +326,13 @@ class _Lowering:
     def _cut(self, stretch: Stretch) -> tuple[Stretch, Stretch] | None:
         """The kernels that checks need, and the others; None if one of the first writes a
         variable."""
-        needed = 0
-        for group in stretch.groups:
-            if any(is_checked(stretch.nodes[i]) for i in group.nodes):
-                needed |= group.before | 1 << group.number
+        checked = (
+            g.number for g in stretch.groups if any(is_checked(stretch.nodes[i]) for i in g.nodes)
+        )
+        needed = stretch.order.all_before(checked)
         pairs = list(zip(stretch.groups, stretch.built, strict=True))
-        early = [(g, b) for g, b in pairs if needed >> g.number & 1]
-        late = [(g, b) for g, b in pairs if not needed >> g.number & 1]
+        early = [(g, b) for g, b in pairs if g.number in needed]
+        late = [(g, b) for g, b in pairs if g.number not in needed]
         if any(self._writes_variable(stretch.nodes, g) for g, _ in early):
             return None
         first, second = (

@@ -27,6 +27,7 @@ from graphc.lowering.fusion.domains import (
     strides,
     with_rows,
 )
+from graphc.lowering.fusion.precedence import Precedence
 from graphc.lowering.nodes.nodes import Chained, Contract, Fold, Map, Node, Read, Value
 
 EARLIER = -1  # version of what a buffer held before the stretch
@@ -39,7 +40,7 @@ class Group:
 
     chain: of the cells' domain. columns: what its folds go over, or None where it has none yet.
     rows: the nodes (by number) whose domain is that of the rows
-    before: all groups that must have run, as bits; made: values, with the node that makes each
+    made: values, with the node that makes each; parts: values that nodes of it write parts of
     """
 
     number: int
@@ -48,10 +49,18 @@ class Group:
     columns: frozenset[Interval] | None = None
     contract: int | None = None
     rows: set[int] = field(default_factory=set)
-    before: int = 0
     made: dict[Value, int] = field(default_factory=dict)
+    parts: set[Value] = field(default_factory=set)
     alone: bool = False  # takes no other node
     copies: set[int] = field(default_factory=set)  # nodes that another group makes and stores
+
+
+@dataclass
+class _Parts:
+    """Who writes parts of a value. member: of the order, after all of them but the new ones."""
+
+    new: list[int] = field(default_factory=list)
+    member: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,9 @@ class Fusion:
         self.nodes, self.exact, self.homes = nodes, exact, homes or {}
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
+        self.order = Precedence()  # of groups, by number, and of what `_all_parts` adds
         self._writers: dict[Value, list[int]] = {}
+        self._parts: dict[Value, _Parts] = {}
         self._readers: dict[Value, list[int]] = {}
         self._latest: dict[int, Value] = {}
         for i in range(len(nodes)):
@@ -88,35 +99,45 @@ class Fusion:
 
         What reads other devices' memory comes when nothing else can: they have to meet for it.
         """
-        waiting = sorted(self.groups.values(), key=lambda g: min(g.nodes))
-        across = {g.number for g in waiting if any(map(self._is_across, g.nodes))}
-        done, order = 0, list[Group]()
-        while waiting:
-            free = (g for g in waiting if not g.before & ~done)
-            ready = next((g for g in free if g.number not in across), None)
-            ready = ready or next(g for g in waiting if not g.before & ~done)
-            waiting.remove(ready)
-            order.append(ready)
-            done |= 1 << ready.number
-        return order
+        across = {n for n, g in self.groups.items() if any(map(self._is_across, g.nodes))}
+        first = {n: min(g.nodes) for n, g in self.groups.items()}
+        found = self.order.ordered(lambda n: (n in across, first.get(n, -1)))
+        return [self.groups[n] for n in found if n in self.groups]
 
     # -- dependencies -----------------------------------------------------------------------------
 
     def _needs(self, node: Node) -> dict[int, list[int]]:
-        """Groups that a node must not run before, with the nodes because of which."""
-        result = node.result
-        others = self._writers.get(result, ())
-        earlier = [j for j in others if not (_is_apart(node) and _is_apart(self.nodes[j]))]
+        """Members of the order that a node comes after: groups, with the nodes because of which."""
+        result, found = node.result, dict[int, list[int]]()
+        earlier = self._makers(result, found, apart=not _is_apart(node))
         for value in (*(r.value for r in node.reads), *self._given(node)):
-            earlier += self._writers.get(value, ())
+            earlier += self._makers(value, found)
         old = Value(result.buffer, result.version - 1)
-        if not others or _is_apart(node):
+        is_first = result not in self._writers and result not in self._parts
+        if is_first or _is_apart(node):
             given = self._readers.get(Value(result.buffer, EARLIER), ())
-            earlier += [*given, *self._readers.get(old, ()), *self._writers.get(old, ())]
-        found: dict[int, list[int]] = {}
+            earlier += [*given, *self._readers.get(old, ()), *self._makers(old, found)]
         for j in earlier:
             found.setdefault(self.group_of[j], []).append(j)
         return found
+
+    def _makers(self, value: Value, needs: dict[int, list[int]], apart: bool = True) -> list[int]:
+        """The nodes that have written a value. Those that write parts of it are added to what is
+        needed as one member of the order: what is joined of many parts may have many readers."""
+        parts = self._parts.get(value)
+        if parts is not None and apart:
+            needs[self._all_parts(parts)] = []
+        return list(self._writers.get(value, ()))
+
+    def _all_parts(self, parts: _Parts) -> int:
+        """A member of the order after all that have written parts of a value so far."""
+        if parts.new:
+            before = [] if parts.member is None else [parts.member]
+            parts.member = self.order.add()
+            self.order.put_after(parts.member, [*before, *(self.group_of[j] for j in parts.new)])
+            parts.new.clear()
+        assert parts.member is not None
+        return parts.member
 
     def _given(self, node: Node) -> list[Value]:
         """What other devices read of this one when all run a node; it must be in memory then."""
@@ -128,7 +149,7 @@ class Fusion:
 
     def _reaches(self, first: int, later: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
-        return any(h != first and self.groups[h].before >> first & 1 for h in later)
+        return any(h != first and self.order.precedes(first, h) for h in later)
 
     # -- placing ----------------------------------------------------------------------------------
 
@@ -138,27 +159,28 @@ class Fusion:
         group = self._joined(i, node, needs) or self._new(node)
         group.nodes.append(i)
         self.group_of[i] = group.number
+        self._note(i, node, group)
+        self.order.put_after(group.number, needs)
+
+    def _note(self, i: int, node: Node, group: Group) -> None:
+        """What a node that was placed has read and written."""
         if _is_whole(node):
             group.made[node.result] = i
+        else:
+            group.parts.add(node.result)
         for value in (*(r.value for r in node.reads), *self._given(node)):
             self._readers.setdefault(value, []).append(i)
-        self._writers.setdefault(node.result, []).append(i)
+        if _is_apart(node):
+            self._parts.setdefault(node.result, _Parts()).new.append(i)
+        else:
+            self._writers.setdefault(node.result, []).append(i)
         self._latest[node.result.buffer] = node.result
-        self._order(group, needs)
-
-    def _order(self, group: Group, needs: Iterable[int]) -> None:
-        for h in needs:
-            if h != group.number:
-                group.before |= self.groups[h].before | 1 << h
-        for other in self.groups.values():
-            if other.before >> group.number & 1:
-                other.before |= group.before
 
     def _new(self, node: Node) -> Group:
         chain, columns = chain_of(node.shape), None
         if isinstance(node, Fold):
             columns = intervals(node.shape, node.over)
-        group = Group(len(self.group_of) + 1, chain, columns=columns)
+        group = Group(self.order.add(), chain, columns=columns)
         if isinstance(node, Contract):
             group.contract = len(self.group_of)
         group.alone = self._alone(node)
@@ -232,7 +254,7 @@ class Fusion:
         """Whether what the group makes is read where it is made; all else can be loaded."""
         maker = group.made.get(read.value)
         if maker is None:
-            return not any(j in group.nodes for j in self._writers.get(read.value, ()))
+            return read.value not in group.parts
         if isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]:
             return False
         made_in_row = maker in group.rows or isinstance(self.nodes[maker], Fold)
@@ -270,6 +292,7 @@ class Fusion:
         row = i in base.rows
         both = Group(base.number, fit.chain, columns=fit.columns, made={**base.made, **other.made})
         both.rows, both.nodes = base.rows | other.rows, base.nodes + other.nodes
+        both.parts = base.parts | other.parts
         if not all(
             self._reads_here(node, r, both, _Fit(fit.chain, fit.columns, row)) for r in node.reads
         ):
@@ -286,7 +309,7 @@ class Fusion:
             return None
         if base.columns and other.columns and base.columns != other.columns:
             return None
-        if base.before >> other.number & 1 or other.before >> base.number & 1:
+        if self._reaches(base.number, [other.number]) or self._reaches(other.number, [base.number]):
             return None  # one may read what the other stores, in another order
         chain = joined(base.chain, other.chain)
         if chain and columns:
@@ -295,19 +318,12 @@ class Fusion:
 
     def _absorb(self, base: Group, other: Group, both: Group) -> None:
         base.chain, base.columns, base.made = both.chain, both.columns, both.made
-        base.rows, base.nodes = both.rows, sorted(both.nodes)
+        base.rows, base.nodes, base.parts = both.rows, sorted(both.nodes), both.parts
         base.contract = base.contract if base.contract is not None else other.contract
-        base.before |= other.before
         for j in other.nodes:
             self.group_of[j] = base.number
         del self.groups[other.number]
-        old, new = 1 << other.number, 1 << base.number
-        for g in self.groups.values():
-            if g.before & old:
-                g.before = g.before & ~old | new
-        for g in self.groups.values():
-            if g.before & new:
-                g.before |= base.before
+        self.order.unite(base.number, other.number)
 
 
 def _is_whole(node: Node) -> bool:

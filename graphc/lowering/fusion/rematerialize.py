@@ -171,7 +171,7 @@ def _take(
     group.nodes = sorted({*group.nodes, *cone.nodes})
     for v in cone.leaves:
         users.setdefault(v, set()).add(group.number)
-    group.before |= source.before | 1 << source.number
+    fusion.order.put_after(group.number, [source.number])
 
 
 def readers(nodes: Sequence[Node], groups: Iterable[Group]) -> dict[Value, set[int]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from graphc.lowering.fusion.build import Built
 from graphc.lowering.fusion.fuse import Group
+from graphc.lowering.fusion.precedence import Precedence
 from graphc.lowering.kernel.lowered import Home, Host, Turn
 from graphc.lowering.memory.offsets import Timeline
 from graphc.lowering.nodes.nodes import Node
@@ -26,6 +27,7 @@ class Stretch:
     turn: Turn = "any"
     home: Home = ()
     groups: list[Group] = field(default_factory=list)
+    order: Precedence = field(default_factory=Precedence)  # of the groups
     built: list[tuple[Built, str]] = field(default_factory=list)
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
 from graphc.ir.types import BF16, F16, F32, F64
 from graphc.lowering.fusion.build import Built
 from graphc.lowering.fusion.domains import Chain, joined
+from graphc.lowering.fusion.precedence import Precedence
 from graphc.lowering.kernel.code import Chain as Linked
 from graphc.lowering.kernel.code import (
     Check,
@@ -75,6 +76,8 @@ class Runs:
         self.makers, self.readers = _by_buffer(self.writes), _by_buffer(self.reads)
         self.found: list[Run] = []
         self.run_of: dict[int, Run] = {}
+        self._holders: dict[tuple[int, int], list[Run]] = {}  # by count and buffer: with its rows
+        self._readers: dict[int, int] = {}  # by count: the kernels that read them, as bits
         for i in range(len(pairs)):
             if i not in self.run_of and self._begins(i):
                 self._grow(i)
@@ -129,27 +132,50 @@ class Runs:
         run = Run(count, (1, count))
         if not self._takes(run, first):
             return
-        after = _After(self)
-        for j in range(first + 1, len(self.pairs)):
-            known = run.lengths.keys() | self._kept(run).keys()
-            mine = j not in self.run_of and not after.needs(j)
-            if not (mine and self.reads[j] & known and self._takes(run, j)):
-                after.add(j, run)
+        self._extend(run, first)
         self._make_again(run)
-        if len(run.steps) > 1 and self._pays(run) and self._in_order([*self.found, run]):
-            self.found.append(run)
-            self.run_of |= dict.fromkeys(run.members, run)
+        if len(run.steps) > 1 and self._pays(run) and self._becomes_one(run):
+            self._keep(run)
 
-    def _kept(self, run: Run) -> dict[int, int]:
-        """The rows' lengths of what earlier runs have made."""
-        made = (b for r in self.found if r.count == run.count for b in r.lengths)
-        return {b: self.entries(b) // run.count for b in made}
+    def _extend(self, run: Run, first: int) -> None:
+        """Add later kernels that go through the rows of the run, in their order.
+
+        What comes after a kernel that comes after the run, but is not in it, can't be added.
+        """
+        j, users, excluded = first, self._users[first], 0
+        while left := (users | self._readers.get(run.count, 0)) & ~excluded & -2 << j:
+            bit = left & -left
+            j = bit.bit_length() - 1
+            if j not in self.run_of and self._reads_rows(run, j) and self._takes(run, j):
+                users |= self._users[j]
+            elif users & bit:
+                excluded |= self._later[j]
+
+    def _reads_rows(self, run: Run, j: int) -> bool:
+        """Whether a kernel reads values whose rows this run or another one knows."""
+        return any(b in run.lengths or (run.count, b) in self._holders for b in self.reads[j])
+
+    def _keep(self, run: Run) -> None:
+        self.found.append(run)
+        self.run_of |= dict.fromkeys(run.members, run)
+        for b in run.lengths:
+            self._holders.setdefault((run.count, b), []).append(run)
+            bits = sum(1 << j for j in self.readers.get(b, ()))
+            self._readers[run.count] = self._readers.get(run.count, 0) | bits
+
+    def lengths(self, run: Run, i: int) -> dict[int, int]:
+        """Of what a kernel reaches, the lengths of rows that the run or another one knows."""
+        found = {b: run.lengths[b] for b in self.pairs[i][0].buffers if b in run.lengths}
+        for b in self.reads[i]:
+            if any(r is not run for r in self._holders.get((run.count, b), ())):
+                found[b] = self.entries(b) // run.count
+        return found
 
     def _takes(self, run: Run, i: int) -> bool:
         """Add a kernel to a run if it goes through its rows."""
         if not self._is_plain(i) or self.reads[i] & run.closed:
             return False
-        known = self._kept(run) | run.lengths
+        known = self.lengths(run, i)
         own = {
             b: self.entries(b) // run.count for b in self.writes[i]
             if not self.entries(b) % run.count
@@ -162,10 +188,13 @@ class Runs:
             rows = joined(run.rows, own_rows)
             if rows is None:
                 continue
-            sums = run.sums | ({i: x} if x.sums else {})
-            if not all(_sums_up(y, rows) for y in sums.values()) or not self._is_near(x, rows):
+            sums = {i: x} if x.sums else {}
+            known_sums = run.sums if rows[1] != run.rows[1] else {}
+            fits = all(_sums_up(y, rows) for y in (*known_sums.values(), *sums.values()))
+            if not fits or not self._is_near(x, rows):
                 continue
-            run.rows, run.sums = rows, sums
+            run.rows = rows
+            run.sums |= sums
             run.lengths |= mine
             run.members.append(i)
             run.closed |= self.writes[i] - mine.keys()
@@ -198,11 +227,13 @@ class Runs:
 
     def _make_again(self, run: Run) -> None:
         """Give the run copies of what makes the large values that only it reads of others."""
-        for source in self.found:
-            made = {b for i in source.members for b in self.writes[i]}
-            read = {b for i in run.members for b in self.reads[i]} & made
-            needed = {b for b in read if self.is_large(b) and self._only_here(b, source, run)}
-            if not needed or source.count != run.count:
+        read = {b for i in run.members for b in self.reads[i]}
+        makers = (self.run_of.get(i) for b in read for i in self.makers.get(b, ()))
+        sources = {r.members[0]: r for r in makers if r is not None and r.count == run.count}
+        for _, source in sorted(sources.items()):
+            made = read & {b for i in source.members for b in self.writes[i]}
+            needed = {b for b in made if self.is_large(b) and self._only_here(b, source, run)}
+            if not needed:
                 continue
             copies = self._cone(source, needed)
             rows = joined(run.rows, source.rows)
@@ -255,26 +286,54 @@ class Runs:
 
     def ordered(self) -> list[int | Run]:
         """Kernels and runs in an order in which they can run."""
-        found = self._in_order(self.found)
-        assert found is not None
+        last = {max(r.members): r for r in self.found}
+        return [last.get(i, i) for i in self._order.ordered(lambda i: (i,))]
+
+    def _becomes_one(self, run: Run) -> bool:
+        """Make the run one member of the order, where nothing has to run between its kernels."""
+        read = {b for i in run.copies for b in self.reads[i]}
+        makers = {self._home(j) for b in read for j in self.makers.get(b, ())}
+        makers -= {self._home(i) for i in run.copies}  # these are copied with it
+        if not self._order.can_be_one(run.members, makers):
+            return False
+        last = max(run.members)
+        for i in run.members:
+            if i != last:
+                self._order.unite(last, i)
+        self._order.put_after(last, makers)
+        return True
+
+    def _home(self, i: int) -> int:
+        """The member of the order that a kernel is part of."""
+        return max(self.run_of[i].members) if i in self.run_of else i
+
+    @cached_property
+    def _order(self) -> Precedence:
+        """Kernels, where the members of a run are one: its last."""
+        order = Precedence()
+        for before in self._direct:
+            order.put_after(order.add(), before)
+        return order
+
+    @cached_property
+    def _users(self) -> list[int]:
+        """For each kernel those that directly come after it, as bits."""
+        found = [0] * len(self.pairs)
+        for i, before in enumerate(self._direct):
+            for j in before:
+                found[j] |= 1 << i
         return found
 
-    def _in_order(self, runs: Sequence[Run]) -> list[int | Run] | None:
-        """The same, of these runs; None if there is none."""
-        home = {i: max(r.members) for r in runs for i in r.members}
-        again = {max(r.members): r for r in runs}
-        items = {home.get(i, i) for i in range(len(self.pairs))}
-        needs: dict[int, set[int]] = {i: set() for i in items}
-        for i, before in enumerate(self._direct()):
-            needs[home.get(i, i)] |= {home.get(j, j) for j in before}
-        for at, run in again.items():
-            read = {b for i in run.copies for b in self.reads[i]}
-            makers = {home.get(j, j) for b in read for j in self.makers.get(b, ())}
-            own = {home.get(i, i) for i in run.copies}
-            needs[at] |= makers - own
-        order = _sorted({i: found - {i} for i, found in needs.items()})
-        return None if order is None else [again.get(i, i) for i in order]
+    @cached_property
+    def _later(self) -> list[int]:
+        """For each kernel all that come after it, as bits."""
+        found = [0] * len(self.pairs)
+        for i in reversed(range(len(self.pairs))):
+            for j in self._direct[i]:
+                found[j] |= found[i] | 1 << i
+        return found
 
+    @cached_property
     def _direct(self) -> list[set[int]]:
         """For each kernel those that it must not come before."""
         found: list[set[int]] = []
@@ -289,29 +348,6 @@ class Runs:
                 since.setdefault(b, set()).add(i)
             found.append(before - {i})
         return found
-
-
-@dataclass
-class _After:
-    """What must come after a run that grows: what others have read and written after it."""
-
-    runs: Runs
-    read: set[int] = field(default_factory=set)
-    written: set[int] = field(default_factory=set)
-
-    def needs(self, i: int) -> bool:
-        """Whether a kernel must come after what must come after the run."""
-        reads, writes = self.runs.reads[i], self.runs.writes[i]
-        return bool((reads | writes) & self.written or writes & self.read)
-
-    def add(self, i: int, run: Run) -> None:
-        """A kernel that is not in the run."""
-        reads, writes = self.runs.reads[i], self.runs.writes[i]
-        made = {b for j in run.members for b in self.runs.writes[j]}
-        seen = {b for j in run.members for b in self.runs.reads[j]}
-        if self.needs(i) or (reads | writes) & made or writes & seen:
-            self.read |= reads
-            self.written |= writes
 
 
 def _sums_up(x: Seen, rows: Chain) -> bool:
@@ -347,21 +383,3 @@ def _by_buffer(touched: Sequence[Iterable[int]]) -> dict[int, list[int]]:
         for b in buffers:
             found.setdefault(b, []).append(i)
     return found
-
-
-def _sorted(needs: dict[int, set[int]]) -> list[int] | None:
-    """The numbers, each after those that it needs, else by size; None where there is a circle."""
-    waits = {i: len(before) for i, before in needs.items()}
-    after: dict[int, list[int]] = {}
-    for i, before in needs.items():
-        for j in before:
-            after.setdefault(j, []).append(i)
-    ready, order = [i for i, n in waits.items() if not n], list[int]()
-    heapify(ready)
-    while ready:
-        order.append(i := heappop(ready))
-        for j in after.get(i, ()):
-            waits[j] -= 1
-            if not waits[j]:
-                heappush(ready, j)
-    return order if len(order) == len(needs) else None

@@ -68,23 +68,14 @@ class _Joining:
             kernel = without(self.runs.kernel(i), dead)
             if not any(isinstance(x, Store) for x in statements(kernel)):
                 continue
-            lengths = self.run.lengths
+            lengths = self.runs.lengths(self.run, i)
             if i in self.run.sums:
                 lengths = {b: n for b, n in lengths.items() if b not in self.runs.writes[i]}
-            x = self.runs.fitted(i, lengths | self._kept(i), kernel)
+            x = self.runs.fitted(i, lengths, kernel)
             assert x is not None
             made.insert(0, _Part(i, cut(x, self.run.rows)))
             needed |= {built.buffers[r.slot] for r in x.reaches}
         return made
-
-    def _kept(self, i: int) -> dict[int, int]:
-        """The lengths of what a kernel reads of other runs."""
-        return {
-            b: self.runs.entries(b) // self.run.count
-            for r in self.runs.found
-            if r is not self.run and r.count == self.run.count
-            for b in r.lengths.keys() & self.runs.reads[i]
-        }
 
     # -- how large the blocks are -----------------------------------------------------------------
 

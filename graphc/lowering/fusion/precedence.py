@@ -1,0 +1,99 @@
+"""What must run before what: a partial order that grows, and in which two members may become one.
+
+Whether one member comes before another is asked for every node that could be fused, so it is not
+searched for: each member knows all that come before it, as the bits of one integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+
+class Precedence:
+    """Members by number, from 0 on, and which of them must run before which."""
+
+    def __init__(self) -> None:
+        self._needs: dict[int, set[int]] = {}  # those that a member directly comes after
+        self._users: dict[int, set[int]] = {}
+        self._before: dict[int, int] = {}  # bits of all that a member comes after
+        self._own: dict[int, int] = {}  # its bit, and those of members that it has absorbed
+
+    def add(self) -> int:
+        """The number of a new member."""
+        number = len(self._own)
+        self._needs[number], self._users[number] = set(), set()
+        self._before[number], self._own[number] = 0, 1 << number
+        return number
+
+    def precedes(self, first: int, later: int) -> bool:
+        """Whether a member must run after another one."""
+        return bool(self._before[later] & self._own[first])
+
+    def put_after(self, later: int, earlier: Iterable[int]) -> None:
+        """A member comes after some others."""
+        bits = 0
+        for x in earlier:
+            if x != later:
+                self._needs[later].add(x)
+                self._users[x].add(later)
+                bits |= self._before[x] | self._own[x]
+        self._add_before([later], bits)
+
+    def can_be_one(self, members: Iterable[int], needs: Iterable[int]) -> bool:
+        """Whether members may become one, which comes after all that they do, and some more."""
+        inside, own = set(members), 0
+        for x in inside:
+            own |= self._own[x]
+        every = {*needs, *(y for x in inside for y in self._needs[x])} - inside
+        return not any(self._before[x] & own for x in every)
+
+    def unite(self, kept: int, gone: int) -> None:
+        """One member becomes part of another; no third one may have to come between them."""
+        for x in self._needs.pop(gone):
+            self._users[x].discard(gone)
+            if x != kept:
+                self._users[x].add(kept)
+                self._needs[kept].add(x)
+        for x in self._users.pop(gone):
+            self._needs[x].discard(gone)
+            if x != kept:
+                self._needs[x].add(kept)
+                self._users[kept].add(x)
+        self._own[kept] |= self._own[gone]
+        self._before[kept] |= self._before.pop(gone)
+        self._add_before(self._users[kept], self._before[kept])
+
+    def _add_before(self, members: Iterable[int], bits: int) -> None:
+        """More comes before some members, and so before all that come after these."""
+        waiting = list(members)
+        while waiting:
+            x = waiting.pop()
+            if (every := self._before[x] | bits) != self._before[x]:
+                self._before[x] = every
+                waiting += self._users[x]
+
+    def all_before(self, members: Iterable[int]) -> set[int]:
+        """The members, and all that come before them."""
+        waiting, found = list(members), set[int]()
+        while waiting:
+            x = waiting.pop()
+            if x not in found:
+                found.add(x)
+                waiting += self._needs[x]
+        return found
+
+    def ordered(self, rank: Callable[[int], tuple[int, ...]]) -> list[int]:
+        """The members in an order in which they can run: of all that can, the least by rank."""
+        waits = {x: len(needs) for x, needs in self._needs.items()}
+        free = [(rank(x), x) for x, n in waits.items() if not n]
+        free.sort()
+        found: list[int] = []
+        while free:
+            _, x = heappop(free)
+            found.append(x)
+            for y in self._users[x]:
+                waits[y] -= 1
+                if not waits[y]:
+                    heappush(free, (rank(y), y))
+        return found
