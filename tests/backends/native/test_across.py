@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite")
 from graphc_numpy import NumpyBackend
 from graphc_numpy.native.device import NativeDevice
 from graphc_numpy.native.peers import Across, _meet
-from graphc_numpy.native.step.sharing import shared
+from graphc_numpy.native.step.sharing import reached_by_others, shared
 from graphc_numpy.native.threads import barrier
 from native_stubs import call
 
@@ -111,7 +111,7 @@ def test_devices_meet_once_before_they_write(optimizer: Any) -> None:
         program = engine_of(trainer).programs["train"]
         lowered = lower(program, together=alike({"train": program}))
         natives = [x for part in lowered.parts for x in part if isinstance(x, Native)]
-        lines = shared(natives, memories=lowered.memories)
+        lines = shared(natives, reached=reached_by_others(lowered.memories))
         assert sum(x.meet_all for line in lines for x in line) == 1
 
 
@@ -297,6 +297,7 @@ def test_one_device_needs_no_other() -> None:
 # -- where devices meet ---------------------------------------------------------------------------
 
 MEMORIES = (Memory("arena"), Memory("shared"), Memory("peer"), Memory("peer", position=1))
+REACHED = reached_by_others(MEMORIES)
 
 
 def at(memory: int, offset: int = 0) -> Pointer:
@@ -304,7 +305,7 @@ def at(memory: int, offset: int = 0) -> Pointer:
 
 
 def meets(*calls: Call) -> list[bool]:
-    (line,) = shared([Native(calls)], 0, MEMORIES)
+    (line,) = shared([Native(calls)], 0, REACHED)
     return [x.meet_all for x in line]
 
 
@@ -323,12 +324,12 @@ def test_devices_meet_before_one_overwrites_what_another_reads() -> None:
 def test_what_all_share_is_dealt_and_waited_for() -> None:
     write, read = call(8, at(0), at(1)), call(8, at(1), at(0, 64))
     assert meets(read, write, read) == [False, True, True]
-    (line,) = shared([Native((read, write))], 0, MEMORIES)
+    (line,) = shared([Native((read, write))], 0, REACHED)
     assert [(x.dealt, x.across) for x in line] == [(False, False), (True, True)]
 
 
 def test_devices_meet_again_after_what_may_not_have_run() -> None:
     maybe = Native((call(8, at(3, 64), at(0, 128)),), "later")
     after = Native((call(8, at(3, 256), at(0, 512)),))
-    lines = shared([maybe, after], 0, MEMORIES)
+    lines = shared([maybe, after], 0, REACHED)
     assert [[x.meet_all for x in line] for line in lines] == [[True], [True]]

@@ -39,7 +39,7 @@ from graphc_numpy.native.step.call_table import (
     print_dispatcher,
     table,
 )
-from graphc_numpy.native.step.sharing import GRAIN, Shared, shared
+from graphc_numpy.native.step.sharing import GRAIN, Reached, Shared, reached_by_others, shared
 from graphc_numpy.native.threads.barrier import word
 
 __all__ = [
@@ -92,7 +92,8 @@ def compile_stretches(
 ) -> Stretches:  # fmt: skip
     """Machine code of every stretch, in one object, with each distinct kernel once."""
     printers = printers or _printers()
-    lines = [shared(natives, grain, memories) for natives in stretches]
+    reached = reached_by_others(memories)
+    lines = [shared(natives, grain, reached) for natives in stretches]
     names = names_of(len(stretches))
 
     def make() -> ir.Module:
@@ -105,7 +106,7 @@ def compile_stretches(
             addresses.print_noted(step.module)
         return step.finish()
 
-    description = _description(stretches, grain, memories)
+    description = _description(stretches, grain, reached)
     noted = (addresses.NAME,) if machine.target().checked else ()
     symbols = machine.load(description, make, (*sum(names, ()), "sizes", *noted))
     sizes = (ctypes.c_int64 * len(names))()
@@ -188,13 +189,10 @@ def _scratch(natives: Sequence[Native], printers: Printers) -> int:
     return -(-max(sizes, default=0) // LINE) * LINE
 
 
-def _description(
-    stretches: Sequence[Sequence[Native]], grain: int, memories: Sequence[Memory]
-) -> str:
+def _description(stretches: Sequence[Sequence[Native]], grain: int, reached: Reached) -> str:
     """All that the code depends on: kernels once each, and calls by the numbers of kernels."""
     numbers: dict[Kernel, int] = {}
-    kinds = {i: m.kind for i, m in enumerate(memories) if m.kind in ("shared", "peer")}
-    lines, checked = [f"grain {grain} {kinds}"], machine.target().checked
+    lines, checked = [f"grain {grain} {reached}"], machine.target().checked
     for natives in stretches:
         lines.append("stretch")
         for native in natives:

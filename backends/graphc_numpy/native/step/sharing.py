@@ -8,10 +8,12 @@ have once; before such calls, and after them, the threads of all devices meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import product
 from math import inf
+from typing import TypeAlias
 
 from graphc.lowering.kernel.code import (
     OWN,
@@ -27,9 +29,15 @@ from graphc.lowering.kernel.code import (
     reached,
     statements,
 )
-from graphc.lowering.kernel.lowered import Memory, Native
+from graphc.lowering.kernel.lowered import Memory, MemoryKind, Native
 from graphc_numpy.native.step.error_checks import checks_of
 
+How: TypeAlias = tuple[bool, ...]
+Reached: TypeAlias = Mapping[int, MemoryKind]  # memory blocks, by number
+NOT_REACHED: Reached = {}  # where a device is alone
+
+BY_ALL: tuple[How, ...] = ((True,), (False,))  # whether all threads did it
+BY_PEER = tuple(product((False, True), repeat=2))  # in another device's memory; a part by each
 GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another thread
 
 
@@ -46,15 +54,6 @@ class Extent:
     written: bool
     shared: bool = False
     peer: bool = False
-
-    def clashes(self, other: Extent) -> bool:
-        """Whether the order of the two matters."""
-        return (
-            self.memory == other.memory
-            and (self.written or other.written)
-            and self.start < other.stop
-            and other.start < self.stop
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +72,67 @@ class Shared:
     meet_all: bool = False
 
 
+def reached_by_others(memories: Iterable[Memory]) -> Reached:
+    """The memory blocks that devices of one process reach of each other."""
+    return {i: m.kind for i, m in enumerate(memories) if m.kind in ("peer", "shared")}
+
+
 def shared(
-    natives: Iterable[Native], grain: int = GRAIN, memories: Sequence[Memory] = ()
+    natives: Iterable[Native], grain: int = GRAIN, reached: Reached = NOT_REACHED
 ) -> list[list[Shared]]:
     """How the calls of each line are dealt out; see `Native.turn`."""
-    now = _Since(grain, memories)
+    now = _Since(grain, reached)
     lines = []
     for native in natives:
+        if native.turn == "any":
+            lines.append([now.next(call) for call in native.calls])
+            continue
         before = now.copy()
         lines.append([now.next(call) for call in native.calls])
-        if native.turn != "any":  # nothing that stands in it is sure to have run, no meeting either
-            before.touch(lines[-1])
-            now = before
+        before.touch(lines[-1])  # nothing of it is sure to have run, no meeting either
+        now = before
     return lines
+
+
+@dataclass
+class _Ranges:
+    """Bytes of one memory block, as ranges that do not touch each other, in order."""
+
+    starts: list[float] = field(default_factory=list)
+    stops: list[float] = field(default_factory=list)
+
+    def add(self, start: float, stop: float) -> None:
+        first, last = bisect_left(self.stops, start), bisect_right(self.starts, stop)
+        if first < last:
+            start, stop = min(start, self.starts[first]), max(stop, self.stops[last - 1])
+        self.starts[first:last], self.stops[first:last] = [start], [stop]
+
+    def meets(self, start: float, stop: float) -> bool:
+        """Whether one of the bytes lies in [start, stop)."""
+        first = bisect_right(self.stops, start)
+        return first < len(self.starts) and self.starts[first] < stop
+
+
+@dataclass
+class _Touched:
+    """What calls have touched: ranges by memory block, whether they were written, and how.
+
+    Of what many calls have touched one after the other only the union matters, which is short.
+    """
+
+    ranges: dict[tuple[int, bool, How], _Ranges] = field(default_factory=dict)
+
+    def copy(self) -> _Touched:
+        return _Touched({k: _Ranges([*r.starts], [*r.stops]) for k, r in self.ranges.items()})
+
+    def add(self, x: Extent, how: How) -> None:
+        self.ranges.setdefault((x.memory, x.written, how), _Ranges()).add(x.start, x.stop)
+
+    def clashes(self, x: Extent, hows: Iterable[How]) -> bool:
+        """Whether the order of what was touched in one of these ways and of an extent matters."""
+        written = (True, False) if x.written else (True,)
+        found = (self.ranges.get((x.memory, w, how)) for how in hows for w in written)
+        return any(r is not None and r.meets(x.start, x.stop) for r in found)
 
 
 @dataclass
@@ -93,22 +140,18 @@ class _Since:
     """What was touched since threads have met.
 
     own: since those of this device have, and whether all of them did it; all: since those of all
-    devices have; unknown: whether others may have done something else before
+    devices have, whether it was another device's memory, and whether all of them did a part;
+    unknown: whether others may have done something else before
     """
 
     grain: int
-    memories: Sequence[Memory]
-    own: list[tuple[Extent, bool]] = field(default_factory=list)
-    all: list[tuple[Extent, bool]] = field(default_factory=list)
+    reached: Reached
+    own: _Touched = field(default_factory=_Touched)
+    all: _Touched = field(default_factory=_Touched)
     unknown: bool = True
 
-    @cached_property
-    def several(self) -> bool:
-        """Whether devices reach each other's memory at all."""
-        return any(m.kind in ("peer", "shared") for m in self.memories)
-
     def copy(self) -> _Since:
-        return replace(self, own=list(self.own), all=list(self.all))
+        return replace(self, own=self.own.copy(), all=self.all.copy())
 
     def touch(self, line: Iterable[Shared]) -> None:
         for x in line:
@@ -116,9 +159,9 @@ class _Since:
                 self._add(extent, x)
 
     def _add(self, extent: Extent, x: Shared) -> None:
-        self.own.append((extent, x.together))
-        if self.several:
-            self.all.append((extent, x.dealt))
+        self.own.add(extent, (x.together,))
+        if self.reached:
+            self.all.add(extent, (extent.peer, x.dealt))
 
     def next(self, call: Call) -> Shared:
         """One more call."""
@@ -128,31 +171,32 @@ class _Since:
         made = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
         if (across and self.unknown) or self._meet_all(mine, made):
             made = replace(made, meet_all=True)
-            self.own, self.all, self.unknown = [], [], False
-        elif any(x.clashes(y) for y, by_all in self.own if made.together or by_all for x in mine):
+            self.own, self.all, self.unknown = _Touched(), _Touched(), False
+        elif any(self.own.clashes(x, BY_ALL[: 1 + made.together]) for x in mine):
             made = replace(made, meet=True)
-            self.own = []
+            self.own = _Touched()
         for x in mine:
             self._add(x, made)
         return made
 
     def _meet_all(self, mine: Iterable[Extent], made: Shared) -> bool:
         """Whether another device may touch the same: its own memory, or what all have."""
-        return any(
-            (x.shared and (made.dealt or dealt)) or x.peer != y.peer
-            for x in mine
-            for y, dealt in self.all
-            if x.clashes(y)
-        )
+        for x in mine:
+            hows = (
+                (peer, dealt)
+                for peer, dealt in BY_PEER
+                if (x.shared and (made.dealt or dealt)) or x.peer != peer
+            )
+            if self.all.clashes(x, hows):
+                return True
+        return False
 
     def _extents(self, call: Call) -> list[Extent]:
         return [self._known(x) for x in extents(call)]
 
     def _known(self, x: Extent) -> Extent:
         """An extent in another device's arena is told as one in the arena."""
-        if not self.memories:
-            return x
-        match self.memories[x.memory].kind:
+        match self.reached.get(x.memory):
             case "peer":
                 return replace(x, memory=0, peer=True)
             case "shared":
