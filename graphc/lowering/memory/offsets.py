@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from graphc.lowering.program.arena import Arena, aligned
 from graphc.lowering.program.program import Buffer
@@ -32,6 +35,12 @@ class Timeline:
     touched: list[set[int]] = field(default_factory=list)  # roots, by position
     loops: list[tuple[range, ...]] = field(default_factory=list)
     spans: list[tuple[int, int, int]] = field(default_factory=list)  # root, from, to: collectives
+
+    def loop_at(self, position: int) -> tuple[range, ...]:
+        """The loop that a position lies in, as in `loops`; () outside."""
+        k = bisect_right(self.loops, position, key=lambda turns: turns[0].start) - 1
+        inside = k >= 0 and position < self.loops[k][-1].stop
+        return self.loops[k] if inside else ()
 
     def add(self, roots: Iterable[int]) -> int:
         """One more position."""
@@ -80,22 +89,33 @@ def _largest_first(lives: Lives, buffers: Buffers) -> Places:
     (Pisarchyk, Lee 2020, "greedy by size")
     """
     found, end = dict[int, int](), 0
-    taken: list[tuple[int, int, Life]] = []  # start, stop, when; by start
-    for b, life in sorted(lives.items(), key=lambda x: (-buffers[x[0]].bytes, x[1])):
-        size, at = aligned(buffers[b].bytes), 0
-        for start, stop, when in taken:
-            if _meet(life, when):
-                if start - at >= size:
-                    break
-                at = max(at, stop)
+    order = sorted(lives.items(), key=lambda x: (-buffers[x[0]].bytes, x[1]))
+    when = _spans([life for _, life in order])
+    taken = np.empty((3, 0), np.int64)  # start, stop, and which of the buffers it is; by start
+    for k, (b, _) in enumerate(order):
+        size = aligned(buffers[b].bytes)
+        starts, stops, _ = taken[:, _meet(when[k], when[taken[2]])]
+        ends = np.maximum.accumulate(np.append(0, stops))  # of all that begins before a gap
+        wide = np.flatnonzero(starts - ends[:-1] >= size)
+        at = int(ends[wide[0]] if len(wide) else ends[-1])
         found[b], end = at, max(end, at + size)
-        insort(taken, (at, at + size, life))
+        row = np.searchsorted(taken[0], at, side="right")
+        taken = np.insert(taken, row, (at, at + size, k), axis=1)
     return found, end
 
 
-def _meet(life: Life, other: Life) -> bool:
-    """Whether two buffers live at the same time."""
-    return any(a <= last and first <= b for a, b in life for first, last in other)
+def _spans(lives: Sequence[Life]) -> NDArray[np.int64]:
+    """(first, last) of each part of each life; of a life with fewer parts the last one again."""
+    parts = max(map(len, lives), default=1)
+    spans = [(*life, *(life[-1:] * (parts - len(life)))) for life in lives]
+    return np.array(spans, np.int64).reshape(len(lives), parts, 2)
+
+
+def _meet(life: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the others live at the same time as a buffer, in some part of both lives."""
+    firsts, lasts = others[:, None, :, 0], others[:, None, :, 1]
+    met: NDArray[np.bool_] = np.any((life[:, :1] <= lasts) & (firsts <= life[:, 1:]), axis=(1, 2))
+    return met
 
 
 def _lives(timeline: Timeline, outputs: Iterable[int]) -> Lives:
@@ -107,15 +127,14 @@ def _lives(timeline: Timeline, outputs: Iterable[int]) -> Lives:
         times[b] += (start, stop)
     ends = {b: (min(t), max(t)) for b, t in times.items()}
     ends |= {b: (ends[b][0], FOREVER) for b in outputs if b in ends}
-    apart: dict[int, Life] = {}
-    for turns in timeline.loops:
-        loop = range(turns[0].start, turns[-1].stop)
-        for b, (first, last) in ends.items():
-            if first < loop.start and last in loop:
-                ends[b] = first, loop.stop - 1
-            elif first in loop and last >= loop.stop:
-                ends[b] = loop.start, last
-            elif first in loop:
-                each = ([t for t in times[b] if t in turn] for turn in turns)
-                apart[b] = tuple((min(t), max(t)) for t in each if t)
-    return {b: apart.get(b, (life,)) for b, life in ends.items()}
+    return {b: _round_the_loops(*end, times[b], timeline) for b, end in ends.items()}
+
+
+def _round_the_loops(first: int, last: int, times: Sequence[int], timeline: Timeline) -> Life:
+    """A life that may begin or end in a loop; of one turn, that of the first and of a later."""
+    begins, ends = timeline.loop_at(first), timeline.loop_at(last)
+    if begins and begins == ends:
+        each = ([t for t in times if t in turn] for turn in begins)
+        return tuple((min(t), max(t)) for t in each if t)
+    first = begins[0].start if begins else first
+    return ((first, ends[-1].stop - 1 if ends else last),)
