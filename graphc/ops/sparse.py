@@ -12,7 +12,7 @@ gathering both; where all of them are there, the rows of equal indices are added
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
@@ -121,11 +121,10 @@ class Uses:
     rows: int  # that are looked up in a full batch
 
 
-def uses_of(f: Builder, read: str, active: Collection[str]) -> Uses:
-    """The uses of a variable's read in the nodes that are differentiated."""
-    users = [n for n in f.nodes.values() if n.name in active and read in n.operands]
+def uses_of(f: Builder, read: str, users: Iterable[Node]) -> Uses:
+    """The uses of a variable's read by some nodes."""
     lookups = tuple(n for n in users if _is_lookup(f, n, read))
-    others = tuple(n for n in users if n not in lookups)
+    others = tuple(n for n in users if not _is_lookup(f, n, read))
     ids = [f.nodes[n.operands[n.op.looks_up or 0]].tensor for n in lookups]
     return Uses(lookups, others, sum(t.size for t in ids))
 
@@ -147,13 +146,14 @@ def sparse_reads(
     where a table is looked up and used as a whole too. Raises G0315 where it is said to be sparse
     and isn't looked up.
     """
-    found = set()
+    found, users = set[str](), _users(f.nodes.values())
     for read, v in variables.items():
         mode = v.sparse or otherwise
         if mode == "off" or v.local or not v.type.shape:
             continue
-        uses = uses_of(f, read, active)
-        if v.sparse == "on" and not uses_of(f, read, f.nodes).lookups:
+        every = users.get(read, [])
+        uses = uses_of(f, read, [n for n in every if n.name in active])
+        if v.sparse == "on" and not uses_of(f, read, every).lookups:
             text = f"sparse is on for '{v.name}', but nothing looks its rows up by example"
             help = "y = embedding(table, ids) does, with the batch first in ids; or leave it out"
             raise GraphcError("G0315", text, span=v.origin, help=help)
@@ -163,6 +163,15 @@ def sparse_reads(
             _warn_of_both(v, uses)
         else:
             found.add(read)
+    return found
+
+
+def _users(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    """The nodes that use each value, in order."""
+    found: dict[str, list[Node]] = {}
+    for n in nodes:
+        for x in dict.fromkeys(n.operands):
+            found.setdefault(x, []).append(n)
     return found
 
 

@@ -100,8 +100,11 @@ def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> Work:
     """What every loop makes and recalls, given the loop of every node that gathers."""
     work = Work(weights)
     place = {name: i for i, name in enumerate(turns.graph.nodes)}
-    for loop in range(turns.loops):
-        leaves = [x for x in turns.inside if turns.gathers(x) and when[x] == loop]
+    leaves_of: list[list[str]] = [[] for _ in range(turns.loops)]
+    for x in turns.inside:
+        if turns.gathers(x):
+            leaves_of[when[x]].append(x)
+    for loop, leaves in enumerate(leaves_of):
         needs = sorted(_ancestors(turns, leaves, work.kept), key=place.__getitem__)
         costs = _costs(turns, work, needs)
         made, recalled = _chosen(turns, work, costs, leaves)

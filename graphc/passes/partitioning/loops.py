@@ -129,10 +129,11 @@ class _InLoops:
                 self.made.put(node)
             elif node.name not in self.turns.inside:
                 outside.setdefault(self.when[node.name], []).append(node)
-        for stage in range(self.turns.loops + 1):
+        loops = self.turns.loops
+        for stage in range(loops + 1):
             for node in outside.get(stage, ()):
                 self.made.put(node)
-            if stage < self.turns.loops:
+            if stage < loops:
                 self._loop(stage)
         return self.made.finish()
 
