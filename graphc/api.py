@@ -17,7 +17,9 @@ from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
 from graphc.frontend.numpy.trace import Recording, record
 from graphc.ir.graph import Graph
+from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
+from graphc.runtime.machine.memory import check_peak
 from graphc.runtime.trainer import OnStep, Trainer
 from graphc.strategies import Strategy, parse_strategy
 from graphc.support.errors import GraphcError
@@ -76,9 +78,12 @@ def compile(
         chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
         if not isinstance(chosen, Strategy):
             raise GraphcError("G0401", f"{chosen!r} is no strategy", help='such as "mirrored(4)"')
-        plan = compiled(module, chosen, peak=peak, check_replicas=check_replicas)
+        plan = compiled(module, chosen, check_replicas=check_replicas)
+        made_by = plugins.backend(backend) if isinstance(backend, str) else backend
+        if peak is not None:
+            check_peak(plan, made_by, peak)
         trainer = Trainer(
-            plan, backend, values=recording.values, max_bytes=max_bytes, debug_nans=debug_nans
+            plan, made_by, values=recording.values, max_bytes=max_bytes, debug_nans=debug_nans
         )
     return StepTrainer(module, recording, trainer)
 

@@ -20,7 +20,10 @@ from graphc.support.files import write_whole
 
 COMMANDS = {
     "run": ("graphc.cli.run", "Train and evaluate a .gc file or a plan."),
-    "compile": ("graphc.cli.run", "Compile a .gc file to a plan, which runs without the source."),
+    "compile": (
+        "graphc.cli.compile",
+        "Compile a .gc file to a plan, which runs without the source.",
+    ),
     "check": ("graphc.cli.check", "Check that distributed training gives one device's result."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),

@@ -1,4 +1,4 @@
-"""The commands `run` and `compile`: from a .gc file or a plan to trained variables."""
+"""The command `run`: from a .gc file or a plan to trained variables."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ bucket_option = click.option(
     "Default: no buckets.",
 )  # fmt: skip
 peak_option = click.option("--peak", help="Memory limit for each device, such as 2GiB.")
+backend_option = click.option(
+    "--backend", default="numpy", show_default=True,
+    help="Backend to run on; `graphc backends` lists them.",
+)  # fmt: skip
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), metavar="INTEGER",
     help="Seed of initial values, dropout and other random functions without a seed of their own. "
@@ -61,10 +65,7 @@ check_option = click.option(
     "--max-bytes",
     help="Memory limit for all devices together, such as 8GiB. Default: the machine's memory.",
 )
-@click.option(
-    "--backend", default="numpy", show_default=True,
-    help="Backend to run on; `graphc backends` lists them.",
-)  # fmt: skip
+@backend_option
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
 @click.option(
@@ -125,7 +126,7 @@ def run_command(
     found = read(resume) if resume is not None else None
     if seed is None and found is not None and file.suffix != ".plan":
         seed = found.seed
-    plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed)
+    plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed, backend)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit, debug_nans=debug_nans or None) as trainer:
         with shown_warnings():
@@ -198,57 +199,15 @@ def _besides(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-@click.command("compile")
-@click.argument("file", type=click.Path(path_type=Path))
-@strategy_option
-@order_option
-@sparse_option
-@peak_option
-@bucket_option
-@seed_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path),
-    help="File to write. Default: FILE with the suffix .plan.",
-)  # fmt: skip
-def compile_command(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
-    bucket: int, seed: int | None, output: Path | None,
-) -> None:  # fmt: skip
-    """Compile FILE (.gc) to a plan, which runs without the source: graphc run FILE.plan."""
-    from graphc.runtime.machine.memory import memory_in_words
-    from graphc.support.files import check_writable
-
-    if output is not None:
-        check_writable(output, "G0507")
-    plan = plan_of(file, strategy, peak, order, bucket, sparse=sparse, seed=seed)
-    target = output or file.with_suffix(".plan")
-    plan.save(target)
-    train, n = plan.training, plan.devices
-    averaged = len(train.footprints) > 1 or bool(plan.meta.get("every"))
-    mean = " on average" if averaged else ""
-    click.echo(
-        f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
-        f"{memory_in_words(train)}, {plan.sent_bytes:,} sent by each in a step{mean}"
-    )
-    click.echo(_promised(plan))
-    for text in plan.meta.get("untiled", ()):
-        click.echo(f"left whole: {text}")
-
-
-def _promised(plan: Plan) -> str:
-    """How deterministic the results of the plan are, and with which kernels."""
-    from graphc.plan.determinism import Promise
-    from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
-
-    found = Promise.of(plan.meta["promise"])
-    return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")
-
-
 def plan_of(
     file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0,
     check_replicas: bool = False, sparse: str | None = None, seed: int | None = None,
+    backend: str = "numpy",
 ) -> Plan:  # fmt: skip
-    """Read a .plan file, or compile a .gc file to a plan. Warnings are printed."""
+    """Read a .plan file, or compile a .gc file to a plan. Warnings are printed.
+
+    peak: the memory limit for each device; what a plan needs depends on the backend
+    """
     if file.suffix == ".plan":
         from graphc.plan.plan import load
 
@@ -260,15 +219,18 @@ def plan_of(
         return load(file)
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module
+    from graphc.runtime.backends import plugins
+    from graphc.runtime.machine.memory import check_peak
     from graphc.strategies import parse_strategy
 
     limit = bytes_of(peak, "--peak")
     with shown_warnings():
         module = load_module(file, seed=seed or 0).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
-        return compile_module(
-            module, chosen, peak=limit, bucket=bucket, check_replicas=check_replicas
-        )
+        plan = compile_module(module, chosen, bucket=bucket, check_replicas=check_replicas)
+    if limit is not None:
+        check_peak(plan, plugins.backend(backend), limit)
+    return plan
 
 
 @contextmanager

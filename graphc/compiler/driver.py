@@ -52,7 +52,6 @@ def compile_module(
     module: Module,
     strategy: Strategy | None = None,
     *,
-    peak: int | None = None,
     bucket: int = 0,
     observe: Observe | None = None,
     check_replicas: bool = False,
@@ -63,7 +62,6 @@ def compile_module(
     that are not full, where the step can run them. An asynchronous one has 'worker' and 'server.0',
     'server.1', ... instead of 'train'. Its strategy has the cuts that the compiler chose written
     out.
-    peak: limit in bytes on what one device needs; G0406 where the plan is over it.
     bucket: sums over devices are joined to exchanges of as many bytes; 0 exchanges each by itself.
     check_replicas: steps fail (G0536) where replicas differ in a variable of which only the first
     one's value is taken.
@@ -79,8 +77,6 @@ def compile_module(
         programs, train, strategy, exact = _compile(
             module, strategy, bucket, observe, check_replicas
         )
-    if peak is not None:
-        _check_peak(programs, peak)
     variables = {
         v.name: PlannedVariable(v.kind, v.of, v.fill, v.aggregation, v.on)
         for v in train.variables.values()
@@ -341,14 +337,3 @@ def _with_ratios(graph: Graph) -> Graph:
             outputs[f"{name}/num"] = node.operands[1 - below]
             outputs[f"{name}/den"] = node.operands[below]
     return replace(graph, outputs=outputs)
-
-
-def _check_peak(programs: Programs, limit: int) -> None:
-    for name, program in programs.items():
-        if name != "init" and program.peak_bytes > limit:  # init runs on the host, before devices
-            raise GraphcError(
-                "G0406",
-                f"program '{name}' needs {program.peak_bytes} bytes on a device "
-                f"({program.variable_bytes} of them variables), the limit is {limit}",
-                help="cut variables with tensor_split(n), or the batch with accumulate(k)",
-            )

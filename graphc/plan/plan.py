@@ -95,6 +95,11 @@ class Plan:
         return chosen(self.programs, lambda name: name.split(".")[0] not in parts)
 
     @property
+    def worker_programs(self) -> Mapping[str, Program]:
+        """The programs of a worker, where the step was cut: for whole batches, and for others."""
+        return chosen(self.programs, lambda name: name.split(".")[0] == WORKER)
+
+    @property
     def training(self) -> Program:
         """The program that takes the training batches. Raises G0507 where there is none."""
         name = WORKER if self.asynchronous else "train"

@@ -38,7 +38,7 @@ from graphc.runtime.data.proportion import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.machine.memory import check_memory
+from graphc.runtime.machine.memory import Limit, check_memory
 from graphc.runtime.synchronous.engine import Engine
 from graphc.support.errors import GraphcError
 
@@ -68,12 +68,12 @@ class Trainer:
         max_bytes: int | None = None,
         debug_nans: bool | None = None,
     ) -> None:
-        check_memory(plan, max_bytes)
         self.plan = plan
         self.position, self.order = Position(), ""
         self._begun = ""  # the order in which a run that is resumed has begun its epoch
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
-        self.engine = _engine(plan, self.backend, deadline, debug_nans)
+        limit = check_memory(plan, self.backend, max_bytes)
+        self.engine = _engine(plan, self.backend, deadline, debug_nans, limit)
         first = first_values(plan) | dict(values or {})
         self.engine.load_variables(with_outer(plan, first, values))
         self._alone = 0  # steps since replicas that step alone met
@@ -390,9 +390,10 @@ def _plains(results: Mapping[str, Array]) -> Metrics:
 
 
 def _engine(
-    plan: Plan, backend: Backend, deadline: float | None, debug_nans: bool | None
-) -> Engine | AsynchronousEngine:
+    plan: Plan, backend: Backend, deadline: float | None, debug_nans: bool | None,
+    limit: Limit | None,
+) -> Engine | AsynchronousEngine:  # fmt: skip
     more: dict[str, Any] = {"deadline": deadline, "debug_nans": debug_nans}
     if plan.asynchronous is not None:
         return AsynchronousEngine(plan, backend, **more)
-    return Engine(plan.step_programs, backend, joins=plan.joins, **more)
+    return Engine(plan.step_programs, backend, joins=plan.joins, limit=limit, **more)

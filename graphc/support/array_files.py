@@ -111,6 +111,13 @@ def csv_columns(path: Path) -> dict[str, Array]:
     return dict(zip(header, table.T, strict=True))
 
 
+def csv_rows(path: Path) -> int:
+    """How many rows of numbers there are."""
+    with reading(), opened(path) as raw, TextIOWrapper(raw, "utf-8-sig") as text:
+        _names(text)
+        return sum(1 for line in text if line.partition("#")[0].strip())
+
+
 def _table(text: TextIOWrapper) -> Array:
     """The numbers below the first line."""
     with warnings.catch_warnings():

@@ -199,13 +199,41 @@ def test_compile_writes_a_plan_that_runs(folder: Path, call: Call) -> None:
     result = call("compile", "line.gc", "--strategy", "mirrored(2)")
     assert result.status == 0, result.err
     assert re.fullmatch(
-        r"wrote line\.plan: mirrored\(2\) on 2 devices, [\d,]+ bytes at most on each "
+        r"wrote line\.plan: mirrored\(2\) on 2 devices, [\d,]+ bytes on each "
         r"\([\d,]+ of variables\), [\d,]+ sent by each in a step\n"
         r"equal up to rounding: no reproducible\(slots\) .*\n", result.out,
     )  # fmt: skip
     first, second = (report(call("run", f, "--json")) for f in ("line.plan", "line.gc"))
     for key in ("loss", "metrics", "params_sha256", "steps", "strategy"):
         assert first[key] == second[key]
+
+
+PATHS = {"native": (True, "numpy"), "calls": (False, "numpy"), "reference": (True, "reference")}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("strategy", ["accumulate(2)", "mirrored(3)", "central_storage(2)"])
+def test_compile_prints_the_memory_that_a_run_takes(
+    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch, strategy: str, path: str
+) -> None:
+    native, backend = PATHS[path]
+    monkeypatch.setattr(NumpyBackend, "_wanted", native)
+    how = ("--strategy", strategy, "--backend", backend)
+    for batch in (8, 10):  # with short batches, and without
+        text = (folder / "line.gc").read_text()
+        (folder / "line.gc").write_text(re.sub(r'(train.npz", batch=)\d+', rf"\g<1>{batch}", text))
+        said = re.search(r"([\d,]+) bytes on", call("compile", "line.gc", *how).out)
+        assert said is not None
+        found = report(call("run", "line.gc", "--json", *how))
+        assert int(said[1].replace(",", "")) == found["peak_bytes"]
+
+
+def test_compile_without_data_prints_the_most_that_a_run_may_take(folder: Path, call: Call) -> None:
+    with_data = call("compile", "line.gc").out
+    (folder / "test.npz").unlink()
+    without = call("compile", "line.gc").out
+    assert "bytes on each" in with_data
+    assert without.replace(" at most", "") == with_data  # which runs all programs
 
 
 def test_compile_says_which_kernels_the_same_bits_are_for(folder: Path, call: Call) -> None:
@@ -292,8 +320,8 @@ NO_DATA = "step s(x: f32[batch, 3]) { report m = mean(x) }"
         (1, "error[G0401]: there is no strategy 'mirored'", ["run", "line.gc", "--strategy", "mirored(2)"]),
         (1, "error[G0101]", ["run", "line.gc", "--strategy", "mirrored(2"]),
         (1, "error[G0701]", ["run", "line.gc", "--backend", "abacus"]),
-        (1, "error[G0406]: program", ["run", "line.gc", "--peak", "10"]),
-        (1, "error[G0204]: program 'train", ["run", "line.gc", "--max-bytes", "10"]),
+        (1, "error[G0406]: mirrored(2) needs", ["run", "line.gc", "--peak", "10"]),
+        (1, "error[G0204]: program 'train", ["run", "line.gc", "--max-bytes", "100"]),
         (1, "error[G0702]: the local transport", ["run", "line.gc", "--strategy", "mirrored(5000)"]),
         (1, "error[G0509]: can't write", ["run", "line.gc", "--save", "no/such/folder"]),
         (1, "error[G0507]: can't write", ["compile", "line.gc", "-o", "no/such/folder/x.plan"]),

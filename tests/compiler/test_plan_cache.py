@@ -143,7 +143,6 @@ OTHERS: dict[str, Callable[[], object]] = {
     "name": lambda: compiled(replace(module(), name="other")),
     "duration": lambda: compiled(replace(module(), duration=Duration(3))),
     "strategy": lambda: compiled(strategy=parse_strategy("mirrored(2)")),
-    "peak": lambda: compiled(peak=1 << 30),
     "bucket": lambda: compiled(bucket=1 << 20),
     "check_replicas": lambda: compiled(check_replicas=True),
 }

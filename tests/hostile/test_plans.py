@@ -20,6 +20,7 @@ from graphc.plan import check
 from graphc.plan import plan as plans
 from graphc.plan.check import buffers, kernels, starts
 from graphc.plan.check import plans as about
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.runtime.machine.memory import check_memory
 from graphc.support.errors import GraphcError
 
@@ -106,8 +107,8 @@ def test_first_values_that_no_machine_holds_are_refused_before_they_are_made(fol
     many = replace(init.buffers[-1], shape=(10**6, 10**6))
     huge = replace(plan, programs={**plan.programs, "init": replace(init, buffers=(many,))})
     with pytest.raises(GraphcError, match="program 'init' needs 3.6 TiB"):
-        check_memory(huge, 1 << 40)
-    check_memory(plan, 1 << 20)
+        check_memory(huge, REFERENCE, 1 << 40)
+    check_memory(plan, REFERENCE, 1 << 20)
 
 
 FAULTS: dict[str, tuple[str, Any, str, Any]] = {  # the change that shows it, and the edit

@@ -8,6 +8,7 @@ that notices it first:
     run        law 1, by the backends
     passes     law 2
     memory     no buffer is read where something else lies
+    taken      steps take the memory that is told before
     guard      machine code touches no memory but its own, and uses nothing that nobody wrote
     address    a build that checks addresses says which kernel reaches outside of which buffer
     slope      the gradient is the slope of the loss

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from graphc_numpy.calls.device import NumpyDevice
-from graphc_numpy.native import device as native
+from graphc_numpy.native import compiled
 from graphc_numpy.native.device import NativeDevice
 from graphc_numpy.native.step.error_checks import Noted
 from laws import failing
@@ -29,14 +29,7 @@ from graphc.runtime.synchronous.engine import Engine
 def _checked_after_a_write(patch: Patch) -> None:
     """An index is checked by kernels that also write variables."""
     around(patch, lower._Lowering, "_checked_first", lambda old, self, part, *_: ([], part))
-    patch.setattr(native, "compiled", _anew)
-
-
-def _anew(program: Any, together: Any) -> Any:
-    """Machine code that was not kept: of a lowering without the fault."""
-    from graphc_numpy.native.compiled import Compiled, _lowered
-
-    return Compiled(program, **vars(_lowered(program, together)))
+    patch.setattr(compiled, "cache_folder", lambda: None)  # what is kept there has no fault
 
 
 @fault("failing", "native", "stream")

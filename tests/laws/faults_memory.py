@@ -1,5 +1,7 @@
 """Faults of lowering that only memory tells of.
 
+The last ones of what a step takes, which is told before it is taken.
+
 Where nothing lies beside a buffer, and fresh memory is full of NaN, the step itself shows the first
 two, which the laws before did not: what lay beside an operand was harmless to read, most of fresh
 memory is 0, and no random step had a view of a product with a dim of length 1, or a join that goes
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphc_numpy.calls.device import NumpyLoaded
+from graphc_numpy.native import memory
 from laws.fault import Patch, around, fault
 
 from graphc.lowering import lower
@@ -58,3 +62,32 @@ def _stored_an_entry_too_late(patch: Patch) -> None:
         return made, [x + 1 if p.written else x for x, p in zip(starts, made.params, strict=True)]
 
     around(patch, build, "_from_the_start", change)
+
+
+@fault("taken", "native")
+def _copies_of_short_parts_are_not_planned(patch: Patch) -> None:
+    """Parts of a batch are taken to lie there whole, also those of a short one."""
+    patch.setattr(memory, "_is_copied", lambda program, t, b: False)
+
+
+@fault("taken", "native")
+def _steps_have_blocks_of_their_own(patch: Patch) -> None:
+    """What a step uses while it runs is not shared with the steps of other programs."""
+
+    def take(self: memory.SharedBlocks, size: int, room: int = 0) -> Any:
+        self._sizes.sizes.append(size)
+        self._sizes.used.append(size)
+        return self._allocator.block(size)
+
+    patch.setattr(memory.SharedBlocks, "take", take)
+
+
+@fault("taken", "calls")
+def _devices_are_said_to_take_what_was_run(patch: Patch) -> None:
+    """A device is said to have bound the steps that were run, and it has bound all of them."""
+
+    def change(old: Any, self: NumpyLoaded, names: Any, together: bool = True) -> Any:
+        programs = {name: self._programs[name] for name in names}
+        return old(NumpyLoaded(programs, self._allocator), names, together)
+
+    around(patch, NumpyLoaded, "footprints", change)

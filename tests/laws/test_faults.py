@@ -20,6 +20,7 @@ from laws.law import Case, case, check
 from laws.networks import NETWORKS, check_network
 from laws.resume import STEADY, STRATEGIES, check_fit, check_resume, check_seeds, drawn
 from laws.simulate import simulate
+from laws.taken import PATHS, check_taken, plan
 from laws.test_passes import holds_with_passes
 from laws.test_placement import check_best, problems
 from laws.test_structure import check_exchange, check_tree
@@ -175,6 +176,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "check": checked,
     "kernels": kernels,
     "resume": resume, "damage": damage, "fit": fit, "seeds": seeds,
+    "taken": lambda kinds: check_taken(plan("digits", "central_storage(3)"), PATHS[kinds[0]]),
     "guard": guard, "address": address, "square": squares,
     "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
@@ -212,6 +214,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "kernels": (AssertionError, ZeroDivisionError),
     "resume": (AssertionError,),
     "damage": (AssertionError,), "fit": (AssertionError,), "seeds": (AssertionError,),
+    "taken": (AssertionError,),
     "guard": (AssertionError,), "address": (InternalError,), "square": (AssertionError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
     "overwritten": (AssertionError,), "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),

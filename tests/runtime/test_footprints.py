@@ -52,7 +52,7 @@ def total(each: tuple[Footprint, ...]) -> int:
 
 def unused(device: Device) -> int:
     """Bytes that a native device's arena has for steps that were not run."""
-    return device._arena.nbytes - device.footprint.arena if isinstance(device, NativeDevice) else 0
+    return device.unused if isinstance(device, NativeDevice) else 0
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -20,7 +20,7 @@ from graphc.plan.check import complaints
 from graphc.plan.plan import Plan, parse
 from graphc.runtime.backends.plugins import backend
 from graphc.runtime.backends.site import Site
-from graphc.runtime.machine.memory import check_memory, memory_in_words
+from graphc.runtime.machine.memory import Limit, footprints, memory_in_words
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.synchronous.shards import is_held, owners, put_shard, shard_of
 from graphc.runtime.trainer import Trainer, first_values
@@ -80,17 +80,18 @@ def test_a_device_allocates_what_is_at_home_on_it(strategy: str) -> None:
 
 
 def test_what_all_devices_need_is_added_up_by_kind() -> None:
-    made = plan("central_storage(3)")
-    needed = max(sum(f.devices * f.peak for f in p.footprints) for p in made.programs.values())
-    check_memory(made, needed)
+    each = footprints(plan("central_storage(3)"), NumpyBackend(native=False))
+    needed = sum(f.devices * f.peak for f in each)
+    assert [f.devices for f in each] == [1, 2]
+    Limit(needed, "train").check("train", each)
     with pytest.raises(GraphcError, match="G0204"):
-        check_memory(made, needed - 1)
+        Limit(needed - 1, "train").check("train", each)
 
 
 def test_the_memory_is_told_of_the_largest_and_of_the_others() -> None:
     program = train("central_storage(3)")
     store, others = program.footprints
-    assert memory_in_words(program) == (
+    assert memory_in_words(program.footprints) == (
         f"{store.peak:,} bytes at most on 1 of them ({store.variables:,} of variables), "
         f"{others.peak:,} on the other 2 (0)"
     )
@@ -102,7 +103,8 @@ def test_the_memory_is_told_of_the_largest_and_of_the_others() -> None:
 
 def test_the_memory_is_told_as_before_where_all_need_the_same() -> None:
     program = train("mirrored(2)")
-    assert memory_in_words(program).startswith(f"{program.peak_bytes:,} bytes at most on each")
+    words = memory_in_words(program.footprints, exact=True)
+    assert words.startswith(f"{program.peak_bytes:,} bytes on each")
     assert f"  memory {program.peak_bytes} bytes: arena" in print_program(program)
 
 

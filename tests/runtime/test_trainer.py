@@ -17,6 +17,7 @@ import pytest
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.plan.plan import Plan, parse
+from graphc.runtime.backends import plugins
 from graphc.runtime.checkpoints.checkpoint import load_variables, save_variables
 from graphc.runtime.data.dataset import Dataset, Position
 from graphc.runtime.machine import memory
@@ -434,11 +435,41 @@ def test_a_batch_that_does_not_fit_leaves_everything_as_it_was(
 
 def test_a_plan_that_needs_more_than_the_limit_is_refused_before_anything_is_made() -> None:
     made = plan("mirrored(4)")
-    needed = 4 * max(p.peak_bytes for p in made.programs.values())
-    memory.check_memory(made, needed)
-    with pytest.raises(GraphcError, match="on 4 devices together") as caught:
-        Trainer(made, max_bytes=needed - 1)
+    (each,) = memory.footprints(made, plugins.backend("numpy"), ["train"])
+    Trainer(made, max_bytes=4 * each.peak).close()
+    with pytest.raises(GraphcError, match="'train' needs .* on 4 devices together") as caught:
+        Trainer(made, max_bytes=4 * each.peak - 1)
     assert caught.value.code == "G0204"
+
+
+def test_a_program_that_needs_more_than_the_limit_is_refused_before_it_takes_anything() -> None:
+    made, batch = plan("accumulate(2)"), next(dataset().batches(8))
+    short = {name: x[:5] for name, x in batch.items()}
+    names = ["train", "train.short"]
+    one, two = (memory.footprints(made, plugins.backend("numpy"), names[:n])[0] for n in (1, 2))
+    assert one.peak < two.peak
+    with Trainer(made, max_bytes=two.peak - 1) as trainer:
+        trainer.step(batch)
+        with pytest.raises(GraphcError, match="program 'train.short' needs"):
+            trainer.step(short)
+        trainer.step(batch)
+        assert trainer.engine.footprints == (one,)
+    with Trainer(made, max_bytes=two.peak) as trainer:
+        trainer.step(batch)
+        trainer.step(short)
+        assert trainer.engine.footprints == (two,)
+
+
+@pytest.mark.parametrize("name", ["numpy", "reference"])
+def test_a_device_that_needs_more_than_the_peak_is_told_of(name: str) -> None:
+    made, backend = plan("mirrored(2)"), plugins.backend(name)
+    most = memory.footprints(made, backend)[0].peak
+    memory.check_peak(made, backend, most)
+    with pytest.raises(
+        GraphcError, match=rf"mirrored\(2\) needs {most} bytes on a device"
+    ) as caught:
+        memory.check_peak(made, backend, most - 1)
+    assert caught.value.code == "G0406"
 
 
 def test_a_plan_of_a_larger_machine_can_be_made_and_not_run(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.lowering.program.program import Footprint
+from graphc.lowering.program.program import Footprint, by_kind, kinds_of_places
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
@@ -25,6 +25,19 @@ class NumpyLoaded:
 
     def __init__(self, programs: Programs, allocator: Allocator) -> None:
         self._programs, self._allocator = programs, allocator
+
+    def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
+        """See graphc.runtime.backends.backend.Loaded. A device takes what any program needs."""
+        programs = list(self._programs.values())
+        return by_kind(
+            Footprint(
+                devices,
+                programs[0].bytes_at(at, "variable"),
+                sum(p.bytes_at(at, "constant") for p in programs),
+                max(p.arena_at(at) for p in programs),
+            )
+            for at, devices in kinds_of_places(programs[0].mesh, programs)
+        )
 
     def device(self, rank: int, comm: Communicator) -> NumpyDevice:
         return NumpyDevice(self._programs, rank, comm, self._allocator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import graphc.support.config as config
@@ -13,8 +14,9 @@ from graphc.lowering.program.program import Instruction, Program
 from graphc.support.config import cache_folder
 from graphc.support.gc_pause import collector_paused
 from graphc_numpy.native import records
+from graphc_numpy.native.memory import StepMemory, step_memory
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
-from graphc_numpy.native.step.regions import Stretches, compile_stretches
+from graphc_numpy.native.step.regions import Stretches, compile_stretches, scratch_bytes
 
 SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
 
@@ -30,29 +32,78 @@ class Compiled:
     stretches: Stretches
     checked: frozenset[int]  # the stretches that may note an error
     limits: dict[int, int]  # of each check
+    memory: StepMemory
 
 
-@collector_paused()
-def compiled(program: Program, together: frozenset[str] | None, apart: bool = False) -> Compiled:
-    """Lower a program and make machine code of it, or find that on disk.
+class Preparation:
+    """A program on its way to machine code: found on disk, or lowered, and printed when asked for.
 
     together, apart: as `graphc.lowering.lower` has them
     """
-    # What is kept does not tell an error of checked addresses in words.
-    lamps = config.get()
-    if cache_folder() is None or apart or lamps.check_memory or lamps.debug >= SHOW_KERNELS:
-        return Compiled(program, **vars(_lowered(program, together, apart)))
-    key = records.key_of(program, together)
-    found = records.read(key, program)
-    if found is None:
-        found = _lowered(program, together)
-        records.write(key, program, found)
-    return Compiled(program, **vars(found))
+
+    @collector_paused()
+    def __init__(
+        self, program: Program, together: frozenset[str] | None, apart: bool = False
+    ) -> None:
+        self._program, self._together, self._apart = program, together, apart
+        # What is kept does not tell an error of checked addresses in words.
+        lamps = config.get()
+        watched = lamps.check_memory or lamps.debug >= SHOW_KERNELS
+        kept = not (cache_folder() is None or apart or watched)
+        self._key = records.key_of(program, together) if kept else None
+        self._found = records.read(self._key, program) if self._key is not None else None
+
+    @cached_property
+    @collector_paused()
+    def _lowered(self) -> _Lowered:
+        return _lowered(self._program, self._together, self._apart)
+
+    @cached_property
+    def memory(self) -> StepMemory:
+        """What steps of the program take."""
+        if (found := self._found) is not None:
+            thread = max((s.scratch for s in found.stretches.found), default=0)
+            return step_memory(self._program, found.lowered, found.parts, thread)
+        made = self._lowered
+        thread = scratch_bytes(made.stretches)
+        return step_memory(self._program, made.lowered, made.parts, thread)
+
+    @cached_property
+    @collector_paused()
+    def compiled(self) -> Compiled:
+        """The machine code."""
+        memory, found = self.memory, self._found
+        if found is None:
+            found = self._lowered.printed()
+            if self._key is not None:
+                records.write(self._key, self._program, found)
+        return Compiled(self._program, memory=memory, **vars(found))
 
 
-def _lowered(
-    program: Program, together: frozenset[str] | None, apart: bool = False
-) -> records.Found:
+def compiled(program: Program, together: frozenset[str] | None, apart: bool = False) -> Compiled:
+    """Lower a program and make machine code of it, or find that on disk."""
+    return Preparation(program, together, apart).compiled
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """A program whose kernels are not printed yet. stretches: what each number in `parts` runs."""
+
+    lowered: Lowered
+    parts: tuple[tuple[Instruction | int, ...], ...]
+    stretches: list[list[Native]]
+
+    def printed(self) -> records.Found:
+        """With machine code."""
+        lowered, stretches = self.lowered, self.stretches
+        checked = frozenset(i for i, lines in enumerate(stretches) if any(map(_has_checks, lines)))
+        code = compile_stretches(stretches, memories=lowered.memories)
+        homes = tuple(lines[0].home for lines in stretches)
+        limits = limits_of(lowered)
+        return records.Found(lowered, self.parts, homes, code, checked, limits)
+
+
+def _lowered(program: Program, together: frozenset[str] | None, apart: bool = False) -> _Lowered:
     from graphc.lowering.lower import lower  # where it is not on disk
 
     lowered = lower(program, together, apart)
@@ -61,11 +112,8 @@ def _lowered(
 
         print(listing(program, lowered), file=sys.stderr)
     stretches: list[list[Native]] = []
-    parts = [_joined(part, stretches) for part in lowered.parts]
-    checked = frozenset(i for i, natives in enumerate(stretches) if any(map(_has_checks, natives)))
-    code, limits = compile_stretches(stretches, memories=lowered.memories), limits_of(lowered)
-    homes = tuple(natives[0].home for natives in stretches)
-    return records.Found(lowered, tuple(parts), homes, code, checked, limits)
+    parts = tuple(_joined(part, stretches) for part in lowered.parts)
+    return _Lowered(lowered, parts, stretches)
 
 
 def _has_checks(native: Native) -> bool:

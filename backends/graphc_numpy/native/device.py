@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.lowering.program.program import Feed, Footprint, Instruction, reads, writes
+from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
@@ -20,10 +20,11 @@ from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, array_on
-from graphc_numpy.native.compiled import Compiled, compiled
+from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import Quick, quick
 from graphc_numpy.native.llvm.addresses import NAME, Addresses
 from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, share
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.step.error_checks import Noted, Wrong
 from graphc_numpy.native.step.regions import (
@@ -49,9 +50,18 @@ class NativeLoaded:
 
     def __init__(self, programs: Programs, allocator: Allocator) -> None:
         self.programs, self.allocator = programs, allocator
-        self._found: dict[str, Compiled] = {}
+        self._found: dict[tuple[str, frozenset[str] | None], Preparation] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
+
+    def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
+        """See graphc.runtime.backends.backend.Loaded. Programs are lowered, and not compiled."""
+        first = next(iter(self.programs.values()))
+        several = together and first.mesh.devices > 1
+        alike = self._alike if several else None
+        with self._lock:
+            steps = [(self.programs[n], self._prepared(n, alike).memory) for n in names]
+        return footprints(first, steps, alike or frozenset(), thread_count(first.mesh.devices))
 
     def device(self, rank: int, comm: Communicator) -> NativeDevice:
         with self._lock:
@@ -61,15 +71,20 @@ class NativeLoaded:
 
     def _shared_blocks(self) -> dict[str, Bytes]:
         """The variables that are alike on all devices, of which each device can write a part."""
+        program = next(iter(self.programs.values()))
+        sizes = {n: program.buffers[program.variables[n]].bytes for n in sorted(self._alike)}
+        return {n: self.allocator.block(size) for n, size in sizes.items()}
+
+    @cached_property
+    def _alike(self) -> frozenset[str]:
+        """The variables that devices which reach each other's memory have once."""
         from graphc.lowering.lower import written_apart
         from graphc.lowering.nodes.peers import alike
 
         names = alike(self.programs)
         for program in self.programs.values():
             names -= written_apart(program) if names else names
-        program = next(iter(self.programs.values()))
-        sizes = {n: program.buffers[program.variables[n]].bytes for n in sorted(names)}
-        return {n: self.allocator.block(size) for n, size in sizes.items()}
+        return names
 
     def prepare(self, program: str) -> None:
         self.compiled(program)
@@ -77,11 +92,15 @@ class NativeLoaded:
     def compiled(self, name: str) -> Compiled:
         """The machine code of a program."""
         with self._lock:
-            if name not in self._found:
-                together = None if self._blocks is None else frozenset(self._blocks)
-                apart = self.allocator.apart
-                self._found[name] = compiled(self.programs[name], together, apart)
-            return self._found[name]
+            alike = None if self._blocks is None else frozenset(self._blocks)
+            return self._prepared(name, alike).compiled
+
+    def _prepared(self, name: str, together: frozenset[str] | None) -> Preparation:
+        key = name, together
+        if key not in self._found:
+            apart = self.allocator.apart
+            self._found[key] = Preparation(self.programs[name], together, apart)
+        return self._found[key]
 
 
 class NativeDevice:
@@ -91,7 +110,7 @@ class NativeDevice:
         self, loaded: NativeLoaded, rank: int, comm: Communicator, shared: Mapping[str, Bytes]
     ) -> None:
         self._loaded, self._comm = loaded, comm
-        self.rank, self.block = rank, loaded.allocator.block
+        self.rank, self.block, self.apart = rank, loaded.allocator.block, loaded.allocator.apart
         site = Site(next(iter(loaded.programs.values())), rank)
         program = site.program
         held = {name: b for name, b in program.variables.items() if site.holds(b)}
@@ -102,8 +121,7 @@ class NativeDevice:
         self._variables = {
             name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
         }
-        self._arena = self.block(0)
-        self._used = [0]  # bytes of each arena: steps keep the one that they began with
+        self._arena, self._scratch = (SharedBlocks(loaded.allocator) for _ in range(2))
         self._shared = frozenset(shared)
         self.threads = thread_count(program.mesh.devices)
         self._pool: Pool | None = None
@@ -112,12 +130,10 @@ class NativeDevice:
 
     @property
     def footprint(self) -> Footprint:
-        sizes = {name: x.nbytes for name, x in self.blocks.items()}
-        parts = self._comm.size
-        variables = sum(-(-n // parts) if x in self._shared else n for x, n in sizes.items())
-        taken = [step.taken for step in self._steps.values()]
-        constants, scratch = (sum(x[i] for x in taken) for i in (0, 1))
-        return Footprint(1, variables, constants, sum(self._used), scratch)
+        n, steps = self._comm.size, self._steps.values()
+        variables = sum(share(x.nbytes, n * (v in self._shared)) for v, x in self.blocks.items())
+        constants, copies = sum(s.constants for s in steps), sum(s.copies for s in steps)
+        return Footprint(1, variables, constants, self._arena.used, self._scratch.used + copies)
 
     def get(self, name: str) -> Array:
         return self._variables[name].copy()
@@ -149,17 +165,19 @@ class NativeDevice:
     ) -> Quick | None:
         return quick([d._steps[program] for d in devices], names, turn)
 
-    def arena(self, size: int, planned: int) -> Bytes:
-        """The block that steps use in turn; another one where it is too small.
+    def arena(self, memory: StepMemory) -> Bytes:
+        """The arena of steps that need so much of it."""
+        return self._arena.take(memory.arena, memory.room)
 
-        Steps for batches that are not full fuse less, and need up to what a program has planned:
-        there is room for that, which costs nothing while nobody writes there.
-        """
-        if size > self._arena.nbytes:
-            self._arena = self.block(max(size, planned + planned // 2))
-            self._used.append(0)
-        self._used[-1] = max(self._used[-1], size)
-        return self._arena[:size]
+    def scratch(self, memory: StepMemory) -> Bytes:
+        """Memory for what such steps use only while they run."""
+        return self._scratch.take(memory.scratch(self.threads))
+
+    @property
+    def unused(self) -> int:
+        """Bytes that no step has asked for."""
+        blocks = self._arena, self._scratch
+        return sum(x.reserved - x.used for x in blocks)
 
     def pool(self) -> Pool:
         """The threads, which start when there is something to share."""
@@ -177,14 +195,13 @@ class Step:
         self.made, self.program, self.device = made, made.program, device
         lowered = made.lowered
         self._copies: dict[int, Array] = {}
+        self.scratch = device.scratch(made.memory)
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
         self.bound = bound = Binding(site, comm, self.arrays)
         self.noted = Noted(lowered, made.limits)
         self.addresses = self._addresses()
         self.barrier = new_words(barrier.WORDS)
-        most = max((s.scratch for s in made.stretches.found), default=0)
-        self.scratch = device.block(most * device.threads)
         self.counts = new_words(len(made.stretches.found) + 1)
         self.across = Across(comm, any(s.across for s in made.stretches.found))
         self.peers = self.across.peers(site, lowered.memories, self.blocks[0])
@@ -234,27 +251,38 @@ class Step:
     # -- memory -----------------------------------------------------------------------------------
 
     @property
-    def taken(self) -> tuple[int, int]:
-        """Bytes of constants, and of what threads use and of copies of what is fed."""
+    def constants(self) -> int:
+        """Bytes of constants."""
         pairs = zip(self.made.lowered.memories, self.blocks, strict=True)
-        sizes = [(memory.kind, x.nbytes) for memory, x in pairs]
-        copies = sum(x.nbytes for x in self._copies.values())
-        fed = sum(n for kind, n in sizes if kind == "feed")
-        return sum(n for kind, n in sizes if kind == "constant"), self.scratch.nbytes + fed + copies
+        return sum(x.nbytes for memory, x in pairs if memory.kind == "constant")
+
+    @property
+    def copies(self) -> int:
+        """Bytes of copies of batches that were not as the program's inputs say."""
+        planned = self.made.memory.fed
+        return sum(x.nbytes for b, x in self._copies.items() if b not in planned)
 
     def copy_of(self, buffer: int) -> Array:
         """Memory for a part that is fed, where it can't be read as it lies in the batch."""
         if buffer not in self._copies:
             b = self.program.buffers[buffer]
-            self._copies[buffer] = array_on(b, self.device.block(b.bytes), 0)
+            self._copies[buffer] = array_on(b, self._fed(b), 0)
         return self._copies[buffer]
+
+    def _fed(self, b: Buffer) -> Bytes:
+        """The memory that is planned for a part of the batch, or if there is none, more of it."""
+        memory = self.made.memory
+        if b.id not in memory.fed or self.device.apart:
+            return self.device.block(b.bytes)
+        start = memory.thread * self.device.threads + memory.fed[b.id]
+        return self.scratch[start : start + b.bytes]
 
     def _block(self, number: int, site: Site) -> Bytes:
         memory = self.made.lowered.memories[number]
         b = memory.buffer
         match memory.kind:
             case "arena":
-                return self.device.arena(self.made.lowered.arena, self.program.arena)
+                return self.device.arena(self.made.memory)
             case "variable" | "shared":
                 names = {b: name for name, b in self.program.variables.items()}
                 return self.device.blocks.get(names[b], self.device.block(0))
@@ -262,21 +290,15 @@ class Step:
                 return self.device.block(memory.bytes)
             case "feed" if b in self.pointed:
                 return self.device.block(0)  # made when it is needed
+            case "feed":
+                return self._fed(self.program.buffers[b])
             case _:
                 return self.device.block(memory.bytes if site.holds(b) else 0)
 
     @cached_property
     def pointed(self) -> set[int]:
         """Fed buffers that only native code reads: these may lie in the batch itself."""
-        buffers, lowered = self.program.buffers, self.made.lowered
-        hosts = [x for part in self.made.parts for x in part if not isinstance(x, int)]
-        used = {buffers[b].root for b in self.program.outputs.values()}
-        for x in (*lowered.setup, *hosts):
-            used |= {buffers[b].root for b in reads(x)}
-            made = writes(x)
-            if made is not None and not isinstance(x, Feed):
-                used.add(buffers[made].root)
-        return {m.buffer for m in lowered.memories if m.kind == "feed"} - used
+        return pointed(self.program, self.made.lowered, self.made.parts)
 
     def _array(self, number: int, site: Site) -> Array:
         """A view for the host; an empty array for what has no memory here."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from math import prod
+from typing import TypeAlias
 
 from graphc.ir.placement import Mesh, Placement
 from graphc.ir.types import TensorType
@@ -38,12 +39,15 @@ from graphc.lowering.program.instructions import (
 from graphc.ops.collective import Conversion, Keep
 from graphc.ops.traffic import sent
 
+Coordinates: TypeAlias = dict[str, int]  # mesh axis -> index
+
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """What some devices need, or have taken, each of them alike: bytes by kind of buffer.
 
-    scratch: what a backend takes beyond what a program plans, as threads do for packed blocks
+    scratch: what a step uses only while it runs, beside its values: packed blocks of threads,
+             parts of the batch that are copied
     """
 
     devices: int
@@ -56,6 +60,23 @@ class Footprint:
     def peak(self) -> int:
         """Bytes that one of them needs at most."""
         return self.variables + self.constants + self.arena + self.scratch
+
+
+def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[Coordinates, int]]:
+    """A place of every kind that programs tell apart, with the number of devices of that kind.
+
+    Along an axis, every home is of a kind of its own, and all other places are of one.
+    """
+    homes = {pair for program in programs for b in program.buffers for pair in b.home}
+    kinds = []
+    for axis in mesh.space:
+        own = sorted(k for name, k in homes if name == axis.name)
+        other = next((k for k in range(axis.size) if k not in own), None)
+        alone = [(axis.name, k, 1) for k in own]
+        rest = [] if other is None else [(axis.name, other, axis.size - len(own))]
+        kinds.append(alone + rest)
+    for chosen in product(*kinds):
+        yield {name: k for name, k, _ in chosen}, prod(n for _, _, n in chosen)
 
 
 def by_kind(each: Iterable[Footprint]) -> tuple[Footprint, ...]:
@@ -81,6 +102,8 @@ class Program:
     counts:    run-time dims and the static number that they may reach, such as {"batch": 256}
                (empty where the batch must be full)
     arena:     bytes of the arena where it is largest
+    What is told of bytes holds where instructions are run one by one; a backend that fuses them
+    plans anew, and tells what it takes: `graphc.runtime.backends.backend.Loaded.footprints`.
     Devices need the same, but where variables are at home: then `footprints` tells them apart.
     """
 
@@ -149,44 +172,30 @@ class Program:
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes that one device needs at most, wherever it is. Known before running."""
+        """Bytes that one device needs at most, wherever it is, where nothing is fused."""
         return self.footprints[0].peak
 
     @property
     def footprints(self) -> tuple[Footprint, ...]:
         """What the devices need, by kind: those that need the most first."""
-        each = self._kinds_of_places()
-        return by_kind(Footprint(devices, *self._needs(at)) for at, devices in each)
+        each = kinds_of_places(self.mesh, [self])
+        return by_kind(
+            Footprint(devices, self.bytes_at(at, "variable"), self.bytes_at(at, "constant"),
+                      self.arena_at(at))
+            for at, devices in each
+        )  # fmt: skip
+
+    def bytes_at(self, coordinates: Mapping[str, int], kind: str) -> int:
+        """Bytes of a kind of buffers at a place on the mesh, each in memory of its own."""
+        of_kind = (b for b in self.buffers if b.kind == kind and b.lies_at(coordinates))
+        return sum(b.bytes for b in of_kind)
 
     def arena_at(self, coordinates: Mapping[str, int]) -> int:
         """Bytes of the arena at a place on the mesh."""
-        return self._needs(coordinates)[2]
-
-    def _needs(self, at: Mapping[str, int]) -> tuple[int, int, int]:
-        """Bytes of variables, constants and arena at a place."""
-        there = [b for b in self.buffers if b.lies_at(at)]
-        variables = sum(b.bytes for b in there if b.kind == "variable")
-        constants = sum(b.bytes for b in there if b.kind == "constant")
+        there = [b for b in self.buffers if b.lies_at(coordinates)]
         if len(there) == len(self.buffers):
-            return variables, constants, self.arena
-        arena = max((b.offset + b.bytes for b in there if b.kind == "arena"), default=0)
-        return variables, constants, arena
-
-    def _kinds_of_places(self) -> Iterator[tuple[dict[str, int], int]]:
-        """A place of every kind, with the number of devices of that kind.
-
-        Along an axis, every home is of a kind of its own, and all other places are of one.
-        """
-        homes = {pair for b in self.buffers for pair in b.home}
-        kinds = []
-        for axis in self.mesh.space:
-            own = sorted(k for name, k in homes if name == axis.name)
-            other = next((k for k in range(axis.size) if k not in own), None)
-            alone = [(axis.name, k, 1) for k in own]
-            rest = [] if other is None else [(axis.name, other, axis.size - len(own))]
-            kinds.append(alone + rest)
-        for chosen in product(*kinds):
-            yield {name: k for name, k, _ in chosen}, prod(n for _, _, n in chosen)
+            return self.arena
+        return max((b.offset + b.bytes for b in there if b.kind == "arena"), default=0)
 
     @property
     def sent_bytes(self) -> int:
@@ -227,6 +236,7 @@ __all__ = [
     "Write",
     "by_kind",
     "exact_ranges",
+    "kinds_of_places",
     "ranges_of",
     "reads",
     "writes",

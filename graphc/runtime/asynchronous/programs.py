@@ -68,7 +68,7 @@ class ProgramWorker:
         self, plan: Plan, backend: Backend, deadline: float | None = None,
         debug_nans: bool | None = None,
     ) -> None:  # fmt: skip
-        programs = {k: p for k, p in plan.programs.items() if k.split(".")[0] == WORKER}
+        programs = plan.worker_programs
         self.engine = Engine(programs, backend, deadline=deadline, debug_nans=debug_nans)
         self.sent = [tuple(p.inputs) for p in plan.servers]
         every = {name for names in self.sent for name in names}

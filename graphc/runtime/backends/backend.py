@@ -108,6 +108,16 @@ class Loaded(Protocol):
         """
         ...
 
+    def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
+        """What devices will have taken once steps of these programs were run, for the first time
+        in this order: to the byte, by kind of device, the largest first. Nothing is taken for it.
+
+        Batches are counted in as the programs' inputs say them; what is cast or strided may be
+        copied besides. together: the devices are threads of one process that wait for each other
+        without end (`Communicator.common`)
+        """
+        ...
+
     def device(self, rank: int, comm: Communicator) -> Device:
         """The device of one rank, on the thread that will run it. Variables start undefined.
 

@@ -6,7 +6,7 @@ Program. The reference backend is this with each op's own `run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias
@@ -25,6 +25,8 @@ from graphc.lowering.program.program import (
     Start,
     Wait,
     Write,
+    by_kind,
+    kinds_of_places,
     writes,
 )  # fmt: skip
 from graphc.ops.source import DimSize
@@ -83,6 +85,21 @@ class LoadedKernels:
     def __init__(self, backend: KernelBackend, programs: Programs) -> None:
         self._backend, self._programs = backend, programs
 
+    def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
+        """See `Loaded`. Every value of a step has an array of its own."""
+        first = next(iter(self._programs.values()))
+        programs = [self._programs[name] for name in names]
+        return by_kind(
+            Footprint(
+                devices,
+                first.bytes_at(at, "variable"),
+                sum(constants for constants, _ in taken),
+                max((values for _, values in taken), default=0),
+            )
+            for at, devices in kinds_of_places(first.mesh, [first, *programs])
+            for taken in [[values_at(p, at) for p in programs]]
+        )
+
     def device(self, rank: int, comm: Communicator) -> KernelDevice:
         return KernelDevice(self._backend, self._programs, rank, comm)
 
@@ -137,6 +154,14 @@ class KernelDevice:
         return outputs
 
 
+def values_at(program: Program, at: Mapping[str, int]) -> tuple[int, int]:
+    """Bytes of constants, and of what a step makes, at a place on the mesh; a view is a copy."""
+    constants = {b for x in program.setup if (b := writes(x)) is not None}
+    here = [b for b in program.buffers if b.lies_at(at)]
+    made = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")
+    return sum(b.bytes for b in here if b.id in constants), made
+
+
 class Run:
     """One program on one rank. values: buffer -> array; views are copies here."""
 
@@ -178,11 +203,8 @@ class Run:
 
     @property
     def taken(self) -> tuple[int, int]:
-        """Bytes of constants, and of what a step makes; a view is a copy here."""
-        constants = {b for x in self.program.setup if (b := writes(x)) is not None}
-        here = [b for b in self.program.buffers if self.site.holds(b.id)]
-        made = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")
-        return sum(b.bytes for b in here if b.id in constants), made
+        """Bytes of constants, and of what a step makes."""
+        return values_at(self.program, self.site.places[0])
 
     def _held(self) -> list[tuple[str, int]]:
         """The variables that this rank has, with their buffers."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphc.ir.placement import chop
 from graphc.ir.types import DTYPES, DType, TensorType, dtype_of
 from graphc.runtime.data.sharding import Sharding
-from graphc.support.array_files import csv_columns, npz_arrays, shown_names
+from graphc.support.array_files import csv_columns, csv_rows, npz_arrays, npz_shapes, shown_names
 from graphc.support.errors import GraphcError, Span, did_you_mean
 from graphc.support.untrusted_files import Unreadable, files_of
 
@@ -210,6 +210,21 @@ def load(
         raise GraphcError("G0602", f"{path} can't be read: {error}", span=span) from None
 
 
+def examples_of(kind: str, path: str) -> tuple[int, ...]:
+    """The number of examples in each file of a dataset; () where that can't be told.
+
+    No array is read: what is wrong with the files shows when they are.
+    """
+    try:
+        return tuple(map(COUNTS[kind], files_of(path)))
+    except (GraphcError, Unreadable, OSError, ValueError):
+        return ()
+
+
+def _count_npz(path: Path) -> int:
+    return next(shape[0] for shape in npz_shapes(path).values() if shape)
+
+
 def _read(kind: str, path: Path, inputs: Mapping[str, TensorType]) -> Dataset:
     arrays = READERS[kind](path, inputs)
     return Dataset({name: _fit(name, arrays[name], t) for name, t in inputs.items()})
@@ -229,9 +244,9 @@ def _fit(name: str, a: Array, t: TensorType) -> Array:
     if not any(a.dtype == d.numpy for d in DTYPES.values()) and a.dtype.kind not in "iub":
         raise GraphcError("G0605", f"entry '{name}' has dtype {a.dtype}, the step says {t.dtype}")
     if a.dtype == t.dtype.numpy:
-        return a
+        return np.ascontiguousarray(a)  # so that steps read batches as they lie
     with np.errstate(all="ignore"):
-        cast = a.astype(t.dtype.numpy)
+        cast = a.astype(t.dtype.numpy, order="C")
         lossless = _lossless(a, cast, t.dtype)
     if not lossless:
         message = f"entry '{name}' is {a.dtype}: casting it to {t.dtype} would change values"
@@ -282,6 +297,7 @@ def _whole(a: Array) -> Array:
 
 Reader = Callable[[Path, Mapping[str, TensorType]], dict[str, Array]]
 READERS: dict[str, Reader] = {"npz": _read_npz, "csv": _read_csv}
+COUNTS: dict[str, Callable[[Path], int]] = {"npz": _count_npz, "csv": csv_rows}
 
 
 def from_arrays(arrays: Mapping[str, Array]) -> Dataset:

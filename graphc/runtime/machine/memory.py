@@ -1,77 +1,103 @@
-"""Whether a plan fits into the memory of the machine that is to run it, asked before it runs."""
+"""The memory of a run, known before any is taken: to print it, and to refuse what is too much."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from graphc.ir.types import in_units
-from graphc.lowering.program.program import Program
-from graphc.plan.plan import Plan
+from graphc.lowering.program.program import Footprint, Program, by_kind
+from graphc.plan.plan import SERVER, WORKER, Plan
+from graphc.runtime.backends.backend import Backend
 from graphc.support.errors import GraphcError
-from graphc.support.lazy_map import made
 
 
-def check_memory(plan: Plan, limit: int | None = None) -> None:
-    """Raise G0204 where the devices together need more than the limit, as far as programs are made.
+def footprints(
+    plan: Plan, backend: Backend, names: Sequence[str] | None = None
+) -> tuple[Footprint, ...]:
+    """What the devices of a run on this machine take, by kind, the largest first.
+
+    names: of the programs that are run, in the order of their first steps; None is all of them. Of
+    an asynchronous plan these are workers and servers; evaluation has devices of its own.
+    """
+    names = list(plan.programs) if names is None else names
+    if plan.asynchronous is None:
+        return backend.load(plan.step_programs).footprints(_of(names, plan.step_programs))
+    worker = backend.load(plan.worker_programs)
+    several = worker.footprints(_of(names, plan.worker_programs))
+    found = [replace(f, devices=f.devices * plan.asynchronous.workers) for f in several]
+    for name in (n for n in plan.programs if n.startswith(f"{SERVER}.")):
+        found += backend.load({name: plan.programs[name]}).footprints([name])
+    return by_kind(found)
+
+
+def _of(names: Iterable[str], programs: Mapping[str, Program]) -> list[str]:
+    return [name for name in names if name in programs]
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many bytes the devices of a run may take together. first: the program it begins with."""
+
+    bytes: int
+    first: str
+
+    def check(self, name: str, each: Sequence[Footprint]) -> None:
+        """Raise G0204 where devices that will also run program `name` take more in all."""
+        devices, needed = sum(f.devices for f in each), _together(each)
+        if needed <= self.bytes:
+            return
+        where = f"{devices} devices together" if devices > 1 else "one device"
+        help = "check the dims; if they are meant, raise the limit: --max-bytes, max_bytes="
+        if devices > 1:
+            help = "use fewer devices, or cut the variables with tensor_split; " + help
+        text = f"program '{name}' needs {in_units(needed)} on {where}"
+        raise GraphcError("G0204", f"{text}, there are {in_units(self.bytes)}", help=help)
+
+
+def check_memory(plan: Plan, backend: Backend, limit: int | None = None) -> Limit | None:
+    """The limit for the engine of a plan, after what is asked before there is one.
 
     limit: bytes; None is this machine's memory, where the system tells it
+    Raises G0204 where first values, or workers and servers together, need more.
     """
     limit = machine_bytes() if limit is None else limit
-    needed, name = max(
-        ((_needed(name, p), name) for name, p in made(plan.programs).items()),
-        default=(0, ""),
-    )
-    together = _of_parts(plan)
-    if limit is None or max(needed, together) <= limit:
-        return
-    if needed < together:
-        text = f"{plan.strategy} needs {in_units(together)} for workers and servers together"
+    if limit is None:
+        return None
+    found = Limit(limit, "train")
+    init = plan.programs.get("init")
+    if init is not None:  # computed on the host, value by value, where a view is a copy
+        found.check("init", [Footprint(1, 0, 0, sum(b.bytes for b in init.buffers))])
+    if plan.asynchronous is None:
+        return found
+    needed = _together(footprints(plan, backend, [WORKER]))
+    needed += _together(backend.load(plan.step_programs).footprints([]))
+    if needed > limit:
+        text = f"{plan.strategy} needs {in_units(needed)} for workers and servers together"
         help = "use fewer workers, or raise the limit: --max-bytes, max_bytes="
         raise GraphcError("G0204", f"{text}, there are {in_units(limit)}", help=help)
-    program = plan.programs[name]
-    devices = program.mesh.devices
-    where = f"{devices} devices together" if devices > 1 else "one device"
-    message = f"program '{name}' needs {in_units(needed)} on {where}, there are {in_units(limit)}"
-    help = "check the dims; if they are meant, raise the limit: --max-bytes, max_bytes="
-    if devices > 1:
-        help = "use fewer devices, or cut the variables with tensor_split; " + help
-    raise GraphcError("G0204", message, help=help)
+    return None
 
 
-def _needed(name: str, program: Program) -> int:
-    """Bytes of all devices together. First values are computed on the host, value by value, where
-    a view is a copy."""
-    if name == "init":
-        return sum(b.bytes for b in program.buffers)
-    return sum(f.devices * f.peak for f in program.footprints)
+def check_peak(plan: Plan, backend: Backend, limit: int) -> None:
+    """Raise G0406 where a device needs more than the limit, whichever programs are run."""
+    most = footprints(plan, backend)[0]
+    if most.peak > limit:
+        raise GraphcError(
+            "G0406",
+            f"{plan.strategy} needs {most.peak} bytes on a device "
+            f"({most.variables} of them variables), the limit is {limit}",
+            help="cut variables with tensor_split(n), or the batch with accumulate(k)",
+        )
 
 
-def _of_parts(plan: Plan) -> int:
-    """Bytes of all workers and servers together; 0 where the step was not cut."""
-    if plan.asynchronous is None:
-        return 0
-    worker = sum(f.devices * f.peak for f in plan.training.footprints)
-    return plan.asynchronous.workers * worker + sum(p.peak_bytes for p in plan.servers)
-
-
-def memory_in_words(program: Program) -> str:
-    """What the devices need: of one, where all need the same, else of the largest and the rest."""
-    most, *rest = program.footprints
-    kept = f", {program.kept_bytes:,} kept from loop to loop" if program.kept_bytes else ""
-    if not rest:
-        return f"{most.peak:,} bytes at most on each ({most.variables:,} of variables{kept})"
-    others = sum(f.devices for f in rest)
-    peaks = _from_to(f.peak for f in rest)
-    variables = _from_to(f.variables for f in rest)
-    first = f"{most.peak:,} bytes at most on {most.devices} of them"
-    kept = f"({most.variables:,} of variables{kept})"
-    return f"{first} {kept}, {peaks} on the other {others} ({variables})"
-
-
-def _from_to(numbers: Iterable[int]) -> str:
-    found = sorted(set(numbers))
-    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
+def _together(each: Iterable[Footprint]) -> int:
+    """Bytes of all devices."""
+    return sum(f.devices * f.peak for f in each)
 
 
 def machine_bytes() -> int | None:
@@ -80,3 +106,28 @@ def machine_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return None
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def memory_in_words(each: Sequence[Footprint], kept: int = 0, exact: bool = False) -> str:
+    """What the devices take: of one, where all are alike, else of the largest and of the rest.
+
+    kept: bytes that are kept from loop to loop; exact: whether it is not only known at most
+    """
+    most, *rest = each
+    bytes = f"{most.peak:,} bytes" + " at most" * (not exact)
+    inside = f"{most.variables:,} of variables"
+    inside += f", {kept:,} kept from loop to loop" if kept else ""
+    if not rest:
+        return f"{bytes} on each ({inside})"
+    others = sum(f.devices for f in rest)
+    peaks, variables = _from_to(f.peak for f in rest), _from_to(f.variables for f in rest)
+    first = f"{bytes} on {most.devices} of them ({inside})"
+    return f"{first}, {peaks} on the other {others} ({variables})"
+
+
+def _from_to(numbers: Iterable[int]) -> str:
+    found = sorted(set(numbers))
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"

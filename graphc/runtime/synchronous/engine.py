@@ -22,6 +22,7 @@ from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.machine.memory import Limit
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
@@ -49,13 +50,14 @@ class Engine:
     device waits for another at most (None: for ever). joins: how the copies of variables that every
     replica has come to one value (graphc.plan.replica_copies). debug_nans: a step that gives a NaN
     or an infinity fails (G0537) and leaves the variables as they were; None is what the environment
-    says.
+    says. limit: of memory; a program with which devices would take more raises G0204 instead.
     """
 
     def __init__(
         self, programs: Programs, backend: Backend, transport: Transport | None = None, *,
         deadline: float | None = None,
         joins: Mapping[str, str] | None = None, debug_nans: bool | None = None,
+        limit: Limit | None = None,
     ) -> None:  # fmt: skip
         self.debug_nans = config.get().debug_nans if debug_nans is None else debug_nans
         self.programs, self.joins = programs, dict(joins or {})
@@ -64,7 +66,8 @@ class Engine:
         self._devices: dict[int, Device] = {}
         self._invalid = ""
         self._finished: Counter[str] = Counter()
-        self._prepared: set[str] = set()  # programs that all devices have made ready
+        self._prepared: list[str] = []  # programs that all devices have made ready
+        self._limit = limit
         self._quick: dict[str, Quick] = {}
         self._turn = threading.Lock()  # held by whoever uses the devices
         self._lost = False
@@ -75,6 +78,8 @@ class Engine:
         self._blas = limit_blas(self.mesh.devices, single=self.mesh.leaves is not None)
         self._session = transport.open(self.mesh.devices, deadline=deadline)
         try:
+            if limit is not None:
+                self._check_memory(limit.first)
             self._on_devices(self._start)
         except BaseException:
             self.close()
@@ -202,9 +207,16 @@ class Engine:
         """Have all devices make a program ready, or none: it may hold what they share."""
         if name not in self._prepared:
             self._check_mine()
+            self._check_memory(name)
             self._loaded.prepare(name)
             self._on_devices(lambda comm: self._devices[comm.rank].prepare(name))
-            self._prepared.add(name)
+            self._prepared.append(name)
+
+    def _check_memory(self, name: str) -> None:
+        """Raise G0204 where devices with one more program take more than they may."""
+        if self._limit is not None:
+            together = all(self._on_devices(lambda comm: comm.common is not None))
+            self._limit.check(name, self._loaded.footprints([*self._prepared, name], together))
 
     def _kept(self) -> nans.Kept:
         """What every device has of the variables."""

@@ -11,7 +11,7 @@ of every memory block. The calls are a table, too (`calls`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -117,6 +117,12 @@ def compile_stretches(
     ]
     calls = tuple(c for natives in stretches for native in natives for c in native.calls)
     return Stretches(symbols, found, machine.key_of(description), calls)
+
+
+def scratch_bytes(stretches: Iterable[Sequence[Native]]) -> int:
+    """Bytes of scratch memory that a thread needs which runs all of these."""
+    printers = _printers()
+    return max((_scratch(natives, printers) for natives in stretches), default=0)
 
 
 def names_of(stretches: int) -> list[tuple[str, str]]:

@@ -1,0 +1,171 @@
+"""What steps take of a device's memory: known from the lowered program, before any of it is taken.
+
+Steps run in turn. So all programs of a device share one arena, and one block for what a step uses
+only while it runs: the scratch memory of threads, and parts of the batch that must be copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphc.ir.types import TensorType
+from graphc.lowering.kernel.lowered import Lowered
+from graphc.lowering.program.program import (
+    Buffer,
+    Feed,
+    Footprint,
+    Instruction,
+    Program,
+    by_kind,
+    kinds_of_places,
+    reads,
+    writes,
+)
+from graphc_numpy.memory import ALIGN, Allocator, Bytes
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """What the steps of a program take of a device, beside its variables.
+
+    arena:     bytes of its values; room: that steps of other programs may need
+    constants: the buffers that are written once
+    thread:    bytes of scratch memory of each thread
+    fed:       parts of the batch that the host reads, or that can't be read as they lie: where each
+               begins behind the scratch memory of the threads
+    copied:    bytes of all of them
+    """
+
+    arena: int
+    room: int
+    constants: tuple[int, ...]
+    thread: int
+    fed: Mapping[int, int]
+    copied: int
+
+    def scratch(self, threads: int) -> int:
+        """Bytes that are used only while a step runs."""
+        return threads * self.thread + self.copied
+
+
+def step_memory(
+    program: Program, lowered: Lowered, parts: Iterable[Sequence[Instruction | int]], thread: int
+) -> StepMemory:
+    """What steps of a lowered program take. thread: bytes of scratch memory of each thread."""
+    sources = {x.result: x.source for x in program.instructions if isinstance(x, Feed)}
+    inside = pointed(program, lowered, parts)
+    fed, end = dict[int, int](), 0
+    for b in (program.buffers[m.buffer] for m in lowered.memories if m.kind == "feed"):
+        if b.id not in inside or _is_copied(program, program.inputs[sources[b.id]], b):
+            fed[b.id], end = end, end + -(-b.bytes // ALIGN) * ALIGN
+    constants = tuple(m.buffer for m in lowered.memories if m.kind == "constant")
+    return StepMemory(lowered.arena, program.arena, constants, thread, fed, end)
+
+
+def pointed(
+    program: Program, lowered: Lowered, parts: Iterable[Sequence[Instruction | int]]
+) -> set[int]:
+    """Fed buffers that only native code reads: these may lie in the batch itself."""
+    used = {program.buffers[b].root for b in program.outputs.values()}
+    hosts = (x for part in parts for x in part if not isinstance(x, int))
+    for x in (*lowered.setup, *hosts):
+        used |= {program.buffers[b].root for b in reads(x)}
+        made = writes(x)
+        if made is not None and not isinstance(x, Feed):
+            used.add(program.buffers[made].root)
+    return {m.buffer for m in lowered.memories if m.kind == "feed"} - used
+
+
+def _is_copied(program: Program, t: TensorType, b: Buffer) -> bool:
+    """Whether a part of an entry may have to be padded or cast, or does not lie in one piece.
+
+    The last part of all is the shortest one.
+    """
+    if any(r.extent for r in b.ranges) or b.dtype != t.dtype:
+        return True
+    mesh = program.mesh
+    last = mesh.coordinates(mesh.devices - 1, mesh.turns - 1)
+    lengths = tuple(r.at(last, {})[1] for r in b.ranges)
+    first = next((i for i, n in enumerate(lengths) if n != 1), len(lengths))
+    return lengths != b.shape or lengths[first + 1 :] != t.shape[first + 1 :]
+
+
+# -- what programs share --------------------------------------------------------------------------
+
+
+@dataclass
+class InTurn:
+    """Blocks that steps use in turn: the last one, and one more where that is too small.
+
+    sizes: bytes of each; used: the most that steps have asked for. Steps keep the block that they
+    began with. Room that nobody has asked for yet costs nothing while nobody writes there.
+    """
+
+    sizes: list[int] = field(default_factory=lambda: [0])
+    used: list[int] = field(default_factory=lambda: [0])
+
+    def take(self, size: int, room: int = 0) -> int:
+        """The number of the block that steps use which need so many bytes."""
+        if size > self.sizes[-1]:
+            self.sizes.append(max(size, room + room // 2))
+            self.used.append(0)
+        self.used[-1] = max(self.used[-1], size)
+        return len(self.sizes) - 1
+
+
+class SharedBlocks:
+    """The memory behind `InTurn`."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._sizes, self._allocator = InTurn(), allocator
+        self._blocks = [allocator.block(0)]
+
+    @property
+    def used(self) -> int:
+        """Bytes that steps use."""
+        return sum(self._sizes.used)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that were allocated."""
+        return sum(self._sizes.sizes)
+
+    def take(self, size: int, room: int = 0) -> Bytes:
+        """The block that steps use which need so many bytes; see `InTurn.take`."""
+        number = self._sizes.take(size, room)
+        if number == len(self._blocks):
+            self._blocks.append(self._allocator.block(self._sizes.sizes[number]))
+        return self._blocks[number][:size]
+
+
+def footprints(
+    first: Program, steps: Sequence[tuple[Program, StepMemory]], together: frozenset[str],
+    threads: int,
+) -> tuple[Footprint, ...]:  # fmt: skip
+    """What devices have taken when steps of these programs were prepared, in this order.
+
+    first: a program with all variables; together: those that the devices have once
+    """
+    mesh, arena, scratch = first.mesh, InTurn(), InTurn()
+    for _, memory in steps:
+        arena.take(memory.arena, memory.room)
+        scratch.take(memory.scratch(threads))
+    held = {name: first.buffers[b] for name, b in first.variables.items()}
+    constants = [program.buffers[b] for program, m in steps for b in m.constants]
+    return by_kind(
+        Footprint(
+            devices,
+            sum(share(b.bytes, mesh.devices * (name in together))
+                for name, b in held.items() if b.lies_at(at)),
+            sum(b.bytes for b in constants if b.lies_at(at)),
+            sum(arena.used),
+            sum(scratch.used),
+        )
+        for at, devices in kinds_of_places(mesh, [first, *(program for program, _ in steps)])
+    )  # fmt: skip
+
+
+def share(size: int, devices: int) -> int:
+    """What one of so many devices counts of a block that they have together; all of it for 0."""
+    return -(-size // max(devices, 1))

@@ -1,0 +1,78 @@
+"""The command `compile`: from a .gc file to a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from graphc.cli.run import (
+    backend_option,
+    bucket_option,
+    order_option,
+    peak_option,
+    plan_of,
+    seed_option,
+    sparse_option,
+    strategy_option,
+)
+
+if TYPE_CHECKING:
+    from graphc.plan.plan import Plan
+
+
+@click.command("compile")
+@click.argument("file", type=click.Path(path_type=Path))
+@strategy_option
+@order_option
+@sparse_option
+@peak_option
+@bucket_option
+@seed_option
+@backend_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path),
+    help="File to write. Default: FILE with the suffix .plan.",
+)  # fmt: skip
+def compile_command(
+    file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
+    bucket: int, seed: int | None, backend: str, output: Path | None,
+) -> None:  # fmt: skip
+    """Compile FILE (.gc) to a plan, which runs without the source: graphc run FILE.plan.
+
+    Prints the memory that a run of the plan takes with this backend on this machine, to the byte.
+    If the data isn't there to be counted, a run may take less.
+    """
+    from graphc.runtime.backends import plugins
+    from graphc.runtime.data.used import programs_used
+    from graphc.runtime.machine.memory import footprints, memory_in_words
+    from graphc.support.files import check_writable
+
+    if output is not None:
+        check_writable(output, "G0507")
+    made_for = plugins.backend(backend)
+    plan = plan_of(file, strategy, peak, order, bucket, sparse=sparse, seed=seed, backend=backend)
+    target = output or file.with_suffix(".plan")
+    plan.save(target)
+    train, n, used = plan.training, plan.devices, programs_used(plan)
+    taken = footprints(plan, made_for, used)
+    averaged = len(train.footprints) > 1 or bool(plan.meta.get("every"))
+    mean = " on average" if averaged else ""
+    click.echo(
+        f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
+        f"{memory_in_words(taken, train.kept_bytes, used is not None)}, "
+        f"{plan.sent_bytes:,} sent by each in a step{mean}"
+    )
+    click.echo(_promised(plan))
+    for text in plan.meta.get("untiled", ()):
+        click.echo(f"left whole: {text}")
+
+
+def _promised(plan: Plan) -> str:
+    """How deterministic the results of the plan are, and with which kernels."""
+    from graphc.plan.determinism import Promise
+    from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
+
+    found = Promise.of(plan.meta["promise"])
+    return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")
