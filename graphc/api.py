@@ -77,7 +77,9 @@ def compile(
         )  # fmt: skip
         chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
         if not isinstance(chosen, Strategy):
-            raise GraphcError("G0401", f"{chosen!r} is no strategy", help='such as "mirrored(4)"')
+            raise GraphcError(
+                "G0401", f"{chosen!r} is not a strategy", help='such as "mirrored(4)"'
+            )
         plan = compiled(module, chosen, check_replicas=check_replicas)
         made_by = plugins.backend(backend) if isinstance(backend, str) else backend
         if peak is not None:

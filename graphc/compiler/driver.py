@@ -110,9 +110,10 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
     if layout_of(strategy).batch and inputs and not any(n.tensor.extents for n in inputs):
         warning = GraphcError(
             "G0405",
-            f"{strategy} cuts the batch, but no input has one: every device does all the work",
+            f"{strategy} splits the batch, but no input has a batch dim: every device does all of "
+            "the work",
             span=inputs[0].origin,
-            help="give the first dim a name that the data binds, as in x: f32[batch, 64]; "
+            help="name the first dim, as in x: f32[batch, 64]; "
             "in Python, take the batch size from x.shape[0] and not from len(x)",
         )
         warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
@@ -240,14 +241,14 @@ def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
     if idle:
         _warn(
             "G0476",
-            f"{idle} of {how.servers} servers keep no variable: there is none left for them",
-            "variables whose updates need each other go together; use fewer servers",
+            f"{idle} of {how.servers} servers own no variable",
+            "variables whose updates read each other stay together; use fewer servers",
         )
     if how.staleness is not None and how.workers > how.staleness + 1:
         _warn(
             "G0475",
             f"with staleness={how.staleness}, only {how.staleness + 1} of {how.workers} workers "
-            "can compute at a time: each push that is under way makes the others older by one",
+            "can compute at a time: each push on its way makes the others staler by one",
             f"staleness={how.workers - 1} lets all of them work, or use fewer workers",
         )
 

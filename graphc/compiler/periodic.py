@@ -51,4 +51,4 @@ def outer_optimizer(text: str) -> Optimizer:
         made = Evaluator(Builder("outer")).evaluate(factors[0], Scope())
         if isinstance(made, Optimizer):
             return made
-    raise GraphcError("G0306", f"outer={text!r} is no optimizer", help=help)
+    raise GraphcError("G0306", f"outer={text!r} is not an optimizer", help=help)

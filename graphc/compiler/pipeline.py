@@ -127,9 +127,9 @@ def _with_replay(error: GraphcError, graph: Graph, rest: Sequence[Pass]) -> Grap
     try:
         text = f"# replay: graphc opt {path} -p '{line}'\n" + print_ir(graph, locs=True)
         write_whole(path, text)
-        error.help = f"this is a defect of graphc; `graphc opt {path} -p '{line}'` replays it"
+        error.help = f"this is a bug in graphc; `graphc opt {path} -p '{line}'` replays it"
     except GraphcError:
-        error.help = "this is a defect of graphc; no replay file could be written"
+        error.help = "this is a bug in graphc; no replay file could be written"
     return error
 
 

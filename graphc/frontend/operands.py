@@ -51,7 +51,7 @@ def operand(f: Builder, x: Any, like: DType | None = None) -> Operand:
         case _:
             raise GraphcError(
                 "G0810",
-                f"a {type(x).__name__} is no array",
+                f"a {type(x).__name__} is not an array",
                 help="traced functions take arrays and numbers",
             )
 
@@ -112,7 +112,7 @@ def array_of(xs: Any) -> Array:
     try:
         return np.asarray(xs)
     except ValueError:
-        text = "this list is no array: its lists differ in length"
+        text = "this list is not an array: its lists differ in length"
         raise GraphcError("G0810", text, help="make them equally long, with a mask") from None
 
 
@@ -163,7 +163,7 @@ def as_int(x: Any, what: str) -> int:
     try:
         return index(x)
     except TypeError:
-        raise GraphcError("G0810", f"{what} is a whole number, not {x!r}") from None
+        raise GraphcError("G0810", f"{what} must be an integer, not {x!r}") from None
 
 
 def as_axis(axis: Any, what: str = "axis") -> int | tuple[int, ...] | None:

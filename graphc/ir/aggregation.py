@@ -42,19 +42,19 @@ def _problem(v: Variable) -> tuple[str, str] | None:
     if v.on not in TIMES:
         return f"it can't be aggregated on '{v.on}'", f"known: {', '.join(TIMES)}"
     if v.aggregation == "mean" and v.type.dtype.kind != "f":
-        text = f"the mean of {v.type.dtype} is no {v.type.dtype}"
+        text = f"a mean of {v.type.dtype} values can't be stored as {v.type.dtype}"
         return text, 'aggregate="sum", or a float variable'
     if v.aggregation == "sum" and v.type.dtype.kind == "b":
-        return "bools have no sum", "an i32 variable"
+        return "bools can't be summed", "an i32 variable"
     if v.on == "read" and v.aggregation == "none":
         return (
-            "what is aggregated on read needs to know how",
+            'on="read" needs an aggregation',
             f"one of {', '.join(AGGREGATIONS[1:])}",
         )
     if v.on == "never" and v.aggregation != "none":
-        return "it is never aggregated, so it has no aggregation", 'on="read", or leave it out'
+        return 'on="never" takes no aggregation', 'on="read", or leave it out'
     if v.kind == "param" and (v.local or v.aggregation != "none"):
-        return "a param is written from a gradient, which is global", "declare it as a state"
+        return "a param is updated from its gradient, which is global", "declare it as a state"
     return None
 
 

@@ -90,7 +90,7 @@ def parse_orders(text: str) -> Orders:
     for part in parts:
         place, _, order = (x.strip() for x in part.partition("="))
         if place in given:
-            raise GraphcError("G0308", f"order '{text}' says twice what {place} takes")
+            raise GraphcError("G0308", f"order '{text}' gives {place} twice")
         given[_known(place, PLACES, "place")] = parse_order(order)
     return Orders(**given)
 

@@ -65,7 +65,7 @@ def dtype_named(name: str) -> DType:
     if name not in DTYPES:
         raise GraphcError(
             "G0201",
-            f"'{name}' is no dtype",
+            f"'{name}' is not a dtype",
             help=did_you_mean(name, tuple(DTYPES)) or f"known: {' '.join(DTYPES)}",
         )
     return DTYPES[name]

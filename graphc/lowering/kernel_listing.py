@@ -69,7 +69,9 @@ def _part(
 
 def _where(line: Native) -> str:
     """In which turns, and at which places, a line runs."""
-    turn = {"any": "", "first": "  in the first turn", "later": "  in later turns"}[line.turn]
+    turn = {"any": "", "first": "  in the first microbatch", "later": "  in later microbatches"}[
+        line.turn
+    ]
     return turn + "".join(f"  on {axis}={k}" for axis, k in line.home)
 
 

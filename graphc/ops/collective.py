@@ -313,7 +313,7 @@ class AcrossLoops(Carried):
     """Passes a value of a microbatch to the same microbatch in a later loop, unchanged."""
 
     conversion = True
-    not_differentiable = "loops are told apart after differentiation"
+    not_differentiable = "loops are separated after differentiation"
 
 
 @register

@@ -32,7 +32,7 @@ class Einsum(Op):
     def infer(self, *types: TensorType) -> TensorType:
         a, b = types
         left, right, out = parse_spec(self.spec)
-        require(a.dtype == b.dtype, f"einsum: {a.dtype} with {b.dtype}", code="G0202")
+        require(a.dtype == b.dtype, f"einsum: dtypes {a.dtype} and {b.dtype} differ", code="G0202")
         require(a.dtype.kind in "fiu", f"einsum does not take {a.dtype}", code="G0202")
         cut = [x for x, n in self.blocks if n >= 1 and x in {*left, *right}]
         require(len(set(cut)) == len(self.blocks), f"einsum: blocks {self.blocks}", code="G0206")

@@ -37,7 +37,9 @@ class Elementwise(Op):
         for t in types:
             require(t.shape == first.shape, f"{self.name}: shapes {first.shape} and {t.shape}")
             require(
-                t.dtype == first.dtype, f"{self.name}: {first.dtype} with {t.dtype}", code="G0202"
+                t.dtype == first.dtype,
+                f"{self.name}: dtypes {first.dtype} and {t.dtype} differ",
+                code="G0202",
             )
         require(
             first.dtype.kind in self.kinds, f"{self.name} does not take {first.dtype}", code="G0202"
@@ -69,7 +71,7 @@ class Select(Elementwise):
         require(len(types) == 3, "select takes a condition and two arms")
         c, a, b = types
         require(c.dtype == BOOL, f"select: the condition must be bool, not {c.dtype}", code="G0202")
-        require(a.dtype == b.dtype, f"select: {a.dtype} with {b.dtype}", code="G0202")
+        require(a.dtype == b.dtype, f"select: dtypes {a.dtype} and {b.dtype} differ", code="G0202")
         require(c.shape == a.shape == b.shape, f"select: shapes {c.shape}, {a.shape}, {b.shape}")
         return TensorType(a.shape, a.dtype)
 

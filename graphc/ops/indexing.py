@@ -72,7 +72,7 @@ class Within(Op):
 
     size: int
     indices = (0,)
-    not_differentiable = "indices are no floats"
+    not_differentiable = "indices are not floats"
 
     def infer(self, *types: TensorType) -> TensorType:
         (x,) = types

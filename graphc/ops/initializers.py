@@ -91,7 +91,9 @@ class Random(Initializer):
 
     def draw(self, f: Builder, name: str, shape: tuple[int, ...], dtype: DType, kind: str) -> Value:
         """'uniform' in [0, 1) or 'normal', for the variable `name`."""
-        require(dtype.kind == "f", f"'{name}': random numbers are no {dtype}", code="G0202")
+        require(
+            dtype.kind == "f", f"'{name}': random numbers are floats, not {dtype}", code="G0202"
+        )
         seed = f.seed if self.seed is None else self.seed
         exact = F32 if dtype.bytes == 2 else dtype
         step = f.constant(0, I64)

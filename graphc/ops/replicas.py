@@ -149,7 +149,7 @@ class OwnEntry(Op):
     """`y` is the replica's own entry of x, which has one for each replica"""
 
     replicas = "enter"
-    not_differentiable = "placing makes it, after differentiation"
+    not_differentiable = "placing inserts it, after differentiation"
 
     def infer(self, *types: TensorType) -> TensorType:
         require(types[0].rank == 1, "own_entry takes a row with an entry for each replica")

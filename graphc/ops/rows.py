@@ -42,7 +42,7 @@ class RowIds(Op):
     alias = True
     indices = (0,)
     completes = True
-    not_differentiable = "indices are no floats"
+    not_differentiable = "indices are not floats"
 
     def infer(self, *types: TensorType) -> TensorType:
         (ids,) = types
@@ -81,7 +81,11 @@ class RowJoin(Op):
         for t in types:
             fits = t.rank >= 2 and t.shape[2:] == first.shape[2:]
             require(fits, f"row_join: shapes {first.shape} and {t.shape}")
-            require(t.dtype == first.dtype, f"row_join: {first.dtype} with {t.dtype}", code="G0202")
+            require(
+                t.dtype == first.dtype,
+                f"row_join: dtypes {first.dtype} and {t.dtype} differ",
+                code="G0202",
+            )
             rows += t.shape[0] * t.shape[1]
         return TensorType((1, rows, *first.shape[2:]), first.dtype)
 

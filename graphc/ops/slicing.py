@@ -119,7 +119,11 @@ class Concat(Op):
                 first.shape, self.dim, 0
             )
             require(fits, f"concat along dim {self.dim}: shapes {first.shape} and {t.shape}")
-            require(t.dtype == first.dtype, f"concat: {first.dtype} with {t.dtype}", code="G0202")
+            require(
+                t.dtype == first.dtype,
+                f"concat: dtypes {first.dtype} and {t.dtype} differ",
+                code="G0202",
+            )
         n = sum(t.shape[self.dim] for t in types)
         return TensorType(resized(first.shape, self.dim, n), first.dtype)
 

@@ -142,7 +142,7 @@ class ConstArray(Source):
 
     def infer(self, *types: TensorType) -> TensorType:
         t = TensorType(self.data.shape, dtype_named(self.data.dtype))
-        text = f"const_array: its data is no {t}"
+        text = f"const_array: its data is not at a {t}"
         require(min(t.shape, default=0) >= 0 and self.data.size == t.bytes, text, code="G0206")
         return t
 

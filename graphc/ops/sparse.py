@@ -154,8 +154,8 @@ def sparse_reads(
         every = users.get(read, [])
         uses = uses_of(f, read, [n for n in every if n.name in active])
         if v.sparse == "on" and not uses_of(f, read, every).lookups:
-            text = f"sparse is on for '{v.name}', but nothing looks its rows up by example"
-            help = "y = embedding(table, ids) does, with the batch first in ids; or leave it out"
+            text = f"sparse is on for '{v.name}', but no lookup of its rows has a batch"
+            help = "use embedding(table, ids), the batch first in ids; or leave out sparse"
             raise GraphcError("G0315", text, span=v.origin, help=help)
         if not uses.lookups or (mode != "on" and uses.rows >= v.type.shape[0]):
             continue
@@ -180,10 +180,10 @@ def _warn_of_both(v: Variable, uses: Uses) -> None:
     labels = ((lookup.origin, "looked up here"),) if lookup.origin else ()
     note = GraphcError(
         "G0314",
-        f"'{v.name}' is looked up, and used as a whole too: its gradient is a table",
+        f"'{v.name}' is looked up and also used as a whole: its gradient is a dense table",
         span=other.origin or v.origin,
         labels=labels,
         help=f'{uses.rows} rows of {v.type.shape[0]} alone would be sparse; sparse="off" for '
-        f"'{v.name}' says that this is meant",
+        f"'{v.name}' silences this warning",
     )
     warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)

@@ -119,7 +119,10 @@ class _Work:
         if x.name in self.inside:
             return x
         made = self.f.add(
-            PerReplica(local=True), (x,), name=f"{x.name}.own", because=_why("what each place has")
+            PerReplica(local=True),
+            (x,),
+            name=f"{x.name}.own",
+            because=_why("each replica's own value"),
         )
         self.inside.add(made.name)
         return made
@@ -127,7 +130,7 @@ class _Work:
     # -- one value of the places' ---------------------------------------------------------------
 
     def total(self, x: Value) -> Value:
-        return self.f.add(ReplicaSum(local=True), (x,), because=_why("the sum over the places"))
+        return self.f.add(ReplicaSum(local=True), (x,), because=_why("the sum over the replicas"))
 
     def met(self, x: Value) -> Value:
         """The mean over the places; of integers, which they all have alike, that integer."""
@@ -172,23 +175,22 @@ def _check_copies(graph: Graph, layout: MeshLayout) -> None:
     """Raise G0487 for a variable that replicas have copies of anyway."""
     for v in graph.variables.values():
         if v.local:
-            text = f"the places along {layout.local[0]} step alone, each with its own '{v.name}'"
-            help = (
-                'leave on="read" out: under this strategy every variable has a copy on each place'
-            )
+            axis = layout.local[0]
+            text = f"the replicas along {axis} run independently, each with its own '{v.name}'"
+            help = 'leave out on="read": under this strategy, each replica has all variables'
             raise GraphcError("G0487", text, span=v.origin, help=help)
 
 
 def _explained(after: Graph, before: Graph) -> Graph:
     """The graph with a reason at every node that is new."""
-    why = _why("between what each place has and one value")
+    why = _why("between the replicas' values and a global value")
     known = before.nodes
     nodes = {n.name: n if n.name in known or n.because else replace(n, because=why) for n in after}
     return replace(after, nodes=nodes)
 
 
 def _why(rule: str) -> Because:
-    return Because("step_alone", rule, "", "places along a local axis step by themselves")
+    return Because("step_alone", rule, "", "replicas along a local axis run independently")
 
 
 # -- meeting ---------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def option_value(text: str, kind: Any) -> Any:
 
 def _integer(text: str) -> int:
     if not re.fullmatch(r"\s*-?\d{1,18}\s*", text):
-        raise GraphcError("G0990", f"an option of a pass must be a whole number, not '{text}'")
+        raise GraphcError("G0990", f"an option of a pass must be an integer, not '{text}'")
     return int(text)
 
 

@@ -49,7 +49,7 @@ def promise(strategy: Strategy, programs: Iterable[Program]) -> Promise:
     """The promise of a strategy's programs."""
     layout = layout_of(strategy)
     if layout.synchrony is not None or layout.local:
-        why = "replicas step alone, so the result depends on how many there are"
+        why = "replicas run independently, so the result depends on their number"
         return Promise("none", 0, (why,))
     sums = tuple(dict.fromkeys(x for p in programs for x in _open_sums(p)))
     more = (f"and {len(sums) - SHOWN} more",) if len(sums) > SHOWN else ()

@@ -149,7 +149,7 @@ def load(path: str | Path) -> Plan:
     try:
         return parse(raw.decode())
     except UnicodeDecodeError:
-        raise GraphcError("G0507", f"{path} is no plan: it is not text") from None
+        raise GraphcError("G0507", f"{path} is not a plan: it is not text") from None
     except GraphcError as error:
         error.message = f"{path}: {error.message}"
         raise
@@ -160,9 +160,9 @@ def parse(text: str) -> Plan:
     try:
         head = json.loads(text)
     except (ValueError, RecursionError):
-        raise GraphcError("G0507", "this is no plan, or one that was cut off") from None
+        raise GraphcError("G0507", "this is not a plan, or it is incomplete") from None
     if not isinstance(head, Mapping) or head.get("format") != FORMAT:
-        raise GraphcError("G0507", "this is no plan of graphc")
+        raise GraphcError("G0507", "this is not a plan of graphc")
     if head.get("version") != VERSION:
         raise GraphcError(
             "G0508", f"the plan has format {head.get('version')!r}, this graphc reads {VERSION}"

@@ -73,9 +73,9 @@ def check_copies(name: str, value: Array, t: TensorType, count: int) -> bool:
     if value.shape[0] != count:
         raise GraphcError(
             "G0535",
-            f"'{name}' has a copy for each of {value.shape[0]} replicas, and there are {count}",
+            f"'{name}' has a copy for each of {value.shape[0]} replicas, but this run has {count}",
             help="give one value for all, load it where there are as many replicas, "
-            "or declare what the copies come to: on='read'",
+            "or declare how the copies are combined: on='read'",
         )
     return True
 

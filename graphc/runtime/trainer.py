@@ -374,9 +374,9 @@ def _agreed(results: Metrics) -> Metrics:
             raise GraphcError(
                 "G0536",
                 f"{count} replicas would write another value to '{name.removeprefix(DIFFER)}' than "
-                "the first one, whose value is taken",
+                "the first one, whose value is used",
                 help='declare another aggregation, or make them agree: "only_first_replica" drops '
-                "what the others have",
+                "the values of the others",
             )
     return {n: x for n, x in results.items() if not n.startswith(DIFFER)}
 

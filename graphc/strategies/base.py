@@ -89,7 +89,7 @@ class Periodic:
     outer: Any = None
 
     def __str__(self) -> str:
-        return f"replicas that meet every {self.every} steps"
+        return f"replicas that synchronize every {self.every} steps"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Asynchronous:
     staleness: int | None
 
     def __str__(self) -> str:
-        return "workers that don't wait for each other"
+        return "asynchronous workers"
 
 
 @dataclass(frozen=True)
@@ -317,13 +317,13 @@ def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> M
     few leaves, G0442 for replicas that do not synchronize at every step.
     """
     if layout.synchrony is not None or layout.local:
-        message = f"{strategy}: replicas that step alone can't be reproducible on other devices"
+        message = f"{strategy}: independent replicas can't be reproducible on other devices"
         raise GraphcError("G0442", message, help="leave out reproducible(...)")
     cuts = [a for a in layout.mesh.axes if a.name in layout.batch]
     need, devices = prod(a.size for a in cuts), prod(a.size for a in cuts if a.over == "space")
     if need > grid.slots:
         message = (
-            f"{strategy}: {need} parts of the batch (devices x microbatches), {grid.slots} slots"
+            f"{strategy}: {need} shards of the batch (devices x microbatches), {grid.slots} slots"
         )
         help = f"write reproducible(slots={need}), or more; other slots give other bits"
         raise GraphcError("G0441", message, help=help)
@@ -349,7 +349,7 @@ def _tiles(layout: MeshLayout, grid: Grid) -> Tiles | None:
 
 def _only(strategy: Strategy, found: Iterable[Any]) -> Any:
     given = [x for x in found if x is not None]
-    check(len(given) < 2, f"{strategy}: {' and '.join(map(str, given))} can't both hold")
+    check(len(given) < 2, f"{strategy}: {' and '.join(map(str, given))} can't be combined")
     return given[0] if given else None
 
 

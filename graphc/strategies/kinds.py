@@ -61,7 +61,8 @@ class TensorSplit(Strategy):
         check(self.devices >= 1, f"tensor_split({self.devices}): a mesh has at least one device")
         good = all(isinstance(k, str) and isinstance(dim, int) for k, dim in self.cut)
         check(
-            good, f"tensor_split: {dict(self.cut)} is no map of names to dims, such as {{'w*': 1}}"
+            good,
+            f"tensor_split: {dict(self.cut)} is not a map of names to dims, such as {{'w*': 1}}",
         )
 
     def layout(self, name: str) -> MeshLayout:
@@ -130,7 +131,10 @@ class ParameterServer(Strategy):
         check(self.workers >= 1, f"parameter_server: {self.workers} workers, at least 1 is needed")
         check(self.servers >= 1, f"parameter_server: {self.servers} servers, at least 1 is needed")
         known = self.staleness is None or self.staleness >= 0
-        check(known, f"staleness={self.staleness}: versions, from 0, or none for no bound")
+        check(
+            known,
+            f"staleness={self.staleness}: it is a number of versions from 0, or none for no bound",
+        )
 
     def layout(self, name: str) -> MeshLayout:
         if self.staleness != 0:
@@ -161,7 +165,7 @@ class Zero(Strategy):
         check(self.devices >= 1, f"zero({self.devices}): a mesh has at least one device")
         check(self.stage in (1, 2, 3), f"zero: stage={self.stage}: 1, 2 or 3")
         known = self.scatter in ("", "turn", "update")
-        check(known, f"zero: scatter='{self.scatter}': in every turn, or once per update")
+        check(known, f"zero: scatter='{self.scatter}': it is 'turn' or 'update'")
 
     def layout(self, name: str) -> MeshLayout:
         kinds = ("param", "slot") if self.stage == 3 else ("slot",)
@@ -190,7 +194,7 @@ class LocalSgd(Strategy):
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"local_sgd({self.devices}): a mesh has at least one device")
-        check(self.every >= 1, f"local_sgd: every={self.every}: at least every step")
+        check(self.every >= 1, f"local_sgd: every={self.every}: it is at least 1")
 
     def layout(self, name: str) -> MeshLayout:
         return _replicas(name, self.devices, Periodic(self.every))
@@ -211,7 +215,7 @@ class Diloco(Strategy):
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"diloco({self.devices}): a mesh has at least one device")
-        check(self.every >= 1, f"diloco: every={self.every}: at least every step")
+        check(self.every >= 1, f"diloco: every={self.every}: it is at least 1")
 
     def layout(self, name: str) -> MeshLayout:
         return _replicas(name, self.devices, Periodic(self.every, self.outer))
@@ -240,7 +244,7 @@ class Reproducible(Strategy):
     def __post_init__(self) -> None:
         check(self.slots >= 1, f"reproducible: slots={self.slots}: there is at least one leaf")
         power = self.tiles >= 1 and self.tiles & (self.tiles - 1) == 0
-        check(power, f"reproducible: tiles={self.tiles}: a power of two")
+        check(power, f"reproducible: tiles={self.tiles}: it is a power of two")
 
     usual_axis = "leaf"
 

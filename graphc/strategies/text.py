@@ -72,9 +72,9 @@ def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
         known = (type(device) is int and device >= 0) or (isinstance(device, str) and device)
         if not known:
             help = 'a list has numbers, [0, 1], or names, ["cpu:0", "cpu:1"]'
-            raise GraphcError("G0402", f"{name}: {device!r} is no device", help=help)
+            raise GraphcError("G0402", f"{name}: {device!r} is not a device", help=help)
         if devices.count(device) > 1:
-            raise GraphcError("G0402", f"{name}: device {device!r} stands twice in the list")
+            raise GraphcError("G0402", f"{name}: device {device!r} is listed twice")
     return len(devices)
 
 

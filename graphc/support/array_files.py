@@ -71,7 +71,7 @@ def _array(file: ZipFile, info: ZipInfo) -> Array:
         raise Unreadable(f"{info.filename[:40]} holds Python objects, which are never read")
     told, there = prod(shape) * dtype.itemsize, info.file_size - start
     if told != there or min(shape, default=0) < 0:
-        raise Unreadable(f"{info.filename[:40]} says it has {told:,} bytes, and has {there:,}")
+        raise Unreadable(f"{info.filename[:40]} declares {told:,} bytes, but has {there:,}")
     with file.open(info) as member:
         return np.asarray(npy.read_array(member, allow_pickle=False))
 
@@ -83,7 +83,7 @@ def _header(member: IO[bytes] | ZipExtFile, info: ZipInfo) -> tuple[tuple[int, .
         read: Any = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = read(member)
     except (ValueError, SyntaxError, TypeError, RecursionError):  # NumPy's repeat the header
-        raise Unreadable(f"{info.filename[:40]} has no header of an array") from None
+        raise Unreadable(f"{info.filename[:40]} has no array header") from None
     return tuple(map(int, shape)), dtype, member.tell()
 
 
@@ -151,5 +151,5 @@ def _of_table(error: ValueError) -> str:
     if row and column:
         return f"row {int(row[1]) + 1} below the header has no number in column {column[1]}"
     if row:
-        return f"row {row[1]} below the header has another number of columns than the first"
-    return "it is no table of numbers"
+        return f"row {row[1]} below the header does not have as many columns as the first"
+    return "it is not a table of numbers"

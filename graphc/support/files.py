@@ -95,7 +95,7 @@ def _reason(error: Exception) -> str:
 
 
 def _kind(mode: int) -> str:
-    return KINDS.get(stat.S_IFMT(mode), "no regular file")
+    return KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:

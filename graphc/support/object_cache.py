@@ -52,7 +52,7 @@ class Objects:
         folder = base / "objects"
         try:
             if base.exists() and not base.is_dir():
-                raise NotADirectoryError(None, "it is no folder")
+                raise NotADirectoryError(None, "it is not a folder")
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):
@@ -64,7 +64,7 @@ class Objects:
             return cls(None)
         if not mine:
             _warn(
-                base, f"{base} is not used: others can write to it, and what is kept there is run"
+                base, f"{base} is not used: others can write to it, and its code would be executed"
             )
         return cls(folder if mine else None)
 
@@ -157,7 +157,7 @@ def _warn(base: Path, message: str) -> None:
     if base in _WARNED:
         return
     _WARNED.add(base)
-    help = "GRAPHC_CACHE names another folder; GRAPHC_CACHE=0 keeps nothing, without this warning"
+    help = "set GRAPHC_CACHE to another folder, or to 0 to use no cache"
     text = GraphcError("G0708", message, help=help).render().replace("error", "warning", 1)
     warnings.warn(GraphcWarning(text), stacklevel=4)
 

@@ -122,7 +122,7 @@ class Build:
         name = parts[0]
         if name in _FOREIGN_DTYPES:
             known = _FOREIGN_DTYPES[name]
-            fail("G0201", f"'{name}' is no dtype", name, f"did you mean '{known}'?")
+            fail("G0201", f"'{name}' is not a dtype", name, f"did you mean '{known}'?")
         try:
             dtype_named(str(name))
         except GraphcError as error:
@@ -220,7 +220,7 @@ class Build:
 
     def comparison(self, parts: Parts) -> s.Chain:
         if len(parts) > 3:
-            fail("G0101", "comparisons do not chain", parts[3], "write `a < b and b < c`")
+            fail("G0101", "comparisons can't be chained", parts[3], "write `a < b and b < c`")
         return self.chain(parts)
 
     def unary(self, parts: Parts) -> s.Unary:
@@ -336,7 +336,7 @@ def _factors(expr: s.Expr) -> list[s.Name | s.Call]:
 
 def _digits(token: Token) -> str:
     if "__" in token or re.search(r"_(?![0-9])", token):
-        fail("G0103", "an underscore stands between two digits", token, "such as `1_000_000`")
+        fail("G0103", "an underscore must stand between two digits", token, "such as `1_000_000`")
     return token.replace("_", "")
 
 

@@ -103,9 +103,9 @@ def _misplaced(node: s.Statement, place: str) -> GraphcError:
         case s.Assign(), "file":
             help = "at the top of a file a value is named by `const NAME = ...`"
         case ((s.Variable() | s.Update()), "function"):
-            help = "declare it in the step and hand it to the function as an argument"
+            help = "declare it in the step and pass it to the function as an argument"
         case s.Return(), "step":
-            help = "a step gives numbers out by `report name = ...`"
+            help = "a step outputs values with `report name = ...`"
         case _:
             pass
     belongs = " or ".join(where[home] for home in homes)
@@ -123,11 +123,11 @@ def _ends_in_return(function: s.Function) -> None:
         block, must_return = blocks.pop()
         for node in block[:-1]:
             if isinstance(node, s.Return):
-                raise GraphcError("G0112", "nothing runs after a `return`", span=node.span)
+                raise GraphcError("G0112", "code after a `return` never runs", span=node.span)
             blocks += [(inner, False) for inner in _bodies(node)]
         match block[-1:]:
             case [s.Return() as node] if not must_return:
-                message = "a `return` here would leave the function from the middle"
+                message = "a `return` must be at the end of a function"
                 help = "name the value and return it at the end of the function"
                 raise GraphcError("G0112", message, span=node.span, help=help)
             case [s.If() as node] if must_return and node.otherwise:
@@ -162,7 +162,7 @@ def _parameters(parameters: Sequence[s.Parameter]) -> None:
         if before.default is not None and after.default is None:
             raise GraphcError(
                 "G0110",
-                f"parameter `{after.name.id}` has no default but stands behind one that has",
+                f"parameter `{after.name.id}` has no default, but follows one that has",
                 span=after.span,
                 help=f"move `{after.name.id}` to the front, or give it a default",
             )
@@ -185,7 +185,7 @@ def check_call(call: s.Call) -> None:
         if before.name is not None and after.name is None:
             raise GraphcError(
                 "G0110",
-                "a positional argument stands behind a named one",
+                "a positional argument follows a named one",
                 span=after.span,
                 labels=((before.span, "named here"),),
                 help="give it its name too, or move it to the front",
@@ -217,7 +217,7 @@ def _defined_once(items: Iterable[s.Statement]) -> None:
             case s.Data(name) | s.Strategy(name):
                 key = f"{_WORDS[type(item)]} {name.id}"
             case s.Train():
-                message = "the file says twice how long to train"
+                message = "the file has two `train for` statements"
                 _add(seen, "`train`", item.span, "G0113", message)
                 continue
             case _:

@@ -56,10 +56,10 @@ _HABITS: Final = tuple(
         Habit(r"\s*from\s+", "", 'a file is imported whole: `import "layers.gc" as layers`'),
         Habit(r"\s*import\s+", r"\w", 'a file is named in quotes: `import "layers.gc"`'),
         Habit(r"\s*train\s+", r"[\w(]", "write `train for 60 epochs`"),
-        Habit(r"\s*", r"else\b", "`else` stands on the line of the closing brace: `} else {`"),
+        Habit(r"\s*", r"else\b", "`else` goes on the line of the closing brace: `} else {`"),
         # Blocks and headers.
         Habit(r"\s*fn\b[^)]*", ":", "parameters have no types: shapes are known at each call"),
-        Habit(r"\s*(fn|step)\b.*\)\s*", "->", "what comes out is inferred: leave `->` out"),
+        Habit(r"\s*(fn|step)\b.*\)\s*", "->", "the type of the result is inferred: leave out `->`"),
         Habit(r"\s*(for|if|else|step|fn)\b.*", r":\s*(#.*)?$", _BRACES),
         Habit(r"\s*fn\b.*\)\s*", "", "write `fn f(x) = expression` or `fn f(x) { ... }`"),
         Habit(r"\s*(for|if|else|step)\b.*", r"\s*($|#)", "open the block on this line with `{`"),
@@ -70,7 +70,7 @@ _HABITS: Final = tuple(
             r"\s*(param|state)\s+[\w.\[\]]+\s*", "=",
             "give its type: `param w: f32[64, 128] = zeros()`",
         ),
-        Habit(r"\s*(param|state)\b.*:.*", r"\s*($|#|\{)", "give its start value: `= zeros()`"),
+        Habit(r"\s*(param|state)\b.*:.*", r"\s*($|#|\{)", "give its initial value: `= zeros()`"),
         Habit(
             r"\s*minimize\b(?!.*\bwith\b).*", "",
             "name the optimizer: `minimize loss with adam(lr=1e-3)`",
@@ -85,13 +85,13 @@ _HABITS: Final = tuple(
         # Operators.
         Habit(r".*[-+*/%@]\s*", "=(?!=)", "there is no `+=` or the like: write `x = x + 1`"),
         Habit(r"\s*(else\s+)?if\b.*", "=(?!=)", "`=` assigns; to compare, write `==`"),
-        Habit(r".*[=(,].*", "=(?!=)", "`=` stands once, behind a name; to compare, write `==`"),
+        Habit(r".*[=(,].*", "=(?!=)", "a statement has one `=`; to compare, write `==`"),
         Habit(".*", "<-", "`<-` updates a state; for less than a negative number: `a < -b`"),
         Habit(".*", "&", "write `and`"),
         Habit(".*", r"\|", "write `or`; `|` only chains optimizers, after `with`"),
         Habit(".*", "!(?!=)|~", "write `not`"),
         Habit(".*", r"\^", "a power is written `**`"),
-        Habit(".*", r"is\b", "compare by `==`"),
+        Habit(".*", r"is\b", "compare with `==`"),
         Habit(".*", r"\?", "write `a if condition else b`"),
         Habit(".*", "->", "there is no `->`; `<-` updates a state"),
         # Comments, strings, numbers.
@@ -132,7 +132,7 @@ def _unexpected(
     help = _habit(source, span)
     word = _leading_word(source, token)
     if word is not None:
-        message = f"`{word}` begins no statement"
+        message = f"no statement begins with `{word}`"
         help = help or did_you_mean(word, _STATEMENT_WORDS) or "write `name = expression`"
         return GraphcError("G0101", message, span=source.cover(word, word), help=help)
     parser = error.interactive_parser

@@ -202,7 +202,8 @@ class _Brackets:
 
     def _unclosed(self, opener: str, span: Span) -> GraphcError:
         leaving = next(self._lines_left_of(span), None) if opener == "{" else None
-        word = f"perhaps it ends above this line, which is indented no deeper than line {span.line}"
+        word = "perhaps it should be closed above this line, which is indented no deeper than "
+        word += f"line {span.line}"
         return GraphcError(
             "G0102",
             f"`{opener}` is never closed",
@@ -250,7 +251,7 @@ def too_deep(span: Span) -> GraphcError:
 def _too_many(span: Span) -> GraphcError:
     return GraphcError(
         "G0105",
-        f"the source has more than {MAX_TOKENS:,} words and signs",
+        f"the source has more than {MAX_TOKENS:,} tokens",
         span=span,
         help="write what repeats as a `for` loop or a `fn`; keep data in files of their own",
     )

@@ -344,14 +344,16 @@ def _number(token: Token) -> int | float:
 def _int(token: Token) -> int:
     value = _number(token)
     if not isinstance(value, int):
-        raise fail(token, "G0905", f"a whole number is needed here, not {short(token)}")
+        raise fail(token, "G0905", f"an integer is needed here, not {short(token)}")
     return value
 
 
 def _positive(token: Token) -> int:
     value = _int(token)
     if not 1 <= value <= MOST_PLACES:
-        raise fail(token, "G0905", f"there are 1 to {MOST_PLACES} of these, not {short(token)}")
+        raise fail(
+            token, "G0905", f"a number from 1 to {MOST_PLACES} is needed here, not {short(token)}"
+        )
     return value
 
 

@@ -223,7 +223,7 @@ def _record_text(value: Any, depth: int) -> str:
     _limit(depth)
     name = snake(type(value).__name__)
     if record_named(name) is not type(value):
-        raise GraphcError("G0907", f"a {type(value).__name__} can't stand in the text of a graph")
+        raise GraphcError("G0907", f"a {type(value).__name__} has no text form")
     return f"{name}({fields_text(value, depth + 1)})"
 
 

@@ -147,7 +147,9 @@ def test_a_run_that_goes_on_with_other_kernels_warns_and_says_from_where(
     core = whole["kernels"].get("core", whole["kernels"]["machine"])
     _retold(lambda notes: {k: text.replace(core, "Sapphire") for k, text in notes.items()})
     other = call("run", "line.gc", "--json", *resumed, *GRID, "--save", "end.safetensors")
-    assert "warning[G0527]: the kernels are not those that made half.safetensors" in other.err
+    assert (
+        "warning[G0527]: the kernels differ from those that computed half.safetensors" in other.err
+    )
     assert f"Sapphire became {core}" in other.err and "after step 4" in other.err
     assert report(other)["promise"] == "same bits to step 4"
     assert any(f"after step 4: core Sapphire became {core}" in x for x in report(other)["breaks"])
@@ -171,9 +173,11 @@ def test_a_checkpoint_that_does_not_name_its_kernels_draws_a_note(folder: Path, 
     call("run", "line.gc", "--quiet", "--steps", "4", "--save", HALF, *GRID)
     _retold(lambda notes: {k: text for k, text in notes.items() if k != "history"})
     found = call("run", "line.gc", "--json", "--steps", "7", "--resume", HALF, *GRID)
-    assert "note[G0528]: half.safetensors does not say by which kernels its 4 steps" in found.err
+    assert (
+        "note[G0528]: half.safetensors does not say which kernels computed its 4 steps" in found.err
+    )
     assert report(found)["promise"] == "same bits to step 4"
-    assert report(found)["breaks"] == ["after step 4: before it the kernels are not known"]
+    assert report(found)["breaks"] == ["after step 4: before it the kernels are unknown"]
 
 
 def test_a_loss_that_is_not_finite_is_null(folder: Path, call: Call) -> None:
@@ -278,11 +282,11 @@ def test_a_plan_runs_without_the_source_the_front_ends_and_the_passes(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: t[: len(t) // 2], "no plan, or one that was cut off"),
+        (lambda t: t[: len(t) // 2], "not a plan, or it is incomplete"),
         (lambda t: t.replace('"mirrored(2)"', '"mirrored(3)"'), "changed after it was written"),
         (lambda t: t.replace(f'"version":{VERSION}', '"version":99'), "format 99"),
         (lambda t: "", "no plan"),
-        (lambda t: "[1, 2]", "no plan of graphc"),
+        (lambda t: "[1, 2]", "not a plan of graphc"),
         (lambda t: "[" * 100_000, "no plan"),
         (lambda t: "\udcff", "not text"),
     ],

@@ -34,7 +34,9 @@ def plan(strategy: str, text: str = STEP) -> Plan:
 
 def test_a_strategy_that_cuts_no_batch_is_warned_of() -> None:
     fixed = STEP.replace("batch", "8")
-    with pytest.warns(GraphcWarning, match=r"mirrored\(2\) cuts the batch, but no input has one"):
+    with pytest.warns(
+        GraphcWarning, match=r"mirrored\(2\) splits the batch, but no input has a batch dim"
+    ):
         plan("mirrored(2)", text=fixed)
 
 

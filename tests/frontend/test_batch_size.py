@@ -157,7 +157,7 @@ def test_an_array_as_long_as_the_batch_needs_it_whole(name: str) -> None:
     ("form", "words"),
     [
         (NUMBERS["float(n)"], "the size of the batch is a plain number"),
-        (WHOLE["x + np.zeros((n, 2))"], "the batch is needed whole"),
+        (WHOLE["x + np.zeros((n, 2))"], "needs the whole batch"),
     ],
 )
 def test_a_short_batch_that_cannot_be_taken_is_refused_with_the_place(

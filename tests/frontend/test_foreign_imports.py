@@ -38,7 +38,7 @@ def test_an_error_in_a_file_from_elsewhere_repeats_nothing_of_it(
         load_module(main)
     text = caught.value.render()
     assert "s3cret" not in text and f'import "{name}" as other' in text
-    assert "lies outside the program's folder" in text
+    assert "is outside the program's folder" in text
 
 
 def test_lines_of_an_imported_program_from_elsewhere_are_not_shown_either(tmp_path: Path) -> None:

@@ -63,9 +63,9 @@ def test_the_command_line_comes_before_the_file() -> None:
     [
         ("order three", "G0308", "no order 'three'"),
         ('order "device=tree"', "G0308", "did you mean 'devices'"),
-        ('order "turns=tree,turns=add_n"', "G0308", "says twice"),
+        ('order "turns=tree,turns=add_n"', "G0308", "gives turns twice"),
         ("reduction avg", "G0309", "no reduction 'avg'"),
-        ("order tree order tree", "G0113", "said twice"),
+        ("order tree order tree", "G0113", "given twice"),
     ],
 )
 def test_a_wrong_word_is_an_error_at_its_place(settings: str, code: str, words: str) -> None:
@@ -157,7 +157,11 @@ def test_a_wrong_order_on_the_command_line_is_told() -> None:
 @pytest.mark.parametrize(
     ("settings", "strategy", "words"),
     [
-        ("order accumulate", "mirrored(2) * reproducible(slots=4)", "turns=accumulate can't hold"),
+        (
+            "order accumulate",
+            "mirrored(2) * reproducible(slots=4)",
+            "turns=accumulate is not possible",
+        ),
         ('order "devices=add_n"', "mirrored(2) * reproducible(slots=4)", "devices=add_n"),
         ("", 'mirrored(2, reduce="accumulate") * reproducible(slots=4)', "devices=accumulate"),
     ],

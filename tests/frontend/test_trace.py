@@ -181,7 +181,7 @@ def test_a_state_is_written_once_and_only_a_state() -> None:
     with pytest.raises(GraphcError, match="'count' is written twice") as caught:
         record(twice, {}, {"x": X})
     assert "declare.update(" in caught.value.render()
-    with pytest.raises(GraphcError, match="'w' is no state"):
+    with pytest.raises(GraphcError, match="'w' is not a state"):
         record(lambda p, b: declare.update("w", 1.0), {"w": W}, {"x": X})
 
 

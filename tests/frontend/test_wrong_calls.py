@@ -143,7 +143,7 @@ def test_a_strategy_is_a_text_or_a_strategy(strategy: Any) -> None:
 
 
 def test_the_cuts_of_a_strategy_have_names() -> None:
-    with pytest.raises(GraphcError, match="no map of names to dims"):
+    with pytest.raises(GraphcError, match="not a map of names to dims"):
         made(strategy="tensor_split(2, {0: 1})")
 
 

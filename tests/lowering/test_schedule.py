@@ -122,7 +122,9 @@ def test_a_value_from_after_the_loop_can_not_be_used_in_it() -> None:
     spread = g.node(op_named("broadcast")(shape=(12,)), [total], data=S0, turn=S0)  # type: ignore[call-arg]
     y = g.node(Add(), [x, spread], data=S0, turn=S0)
     g.output("y", g.convert(g.convert(y, Stack("turn", 0)), op_named("all_gather")("data", 0)))  # type: ignore[call-arg]
-    with pytest.raises(GraphcError, match=r"%broadcast runs in every turn .* uses %all_reduce"):
+    with pytest.raises(
+        GraphcError, match=r"%broadcast runs in every microbatch .* uses %all_reduce"
+    ):
         schedule(g.build())
 
 

@@ -93,7 +93,7 @@ def test_a_number_fills_the_variable() -> None:
     "initial, dtype, message",
     [
         ("zeros", F32, "'w' can't start from 'zeros'"),
-        (record_named("normal")(), I32, "'w': random numbers are no i32"),  # type: ignore[misc]
+        (record_named("normal")(), I32, "'w': random numbers are floats, not i32"),  # type: ignore[misc]
         (1000, DType("u8", "u", 1), "1000 does not fit into u8"),
     ],
 )

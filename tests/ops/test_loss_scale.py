@@ -95,7 +95,7 @@ def test_the_decision_costs_no_collective_of_its_own_under_mirrored() -> None:
 
 
 def test_loss_scale_stands_first() -> None:
-    with pytest.raises(GraphcError, match="stands first"):
+    with pytest.raises(GraphcError, match="comes first"):
         optim.chain(optim.clip_by_global_norm(1.0), optim.loss_scale(), optim.sgd())
     with pytest.raises(GraphcError, match="grow_every"):
         optim.loss_scale(grow_every=0)

@@ -317,12 +317,12 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: optim.chain(optim.adam(), optim.sgd()), "one optimizer"),
     (lambda: optim.chain(optim.ema(), optim.adam()), "one optimizer"),
     (lambda: optim.chain(optim.adam(), optim.ema(), optim.ema()), "two members keep a slot 'ema'"),
-    (lambda: as_optimizer([3]), "3 is no optimizer"),
+    (lambda: as_optimizer([3]), "3 is not an optimizer"),
     (lambda: optim.adam(b1=1.5), r"adam: b1=1.5 is not in \[0, 1\]"),
     (lambda: optim.sgd(-0.1), r"sgd: lr=-0.1 is not in"),
     (lambda: optim.clip_by_global_norm(-1.0), "clip_by_global_norm: max_norm=-1.0 is not in"),
     (lambda: optim.cosine_decay(0.1, 0), "cosine_decay: 0 steps"),
-    (lambda: optim.piecewise_constant((2,), (1.0,)), "one rate more than boundaries"),
+    (lambda: optim.piecewise_constant((2,), (1.0,)), "one more rate than boundaries"),
     (lambda: optim.piecewise_constant((3, 2), (1.0, 2.0, 3.0)), "rising boundaries"),
 ]
 

@@ -226,7 +226,7 @@ def test_a_table_that_is_used_as_a_whole_too_has_a_table_as_gradient_with_both_l
     with pytest.warns(GraphcWarning, match="G0314") as caught:
         plan = planned(tied)
     text = str(caught[0].message)
-    assert "'table' is looked up, and used as a whole too: its gradient is a table" in text
+    assert "'table' is looked up and also used as a whole: its gradient is a dense table" in text
     assert f"test_sparse.py:{first + 2}" in text and f"test_sparse.py:{first + 1}" in text
     assert not is_sparse(plan)
 
@@ -250,7 +250,7 @@ def test_what_is_not_looked_up_by_example_is_not_sparse() -> None:
 
     assert not is_sparse(planned(across, sparse="on"))
     given = params() | {"table": graphc.param(params()["table"], sparse="on")}
-    with pytest.raises(GraphcError, match="sparse is on for 'table', but nothing looks its rows"):
+    with pytest.raises(GraphcError, match="sparse is on for 'table', but no lookup of its rows"):
         planned(across, params=given)
 
 

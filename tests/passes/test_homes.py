@@ -130,8 +130,8 @@ def test_the_norm_of_all_gradients_is_taken_at_their_homes() -> None:
 def test_the_reason_says_where_it_runs() -> None:
     graph = placed("central_storage(3)")
     reasons = {n.because.reason for n in graph if n.because and n.op.name in ("pull", "reduce")}
-    assert "einsum runs on every place of data" in reasons
-    assert any(r.endswith("runs at home, on place 0 of data") for r in reasons)
+    assert "einsum runs on every device of data" in reasons
+    assert any(r.endswith("runs on the owner, device 0 of data") for r in reasons)
 
 
 def test_constants_that_only_the_home_needs_are_made_there() -> None:

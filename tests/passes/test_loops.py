@@ -127,7 +127,7 @@ def test_a_batch_norm_keeps_two_values_of_its_width_and_no_other_layer() -> None
 
 def test_products_of_a_layer_after_the_norm_are_made_once() -> None:
     graph = under(normalised(BATCH, 64, 16, 128), f"accumulate({TURNS})")
-    again = [n for n in graph if n.because and n.because.rule.startswith("made again")]
+    again = [n for n in graph if n.because and n.because.rule.startswith("recomputed")]
     assert not [n.name for n in again if n.op.name == "einsum" and 128 in n.tensor.shape]
 
 
@@ -143,7 +143,7 @@ def test_what_is_dear_to_make_is_kept_and_what_is_cheap_is_made_again() -> None:
     assert not kept(step(8))
     reasons = [str(n.because) for n in step(8) if n.name == "einsum.loop1"]
     assert reasons == [
-        "loops: made again in loop 1: 128 bytes a turn to keep, 256 multiply-adds to make"
+        "loops: recomputed in loop 1: 128 bytes per microbatch to keep, 256 multiply-adds to recompute"
     ]
 
 

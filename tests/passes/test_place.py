@@ -155,7 +155,7 @@ def test_a_statistic_of_the_batch_used_with_its_examples_keeps_them_cut() -> Non
 
 
 def test_a_cut_that_a_variable_does_not_have_is_an_error() -> None:
-    with pytest.raises(GraphcError, match="can't be cut along dim 5") as caught:
+    with pytest.raises(GraphcError, match="can't be split along dim 5") as caught:
         partitioned(mlp(), 'tensor_split(2, {"w1": 5})')
     assert caught.value.code == "G0404"
 

@@ -152,7 +152,7 @@ def test_without_ahead_nothing_is_gathered_beside_a_product() -> None:
 def test_what_is_gathered_again_says_why() -> None:
     graph = partitioned("zero(4, stage=3)")
     why = graph["w1.data.1"].because
-    assert why is not None and why.by == "regather" and "let go" in why.reason
+    assert why is not None and why.by == "regather" and "freed" in why.reason
 
 
 def test_equal_gathers_are_not_joined_again() -> None:

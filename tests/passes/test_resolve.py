@@ -90,7 +90,7 @@ def test_sum_of_a_value_without_the_variable_is_the_replicas_sum() -> None:
 def test_sum_of_a_value_that_holds_the_variable_otherwise_is_an_error() -> None:
     f, n, own = step("sum")
     f.updates["n"] = (n * 0.9 + own).name
-    with pytest.raises(GraphcError, match="holds it once for each replica") as caught:
+    with pytest.raises(GraphcError, match="counts it once per replica") as caught:
         Resolve().run(f.build())
     assert caught.value.code == "G0488" and "n <- n + d" in str(caught.value.help)
 

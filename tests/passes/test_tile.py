@@ -68,7 +68,7 @@ def test_the_batch_has_no_tiles() -> None:
     assert all("b" not in n.op.block_letters for n in products(graph))
     sums = [n for n in graph if n.op.name == "reduce_sum"]
     assert [n.op.attributes["over"] for n in sums] == [(0,), (0,)]  # the batch, then the tiled dim
-    assert sums[0].because is not None and "one after another" in str(sums[0].because)
+    assert sums[0].because is not None and "dim by dim" in str(sums[0].because)
     assert graph.outputs["y"] == sums[1].name
 
 
@@ -128,8 +128,8 @@ def test_the_graph_that_devices_run_has_the_blocks_of_one_device() -> None:
 @pytest.mark.parametrize(
     ("strategy", "code", "message", "help"),
     [
-        ('tensor_split(4, {"w0": 0}) * reproducible(8)', "G0451", "into 4 parts", "tiles=4"),
-        ('tensor_split(3, {"w0": 0}) * ' + ALL, "G0451", "into 3 parts", "cut into 2 or 4"),
+        ('tensor_split(4, {"w0": 0}) * reproducible(8)', "G0451", "into 4 shards", "tiles=4"),
+        ('tensor_split(3, {"w0": 0}) * ' + ALL, "G0451", "into 3 shards", "split into 2 or 4"),
         ('tensor_split(2, {"w1": 1}) * ' + ALL, "G0452", "9 entries do not fill 4", "tiles=2"),
         ('tensor_split(2, {"w1": 1}) * ' + HIDDEN, "G0452", "9 entries do not fill 4", "tiles=2"),
         ('tensor_split(2, {"w0": 0}) * ' + HIDDEN, "G0452", "leaves out", 'add "w0": 0'),

@@ -118,7 +118,7 @@ def test_other_text_is_no_plan(text: str) -> None:
 
 def test_bytes_that_are_no_text_are_no_plan(tmp_path: Path) -> None:
     (tmp_path / "a.plan").write_bytes(bytes(range(128, 256)))
-    with pytest.raises(GraphcError, match="is no plan: it is not text"):
+    with pytest.raises(GraphcError, match="is not a plan: it is not text"):
         plans.load(tmp_path / "a.plan")
 
 
@@ -159,16 +159,16 @@ def loop(body: Any) -> Any:
         (lambda b: b.update({"is": "Program"}), "'Program' where Plan must stand"),
         (lambda b: program(b).update(arena="0"), "Program.arena: '0' is no int"),
         (lambda b: program(b).update(arena=64), "lies outside the arena"),
-        (lambda b: program(b)["buffers"][0].update(dtype="f31"), "'f31' is no dtype"),
+        (lambda b: program(b)["buffers"][0].update(dtype="f31"), "'f31' is not a dtype"),
         (lambda b: program(b)["buffers"][3].update(id=2), "is not well-formed"),
-        (lambda b: program(b)["buffers"][3].update(kind="disk"), "of no known kind"),
+        (lambda b: program(b)["buffers"][3].update(kind="disk"), "has an unknown kind"),
         (lambda b: kernel(b)["op"].update({"@": "system"}), "there is no op 'system'"),
         (lambda b: kernel(b)["op"].update(cmd="ls"), "has no field 'cmd'"),
-        (lambda b: kernel(b).update(result=10**6), "names a buffer that is not there"),
+        (lambda b: kernel(b).update(result=10**6), "names a buffer that does not exist"),
         (lambda b: kernel(b).update(result=True), "Kernel.result: True is no int"),
         (lambda b: kernel(b).update({"is": "Popen"}), "none of the classes that may stand here"),
         (lambda b: loop(b).update(turns=7), "a loop has 7 turns"),
-        (lambda b: program(b)["inputs"].clear(), "a feed of 'x', which is no input"),
+        (lambda b: program(b)["inputs"].clear(), "a feed of 'x', which is not an input"),
     ],
 )
 def test_a_forged_plan_is_refused(

@@ -128,7 +128,7 @@ def test_what_each_replica_keeps_is_saved_with_a_dim_of_replicas(tmp_path: Path)
         np.testing.assert_array_equal(value(t), SUMS)
     with made("mirrored(4)") as t:
         with pytest.raises(
-            GraphcError, match="a copy for each of 2 replicas, and there are 4"
+            GraphcError, match="a copy for each of 2 replicas, but this run has 4"
         ) as e:
             t.load(path)
         assert e.value.code == "G0535"

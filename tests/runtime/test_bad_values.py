@@ -169,10 +169,22 @@ def parts(b: dict[str, Any], n: int) -> Iterator[dict[str, Any]]:
 
 
 CASES = [
-    ({"t": 0.0}, r"'loss' is not finite: %target is the first that gave -inf", "log(0) is -inf"),
-    ({"t": -1.0}, r"'loss' is not finite: %target is the first that gave nan", "log(-1) is nan"),
+    (
+        {"t": 0.0},
+        r"'loss' is not finite: %target is the first node that gave -inf",
+        "log(0) is -inf",
+    ),
+    (
+        {"t": -1.0},
+        r"'loss' is not finite: %target is the first node that gave nan",
+        "log(-1) is nan",
+    ),
     ({"t": np.nan}, r"'loss' is not finite: entry 't' of the batch has nan", ""),
-    ({"x": 0.0}, r"'[ev]' is not finite: %mul\S* is the first that gave nan", "mul(inf, 0) is nan"),
+    (
+        {"x": 0.0},
+        r"'[ev]' is not finite: %mul\S* is the first node that gave nan",
+        "mul(inf, 0) is nan",
+    ),
 ]
 
 

@@ -53,7 +53,7 @@ def test_a_file_of_another_program_is_read_where_that_is_asked_for(tmp_path: Pat
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(GraphcError, match="its checksum does not fit"):
+    with pytest.raises(GraphcError, match="its checksum does not match"):
         read_checkpoint(path, foreign=True)
 
 

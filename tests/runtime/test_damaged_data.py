@@ -189,7 +189,7 @@ def test_what_an_archive_lies_about_its_size_takes_no_memory(
     monkeypatch.setattr(
         "graphc.support.array_files.npy.read_array", None
     )  # it would make room first
-    with pytest.raises(GraphcError, match="says it has 13,510,798,882,111,488 bytes, and has 4"):
+    with pytest.raises(GraphcError, match="declares 13,510,798,882,111,488 bytes, but has 4"):
         load("npz", str(tmp_path / "data"), INPUTS)
 
 

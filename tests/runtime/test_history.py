@@ -79,4 +79,6 @@ def test_a_checkpoint_of_no_grid_draws_a_warning() -> None:
 
 def test_unknown_kernels_draw_a_note() -> None:
     (text,) = told(Part(0, "", {}), Part(6, "reproducible(8)", NEW))
-    assert text.startswith("note[G0528]: a.safetensors does not say by which kernels its 6 steps")
+    assert text.startswith(
+        "note[G0528]: a.safetensors does not say which kernels computed its 6 steps"
+    )

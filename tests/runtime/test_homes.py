@@ -197,4 +197,4 @@ def test_a_home_that_the_mesh_does_not_have_is_refused() -> None:
     buffer = Buffer(0, "w", (), F32, "variable", home=(("data", 4),))
     mesh = Mesh((Axis("data", 4),))
     program = Program("p", mesh, (), (), (), (buffer,), {}, {}, {}, {}, {})
-    assert "at home at a place that the mesh does not have" in next(complaints(program))
+    assert "owned by a coordinate that the mesh does not have" in next(complaints(program))

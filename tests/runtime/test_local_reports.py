@@ -56,7 +56,7 @@ def test_a_rank_that_ends_before_its_call_is_reported(session):
 
 def test_a_call_that_is_started_by_some_only_is_reported(session):
     call = AllGather((0, 1), 0, (2, 2), 4)
-    with pytest.raises(InternalError, match=r"device 1 never came to AllGather\(group=\(0, 1\)"):
+    with pytest.raises(InternalError, match=r"device 1 never reached AllGather\(group=\(0, 1\)"):
         session(2).run(lambda c: c.rank or (c.start(call, np.ones(2)) and None))
 
 
@@ -103,10 +103,10 @@ def test_a_rank_that_is_late_is_named_with_the_call(absent):
         with pytest.raises(GraphcError) as error:
             s.run(fn)
         assert error.value.code == "G0562"
-        assert f"device {absent} did not come to AllReduce" in error.value.message
+        assert f"device {absent} did not reach AllReduce" in error.value.message
         assert "%dw1 model.gc:8 of float64[2, 3] within 2 s" in error.value.message
         help = error.value.help
-        assert f"device {absent} is at work, its last call was Barrier" in help
+        assert f"device {absent} is computing; its last call was Barrier" in help
         assert s.run(lambda c: c.rank) == [0, 1, 2]  # the late one came back in time to go on
 
 
@@ -120,9 +120,9 @@ def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
 
     s = TRANSPORT.open(2, deadline=0.1)
     try:
-        with pytest.raises(GraphcError, match="device 0 did not come to Barrier"):
+        with pytest.raises(GraphcError, match="device 0 did not reach Barrier"):
             s.run(fn)
-        with pytest.raises(GraphcError, match="missing a device that did not come back"):
+        with pytest.raises(GraphcError, match="missing a device that did not return"):
             s.run(fn)
         s.close()
     finally:

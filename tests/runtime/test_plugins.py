@@ -66,7 +66,7 @@ def test_a_broken_plugin_is_named_and_the_others_work(install) -> None:  # type:
 def test_two_plugins_of_one_name_are_both_named(install) -> None:  # type: ignore[no-untyped-def]
     install("plugin_one", GOOD, "twin = plugin_one:BACKEND")
     install("plugin_two", GOOD, "twin = plugin_two:BACKEND")
-    message = "two packages bring a backend 'twin': plugin_one and plugin_two"
+    message = "two packages provide a backend 'twin': plugin_one and plugin_two"
     with pytest.raises(GraphcError, match=message) as error:
         plugins.backend("twin")
     assert error.value.code == "G0704"

@@ -255,7 +255,7 @@ def test_strategies_are_products_from_left_to_right() -> None:
         ("mirrored(4) accumulate(2)", "found `accumulate`"),
         ("mirrored(4) + accumulate(2)", "a strategy is a product of calls"),
         ("4", "a strategy is a product of calls"),
-        ("zero(n=1, 2)", "a positional argument stands behind a named one"),
+        ("zero(n=1, 2)", "a positional argument follows a named one"),
     ],
 )
 def test_strategies_that_are_none_are_refused(text: str, message: str) -> None:
@@ -318,7 +318,7 @@ def test_parentheses_belong_to_the_span_of_what_they_hold() -> None:
 
 def test_an_error_shows_its_line_and_a_caret() -> None:
     assert refused("step s(x: f32) {\n\tparm w: f32 = 0.0\n}").render() == (
-        "error[G0101]: `parm` begins no statement\n"
+        "error[G0101]: no statement begins with `parm`\n"
         "  --> t.gc:2:2\n"
         "   |\n"
         " 2 |  parm w: f32 = 0.0\n"
@@ -335,7 +335,7 @@ def test_the_block_that_was_left_open_is_found_by_its_indentation() -> None:
     assert error.span is not None and error.span.line == 2
     ((place, word),) = error.labels
     assert place.line == 4
-    assert "perhaps it ends above this line" in word
+    assert "perhaps it should be closed above this line" in word
 
 
 @pytest.mark.parametrize("data", [b"const a = '\xff'", b"\x80", EXAMPLE.encode("utf-16")])

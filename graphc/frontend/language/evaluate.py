@@ -117,7 +117,7 @@ class Evaluator:
         found = scope.get(name)
         if found is MISSING and name == "training":
             if self.training is None:
-                raise GraphcError("G0123", "`training` has no value outside of a step")
+                raise GraphcError("G0123", "`training` has no value outside a step")
             return self.training
         found = builtin(name) if found is MISSING else found
         if found is MISSING:
@@ -217,7 +217,7 @@ class Evaluator:
     ) -> Task:
         name = function.tree.name.id
         if self.calls >= MAX_CALLS:
-            raise GraphcError("G0124", f"'{name}' calls itself without end")
+            raise GraphcError("G0124", f"'{name}' calls itself endlessly")
         self.calls += 1
         try:
             bound = yield from _bind(function, args, options)
@@ -272,7 +272,7 @@ def _checked_key(key: Any) -> Any:
         tensor = isinstance(x, Value) and not isinstance(key, slice)
         if not (tensor or x is None or x is Ellipsis or is_integer(x)):
             what = (
-                "a slice of a tensor has integers"
+                "the bounds of a slice of a tensor are integers"
                 if isinstance(key, slice)
                 else ("an index is an integer, a slice, `...`, none or a tensor of integers")
             )
@@ -340,6 +340,6 @@ def _bind(
     for p in parameters:
         if p.name.id not in bound:
             if p.default is None:
-                raise takes(function.tree, f"is not given '{p.name.id}'")
+                raise takes(function.tree, f"is called without '{p.name.id}'")
             bound[p.name.id] = yield p.default, function.scope
     return bound

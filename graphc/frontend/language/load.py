@@ -162,7 +162,7 @@ class Loader:
     def _define(self, name: s.Name, value: Any, file: File) -> None:
         if name.id in file.homes:
             message = f"'{name.id}' is defined twice: here, and in a file that is imported"
-            help = 'put the imported file behind a name: import "file.gc" as other'
+            help = 'import the file under a name: import "file.gc" as other'
             raise GraphcError("G0113", message, span=name.span, help=help)
         file.scope.values[name.id] = value
         file.homes[name.id] = file.path
@@ -171,7 +171,7 @@ class Loader:
         for name, home in other.homes.items():
             if file.homes.setdefault(name, home) != home:
                 message = f"'{name}' of {item.path.value} is defined here already"
-                help = f'put the file behind a name: import "{item.path.value}" as other'
+                help = f'import the file under a name: import "{item.path.value}" as other'
                 raise GraphcError("G0113", message, span=item.span, help=help)
         file.scope.values.update(other.scope.values)
 
@@ -217,8 +217,8 @@ class Loader:
 def _unshown(error: GraphcError, item: s.Import) -> GraphcError:
     """An error in a file from elsewhere, which may be any file: nothing of its text is repeated."""
     at = f"line {error.span.line}, column {error.span.col}" if error.span else "it"
-    help = "its text is not shown here, since it lies outside the program's folder"
-    message = f"{item.path.value} is no file of this language: see {at}"
+    help = "its text is not shown, since it is outside the program's folder"
+    message = f"{item.path.value} is not a valid .gc file: see {at}"
     return GraphcError(error.code, message, span=item.path.span, help=help)
 
 
@@ -227,7 +227,7 @@ def static_value(tree: s.Expr, scope: Scope) -> Any:
     f = Builder()
     value = Evaluator(f).evaluate(tree, scope)
     if f.nodes or isinstance(value, Value):
-        message = "this must be known at compile time, but there is a tensor in it"
+        message = "this must be known at compile time, but it contains a tensor"
         raise GraphcError("G0123", message, span=tree.span)
     return value
 

@@ -159,7 +159,7 @@ def _len(f: Builder, x: Value | Listed) -> int:
 def _zip(f: Builder, *lists: Listed) -> list[tuple[Any, ...]]:
     lengths = [len(x) for x in lists]
     if len(set(lengths)) > 1:
-        raise GraphcError("G0123", f"zip of lists of lengths {_shown(lengths)}")
+        raise GraphcError("G0123", f"zip needs lists of equal length, not {_shown(lengths)}")
     return list(zip(*lists, strict=True))
 
 

@@ -88,7 +88,7 @@ def _turns(
 def _parts(value: Any, n: int, tree: s.Expr) -> Sequence[Any]:
     if isinstance(value, list | tuple) and len(value) == n:
         return value
-    message = f"{n} names are bound here, to {in_words(value)}"
+    message = f"{in_words(value)} can't be unpacked into {n} names"
     raise GraphcError("G0122", message, span=tree.span)
 
 
@@ -125,7 +125,7 @@ def store(
     for key in keys:
         found = {} if found is MISSING else found
         if not isinstance(found, dict):
-            message = f"'{dotted(path[: len(families) + 1])}' is {in_words(found)}, and no family"
+            message = f"'{dotted(path[: len(families) + 1])}' is {in_words(found)}, not a family"
             raise GraphcError("G0108", message, span=target.span)
         families.append(found)
         evaluator.spend(target.span, len(found) // 128)
@@ -156,7 +156,7 @@ def _key(key: Any, tree: Any) -> Any:
         return int(key)
     if isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= 100:
         return key
-    message = f"a member of a family is named by a number or a plain word, not {in_words(key)}"
+    message = f"a member of a family is named by a number or an identifier, not {in_words(key)}"
     raise GraphcError("G0108", message, span=tree.span)
 
 

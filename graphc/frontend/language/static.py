@@ -69,8 +69,8 @@ def _check_known(op: str, a: Any, b: Any) -> None:
     if for_every_size(_COMPARED[op], a, b) is None:
         raise GraphcError(
             "G0122",
-            f"'{op}' of the batch's length is not known when the step is compiled",
-            help="a batch may have fewer examples: let a const of its own say the size",
+            f"'{op}' of the batch length is not known at compile time",
+            help="a batch may have fewer examples; for a fixed size, declare a const",
         )
 
 
@@ -89,7 +89,7 @@ def _computed(op: str, a: Any, b: Any) -> Any:
     except ArithmeticError as error:
         raise GraphcError("G0122", f"can't compute {a} {op} {b}: {error.args[-1]}") from None
     if isinstance(result, complex):
-        raise GraphcError("G0122", f"{a} {op} {b} is no real number")
+        raise GraphcError("G0122", f"{a} {op} {b} is not a real number")
     if isinstance(result, int) and abs(result) > MAX_NUMBER:
         raise GraphcError("G0122", "a static number is too large")
     return result
@@ -98,7 +98,7 @@ def _computed(op: str, a: Any, b: Any) -> Any:
 def _joined(a: Any, b: Any) -> Any:
     limit = MAX_STRING if isinstance(a, str) else MAX_LIST
     if len(a) + len(b) > limit:
-        raise GraphcError("G0122", f"what `+` makes here has more than {limit:,} entries")
+        raise GraphcError("G0122", f"the result of `+` has more than {limit:,} entries")
     return a + b
 
 
@@ -156,7 +156,7 @@ def entry(value: Any, key: Any) -> Any:
 def _part(value: Any, key: slice) -> Any:
     for x in (key.start, key.stop, key.step):
         if x is not None and not is_integer(x):
-            raise GraphcError("G0122", f"a slice has integers, not {in_words(x)}")
+            raise GraphcError("G0122", f"the bounds of a slice are integers, not {in_words(x)}")
     if key.step == 0:
         raise GraphcError("G0122", "a slice's step can't be 0")
     return value[key]

@@ -100,7 +100,7 @@ class StepBody:
         if size is None:
             raise GraphcError(
                 "G0128",
-                f"nothing says how long dim '{dim.id}' is",
+                f"the length of dim '{dim.id}' is unknown",
                 span=dim.span,
                 help=f"give the data a batch=..., or write `const {dim.id} = 10` at the top",
             )
@@ -178,7 +178,7 @@ class StepBody:
         found: dict[str, Any] = {}
         for option in tree.options:
             if option.name not in _OPTIONS:
-                message = f"'{option.name}' is no option of a variable"
+                message = f"'{option.name}' is not an option of a variable"
                 help = (
                     "a variable has the options "
                     'decay=false, order="tree", sparse="on", aggregate="mean"'
@@ -218,7 +218,7 @@ class StepBody:
         variable = self.f.variables.get(name)
         if variable is None or variable.kind != "state":
             states = [v.name for v in self.f.variables.values() if v.kind == "state"]
-            message = f"'{name}' is no state: only a state can be written with `<-`"
+            message = f"'{name}' is not a state: only a state can be written with `<-`"
             hint = did_you_mean(name, states)
             raise GraphcError("G0129", message, span=tree.target.span, help=hint)
         value = self._tensor(tree.value, scope)
@@ -238,7 +238,7 @@ class StepBody:
         loss = self._tensor(tree.loss, scope)
         if loss.shape != () or loss.dtype.kind != "f":
             message = f"a loss must be a float scalar, not {loss.type}"
-            hint = "take the mean or the sum over what is left"
+            hint = "reduce it with mean or sum"
             raise GraphcError("G0301", message, span=tree.loss.span, help=hint)
         settings = _settings(tree)
         with self.f.at(tree.span):
@@ -253,7 +253,7 @@ class StepBody:
         steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
         for step, part in zip(steps, tree.chain, strict=True):
             if not isinstance(step, Transform):
-                message = f"{in_words(step)} is no optimizer"
+                message = f"{in_words(step)} is not an optimizer"
                 help = "such as adam(lr=1e-3)"
                 if isinstance(part, s.Name) and isinstance(step, type):
                     help = f"write {part.id}()"
@@ -291,7 +291,7 @@ def _settings(tree: s.Minimize) -> dict[str, Any]:
     for setting in tree.settings:
         assert setting.name is not None and isinstance(setting.value, s.Str)
         if setting.name in found:
-            message = f"'{setting.name}' is said twice"
+            message = f"'{setting.name}' is given twice"
             raise GraphcError("G0113", message, span=setting.span)
         found[setting.name] = _WORDS[setting.name](setting.value.value, setting.value.span)
     return found

@@ -119,7 +119,7 @@ def update(name: str, x: Any) -> None:
     with f.at(user_span()):
         known = [v.name for v in f.variables.values() if v.kind == "state"]
         if name not in known:
-            text = f"'{name}' is no state"
+            text = f"'{name}' is not a state"
             raise GraphcError("G0809", text, help=did_you_mean(name, known)).at(f.origin)
         write(session, name, value(f, unwrap(x, f)))
 
@@ -139,7 +139,7 @@ def minimize(
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
     with session.builder.at(user_span()):
         if not all(isinstance(glob, str) for glob in globs or ()):
-            text = f"over={over!r}: what is minimized over are names"
+            text = f"over= takes names, not {over!r}"
             raise GraphcError("G0809", text).at(session.builder.origin)
         add_loss(session, loss, optimizer, globs, order, reduction, sparse)
 

@@ -164,7 +164,11 @@ def fabs(f: Builder, x: Value) -> Value:
 def ldexp(f: Builder, a: Operand, b: Operand) -> Value:
     """a * 2^b"""
     x, places = floats(f, a), f.lift(b)
-    require(places.dtype.kind in "iu", f"np.ldexp with {places.dtype} places", code="G0202")
+    require(
+        places.dtype.kind in "iu",
+        f"np.ldexp takes integer exponents, not {places.dtype}",
+        code="G0202",
+    )
     most = {"f16": 60, "f64": 2400}.get(str(x.dtype), 480)
     places = f.clip(f.to_dtype(places, I32 if places.dtype.bytes < 8 else I64), -most, most)
     part = f.binary("floor_div", places, 4)  # 2^b itself may be beyond the range

@@ -22,7 +22,9 @@ def gradient(f: Builder, f_: Any, *varargs: Any, axis: Any = None, edge_order: A
     dims = [dim_of("gradient", d, x.rank) for d in along]
     each = steps * len(dims) if len(steps) == 1 else steps or [f.constant(1.0, x.dtype)] * len(dims)
     require(len(each) == len(dims), f"np.gradient: {len(steps)} distances for {len(dims)} dims")
-    require(edge_order in (1, 2), f"np.gradient: edge_order={edge_order}", code="G0810")
+    require(
+        edge_order in (1, 2), f"np.gradient: edge_order={edge_order} is not supported", code="G0810"
+    )
     made = tuple(_slope(f, x, d, h, edge_order) for d, h in zip(dims, each, strict=True))
     return made[0] if len(made) == 1 else made
 
@@ -60,5 +62,5 @@ def _distances(f: Builder, h: Value, x: Value, dim: int) -> Value:
     shape = tuple(n - 1 if d == dim else 1 for d in range(x.rank))
     if h.rank == 0:
         return f.broadcast_to(h, shape)
-    require(h.shape == (n,), f"np.gradient: places of shape {h.shape} for {n} entries")
+    require(h.shape == (n,), f"np.gradient: coordinates of shape {h.shape} for {n} entries")
     return f.reshape(f.diff(h), shape)

@@ -71,7 +71,7 @@ _SHAPE = "the shape of the result depends on the values: "
 _PLACE = "it changes an array in place: "
 _MASK = _SHAPE + "mask with np.where(mask, x, 0) and reduce"
 _EIGEN = "there is no op for matrix decompositions: compute it outside of the step"
-_PRINT = "hand values out of the step with graphc.report(name, value)"
+_PRINT = "output values with graphc.report(name, value)"
 _SETS = _SHAPE + "compare with np.isin or ==, and reduce"
 _WRITE = _PLACE + "build the result with np.where, np.stack or np.concatenate"
 

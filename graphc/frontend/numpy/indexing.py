@@ -63,16 +63,20 @@ def _item(k: Any) -> list[Item]:
         case slice():
             return [slice(_bound(k.start), _bound(k.stop), _bound(k.step))]
         case bool() | np.bool_():
-            raise GraphcError("G0805", "a bool is no index", help="write np.where(condition, x, 0)")
+            raise GraphcError(
+                "G0805", "a bool is not an index", help="write np.where(condition, x, 0)"
+            )
         case Value() if k.dtype.kind == "b":
             raise GraphcError(
                 "G0805",
-                "a traced mask is no index: the shape of the result would depend on its values",
+                "a traced mask can't be an index: the result's shape would depend on its values",
                 help="write np.where(mask, x, 0) and reduce; for a mean over the mask, "
                 "np.mean(x, where=mask)",
             )
         case Value():
-            require(k.dtype.kind in "iu", f"an index array of {k.dtype}", code="G0805")
+            require(
+                k.dtype.kind in "iu", f"an index array has integers, not {k.dtype}", code="G0805"
+            )
             return [k]
         case list() | tuple() | np.ndarray():
             return _constant(k)
@@ -93,13 +97,13 @@ def _bound(k: Any) -> int | None:
 def _constant(k: Any) -> list[Item]:
     """A constant mask is the indices of its true entries."""
     if isinstance(k, list | tuple) and any(isinstance(i, Value) for i in k):
-        text = "a list of traced indices"
+        text = "a list of traced values can't be an index"
         raise GraphcError("G0805", text, help="write x[np.stack(list)]")
     array = array_of(k)
     if array.dtype == bool:
         return list(np.nonzero(array))
     good = array.dtype.kind in "iu" or array.size == 0
-    require(good, f"an index array of {array.dtype}", code="G0805")
+    require(good, f"an index array has integers, not {array.dtype}", code="G0805")
     return [array.astype(np.int64)]
 
 

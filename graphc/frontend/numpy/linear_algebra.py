@@ -130,7 +130,7 @@ def multi_dot(f: Builder, arrays: Any) -> Value:
 def matrix_power(f: Builder, a: Any, n: Any) -> Value:
     """a @ a @ ... @ a, n >= 0 times"""
     x, power = value(f, a), as_int(n, "n")
-    require(power >= 0, "np.linalg.matrix_power with a negative power", code="G0810")
+    require(power >= 0, "np.linalg.matrix_power: negative powers are not supported", code="G0810")
     require(x.rank >= 2, f"np.linalg.matrix_power of shape {x.shape}")
     unit = f.broadcast_to(f.eye(x.shape[-1], dtype=x.dtype), x.shape, x.type.extents)
     result = None
@@ -209,7 +209,11 @@ def norm(f: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool =
 
 def _matrix_norm(f: Builder, x: Value, ord: Any, dims: Any, keepdims: bool) -> Value:
     """The largest (smallest) sum over columns (1) or rows (inf)."""
-    require(ord in _COLUMN_SUMS, f"np.linalg.norm: ord={ord} of a matrix", code="G0810")
+    require(
+        ord in _COLUMN_SUMS,
+        f"np.linalg.norm: ord={ord} is not supported for a matrix",
+        code="G0810",
+    )
     summed, pick = _COLUMN_SUMS[ord]
     over, other = dim_of("norm", dims[summed], x.rank), dim_of("norm", dims[1 - summed], x.rank)
     sums = f.sum(f.abs(floats(f, x)), over, True)
@@ -228,7 +232,9 @@ def vector_norm(
 ) -> Value:
     """(sum |x|^ord)^(1/ord)"""
     a, over = floats(f, value(f, x)), as_axis(axis)
-    require(isinstance(ord, (int, float)), f"np.linalg.norm: ord={ord!r}", code="G0810")
+    require(
+        isinstance(ord, (int, float)), f"np.linalg.norm: ord={ord!r} is not supported", code="G0810"
+    )
     if ord in (1, 2, float("inf")):
         return f.norm(a, ord, over, keepdims)
     if ord == float("-inf"):
@@ -272,7 +278,7 @@ def trace(
     f: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None
 ) -> Value:
     """the sum of a diagonal"""
-    require(dtype is None, "np.trace: dtype=", code="G0810")
+    require(dtype is None, "np.trace: dtype= is not supported", code="G0810")
     return f.sum(diagonal(f, a, offset, axis1, axis2), -1)
 
 

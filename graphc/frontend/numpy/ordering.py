@@ -46,7 +46,7 @@ def take(f: Builder, a: Any, indices: Any, axis: Any = None, mode: str = "raise"
         case "clip":
             return f.gather(x, f.clip(ids, 0, n - 1), dim=dim)
         case _:
-            require(mode == "wrap", f"np.take: mode='{mode}'", code="G0810")
+            require(mode == "wrap", f"np.take: mode='{mode}' is not supported", code="G0810")
             return f.gather(x, f.binary("mod", ids, n), dim=dim)
 
 
@@ -150,7 +150,7 @@ def quantile(
 ) -> Value:
     """the entry at the part q of the sorted ones, interpolated; q is constant"""
     require(method == "linear", f"method='{method}': linear only", code="G0810")
-    require(not isinstance(q, Value), "q must be constant", code="G0810")
+    require(not isinstance(q, Value), "q must be a constant", code="G0810")
     parts = np.asarray(q)
     parts = parts if parts.dtype.kind in "iu" else parts.astype(np.float64)
     require(bool(((parts >= 0) & (parts <= 1)).all()), "q lies between 0 and 1", code="G0810")
@@ -186,7 +186,7 @@ def percentile(
     f: Builder, a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Value:
     """`quantile` of q / 100"""
-    require(not isinstance(q, Value), "q must be constant", code="G0810")
+    require(not isinstance(q, Value), "q must be a constant", code="G0810")
     return quantile(f, a, np.asarray(q) / 100, axis, method, keepdims)
 
 
@@ -195,7 +195,7 @@ def interp(
     f: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Value:
     """piecewise linear interpolation between the points (xp, fp); xp rises"""
-    require(period is None, "np.interp: period=", code="G0810")
+    require(period is None, "np.interp: period= is not supported", code="G0810")
     at, places, heights = (floats(f, value(f, v)) for v in (x, xp, fp))
     n = places.shape[0]
     require(n > 0 and heights.shape == places.shape, "np.interp: xp and fp differ in length")

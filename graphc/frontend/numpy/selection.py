@@ -128,7 +128,11 @@ def sinc(f: Builder, x: Any) -> Value:
 @traces("searchsorted", methods=("searchsorted",))
 def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
     """how many entries of the sorted a come before (`right`: not after) each entry of v"""
-    require(sorter is None and side in ("left", "right"), "np.searchsorted: sorter", code="G0810")
+    require(
+        sorter is None and side in ("left", "right"),
+        "np.searchsorted: sorter= is not supported",
+        code="G0810",
+    )
     table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
     below = f.binary("lt" if side == "left" else "le", table, wanted)
     if wanted.dtype.kind == "f":

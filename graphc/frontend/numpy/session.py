@@ -86,7 +86,7 @@ def current(what: str) -> Session:
     if session is None:
         raise GraphcError(
             "G0807",
-            f"{what} is called outside of a traced function",
+            f"{what} is called outside a traced function",
             span=user_span(),
             help="call it in the function that you give to graphc.compile",
         )

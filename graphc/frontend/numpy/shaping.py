@@ -255,7 +255,7 @@ def pad(
     pairs = [(int(a), int(b)) for a, b in np.broadcast_to(_widths(pad_width, x.rank), (x.rank, 2))]
     if mode == "constant":
         return _pad_constant(f, x, pairs, constant_values)
-    require(mode in _INDEXED, f"np.pad: mode='{mode}'", code="G0810")
+    require(mode in _INDEXED, f"np.pad: mode='{mode}' is not supported", code="G0810")
     for dim, pair in enumerate(pairs):
         if any(pair):
             ids = np.pad(np.arange(x.shape[dim]), pair, mode, **options)  # type: ignore[call-overload]

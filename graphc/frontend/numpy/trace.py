@@ -104,10 +104,10 @@ class Recording:
 
 _REASONS = {
     True: "here the size of the batch is a plain number, the same for every batch",
-    False: "here the batch is needed whole",
+    False: "this operation needs the whole batch",
 }
 _PLAIN_SIZE = (
-    "for a count of the examples that there are, compute with x.shape[0] itself: 1 / n, "
+    "for the number of examples actually present, compute with x.shape[0] itself: 1 / n, "
     "np.sqrt(n), np.maximum(n, 1); for arrays as long as the batch, np.zeros_like(x) or "
     "graphc.nn.arange(n)"
 )
@@ -305,12 +305,12 @@ def _leaf_type(name: str, x: Any) -> TensorType:
         case float():
             return TensorType((), F32)
         case Tracer():
-            raise GraphcError("G0808", f"'{name}' is a traced value: a trace in a trace")
+            raise GraphcError("G0808", f"'{name}' is a traced value: traces can't be nested")
         case _:
             raise GraphcError(
                 "G0806",
                 f"'{name}' is a {type(x).__name__}, not an array or a number",
-                help="leaves are NumPy arrays; give other things to the function by a closure",
+                help="leaves are NumPy arrays; pass other things through a closure",
             )
 
 
@@ -344,7 +344,7 @@ def _check_batch(lengths: dict[str, int]) -> None:
         raise GraphcError(
             "G0806",
             f"the arrays of the batch differ in their first dim ({shown})",
-            help="name the ones that are no batch in whole=[...]",
+            help="name the ones without a batch dim in whole=[...]",
         )
 
 

@@ -362,18 +362,20 @@ def _refuse_attribute(name: str) -> NoReturn:
         "G0803" if reason else "G0802",
         f"a traced array has no '.{name}'",
         span=user_span(),
-        help=reason or did_you_mean(name, known) or "spec/numpy.md lists the methods that trace",
+        help=reason
+        or did_you_mean(name, known)
+        or "spec/numpy.md lists the methods that can be traced",
     )
 
 
 def _refuse_function(function: Callable[..., Any]) -> NoReturn:
     name = table.name_of(function)
     advice = table.ADVICE.get(name.removeprefix("np."))
-    default = "spec/numpy.md lists the functions that trace; arrays of constants may use any"
+    default = "spec/numpy.md lists the functions that can be traced; constant arrays may use any"
     _refuse("G0802", f"{name} can't be traced", advice or default)
 
 
 def _refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
     name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
-    default = "spec/numpy.md lists the functions that trace"
+    default = "spec/numpy.md lists the functions that can be traced"
     _refuse("G0802", f"{name} can't be traced", table.ADVICE.get(ufunc.__name__, default))

@@ -166,5 +166,5 @@ def _key(key: object, path: str) -> str:
             return str(key)
         case _:
             raise GraphcError(
-                "G0806", f"'{path}' has the key {key!r}", help="keys are names or whole numbers"
+                "G0806", f"'{path}' has the key {key!r}", help="keys are strings or integers"
             )

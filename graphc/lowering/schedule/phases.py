@@ -83,9 +83,10 @@ def _barrier(graph: Graph, name: str, late: str) -> GraphcError:
     origin = graph[late].origin
     return GraphcError(
         "G0501",
-        f"%{name} runs in every turn of the loop, but uses %{late}, which is known after it",
+        f"%{name} runs in every microbatch of the loop, but uses %{late}, which is known "
+        "only after it",
         span=graph[name].origin,
-        labels=((origin, f"%{late} needs all turns"),) if origin else (),
+        labels=((origin, f"%{late} needs all microbatches"),) if origin else (),
     )
 
 
@@ -97,9 +98,9 @@ def _check_joins(graph: Graph, joins: Iterable[str]) -> None:
             if type(graph[user].op) is not type(graph[name].op):
                 raise GraphcError(
                     "G0501",
-                    f"%{user} uses %{name}, which is gathered over one axis of time only",
+                    f"%{user} uses %{name}, which is complete over one axis of time only",
                     span=graph[user].origin,
-                    help="let the parts of the strategy that are over time stand side by side",
+                    help="put the factors of the strategy that are over time next to each other",
                 )
 
 

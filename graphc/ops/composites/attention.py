@@ -48,7 +48,9 @@ def causal_attention(f: Builder, q: Value, k: Value, v: Value, scale: float | No
 def _visible(f: Builder, scores: Value, mask: Value | None, causal: bool) -> Value | None:
     seen = None
     if mask is not None:
-        require(mask.dtype == BOOL, f"attention: the mask is bool, not {mask.dtype}", code="G0202")
+        require(
+            mask.dtype == BOOL, f"attention: the mask must be bool, not {mask.dtype}", code="G0202"
+        )
         shape, extents = broadcast_types(scores.type, mask.type)
         require(shape == scores.shape, f"attention: mask {mask.shape} for scores {scores.shape}")
         seen = f.broadcast_to(mask, shape, extents)

@@ -84,7 +84,9 @@ class _Statistics:
 
     def follow(self, f: Builder, mean: Value, var: Value, momentum: float) -> None:
         """Set the updates of the states."""
-        require(0 <= momentum <= 1, f"batch_norm: momentum {momentum}", code="G0206")
+        require(
+            0 <= momentum <= 1, f"batch_norm: momentum {momentum} is not in [0, 1]", code="G0206"
+        )
         for state, new in ((self.mean, mean), (self.var, var)):
             mixed = momentum * state + (1 - momentum) * f.stop_gradient(new)
             _update(f, state.node.op.attributes["source_name"], mixed)

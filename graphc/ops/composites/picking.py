@@ -160,7 +160,7 @@ def _looked_up(
     dims = [d for d, _, _ in run]
     first, last = dims[0], dims[-1]
     together = dims == list(range(first, last + 1)) and len({at for _, _, at in run}) == 1
-    require(together, "index tensors must stand side by side", code="G0206")
+    require(together, "index tensors must be adjacent", code="G0206")
     ids = _merged_ids(f, x, run)
     x = reshaped(f, x, (*x.shape[:first], prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
     at = run[0][2]
@@ -236,7 +236,7 @@ def diagonal(f: Builder, x: Operand) -> Value:
     """`y[.., i] = x[.., i, i]` of the last two dims, which have one length"""
     value = f.lift(x)
     square = value.rank >= 2 and value.shape[-1] == value.shape[-2]
-    require(square, f"the diagonal of shape {value.shape}")
+    require(square, f"diagonal: shape {value.shape} is not square")
     rows, columns = (iota_like(f, value, value.rank - i) for i in (2, 1))
     return f.sum(f.select(f.eq(rows, columns), value, f.zeros_like(value)), -1)
 

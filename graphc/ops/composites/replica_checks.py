@@ -23,9 +23,9 @@ def warn_of_clip(f: Builder, value: Value) -> None:
     clips = (n for n in _entrywise(f, value) if _is_clip(f, n)) if f.training else iter(())
     node = next(clips, None)
     if node is not None:
-        help = "clip what replica_sum or replica_mean gives; gradients are clipped by the chain of "
-        help += "`minimize`, such as clip_by_global_norm(1.0) | sgd(0.1)"
-        text = "each replica clips what it has before the sum: that is not the sum, clipped"
+        help = "clip the result of replica_sum or replica_mean; `minimize` clips gradients by a "
+        help += "chain, such as clip_by_global_norm(1.0) | sgd(0.1)"
+        text = "each replica clips its value before the sum: this is not the clipped sum"
         _warn(f, "G0467", text, help, node.origin)
 
 

@@ -79,7 +79,7 @@ def join_replicas(f: Builder, x: Operand) -> Value:
     value = f.lift(x)
     if not f.is_varying(value):
         raise _global_already("join_replicas", value)
-    text = f"join_replicas puts a batch together, and {value.type} has no dim of it"
+    text = f"join_replicas takes a value with a batch dim, and {value.type} has none"
     require(bool(value.type.extents), text, code="G0483", help=_BACK)
     return f.add(JoinReplicas(), (value,))
 
@@ -90,7 +90,7 @@ def replica_count(f: Builder, dtype: DType = F32) -> Value:
     return f.add(op_named("replica_count")(dtype=dtype))  # type: ignore[call-arg]
 
 
-_BACK = "replica_sum(v), replica_mean(v) or first_replica(v) make one value of all"
+_BACK = "replica_sum(v), replica_mean(v) or first_replica(v) combine the replicas' values"
 
 
 def _taken(f: Builder, word: str, x: Operand) -> Value:
@@ -98,14 +98,14 @@ def _taken(f: Builder, word: str, x: Operand) -> Value:
     value = f.lift(x)
     if not f.is_varying(value):
         raise _global_already(word, value)
-    help = "reduce it over the batch first, or put the batch together with join_replicas(v)"
-    text = f"{word}: replicas have different numbers of examples, and {value.type} has one for each"
+    help = "reduce it over the batch first, or join the batch with join_replicas(v)"
+    text = f"{word} takes a value without a batch dim, but {value.type} has one entry per example"
     require(not value.type.extents, text, code="G0483", help=help)
     return value
 
 
 def _global_already(word: str, value: Value) -> GraphcError:
-    message = f"{word} takes what each replica has of its own; this is one value for all"
+    message = f"{word} takes per-replica values, but this value is global"
     labels = ((value.node.origin, "global"),) if value.node.origin else ()
     help = f"mark it with per_replica(x); {_WORDS}"
     return GraphcError("G0483", message, labels=labels, help=help)

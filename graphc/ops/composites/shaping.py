@@ -148,7 +148,7 @@ def split(f: Builder, x: Operand, parts: int | Sequence[int], axis: int = 0) -> 
     else:
         cuts = [0, *parts, n]
     good = all(0 <= a <= b <= n for a, b in pairwise(cuts))
-    require(good, f"split at {cuts[1:-1]}: the places must rise from 0 to {n}", code="G0206")
+    require(good, f"split at {cuts[1:-1]}: the positions must rise from 0 to {n}", code="G0206")
     return tuple(f.add(Slice(dim, a, b), (value,)) for a, b in pairwise(cuts))
 
 
@@ -179,7 +179,7 @@ def repeat(f: Builder, x: Operand, times: int, axis: int | None = None) -> Value
 
 def _repeated(f: Builder, x: Value, dim: int, n: int, before: bool) -> Value:
     """A new dim of length n before or after `dim`, then merged with it."""
-    require(n >= 0, f"{n} repetitions", code="G0206")
+    require(n >= 0, f"the number of repetitions can't be negative: {n}", code="G0206")
     if n == 1:
         return x
     at = dim if before else dim + 1
@@ -243,7 +243,7 @@ def _pairs(
             return [(low, high)] * rank
         case _:
             good = all(isinstance(p, list | tuple) and len(p) == 2 for p in widths)
-            require(good, "pad: a pair (before, after) for each dim", code="G0206")
+            require(good, "pad takes a pair (before, after) for each dim", code="G0206")
             pairs = [(int(p[0]), int(p[1])) for p in widths]  # type: ignore[index]
             require(len(pairs) == rank, f"pad: {len(pairs)} pairs for {rank} dims", code="G0206")
             return pairs

@@ -242,12 +242,12 @@ class Chain(Optimizer):
         good = kinds == sorted(kinds) and kinds.count(1) == 1
         require(
             good,
-            "a chain is clipping, then one optimizer, then averages",
+            "a chain consists of clipping, then one optimizer, then averages",
             code="G0206",
             help=_HELP,
         )
         first = not any(m.leads for m in self.members[1:])
-        require(first, "loss_scale stands first in a chain", code="G0206", help=_HELP)
+        require(first, "loss_scale comes first in a chain", code="G0206", help=_HELP)
         names = [n for m in self.members for n in _slot_names(m)]
         twice = sorted({n for n in names if names.count(n) > 1})
         require(not twice, f"chain: two members keep a slot '{''.join(twice[:1])}'", code="G0206")
@@ -298,7 +298,7 @@ def as_optimizer(steps: Sequence[object]) -> Optimizer:
     """The optimizer that `minimize loss with A, B, C` means. Raises G0206."""
     members = tuple(s for s in steps if isinstance(s, Transform))
     for s in steps:
-        require(s in members, f"{s!r} is no optimizer", code="G0206", help=_HELP)
+        require(s in members, f"{s!r} is not an optimizer", code="G0206", help=_HELP)
     match members:
         case [Optimizer() as lone]:
             return lone

@@ -61,7 +61,7 @@ def check_numbers(made: Any) -> None:
             value = value.item()
             object.__setattr__(made, field.name, value)
         if takes and not isinstance(value, takes):
-            help = "a rate that changes is a schedule: graphc.optim.cosine_decay(1e-3, steps=1000)"
+            help = "to change a rate, use a schedule: graphc.optim.cosine_decay(1e-3, steps=1000)"
             raise GraphcError(
                 "G0206",
                 f"{name}: {field.name} is a {type(value).__name__}, not a number",
@@ -171,7 +171,7 @@ class PiecewiseConstant(Schedule):
             object.__setattr__(self, name, _numbers(f"piecewise_constant: {name}", self, name))
         rising = list(self.boundaries) == sorted(set(self.boundaries))
         good = rising and len(self.rates) == len(self.boundaries) + 1
-        text = "piecewise_constant: rising boundaries, and one rate more than boundaries"
+        text = "piecewise_constant takes rising boundaries, and one more rate than boundaries"
         require(good, f"{text}, not {self.boundaries} and {self.rates}", code="G0206")
 
     def at(self, f: Builder, t: Value) -> Value:

@@ -109,7 +109,7 @@ def _warn_of_average(objective: Objective) -> None:
         "G0311",
         "contributions to each variable are averaged over its uses: that is not the gradient",
         span=objective.origin,
-        help="leave `reduction fanin_mean` out, and they are added",
+        help="without `reduction fanin_mean` they are added",
     )
     warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)
 
@@ -133,7 +133,9 @@ def _check_free(f: Builder, graph: Graph, objective: Objective, used: Iterable[s
             raise GraphcError("G0304", text, span=objective.origin, help=help)
         for slot in objective.optimizer.slots(graph.variables[v]):
             if f"{v}.{slot}" in f.variables:
-                text = f"'{v}.{slot}' is the name of a variable, and of the optimizer's '{slot}'"
+                text = (
+                    f"'{v}.{slot}' is the name of a variable, and also of the optimizer's '{slot}'"
+                )
                 raise GraphcError("G0208", text, span=objective.origin)
 
 
@@ -146,6 +148,6 @@ def _report_unused(graph: Graph, objective: Objective, used: Mapping[str, Gradie
         )
     for v in objective.variables:
         if v not in used:
-            message = f"parameter '{v}' does not reach the loss: it is left as it is"
+            message = f"parameter '{v}' does not reach the loss: it is not trained"
             note = GraphcError("G0303", message, span=graph.variables[v].origin)
             warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=2)

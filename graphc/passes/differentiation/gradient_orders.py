@@ -30,9 +30,10 @@ def check_orders(graph: Graph, strategy: Strategy) -> None:
         if order not in (None, Order.TREE):
             raise GraphcError(
                 "G0490",
-                f"{place}={order} can't hold: {strategy} fixes all sums over turns and devices",
+                f"{place}={order} is not possible: {strategy} fixes all sums over microbatches "
+                "and devices",
                 span=origin,
-                help="they are one balanced tree over the leaves of the batch; leave the order out",
+                help="they are one balanced tree over the leaves of the batch; leave out the order",
             )
 
 

@@ -64,7 +64,7 @@ def _check_reduction(
         labels = ((node.origin, "the loss"),) if node.origin and node.origin != origin else ()
         other = "sum" if said == "mean" else "mean"
         help = f"take the {said} over the batch in the loss itself, or write reduction {other}"
-        text = f"the loss is said to be a {said}, but {_SAYS[said]}"
+        text = f"`reduction {said}` does not agree with the loss: {_SAYS[said]}"
         raise GraphcError("G0309", text, span=origin, labels=labels, help=help)
 
 
@@ -85,7 +85,7 @@ def _complaints(graph: Graph, objective: Objective, growth: Growths) -> Iterator
             yield _twice(node, objective, "by the number of examples again")
             return
         if counted and (size := _constant(graph, node.operands[1])) in batch:
-            yield _twice(node, objective, f"by {size:g}, which is the batch's size")
+            yield _twice(node, objective, f"by {size:g}, which is the batch size")
             return
     yield from (_mean_of_means(m, objective) for m in _means(graph, above))
 
@@ -103,7 +103,7 @@ def _twice(node: Node, objective: Objective, by: str) -> GraphcError:
         "G0310",
         f"the loss is a mean over the batch, and is divided {by}",
         span=node.origin or objective.origin,
-        help="one division is enough, on any number of devices: leave the second one out",
+        help="one division is enough, on any number of devices: leave out the second one",
     )
 
 
@@ -123,7 +123,7 @@ def _scaled(graph: Graph, objective: Objective, growth: Growths) -> Iterator[Gra
                 f"the loss is {by} by the number of replicas{' once more' * summed}",
                 span=node.origin or objective.origin,
                 help="losses and gradients are global: mean(x) is the mean over the whole batch on "
-                "any number of devices, so leave the factor out",
+                "any number of devices, so leave out the factor",
             )
             return
 

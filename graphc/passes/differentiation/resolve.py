@@ -76,9 +76,9 @@ def _summed(f: Builder, graph: Graph, v: Variable, x: Value) -> Value:
         return f.to_dtype(new, v.type.dtype)
     raise GraphcError(
         "G0488",
-        f"the sum over replicas of a value that holds '{v.name}' holds it once for each replica",
+        f"the sum over replicas of a value that contains '{v.name}' counts it once per replica",
         span=x.node.origin,
-        help=f"write `{v.name} <- {v.name} + d`: then only the d of the replicas are summed",
+        help=f"write `{v.name} <- {v.name} + d`: then only the d of all replicas are summed",
     )
 
 
@@ -121,7 +121,7 @@ def _watch(f: Builder, v: Variable, x: Value) -> None:
 
 def _explained(after: Graph, before: Graph) -> Graph:
     """The graph with a reason at every node that is new."""
-    why = Because("resolve", "one value of the replicas'", "", "the variable's aggregation")
+    why = Because("resolve", "replicas combined", "", "the variable's aggregation")
     nodes = {
         n.name: n if n.name in before.nodes or n.because else replace(n, because=why) for n in after
     }
@@ -130,12 +130,12 @@ def _explained(after: Graph, before: Graph) -> Graph:
 
 # -- errors ----------------------------------------------------------------------------------------
 
-_WORDS = "make one value of them: replica_sum(v), replica_mean(v), first_replica(v)"
+_WORDS = "combine them: replica_sum(v), replica_mean(v), first_replica(v)"
 
 
 def _varying(code: str, what: str, graph: Graph, x: str, span: Span | None = None) -> GraphcError:
     message = f"{what} is one value, but each replica has its own %{x}"
-    joined = ", or join_replicas(v) for the batch" if graph[x].tensor.extents else ""
+    joined = ", or join_replicas(v) for the whole batch" if graph[x].tensor.extents else ""
     return GraphcError(
         code, message, span=graph[x].origin or span, labels=_from(graph, x), help=_WORDS + joined
     )
@@ -145,7 +145,7 @@ def _conflict(graph: Graph, v: Variable, x: Value) -> GraphcError:
     declared = ((v.origin, f"'{v.name}' has no aggregation"),) if v.origin else ()
     return GraphcError(
         "G0481",
-        f"each replica writes its own value to '{v.name}', which has one for all",
+        f"each replica writes its own value to '{v.name}', which has one value for all",
         span=x.node.origin,
         labels=(*declared, *_from(graph, x.name)),
         help='declare it with { aggregate="mean" } (sum, only_first_replica), or write one value:'
@@ -156,5 +156,5 @@ def _conflict(graph: Graph, v: Variable, x: Value) -> GraphcError:
 def _from(graph: Graph, x: str) -> tuple[tuple[Span, str], ...]:
     """Where a varying value became each replica's own."""
     places = {n.origin: n for n in writers(graph, x) if n.origin != graph[x].origin}
-    found = ((span, f"%{n.name}: from here on each replica's own") for span, n in places.items())
+    found = ((span, f"%{n.name}: per-replica from here on") for span, n in places.items())
     return tuple((span, text) for span, text in found if span)[:3]

@@ -115,7 +115,7 @@ def gradients_and_rows(
             "G0301",
             f"a loss must be a float scalar, not {loss.type}",
             span=loss.node.origin,
-            help="take the mean or the sum over what is left",
+            help="reduce it with mean or sum",
         )
     nodes = list(f.nodes.values())
     active = active_nodes(nodes, wrt, loss.name)

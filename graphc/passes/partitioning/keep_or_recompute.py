@@ -89,7 +89,8 @@ class Work:
     def reason(self, name: str) -> str:
         """Why a value is kept, or made again."""
         w = self.weights
-        return f"{w.keep[name]:.0f} bytes a turn to keep, {_shown(w.make[name] * WORK)} to make"
+        work = _shown(w.make[name] * WORK)
+        return f"{w.keep[name]:.0f} bytes per microbatch to keep, {work} to recompute"
 
 
 def _shown(work: float) -> str:

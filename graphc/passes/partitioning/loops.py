@@ -144,7 +144,7 @@ class _InLoops:
             if name in self.work.recalled[loop]:
                 self.here[name] = self._recall(node, loop)
             elif node.op.source and self.work.first[name] < loop:
-                why = Because("loops", f"read again in loop {loop}", "", "the batch holds it")
+                why = Because("loops", f"read again in loop {loop}", "", "it is an input")
                 self.here[name] = self._add(Recall(loop), (name,), node, f"{name}.loop{loop}", why)
             else:
                 self._make(node, loop)
@@ -156,7 +156,7 @@ class _InLoops:
             self.here[name] = name
             self.made.put(replace(node, operands=operands))
         else:
-            why = Because("loops", f"made again in loop {loop}", "", self.work.reason(name))
+            why = Because("loops", f"recomputed in loop {loop}", "", self.work.reason(name))
             self.here[name] = self._add(node.op, operands, node, f"{name}.loop{loop}", why)
         if name in self.work.kept and name not in self.kept:
             why = Because("loops", "kept for later loops", "", self.work.reason(name))

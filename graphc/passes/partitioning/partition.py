@@ -111,13 +111,13 @@ class _Work:
                 case Split(dim), _ if have != want and self._is_whole(node, slot, dim):
                     return f"{op} needs dim {dim} whole: it can't be split"
                 case Partial(), Home():
-                    return f"{op} runs at home, on place {want.place} of {axis.name}"
+                    return f"{op} runs on the owner, device {want.place} of {axis.name}"
                 case Home(), _ if have != want:
-                    return f"{op} runs on every place of {axis.name}"
+                    return f"{op} runs on every device of {axis.name}"
                 case Partial(), _ if have != want:
                     return f"{op} needs the {have.op} over all of {axis.name}"
         cut = [s for s in need.states if s not in t.placement.states]
-        return f"{op} runs on operands cut along {cut[0][0]}" if cut else f"{op} needs it whole"
+        return f"{op} runs on operands split along {cut[0][0]}" if cut else f"{op} needs it whole"
 
     def _is_whole(self, node: Node, slot: int, dim: int) -> bool:
         types = [self.graph[x].tensor for x in node.operands]
@@ -127,7 +127,7 @@ class _Work:
         """Convert what outputs and updates want, and close the graph."""
         outputs, updates = {}, {}
         for name, x in self.graph.outputs.items():
-            reason = f"output '{name}' is whole everywhere"
+            reason = f"output '{name}' is replicated"
             outputs[name] = self.converted(x, Placement(), None, reason)
         for name, x in self.graph.updates.items():
             want = self.graph.variables[name].type.placement
@@ -154,7 +154,7 @@ class _Work:
         name = x
         found = route(node.type, want, self.mesh, self._orders(node), self.eager)
         if found is None:
-            raise InternalError("G0999", f"%{x}: no way from {node.type} to {want}")
+            raise InternalError("G0999", f"%{x}: no conversion from {node.type} to {want}")
         for step, after in found[1]:
             if (x, after) not in self.made:
                 rule = f"{step.axis}: {step.states[0]} -> {step.states[1]}"
@@ -199,11 +199,11 @@ class _Work:
     ) -> str:
         """A copy of a lazy node that makes just the part that is wanted."""
         operands = tuple(
-            self.converted(x, self._from(ways, i), node, f"{node.op.name} is made cut")
+            self.converted(x, self._from(ways, i), node, f"{node.op.name} is made split")
             for i, x in enumerate(node.operands)
         )
         consumer = user.name if user else ""
-        why = Because("partition", f"made as {want}", consumer, "making it costs no traffic")
+        why = Because("partition", f"made as {want}", consumer, "making it sends nothing")
         return self.work.insert(node.op, operands, node, why, type=node.tensor.placed(want))
 
     def _from(self, ways: dict[str, Signature], slot: int) -> Placement:

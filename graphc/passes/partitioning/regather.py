@@ -249,6 +249,6 @@ class _Kept:
         operands = tuple(made.get(y, y) for y in node.operands)
         if not again:
             return rewriter.put(replace(node, op=op, operands=operands))
-        reason = "it was let go after its last use: few are whole at a time"
-        rule = node.because.rule if node.because else "made again"
+        reason = "it was freed after its last use, so that few are whole at a time"
+        rule = node.because.rule if node.because else "gathered again"
         return rewriter.insert(op, operands, node, Because("regather", rule, user, reason))

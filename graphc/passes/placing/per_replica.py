@@ -114,11 +114,13 @@ def _check_whole(graph: Graph, node: Node) -> None:
     if not any(t.extents for t in types):
         return
     if lost_extents(parse_rule(node.op.dims(*types)), types, node.tensor):
-        text = f"%{node.name} = {node.op.name} needs the batch whole, and a replica has a part"
+        text = (
+            f"%{node.name} = {node.op.name} needs the whole batch, but a replica has only a shard"
+        )
         raise GraphcError("G0485", text, span=node.origin, help=_ONE)
 
 
-_ONE = "in per-replica code the batch is one dim, kept to its end or reduced"
+_ONE = "in per-replica code, the batch is one dim, which is kept or reduced"
 
 
 # -- numbers of replicas ---------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def _count_leaves(node: Node, dtype: DType, work: Rewriter) -> None:
     """The number of leaves that have an example, as a sum over them: it is known at run time."""
     value = 1.0 if dtype.kind == "f" else 1
     const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
-    why = _why("a replica is a leaf, and counts where it has an example")
+    why = _why("a replica is a leaf that has an example")
     one = work.insert(const, (), node, why, name=f"{node.name}.one")
     own = work.insert(PerReplica(), (one,), node, why, name=f"{node.name}.own")
     work.put(replace(node, op=ReplicaSum(), operands=(own,), because=why))

@@ -64,11 +64,11 @@ def check_axes(strategy: Strategy, layout: MeshLayout) -> None:
         good = places == power
         raise GraphcError(
             "G0451",
-            f"{strategy} cuts variables into {places} parts, "
-            f"which is no divisor of the {layout.grid.tiles} tiles of its grid",
+            f"{strategy} splits variables into {places} shards, "
+            f"which do not divide the {layout.grid.tiles} tiles of its grid",
             help=f"write reproducible(slots={layout.grid.slots}, tiles={power})"
             if good
-            else f"a grid has 2, 4, 8, ... tiles: cut into {power // 2} or {power} parts",
+            else f"tiles are a power of two: split into {power // 2} or {power} shards",
         )
 
 
@@ -87,13 +87,13 @@ def _not_tiled(v: Variable, dim: int, grid: Grid) -> GraphcError:
     n = v.type.shape[dim]
     fits = [t for t in (2, 4, 8, 16, 32, 64) if block_length(n, t)]
     if block_length(n, grid.tiles):
-        why = "which the grid's cut leaves out"
+        why = "which the cut of reproducible leaves out"
         help = f'add "{v.name}": {dim} to the cut of reproducible'
     else:
         why = f"whose {n} entries do not fill {grid.tiles} blocks of one length"
         known = ", ".join(map(str, fits)) or "no number of tiles"
-        help = f"dim {dim} fits tiles={known}; or cut '{v.name}' along another dim"
-    message = f"variable '{v.name}' is cut along dim {dim}, {why}"
+        help = f"dim {dim} fits tiles={known}; or split '{v.name}' along another dim"
+    message = f"variable '{v.name}' is split along dim {dim}, {why}"
     return GraphcError("G0452", message, span=v.origin, help=help)
 
 
@@ -231,7 +231,9 @@ def _compute(node: Node, blocks: dict[str, int], work: Rewriter) -> None:
     operands = node.operands
     for op in first:
         made = infer_type(op, [work.nodes[x].tensor for x in operands])
-        why = Because("tile", _shown(op), node.name, "a sum over several dims is one after another")
+        why = Because(
+            "tile", _shown(op), node.name, "a sum over several dims is computed dim by dim"
+        )
         operands = (work.insert(op, operands, node, why, type=made),)
     work.put(replace(node, op=last, operands=operands))
 

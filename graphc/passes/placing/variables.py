@@ -84,8 +84,8 @@ def _cut(v: Variable, given: int, graph: Graph, axis: Axis) -> State:
     if not 0 <= dim < len(shape) or shape[dim] < axis.size:
         raise GraphcError(
             "G0404",
-            f"variable '{owner.name}' of shape {shape} can't be cut along dim {given} "
-            f"into {axis.size} parts",
+            f"variable '{owner.name}' of shape {shape} can't be split along dim {given} "
+            f"into {axis.size} shards",
             span=owner.origin,
         )
     return Split(dim) if v.type.shape == shape else R

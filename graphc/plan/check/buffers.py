@@ -28,13 +28,13 @@ def _problem(b: Buffer, number: int, program: Program) -> str | None:
     if b.id != number or len(ranks) != 1 or min(b.shape, default=0) < 0:
         return "is not well-formed"
     if b.kind not in KINDS:
-        return "is of no known kind"
+        return "has an unknown kind"
     if any(prod(max(n, 1) for n in x) * b.dtype.bytes >= MOST for x in (b.shape, b.shape_global)):
         return f"has {b.shape} entries"
     if not all(_fits(r, n, whole, program) for r, n, whole in _dims(b)):
-        return "does not hold what its ranges say"
+        return "does not match its ranges"
     if not _is_at_home(b, program):
-        return "is at home at a place that the mesh does not have"
+        return "is owned by a coordinate that the mesh does not have"
     return _displaced(b, program)
 
 
@@ -71,10 +71,10 @@ def _displaced(b: Buffer, program: Program) -> str | None:
     if b.kind == "view":
         return None if _inside(b, program) else "lies outside its base"
     if b.strides or b.base != -1 or (b.offset and b.kind != "arena"):
-        return "is no view, and says that it lies in another one"
+        return "is not a view, but names a base"
     if b.kind == "arena" and not 0 <= b.offset <= program.arena - b.bytes:
         return "lies outside the arena"
-    return "lies across the arena's lines" if b.offset % b.dtype.bytes else None
+    return "is not aligned in the arena" if b.offset % b.dtype.bytes else None
 
 
 def _inside(b: Buffer, program: Program) -> bool:

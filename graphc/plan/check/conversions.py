@@ -30,8 +30,8 @@ def conversion_problem(x: Kernel, program: Program) -> str | None:
     if b.kind in ("view", "constant") or a.root == b.root:
         return "its result has no memory of its own"
     if a.home != b.home:
-        return "its result lies at another home"
-    return None if _fits(x, a, b, program.mesh) else "its buffers hold other parts than it says"
+        return "its result has another owner"
+    return None if _fits(x, a, b, program.mesh) else "its buffers hold other shards than it says"
 
 
 def _fits(x: Kernel, a: Buffer, b: Buffer, mesh: Mesh) -> bool:

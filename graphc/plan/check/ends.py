@@ -18,7 +18,7 @@ from graphc.plan.check.meshes import impossible
 def ends_are_there(program: Program) -> Iterator[str]:
     """Behind each end is a buffer of its type."""
     if any(n < 0 for n in program.counts.values()):
-        yield "there are fewer than no examples"
+        yield "the number of examples is negative"
     yield from _variables(program)
     yield from _inputs(program)
     for name, b in program.outputs.items():
@@ -43,7 +43,7 @@ def _variables(program: Program) -> Iterator[str]:
             yield f"variable '{name}' is {t}, which buffer {b} does not hold"
     of_variables = list(program.variables.values())
     if sorted(of_variables) != [b.id for b in known if b.kind == "variable"]:
-        yield "a buffer of a variable has not one name"
+        yield "a buffer of a variable has several names"
 
 
 def _holds(b: Buffer, t: TensorType, program: Program) -> bool:
@@ -64,11 +64,11 @@ def _inputs(program: Program) -> Iterator[str]:
     for x in program.instructions:
         match x:
             case Feed(source=source) if source not in program.inputs:
-                yield f"a feed of '{source}', which is no input"
+                yield f"a feed of '{source}', which is not an input"
             case Feed(result=b) if not 0 <= b < known:
-                yield "Feed names a buffer that is not there"
+                yield "Feed names a buffer that does not exist"
             case Feed(source=source, result=b) if not _is_fed(program, source, b):
-                yield f"a feed of '{source}' to buffer {b}, which is not for it"
+                yield f"a feed of '{source}' to buffer {b}, which is not meant for it"
 
 
 def _is_fed(program: Program, source: str, number: int) -> bool:

@@ -28,7 +28,7 @@ def made_before_read(program: Program) -> Iterator[str]:
     flow = _Flow(program)
     for loop in program.loops:
         if loop.turns != program.mesh.turns:
-            yield f"a loop has {loop.turns} turns, the mesh {program.mesh.turns}"
+            yield f"a loop has {loop.turns} microbatches, the mesh {program.mesh.turns}"
     yield from flow.part(program.setup, "setup")
     *body, commit = program.parts
     for part in body:
@@ -36,7 +36,7 @@ def made_before_read(program: Program) -> Iterator[str]:
     yield from flow.part(commit, "commit")
     for name, b in program.outputs.items():
         if b not in flow.made:
-            yield f"output '{name}' is buffer {b}, which nothing makes"
+            yield f"output '{name}' is buffer {b}, which no instruction computes"
 
 
 class _Flow:
@@ -60,15 +60,15 @@ class _Flow:
         name, made = type(x).__name__, writes(x)
         named = reads(x) if made is None else (*reads(x), made)
         if any(not 0 <= b < len(self.buffers) for b in named):
-            yield f"{name} names a buffer that is not there"
+            yield f"{name} names a buffer that does not exist"
             return
         for b in reads(x):
             if b not in self.made:
-                yield f"{_shown(x)} reads buffer {b}, which is not made before it"
+                yield f"{_shown(x)} reads buffer {b}, which is not computed before it"
         if isinstance(x, Loop):
-            yield "a loop stands inside a part"
+            yield "a loop is inside another part of a step"
         if where == "setup" and not isinstance(x, Kernel):
-            yield f"{name} stands in the setup, which makes constants"
+            yield f"{name} is in the setup, which only computes constants"
         yield from self._waits(x)
         if made is not None:
             yield from self._writes(x, made, where)
@@ -91,14 +91,14 @@ class _Flow:
         if kind == "variable" and where != "commit":
             yield f"{_shown(x)} writes a variable before the end of the step"
         if kind == "other" and b.kind not in MADE_IN.get(where, ("arena", "view")):
-            yield f"{_shown(x)} makes a {b.kind} in the {where}"
+            yield f"{_shown(x)} computes a {b.kind} in the {where}"
         if b.kind == "view" and not isinstance(x, Kernel):
             yield f"{_shown(x)} writes a view"
         if isinstance(x, Write) and kind != "variable":
-            yield f"a write to buffer {made}, which is no variable"
+            yield f"a write to buffer {made}, which is not a variable"
         key = (type(x) if kind == "variable" else Instruction, made)
         if key in self.written:
-            yield f"{_shown(x)} makes buffer {made} once more"
+            yield f"{_shown(x)} computes buffer {made} a second time"
         self.written.add(key)  # type: ignore[arg-type]
         if not isinstance(x, Start):
             self.made.add(made)

@@ -30,18 +30,18 @@ def kernels_are_typed(program: Program) -> Iterator[str]:
 def _problem(x: Kernel, program: Program) -> str | None:
     operands, result = [program.buffers[b] for b in x.operands], program.buffers[x.result]
     if any(not set(b.home) <= set(result.home) for b in operands):
-        return "a device that makes the result has not every operand"
+        return "a device that computes the result lacks an operand"
     if x.op.conversion:
         return conversion_problem(x, program)
     if x.op.source:
-        return "this is no kernel"
+        return "this is not a kernel"
     try:
         problem = _mistyped(x.op, operands, result) or _uncounted(x.op, program)
         return problem or _mislaid(x, operands, result)
     except GraphcError as error:
         return error.message
     except Exception as error:  # an op's rule may fail in any way on what no compiler makes
-        return f"it takes no such operands ({type(error).__name__}: {error})"
+        return f"it does not take these operands ({type(error).__name__}: {error})"
 
 
 def _mistyped(op: Op, operands: Sequence[Buffer], result: Buffer) -> str | None:
@@ -50,7 +50,7 @@ def _mistyped(op: Op, operands: Sequence[Buffer], result: Buffer) -> str | None:
     if op.positioned == -1 and made.shape != shape:
         shape = result.shape_global  # it makes its place's part of what it says
     if (made.shape, made.dtype) != (shape, result.dtype):
-        return f"it makes {made}, its buffer holds {TensorType(shape, result.dtype)}"
+        return f"it computes {made}, but its buffer holds {TensorType(shape, result.dtype)}"
     takes = len(parse_rule(op.dims(*types)).operands)
     return None if takes == len(types) else f"it takes {takes} operands, not {len(types)}"
 
@@ -61,7 +61,7 @@ def _uncounted(op: Op, program: Program) -> str | None:
         return None
     extent, units = op.extent, program.counts.get(op.extent.name)
     if extent.unit < 1 or op.size % extent.unit or units not in (None, op.size // extent.unit):
-        return f"it counts '{extent}', of which the program does not have {op.size}"
+        return f"it counts '{extent}', of which the program has not {op.size}"
     return None
 
 
@@ -71,8 +71,8 @@ def _mislaid(x: Kernel, operands: Sequence[Buffer], result: Buffer) -> str | Non
         over = {b.id for b in operands if b.root == result.id}
         may = overwritable(x.op, x.operands) if x.op.in_place else ()
         in_place = over <= {result.id} and over <= set(may)
-        return None if in_place else "its result lies on an operand that it still reads"
+        return None if in_place else "its result overwrites an operand that it still reads"
     layout = x.op.layout(layout_of(operands[0])) if x.op.view and len(operands) == 1 else None
     if layout != layout_of(result) or operands[0].root != result.base:
-        return "its view does not lie where its operand does"
+        return "its view is not in the memory of its operand"
     return None

@@ -17,21 +17,24 @@ def mesh_is_possible(program: Program) -> Iterator[str]:
     mesh = program.mesh
     names = [a.name for a in mesh.axes]
     if len(set(names)) != len(names):
-        yield "the mesh has two axes of one name"
+        yield "the mesh has two axes with the same name"
     if any(not name or "+" in name for name in names):
         yield "the mesh has an axis without a name"
     if any(a.size < 1 for a in mesh.axes):
-        yield "the mesh has an axis without places"
+        yield "the mesh has an axis of size 0"
     elif mesh.devices > MOST_DEVICES or mesh.turns > MOST_TURNS:
-        yield f"the mesh has {mesh.devices} devices and {mesh.turns} turns, more than there can be"
+        yield (
+            f"the mesh has {mesh.devices} devices and {mesh.turns} microbatches, more "
+            "than there can be"
+        )
     space, time = ([a.name for a in axes] for axes in (mesh.space, mesh.time))
     if mesh.leaves is not None:
         *devices, last = mesh.leaves.axes or ("",)
         dealt = _are(devices, space) and last in time
         if not dealt or not 1 <= mesh.leaves.slots <= MOST_TURNS:
-            yield "the leaves of the batch are dealt out by axes that the mesh does not have"
+            yield "the leaves of the batch are distributed over axes that the mesh does not have"
     if mesh.tiles is not None and not (_are(mesh.tiles.axes, space) and mesh.tiles.count >= 1):
-        yield "tiles are dealt out by axes that the mesh does not have"
+        yield "tiles are distributed over axes that the mesh does not have"
 
 
 def _are(names: Sequence[str], axes: Sequence[str]) -> bool:
@@ -43,7 +46,7 @@ def impossible(t: TensorType, mesh: Mesh) -> str | None:
     if min(t.shape, default=0) < 0 or len(t.extents) not in (0, t.rank):
         return "it has no such shape"
     if any(e and (e.unit < 1 or n % e.unit) for n, e in zip(t.shape, t.extents, strict=False)):
-        return "a dim is no multiple of its unit"
+        return "a dim is not a multiple of its unit"
     return _misplaced(t.placement, t.rank, mesh)
 
 
@@ -51,16 +54,16 @@ def _misplaced(placement: Placement, rank: int, mesh: Mesh) -> str | None:
     order = [a.name for a in mesh.axes]
     names = [name for name, _ in placement]
     if not set(names) <= set(order) or names != sorted(set(names), key=order.index):
-        return "its axes are not those of the mesh, in their order"
+        return "its axes are not those of the mesh, in order"
     for name, state in placement:
         axis = mesh.axis(name)
         match state:
             case Split(dim) if not 0 <= dim < rank:
                 return f"there is no dim {dim} to split"
             case Home(place) if not 0 <= place < axis.size or axis.over == "time":
-                return f"'{name}' has no place {place}"
+                return f"'{name}' has no coordinate {place}"
             case Partial():
                 return "it has no global value"
             case _ if state == R:
-                return f"R is written by leaving '{name}' out"
+                return f"state R is not written: leave out '{name}'"
     return None

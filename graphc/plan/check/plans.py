@@ -29,9 +29,9 @@ def plan_complaints(plan: Plan) -> Iterator[str]:
     yield from _variables(plan)
     for name, spec in plan.data.items():
         for key in _unfit(spec, DATA):
-            yield f"data '{name}': '{key}' is not what it can be"
+            yield f"data '{name}': '{key}' has an impossible value"
     for key in _unfit(plan.meta, META):
-        yield f"'{key}' is not what it can be"
+        yield f"'{key}' has an impossible value"
 
 
 # -- programs and variables ------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def plan_complaints(plan: Plan) -> Iterator[str]:
 def _programs(plan: Plan) -> Iterator[str]:
     how, programs = plan.asynchronous, plan.programs
     if not plan.step_programs:
-        yield "it has no program of a step"
+        yield "it has no program for a step"
     if how is None:
         return
     if not 1 <= how.workers <= MAX_DEVICES or not 1 <= how.servers <= MAX_DEVICES:
@@ -50,14 +50,14 @@ def _programs(plan: Plan) -> Iterator[str]:
         yield f"its staleness is {how.staleness}"
     servers = [name for name in programs if name.split(".")[0] == "server"]
     if "worker" not in programs or servers != [f"server.{i}" for i in range(how.servers)]:
-        yield f"it has not the programs of {how.servers} servers and their workers"
+        yield f"it lacks programs of {how.servers} servers or their workers"
         return
     for name in servers:
         yield from _sent(name, programs[name], programs["worker"])
     kept = {k: t.bare() for n in servers for k, t in programs[n].variable_types.items()}
     for name, program in programs.items():
         if name != ALONE and name not in servers and not _has(kept, program.variable_types):
-            yield f"program '{name}' has variables that no server keeps"
+            yield f"program '{name}' has variables that no server owns"
 
 
 def _has(kept: Mapping[str, TensorType], types: Mapping[str, TensorType]) -> bool:
@@ -70,7 +70,7 @@ def _sent(name: str, server: Program, worker: Program) -> Iterator[str]:
         b = worker.outputs.get(entry)
         made = worker.buffers[b] if b is not None else None
         if made is None or (made.dtype, made.shape_global) != (t.dtype, t.shape):
-            yield f"program '{name}' takes '{entry}', which the worker does not give"
+            yield f"program '{name}' takes '{entry}', which the worker does not send"
 
 
 def _variables(plan: Plan) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _variables(plan: Plan) -> Iterator[str]:
     for name, t in types.items():
         v = plan.variables.get(name)
         if v is None or not _is_known(v) or not _starts(v.fill, t):
-            yield f"variable '{name}' is not what it can be"
+            yield f"variable '{name}' has an impossible value"
 
 
 def _is_known(v: PlannedVariable) -> bool:

@@ -28,7 +28,7 @@ def memory_is_not_shared(program: Program) -> Iterator[str]:
             place = buffers[b].offset, buffers[b].offset + buffers[b].bytes, b
             for other in _met(alive, place):
                 if other[:2] != place[:2] or other[2] != heir:
-                    yield f"{_shown(program, b)} and {_shown(program, other[2])} lie on each other"
+                    yield f"{_shown(program, b)} and {_shown(program, other[2])} overlap in memory"
                     return
                 alive.remove(other)
                 ends[lives.last[other[2]]].discard(other)

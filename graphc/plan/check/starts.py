@@ -32,7 +32,7 @@ def collectives_are_typed(program: Program) -> Iterator[str]:
 def _problem(x: Start, program: Program) -> str | None:
     op, mesh = x.op, program.mesh
     if not isinstance(op, Conversion) or not op.communicates:
-        return "this is no collective"
+        return "this is not a collective"
     if not _runs_over(op, mesh):
         return f"it can't run over '{op.axis}' of the mesh"
     a, b = program.buffers[x.operand], program.buffers[x.result]
@@ -40,7 +40,7 @@ def _problem(x: Start, program: Program) -> str | None:
         return "it has no memory of its own"
     sent = _of_one_leaf(a, op, mesh)
     fits = sent is not None and _fits(sent, b, op)
-    return None if fits else "its buffers hold other parts than it says"
+    return None if fits else "its buffers hold other shards than it says"
 
 
 def _runs_over(op: Conversion, mesh: Mesh) -> bool:

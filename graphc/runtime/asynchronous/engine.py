@@ -180,7 +180,7 @@ class AsynchronousEngine:
 
         def get(number: int) -> Batch:
             if not source.has(number):
-                text = f"the schedule uses batch {number}, this run ends before it"
+                text = f"the schedule uses batch {number}, but this run ends before it"
                 raise GraphcError("G0523", text, help="replay it with as many batches")
             return source.get(number)
 
@@ -243,7 +243,7 @@ class AsynchronousEngine:
 
     def _check_valid(self) -> None:
         if self._invalid:
-            help = "load variables (a checkpoint, or initial values) to go on"
+            help = "load variables (a checkpoint, or initial values) to continue"
             raise GraphcError("G0505", f"a server failed: {self._invalid}", help=help)
 
     def lost(self) -> None:

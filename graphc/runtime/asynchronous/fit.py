@@ -67,7 +67,7 @@ class Training:
         """Raise G0523 where a schedule uses more batches than there are."""
         used = max((e.batch for e in self.schedule.entries), default=-1) if self.schedule else -1
         if used >= batches:
-            text = f"the schedule uses batch {used}, this run has {batches}"
+            text = f"the schedule uses batch {used}, but this run has {batches}"
             raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
 
 
@@ -82,8 +82,11 @@ def _header(engine: AsynchronousEngine, data: Mapping[str, Any]) -> Header:
 def check_asynchronous(plan: Plan, record: Any, replayed: Any) -> None:
     """Raise G0525 where a schedule is asked for and the strategy has none."""
     if plan.asynchronous is None and (record or replayed):
-        text = f"{plan.strategy} has no schedule: it does the same each time"
-        help = "schedules are of parameter_server(workers, servers, staleness=k) with k > 0 or none"
+        text = f"{plan.strategy} has no schedule: it does the same in every run"
+        help = (
+            "only these have one: parameter_server(workers, servers, staleness=k) with "
+            "k > 0 or none"
+        )
         raise GraphcError("G0525", text, help=help)
 
 
@@ -92,6 +95,6 @@ def warn_of_few(plan: Plan, steps: int) -> None:
     how = plan.asynchronous
     if how is not None and steps < FEW * how.workers:
         text = f"{steps} updates for {how.workers} workers: each makes about {steps // how.workers}"
-        help = "take smaller batches, more epochs, or fewer workers"
+        help = "use smaller batches, more epochs, or fewer workers"
         warning = GraphcError("G0477", text, help=help).render().replace("error", "warning", 1)
         warnings.warn(GraphcWarning(warning), stacklevel=3)

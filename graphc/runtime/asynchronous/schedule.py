@@ -109,7 +109,7 @@ def load(path: str | Path) -> Schedule:
     try:
         text = read_whole(path, "G0521").decode()
     except UnicodeDecodeError:
-        raise GraphcError("G0521", f"can't read {path}: it is no text") from None
+        raise GraphcError("G0521", f"can't read {path}: it is not text") from None
     return parse(text, str(path))
 
 
@@ -118,7 +118,7 @@ def parse(text: str, name: str = "the schedule") -> Schedule:
     lines = [line for line in text.splitlines() if line.strip()]
     head = _record(lines[0], name, 1) if lines else {}
     if head.pop("format", None) != FORMAT:
-        raise GraphcError("G0521", f"{name} is no schedule of graphc")
+        raise GraphcError("G0521", f"{name} is not a schedule of graphc")
     if (version := head.pop("version", None)) != VERSION:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
     header = _made(Header, head, name, 1)
@@ -132,12 +132,16 @@ def parse(text: str, name: str = "the schedule") -> Schedule:
         raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
     found = Schedule(header, tuple(entries))
     if "pushes" not in end:
-        raise GraphcError("G0521", f"{name} was cut off: it does not say how many pushes there are")
+        raise GraphcError(
+            "G0521", f"{name} is incomplete: it does not say how many pushes there are"
+        )
     if end["pushes"] != len(entries):
-        message = f"{name} has {len(entries)} pushes, and says that there are {end['pushes']}"
+        message = f"{name} has {len(entries)} pushes, but says that there are {end['pushes']}"
         raise GraphcError("G0521", message)
     if text != found.text():
-        raise GraphcError("G0521", f"{name} was changed after it was written: its hash is another")
+        raise GraphcError(
+            "G0521", f"{name} was changed after it was written: its hash does not match"
+        )
     return found
 
 
@@ -147,7 +151,7 @@ def _record(line: str, name: str, number: int) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise GraphcError("G0521", f"{name}:{number} is no line of a schedule")
+        raise GraphcError("G0521", f"{name}:{number} is not a line of a schedule")
     return found
 
 
@@ -166,11 +170,13 @@ def _made(kind: Callable[..., Any], record: dict[str, Any], name: str, number: i
 def _checked(entry: Entry, order: int, name: str, number: int) -> Entry:
     """The entry, where it is the next one and pulled what was there. Raises G0521."""
     if entry.order != order:
-        raise GraphcError("G0521", f"{name}:{number} has order {entry.order}, {order} comes next")
+        raise GraphcError(
+            "G0521", f"{name}:{number} has order {entry.order}, but {order} comes next"
+        )
     if entry.batch < 0 or not entry.versions:
         raise GraphcError("G0521", f"{name}:{number} has no batch, or no versions")
     if not all(type(v) is int and 0 <= v <= order for v in entry.versions):
-        text = f"{name}:{number} pulled versions {entry.versions}: at most {order} were there"
+        text = f"{name}:{number} pulled versions {entry.versions}, but at most {order} existed"
         raise GraphcError("G0521", text)
     return entry
 
@@ -179,7 +185,10 @@ def check_bound(schedule: Schedule, bound: int | None) -> None:
     """Raise G0523 where a push is older than the strategy allows."""
     for number, entry in enumerate(schedule.entries, 2):
         if bound is not None and entry.staleness > bound:
-            text = f"line {number} of the schedule has staleness {entry.staleness}, over {bound}"
+            text = (
+                f"line {number} of the schedule has staleness {entry.staleness}, above "
+                f"the bound {bound}"
+            )
             raise GraphcError("G0523", text, help="the strategy sets the bound: staleness=k")
 
 
@@ -193,8 +202,10 @@ def check_header(found: Header, wanted: Header) -> None:
     for key, what in words.items():
         a, b = getattr(found, key), getattr(wanted, key)
         if a != b:
-            text = f"the schedule is of {what}: {_short(a)}, this run has {_short(b)}"
-            raise GraphcError("G0522", text, help="replay it with what it was recorded with")
+            text = f"the schedule is of {what}: {_short(a)}, but this run has {_short(b)}"
+            raise GraphcError(
+                "G0522", text, help="replay it under the conditions in which it was recorded"
+            )
 
 
 def _short(value: Any) -> str:
@@ -216,7 +227,7 @@ def replay(
     for entry in todo:
         if len(entry.versions) != len(stores):
             servers = len(entry.versions)
-            text = f"the schedule is for {servers} servers, the plan has {len(stores)}"
+            text = f"the schedule is for {servers} servers, but the plan has {len(stores)}"
             raise GraphcError("G0523", text)
         for server, version in enumerate(entry.versions):
             pulls.setdefault((server, version), []).append(entry.order)

@@ -38,8 +38,8 @@ def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcErro
         return error
     words = error.message if isinstance(error, GraphcError) else str(error)
     text = f"{name} failed: {words or type(error).__name__}"
-    what = f"what is lost since the last checkpoint: {lost}; " if lost else ""
-    help = f"{what}load variables, or resume from a checkpoint, to go on"
+    what = f"lost since the last checkpoint: {lost}; " if lost else ""
+    help = f"{what}load variables, or resume from a checkpoint, to continue"
     made = GraphcError("G0524", text, help=help)
     made.__cause__ = error
     return made

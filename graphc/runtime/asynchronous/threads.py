@@ -97,7 +97,10 @@ class Threads:
         self.lost = self.lost + 1 if self.coordinator.version == self.seen else 1
         self.seen = self.coordinator.version
         if self.lost > PATIENCE * self.size:
-            text = f"{self.lost} workers were lost without an update: the last was {role}: {error}"
+            text = (
+                f"{self.lost} workers failed without an update in between; the last "
+                f"was {role}: {error}"
+            )
             raise GraphcError("G0526", text)
         self._post(self.coordinator.on_message(Lost(role)))
         self._add_worker()

@@ -314,7 +314,8 @@ class Run:
             raise GraphcError(
                 "G0705",
                 f"backend '{self.backend.name}' computes {kernel.op.name} as "
-                f"{host.dtype}{list(host.shape)}, it is {buffer.dtype}{list(buffer.shape)}",
+                f"{host.dtype}{list(host.shape)}, but it must be "
+                f"{buffer.dtype}{list(buffer.shape)}",
             )
 
 

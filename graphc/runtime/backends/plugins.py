@@ -84,7 +84,7 @@ def _load(group: str, name: str) -> Any:
         )
     if len(points) > 1:
         sources = " and ".join(_distribution(p) for p in points)
-        raise GraphcError("G0704", f"two packages bring a {kind} '{name}': {sources}")
+        raise GraphcError("G0704", f"two packages provide a {kind} '{name}': {sources}")
     try:
         return _loaded(points[0])
     except Exception as error:

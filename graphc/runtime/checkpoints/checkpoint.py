@@ -82,8 +82,8 @@ def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
         help = "to start from its variables without a check: graphc run --load, load(partial=True)"
         raise GraphcError("G0509", text, help=help)
     if said and said != _checksum(tensors, notes):
-        text = f"{path} was changed after it was written: its checksum does not fit"
-        raise GraphcError("G0509", text, help="go on from another copy of it, or an older one")
+        text = f"{path} was changed after it was written: its checksum does not match"
+        raise GraphcError("G0509", text, help="use another copy of it, or an older checkpoint")
     return Checkpoint(tensors, notes)
 
 

@@ -50,7 +50,7 @@ def changes(history: History) -> tuple[str, ...]:
 
 def _between(a: Part, b: Part) -> Iterator[str]:
     if not a.kernels:
-        yield "before it the kernels are not known"
+        yield "before it the kernels are unknown"
     else:
         yield from _of_grid(a, b)
         yield from _of_kernels(a, b)
@@ -105,15 +105,17 @@ def warn_of_change(path: object, before: Part, now: Part) -> None:
     """Say what has changed since a checkpoint, where `now` asks for the same bits."""
     if not now.grid or now.start == 0 or before.is_like(now):
         return
-    later = f"the run goes on; after step {now.start} its bits may differ from an unchanged run's"
+    later = (
+        f"the run continues; after step {now.start} its bits may differ from an uninterrupted run"
+    )
     if not before.kernels:
-        text = f"{path} does not say by which kernels its {now.start} steps were made"
-        warn("note", "G0528", text, "the run goes on; what it saves says it from here on")
+        text = f"{path} does not say which kernels computed its {now.start} steps"
+        warn("note", "G0528", text, "the run continues; its own checkpoints will say so")
         return
     for text in _of_grid(before, now):
         warn("warning", "G0529", f"{text} since {path} was written", later)
     if kernels := ", ".join(_of_kernels(before, now)):
-        text = f"the kernels are not those that made {path}: {kernels}"
+        text = f"the kernels differ from those that computed {path}: {kernels}"
         warn("warning", "G0527", text, later)
 
 

@@ -77,7 +77,7 @@ def read(path: str | Path) -> Saved:
     file = read_checkpoint(path)
     at = {k: _number(file.notes.get(k, "")) for k in ("steps", "epoch", "example")}
     if -1 in at.values():
-        text = f"{path} has variables, but not how far their training had come"
+        text = f"{path} has variables, but not the position of their training"
         help = "to start from its variables only: graphc run --load, or load(..., partial=True)"
         raise GraphcError("G0509", text, help=help)
     return Saved(
@@ -151,7 +151,9 @@ def _check_all(
     ]
     said = {"no value for": missing, "a value for no variable": extra, "another type of": unlike}
     if complaints := [f"{words} {_listed(names)}" for words, names in said.items() if names]:
-        help = "to start from what fits: graphc run --load, or load(..., partial=True)"
+        help = (
+            "to start from the variables that match: graphc run --load, or load(..., partial=True)"
+        )
         text = f"{path} does not fit this step: {'; '.join(complaints)}"
         raise GraphcError("G0510", text, help=help)
 
@@ -185,7 +187,7 @@ def fitting(path: str | Path, plan: Plan) -> dict[str, Array]:
     said = {"not in it": missing, "of another type": [n for n in found if n not in fit]}
     if words := "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names):
         text = f"{len(fit)} of {len(wanted)} variables start from {path}; {words}"
-        warn("note", "G0531", text, "what is not taken starts as the program says")
+        warn("note", "G0531", text, "the others start as the program says")
     return fit
 
 
@@ -193,15 +195,19 @@ def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
     """Say (G0530) that a run which draws random numbers goes on with another seed."""
     now = plan.meta.get("seed", 0)
     if before != now and plan.meta.get("random"):
-        text = f"the seed is {now}, and {path} was made with {before}: other numbers are drawn"
-        warn("warning", "G0530", text, f"compile with seed {before} to go on to the same bits")
+        text = (
+            f"the seed is {now}, but {path} was made with {before}: other random numbers are drawn"
+        )
+        warn("warning", "G0530", text, f"compile with seed {before} to keep the same bits")
 
 
 def warn_of_order(before: str, now: str) -> None:
     """Say (G0532) that what is left of an epoch is not what is left of the epoch that was begun."""
     if before and before != now:
-        text = f"the epoch was begun with {before}, and goes on with {now}"
-        help = "some of its examples are read twice, and others not at all; the next one is whole"
+        text = f"the epoch was begun with {before}, but continues with {now}"
+        help = (
+            "some of its examples are read twice, and others not at all; the next epoch is complete"
+        )
         warn("warning", "G0532", text, help)
 
 

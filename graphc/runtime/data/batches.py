@@ -103,7 +103,7 @@ def array_of(name: str, value: Any) -> Array:
     try:
         return np.asarray(value)
     except ValueError:
-        text = f"'{name}' is no array: it is a list whose lists differ in length"
+        text = f"'{name}' is not an array: it is a list whose lists differ in length"
         raise GraphcError("G0613", text) from None
 
 

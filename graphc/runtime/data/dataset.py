@@ -178,8 +178,10 @@ def replica_streams(
         counts = [_examples(p) if p else 0 for p in given]
         want = [chop(sum(counts), [(len(given), i)])[1] for i in range(len(given))]
         if counts != want:
-            text = f"the streams give parts of {counts} examples, a mesh would cut {want}"
-            help = "give equal parts (a short one last), or one stream for all: graphc.rebatch"
+            text = f"the streams supply parts of {counts} examples, but the mesh would split {want}"
+            help = (
+                "supply equal parts (the last may be short), or one stream for all: graphc.rebatch"
+            )
             raise GraphcError("G0623", text, help=help)
         yield _joined(parts)
 
@@ -250,7 +252,7 @@ def _fit(name: str, a: Array, t: TensorType) -> Array:
         lossless = _lossless(a, cast, t.dtype)
     if not lossless:
         message = f"entry '{name}' is {a.dtype}: casting it to {t.dtype} would change values"
-        raise GraphcError("G0605", message, help="store it as what the step declares")
+        raise GraphcError("G0605", message, help="store it with the dtype that the step declares")
     return cast
 
 

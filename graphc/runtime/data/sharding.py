@@ -45,7 +45,7 @@ class Sharding:
                 raise GraphcError(
                     "G0622",
                     f"{self.replicas} replicas can't share {files} file{'s' * (files != 1)}",
-                    help='shard("data") cuts every batch over the replicas, '
+                    help='shard("data") splits every batch over the replicas, '
                     "whatever the number of files",
                 )
             case policy:

@@ -239,7 +239,9 @@ def check_streamable(program: Program) -> None:
             if isinstance(x, Kernel | Start) and (why := _needs_all(program, x)):
                 raise GraphcError("G0503", f"%{x.node} {why}", span=x.origin)
             if isinstance(x, Feed) and _is_untimed(program, x):
-                raise GraphcError("G0503", f"input '{x.source}' is needed whole in every turn")
+                raise GraphcError(
+                    "G0503", f"input '{x.source}' is needed whole in every microbatch"
+                )
 
 
 def _needs_all(program: Program, x: Kernel | Start) -> str | None:
@@ -248,7 +250,7 @@ def _needs_all(program: Program, x: Kernel | Start) -> str | None:
         return "gathers a result for every example"
     if len(program.loops) > 1:
         return None  # all microbatches are pulled and kept when the number is asked for
-    needs = "needs the number of examples before the last microbatch has come"
+    needs = "needs the number of examples before the last microbatch has arrived"
     if op.count and not reads(x) and program.counts:
         return needs
     placed = op.conversion or op.positioned is not None

@@ -21,13 +21,11 @@ def with_replay(error: InternalError, program: Program) -> InternalError:
     try:
         plan_of(program).save(path)
     except GraphcError:
-        error.help = "this is a defect of graphc; no replay file could be written"
+        error.help = "this is a bug in graphc; no replay file could be written"
         return error
     error.replay = str(path)
     how = "GRAPHC_CHECK_MEMORY=1 " * config.get().check_memory
-    error.help = (
-        f"this is a defect of graphc; `{how}python -m graphc.runtime.diagnosis.replay {path}`"
-    )
+    error.help = f"this is a bug in graphc; `{how}python -m graphc.runtime.diagnosis.replay {path}`"
     error.help += " replays it"
     return error
 

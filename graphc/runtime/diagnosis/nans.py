@@ -191,9 +191,7 @@ def explained(watch: Watch, program: Program, what: str) -> GraphcError:
     """G0537: what made the first value that is not finite, of those that a result is made of."""
     event = watch.made.get(what) or next(iter(watch.made.values()), None)
     if event is None:
-        text = (
-            f"'{what}' is not finite, and op by op it is: it overflows in one order of a sum only"
-        )
+        text = f"'{what}' is not finite, but op by op it is: a sum overflows only in one order"
         return GraphcError("G0537", text)
     root = _root(event)
     device = f" on device {root.order[1]}" if program.mesh.devices > 1 else ""
@@ -201,7 +199,7 @@ def explained(watch: Watch, program: Program, what: str) -> GraphcError:
     if isinstance(root.what, str):
         return GraphcError("G0537", f"'{what}' is not finite: {root.what} has {value}{at}{device}")
     node = getattr(root.what, "node", "")
-    text = f"'{what}' is not finite: %{node} is the first that gave {value}{device}"
+    text = f"'{what}' is not finite: %{node} is the first node that gave {value}{device}"
     made = "all of its operands are finite" if not root.bad else "an operand is infinite"
     help = f"{root.seen or 'a sum over devices'} is {value}{at}; {made}"
     origin = getattr(root.what, "origin", None)

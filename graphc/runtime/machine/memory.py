@@ -52,11 +52,11 @@ class Limit:
         if needed <= self.bytes:
             return
         where = f"{devices} devices together" if devices > 1 else "one device"
-        help = "check the dims; if they are meant, raise the limit: --max-bytes, max_bytes="
+        help = "check the dims; if they are intended, raise the limit: --max-bytes, max_bytes="
         if devices > 1:
-            help = "use fewer devices, or cut the variables with tensor_split; " + help
+            help = "use fewer devices, or split the variables with tensor_split; " + help
         text = f"program '{name}' needs {in_units(needed)} on {where}"
-        raise GraphcError("G0204", f"{text}, there are {in_units(self.bytes)}", help=help)
+        raise GraphcError("G0204", f"{text}, but the limit is {in_units(self.bytes)}", help=help)
 
 
 def check_memory(plan: Plan, backend: Backend, limit: int | None = None) -> Limit | None:
@@ -79,7 +79,7 @@ def check_memory(plan: Plan, backend: Backend, limit: int | None = None) -> Limi
     if needed > limit:
         text = f"{plan.strategy} needs {in_units(needed)} for workers and servers together"
         help = "use fewer workers, or raise the limit: --max-bytes, max_bytes="
-        raise GraphcError("G0204", f"{text}, there are {in_units(limit)}", help=help)
+        raise GraphcError("G0204", f"{text}, but the limit is {in_units(limit)}", help=help)
     return None
 
 

@@ -334,7 +334,7 @@ class Engine:
         if self._invalid:
             raise GraphcError(
                 "G0505", f"a step failed while it wrote the variables: {self._invalid}",
-                help="load variables (a checkpoint, or initial values) to go on",
+                help="load variables (a checkpoint, or initial values) to continue",
             )  # fmt: skip
 
     # -- the end --------------------------------------------------------------------------------

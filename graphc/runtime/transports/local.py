@@ -186,7 +186,7 @@ class LocalSession:
         if self._common is not None:
             self._common[:] = 0
         run = _Run(fn, Room(self.size, self._deadline, self._common), len(self._workers))
-        self._state = "missing a device that did not come back"  # until it is known that all did
+        self._state = "missing a device that did not return"  # until it is known that all did
         for comm in self._comms:
             comm.enter(run.room)
         jobs = [partial(copy_context().run, run.work, worker.comm) for worker in self._workers]

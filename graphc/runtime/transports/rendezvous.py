@@ -178,7 +178,7 @@ class Room:
                 self.gates[rank].acquire()
                 return
             absent = on.absent() if on.missing else self._busy(on)
-            message = f"{devices(absent)} did not come to {on} within {self.deadline:g} s"
+            message = f"{devices(absent)} did not reach {on} within {self.deadline:g} s"
             raise self._doom(rank, "G0562", message, self._report())
 
     # -- reports -------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Room:
         match self.waiting[rank]:
             case None:
                 last = self.last[rank]
-                return "is at work, its last call was " + (name(last) if last else "none")
+                return "is computing; its last call was " + (name(last) if last else "none")
             case str():
                 return "has ended"
             case meeting:
@@ -207,7 +207,7 @@ class Room:
 
     def _leftover(self) -> str:
         meeting = next(iter(self.meetings.values()))
-        return f"{devices(meeting.absent())} never came to {meeting}"
+        return f"{devices(meeting.absent())} never reached {meeting}"
 
 
 def shut_gate() -> threading.Lock:

@@ -347,7 +347,7 @@ def test_the_bits_are_the_same_on_all_devices_instruction_sets_and_threads() -> 
         done = subprocess.run(
             command, env=env, cwd=ROOT, capture_output=True, text=True, check=False
         )
-        if "this host has no" in done.stderr:
+        if "this processor has no" in done.stderr:
             continue
         assert done.returncode == 0, done.stderr
         found |= set(done.stdout.splitlines())

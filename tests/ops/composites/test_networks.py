@@ -352,7 +352,7 @@ ERRORS: list[tuple[Any, str]] = [
     (lambda f, x: f.reshape(x, (5, -1)), r"can't reshape \(3, 4\) to \(5, -1\)"),
     (lambda f, x: f.squeeze(x, 0), "are not of length 1"),
     (lambda f, x: f.split(x, 2), "3 entries into 2 equal parts"),
-    (lambda f, x: f.split(x, [2, 1]), "the places must rise from 0 to 3"),
+    (lambda f, x: f.split(x, [2, 1]), "the positions must rise from 0 to 3"),
     (lambda f, x: f.concat([]), "at least one operand"),
     (lambda f, x: f.matmul(x, x), r"shapes \(3, 4\) and \(3, 4\) do not match for a product"),
     (lambda f, x: f.einsum("i...->i", x), r"write `\.\.\.` out in letters"),
@@ -376,12 +376,12 @@ ERRORS: list[tuple[Any, str]] = [
     (lambda f, x: f.conv2d(f.reshape(x, (1, 3, 4, 1)), f.ones((2, 2, 1, 1)), stride=0),
      "is not a positive number"),
     (lambda f, x: f.attention(x, x, f.transpose(x)), "attention: q"),
-    (lambda f, x: f.attention(x, x, x, mask=x), "the mask is bool, not f64"),
+    (lambda f, x: f.attention(x, x, x, mask=x), "the mask must be bool, not f64"),
     (lambda f, x: f.lstm_cell(x, x, x, x, x), "a cell of 4 units"),
     (lambda f, x: f.norm(x, 3), "ord 3 is not 1, 2 or inf"),
     (lambda f, x: f.pad(x, ((1, 1),) * 3), "3 pairs for 2 dims"),
     (lambda f, x: f.expand_dims(x, 4), "no dim 4"),
-    (lambda f, x: f.cast(x, "float"), "'float' is no dtype"),
+    (lambda f, x: f.cast(x, "float"), "'float' is not a dtype"),
     (lambda f, x: f.nothing(x), "there is no op 'nothing'"),
 ]  # fmt: skip
 

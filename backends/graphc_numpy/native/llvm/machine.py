@@ -90,7 +90,7 @@ def _target(name: str) -> Target:
         raise GraphcError("G0706", f"there is no target '{name}'", help=_hint(name, known))
     levels = FAMILIES.get(host.family, {"baseline": ""})
     if name not in levels or (best in levels and NAMED.index(name) < NAMED.index(best)):
-        raise GraphcError("G0706", f"this host has no {name}", help=f"it has {best}")
+        raise GraphcError("G0706", f"this processor has no {name}", help=f"it has {best}")
     instructions = "neon" if host.family == "arm" else name
     features = "-prefer-256-bit" if name == "avx512" else ""
     return Target(instructions, host.triple, levels[name], features)
