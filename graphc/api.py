@@ -125,8 +125,8 @@ class StepTrainer:
         batch: a tree like the example, with as many examples or fewer; or an iterator of
         microbatches, which together are one batch that need not be in memory whole.
         """
-        quick = self.trainer.quick
-        if quick is not None and self._flat and (made := quick(batch)) is not None:
+        fast_path = self.trainer.fast_path
+        if fast_path is not None and self._flat and (made := fast_path(batch)) is not None:
             return made
         with self._explaining():
             return self.trainer.step(self._fed(batch))

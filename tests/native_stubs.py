@@ -13,12 +13,12 @@ from graphc.ir.types import I64
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
-    Call,
-    Constant,
-    Kernel,
+    KernelCall,
     Load,
+    LoopKernel,
     Nest,
-    Param,
+    Number,
+    Parameter,
     Phase,
     Pointer,
     Store,
@@ -29,23 +29,23 @@ def reversal(n: int) -> Nest:
     """`out[i] = x[n - 1 - i] + 1`."""
     code = (
         Load(0, Access(0, (-1,), n - 1)),
-        Constant(1, 1, I64),
+        Number(1, 1, I64),
         Apply(2, "add", (0, 1), I64),
         Store(Access(1, (1,)), 2),
     )
-    return Nest((Param(I64), Param(I64, written=True)), (n,), (), (Phase(True, code),))
+    return Nest((Parameter(I64), Parameter(I64, written=True)), (n,), (), (Phase(True, code),))
 
 
-def call(n: int, x: Pointer, out: Pointer) -> Call:
-    return Call(reversal(n), (x, out), "reversed")
+def call(n: int, x: Pointer, out: Pointer) -> KernelCall:
+    return KernelCall(reversal(n), (x, out), "reversed")
 
 
-def _units(kernel: Kernel) -> int:
+def _units(kernel: LoopKernel) -> int:
     assert isinstance(kernel, Nest)
     return kernel.rows[0]
 
 
-def _print(module: ir.Module, kernel: Kernel, name: str) -> ir.Function:
+def _print(module: ir.Module, kernel: LoopKernel, name: str) -> ir.Function:
     kind = ir.FunctionType(VOID, [POINTER, POINTER, INT64, INT64, POINTER, POINTER])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"

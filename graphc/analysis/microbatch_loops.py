@@ -28,7 +28,7 @@ class Turns:
 
     varying: the nodes whose value differs from turn to turn
     inside:  the nodes that run in a loop
-    stage:   node -> its loop, for one inside; else the part that it can run in first
+    loop:   node -> its loop, for one inside; else the part that it can run in first
     late:    (node, operand): a node that runs in the loop which its operand comes after; None
              where there is none
     """
@@ -36,7 +36,7 @@ class Turns:
     graph: Graph
     varying: set[str] = field(default_factory=set)
     inside: set[str] = field(default_factory=set)
-    stage: dict[str, int] = field(default_factory=dict)
+    loop: dict[str, int] = field(default_factory=dict)
     late: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Turns:
     @property
     def loops(self) -> int:
         """How many loops there are."""
-        return max((self.stage[x] + 1 for x in self.inside), default=0)
+        return max((self.loop[x] + 1 for x in self.inside), default=0)
 
     def gathers(self, name: str) -> bool:
         """Whether a node runs in a loop and gives what is there after it, not once per turn."""
@@ -60,7 +60,7 @@ class Turns:
 
     def ready(self, name: str) -> int:
         """From which loop on a value is there."""
-        return self.stage[name] + self.gathers(name)
+        return self.loop[name] + self.gathers(name)
 
     def handed(self, node: Node) -> list[str]:
         """The operands that a node takes from its own turn."""
@@ -73,7 +73,7 @@ def earliest(graph: Graph) -> Turns:
     """The first loop, or part, that each node could run in: the loops that lie before it."""
     turns = Turns(graph)
     for node in graph:
-        turns.stage[node.name] = max(map(turns.ready, node.operands), default=0)
+        turns.loop[node.name] = max(map(turns.ready, node.operands), default=0)
     return turns
 
 
@@ -81,7 +81,7 @@ def assigned(graph: Graph) -> Turns:
     """The loop that each node runs in, where nodes that share a turn run together."""
     turns = Turns(graph)
     if not graph.mesh.time and not any(isinstance(n.op, Recall) for n in graph):
-        turns.stage = dict.fromkeys(graph.nodes, 0)
+        turns.loop = dict.fromkeys(graph.nodes, 0)
         return turns
     groups = _groups(turns)
     level = dict.fromkeys(groups.values(), 0)
@@ -103,22 +103,22 @@ def _raise_levels(
         handed = turns.handed(node)
         needed = max((_needed(turns, node, x) for x in node.operands if x not in handed), default=0)
         if node.name not in turns.inside:
-            turns.stage[node.name] = needed
+            turns.loop[node.name] = needed
             continue
         group = groups[node.name]
         if needed > level[group]:
             level[group] = needed
             moved = node.name, next((x for x in node.operands if x not in handed), "")
-        turns.stage[node.name] = level[group]
+        turns.loop[node.name] = level[group]
     for name in turns.inside:
-        turns.stage[name] = level[groups[name]]
+        turns.loop[name] = level[groups[name]]
     return moved
 
 
 def _needed(turns: Turns, node: Node, x: str) -> int:
     """The first loop or part in which a node can have an operand that is not of its own turn."""
     if isinstance(node.op, Recall):
-        return max(node.op.loop, turns.stage[x] + (turns.graph[x].op.source != "input"))
+        return max(node.op.loop, turns.loop[x] + (turns.graph[x].op.source != "input"))
     return turns.ready(x)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphc.runtime.data.dataset import Dataset
     from graphc.strategies import Strategy
     from graphc.testing.determinism import BitsRow
-    from graphc.testing.equivalence import Row
+    from graphc.testing.equivalence import ComparisonRow
 
 
 @click.command("check")
@@ -135,7 +135,7 @@ def _mark(equal: bool, spoiled: str) -> str:
     return "FAIL" if not equal else "NaN" if spoiled else "ok"
 
 
-def _rounding_line(row: Row) -> str:
+def _rounding_line(row: ComparisonRow) -> str:
     from graphc.testing.equivalence import ONE
 
     other = f" from {row.against}" if row.against != ONE else ""

@@ -71,8 +71,8 @@ def compile_command(
 
 def _promised(plan: Plan) -> str:
     """How deterministic the results of the plan are, and with which kernels."""
-    from graphc.plan.determinism import Promise
+    from graphc.plan.determinism import Determinism
     from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
 
-    found = Promise.of(plan.meta["promise"])
+    found = Determinism.of(plan.meta["promise"])
     return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")

@@ -152,7 +152,7 @@ def _report(
     from graphc.runtime.trainer import loss_of
 
     plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
-    promised, history = (plan.meta.get("promise") or {}).get("bits", ""), trainer.history
+    promised, history = (plan.meta.get("determinism") or {}).get("bits", ""), trainer.history
     breaks = changes(history) if plan.meta.get("grid") else ()
     return {
         "steps": trainer.steps,
@@ -179,7 +179,7 @@ def _report(
         ],
         "compile_seconds": plan.meta.get("compile_seconds", 0.0),
         "run_seconds": seconds,
-        "promise": f"{promised} to step {history[1].start}" if breaks else promised,
+        "determinism": f"{promised} to step {history[1].start}" if breaks else promised,
         "breaks": list(breaks),
         "kernels": trainer.history[-1].kernels,
     } | _besides(trainer)
@@ -381,7 +381,7 @@ def _in_words(report: dict[str, Any]) -> str:
     if report["metrics"]:
         lines.append("test: " + ", ".join(f"{k} {v:.4f}" for k, v in report["metrics"].items()))
     if report["breaks"]:
-        lines.append(f"{report['promise']}: {'; '.join(report['breaks'])}")
+        lines.append(f"{report['determinism']}: {'; '.join(report['breaks'])}")
     if "note" in report:
         lines.append(f"note: {report['note']}")
     return "\n".join([*lines, f"parameters {report['params_sha256'][:16]}"])

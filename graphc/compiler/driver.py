@@ -35,12 +35,12 @@ from graphc.passes.differentiation.gradient_orders import check_orders
 from graphc.passes.differentiation.losses import check_losses
 from graphc.passes.partitioning.worker_server_split import cut_of
 from graphc.passes.placing.tile import untiled
-from graphc.plan.determinism import promise
+from graphc.plan.determinism import determinism_of
 from graphc.plan.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategies import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.gc_pause import collector_paused
-from graphc.support.lazy_map import Later, joined, made
+from graphc.support.lazy_map import LazyMap, joined, made
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -87,7 +87,7 @@ def compile_module(
         "compile_seconds": time.perf_counter() - start,
         "duration": asdict(module.duration) if module.duration else None,
         "fingerprint": train.fingerprint(),
-        "promise": promise(strategy, trained(programs)).plain(),
+        "determinism": determinism_of(strategy, trained(programs)).plain(),
         "grid": next((str(p.strategy) for p in named_parts(strategy) if p.layout.grid), ""),
         "every": meets.every if meets else 0,
         "untiled": untiled(train, layout_of(strategy)),
@@ -181,7 +181,7 @@ def _lowered(
         return programs, strategy, needs_whole.name
     short = f"{name}.short"
     if _is_plain(strategy):
-        return Later(programs, {short: _short(placed, strategy, bucket)}), strategy, ""
+        return LazyMap(programs, {short: _short(placed, strategy, bucket)}), strategy, ""
     return programs | {short: _short(placed, strategy, bucket)()}, strategy, ""
 
 
@@ -206,7 +206,7 @@ def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str
             return _lowered(name, graph, strategy, 0, None)[0]
 
     waiting = {x: partial(lambda x: lowered()[x], x) for x in names}
-    return Later({}, waiting), needs_whole.name if needs_whole else ""
+    return LazyMap({}, waiting), needs_whole.name if needs_whole else ""
 
 
 def asynchrony(strategy: Strategy) -> Asynchronous | None:
@@ -237,7 +237,7 @@ def _parts(
 
 def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
     """Warn of servers without variables, and of workers that the bound keeps waiting."""
-    idle = sum(not names for names in cut_of(train).kept(how.servers))
+    idle = sum(not names for names in cut_of(train).variables_of(how.servers))
     if idle:
         _warn(
             "G0476",

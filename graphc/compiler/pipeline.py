@@ -12,7 +12,7 @@ from graphc.passes.base import Pass
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.passes.differentiation.resolve import Resolve
-from graphc.passes.local_step import StepAlone
+from graphc.passes.local_step import LocalStep
 from graphc.passes.partitioning.assemble import Assemble
 from graphc.passes.partitioning.bucket import Bucket
 from graphc.passes.partitioning.loops import Loops
@@ -48,8 +48,8 @@ def differentiation(check: bool = False) -> list[Pass]:
 
 def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
     """From a single-device graph to one that says where everything lies."""
-    alone: list[Pass] = [StepAlone(strategy, evaluate)] if layout_of(strategy).local else []
-    return [*alone, *placing(strategy)]  # each place's own step, where places step alone
+    own_steps: list[Pass] = [LocalStep(strategy, evaluate)] if layout_of(strategy).local else []
+    return [*own_steps, *placing(strategy)]  # each coordinate's own step
 
 
 def placing(strategy: Strategy) -> list[Pass]:
@@ -73,7 +73,9 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
     """From a placed graph to the one that every rank runs. bucket: see `Bucket`."""
     layout = layout_of(strategy)
     return [
-        Partition(layout.orders, short, layout.eager),  # where have and need differ, nodes convert
+        Partition(
+            layout.orders, short, layout.scatter_per_microbatch
+        ),  # where have and need differ, nodes convert
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
         Loops(),  # barriers: after cse, which would join again what two loops make

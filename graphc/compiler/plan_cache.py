@@ -29,7 +29,7 @@ from graphc.strategies import Strategy
 from graphc.support import config
 from graphc.support.errors import GraphcError, GraphcWarning
 from graphc.support.gc_pause import collector_paused
-from graphc.support.lazy_map import Later, made
+from graphc.support.lazy_map import LazyMap, made
 from graphc.support.object_cache import source_hash
 from graphc.text import print_ir
 
@@ -37,7 +37,7 @@ SOURCES = Path(__file__).parents[1]  # all of graphc
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedPlan:
     """What stands in a file. programs: (name, its JSON text), '' where it was not made."""
 
     plan: Plan
@@ -76,15 +76,15 @@ def _write(key: str, plan: Plan) -> None:
     ready = made(plan.programs)
     with suppress(TypeError, RecursionError):  # what has no JSON form is not kept
         texts = ((n, record_cache.encoded(ready[n]) if n in ready else "") for n in plan.programs)
-        record_cache.write(key, Kept(replace(plan, programs={}), tuple(texts)))
+        record_cache.write(key, CachedPlan(replace(plan, programs={}), tuple(texts)))
 
 
 def _read(key: str, anew: Callable[[], Plan]) -> Plan | None:
-    kept = record_cache.read(Kept, key)
-    if kept is None:
+    cached = record_cache.read(CachedPlan, key)
+    if cached is None:
         return None
-    waiting = {name: partial(_program, name, text, anew) for name, text in kept.programs}
-    return replace(kept.plan, programs=Later({}, waiting))
+    waiting = {name: partial(_program, name, text, anew) for name, text in cached.programs}
+    return replace(cached.plan, programs=LazyMap({}, waiting))
 
 
 @collector_paused()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from graphc.inspect.scene import Box, Kind, Part, Scene
+from graphc.inspect.scene import Box, Kind, Scene, ScenePart
 from graphc.support.disjoint_sets import DisjointSets
 
 
@@ -40,14 +40,18 @@ TITLES = {
 }  # fmt: skip
 
 _MAIN = {
-    Part.FORWARD: Lane.FORWARD, Part.BACKWARD: Lane.BACKWARD, Part.UPDATE: Lane.UPDATE,
-}  # fmt: skip
+    ScenePart.FORWARD: Lane.FORWARD,
+    ScenePart.BACKWARD: Lane.BACKWARD,
+    ScenePart.UPDATE: Lane.UPDATE,
+}
 _SIDE = {
-    Part.FORWARD: Lane.VARIABLES, Part.BACKWARD: Lane.CONSTANTS, Part.UPDATE: Lane.SLOTS,
-}  # fmt: skip
+    ScenePart.FORWARD: Lane.VARIABLES,
+    ScenePart.BACKWARD: Lane.CONSTANTS,
+    ScenePart.UPDATE: Lane.SLOTS,
+}
 _EXCHANGE = {
-    Part.FORWARD: Lane.FORWARD_EXCHANGE, Part.BACKWARD: Lane.BACKWARD_EXCHANGE,
-    Part.UPDATE: Lane.UPDATE,
+    ScenePart.FORWARD: Lane.FORWARD_EXCHANGE, ScenePart.BACKWARD: Lane.BACKWARD_EXCHANGE,
+    ScenePart.UPDATE: Lane.UPDATE,
 }  # fmt: skip
 _EXCHANGED = (Kind.SPACE, Kind.TIME)
 
@@ -93,7 +97,7 @@ def layout(scene: Scene, links: Links) -> Layout:
         _lane(box, part, aside=not is_heavy)
         for box, part, is_heavy in zip(scene.boxes, parts, heavy, strict=True)
     ]
-    made = Layout(lanes, _Rows(links, parts, heavy).rows())
+    made = Layout(lanes, _BoxRows(links, parts, heavy).rows())
     _sort_rows(made, links)
     return made
 
@@ -106,53 +110,57 @@ def _heavy(boxes: Sequence[Box], links: Links) -> list[bool]:
     return heavy
 
 
-def _parts(boxes: Sequence[Box], links: Links) -> list[Part]:
+def _parts(boxes: Sequence[Box], links: Links) -> list[ScenePart]:
     """The part each box is drawn in; a constant stands with its first user."""
     parts = [box.part for box in boxes]
     for i in reversed(range(len(boxes))):
         if boxes[i].kind is Kind.CONSTANT and links.after[i]:
             parts[i] = parts[links.after[i][0]]
-        elif boxes[i].kind in _EXCHANGED and parts[i] is Part.UPDATE:
+        elif boxes[i].kind in _EXCHANGED and parts[i] is ScenePart.UPDATE:
             parts[i] = parts[links.before[i][0]]
     return parts
 
 
-def _lane(box: Box, part: Part, aside: bool) -> Lane:
+def _lane(box: Box, part: ScenePart, aside: bool) -> Lane:
     if box.kind in _EXCHANGED:
         return _EXCHANGE[part]
     return (_SIDE if aside else _MAIN)[part]
 
 
 @dataclass
-class _Rows:
+class _BoxRows:
     """The rows of the boxes, part by part: forward down, backward up, update down."""
 
     links: Links
-    parts: list[Part]
+    parts: list[ScenePart]
     heavy: list[bool]
 
     def rows(self) -> list[int]:
         n = range(len(self.parts))
         nothing = dict.fromkeys(n, 0)
-        forward = self._late(Part.FORWARD, self._depths(Part.FORWARD, nothing))
-        backward = self._late(Part.BACKWARD, self._depths(Part.BACKWARD, nothing))
+        forward = self._late(ScenePart.FORWARD, self._depths(ScenePart.FORWARD, nothing))
+        backward = self._late(ScenePart.BACKWARD, self._depths(ScenePart.BACKWARD, nothing))
         self.last = max([*forward.values(), *backward.values()], default=0)
         rows = forward | {i: self.last - depth for i, depth in backward.items()}
         # Stretch the shorter part first, so that a value lies beside its gradient.
         longer = max(backward.values(), default=0) > max(forward.values(), default=0)
-        for part in (Part.FORWARD, Part.BACKWARD) if longer else (Part.BACKWARD, Part.FORWARD):
+        for part in (
+            (ScenePart.FORWARD, ScenePart.BACKWARD)
+            if longer
+            else (ScenePart.BACKWARD, ScenePart.FORWARD)
+        ):
             rows |= self._stretched(part, rows)
         below = {i: max(self._rows_of(self.links.before[i], rows), default=0) for i in n}
-        rows |= self._depths(Part.UPDATE, below)
+        rows |= self._depths(ScenePart.UPDATE, below)
         top = min(rows.values(), default=0)
         return [rows[i] - top for i in n]
 
-    def _stretched(self, part: Part, rows: dict[int, int]) -> dict[int, int]:
+    def _stretched(self, part: ScenePart, rows: dict[int, int]) -> dict[int, int]:
         """The rows of the forward part, each not above the gradients that use its value; or of
         the backward part, each not below the values that it uses."""
         least = dict.fromkeys(range(len(self.parts)), 0)
         other = {i: row for i, row in rows.items() if self.parts[i] is not part}
-        if part is Part.FORWARD:
+        if part is ScenePart.FORWARD:
             for i in self._members(part):
                 least[i] = min(self._rows_of(self.links.after[i], other), default=0)
             return self._late(part, self._depths(part, least))
@@ -162,10 +170,10 @@ class _Rows:
         depths = self._late(part, self._depths(part, least))
         return {i: self.last - depth for i, depth in depths.items()}
 
-    def _members(self, part: Part) -> list[int]:
+    def _members(self, part: ScenePart) -> list[int]:
         return [i for i, its in enumerate(self.parts) if its is part]
 
-    def _depths(self, part: Part, least: dict[int, int]) -> dict[int, int]:
+    def _depths(self, part: ScenePart, least: dict[int, int]) -> dict[int, int]:
         """The longest path to each box within a part, at least as given; the light ones, which
         depend on no input, lie in the row of their first user."""
         members = self._members(part)
@@ -175,7 +183,7 @@ class _Rows:
             depths[i] = max([least[i], *(d + 1 for d in above)])
         return self._gather(members, depths)
 
-    def _late(self, part: Part, depths: dict[int, int]) -> dict[int, int]:
+    def _late(self, part: ScenePart, depths: dict[int, int]) -> dict[int, int]:
         """Every box just above its first user in the part, where that is lower."""
         members = self._members(part)
         for i in reversed(members):
@@ -200,14 +208,14 @@ def _sort_rows(made: Layout, links: Links) -> None:
     chain that lies in one row stays together, in its order."""
     for i, key in enumerate(zip(made.lanes, made.rows, strict=True)):
         made.order.setdefault(key, []).append(i)
-    place: dict[int, float] = {}
+    column: dict[int, float] = {}
     for key in sorted(made.order, key=lambda k: (k[1], k[0])):
         members = made.order[key]
         chains = _chains(members, links)
-        pull = {i: _pull(i, links, place) for i in members}
+        pull = {i: _pull(i, links, column) for i in members}
         members.sort(key=lambda i: (pull[chains.find(i)], chains.find(i), i))
         middle = (len(members) - 1) / 2
-        place |= {i: k - middle for k, i in enumerate(members)}
+        column |= {i: k - middle for k, i in enumerate(members)}
 
 
 def _chains(members: list[int], links: Links) -> DisjointSets[int]:
@@ -220,8 +228,8 @@ def _chains(members: list[int], links: Links) -> DisjointSets[int]:
     return chains
 
 
-def _pull(i: int, links: Links, place: dict[int, float]) -> float:
-    near = [place[x] for x in (*links.before[i], *links.after[i]) if x in place]
+def _pull(i: int, links: Links, column: dict[int, float]) -> float:
+    near = [column[x] for x in (*links.before[i], *links.after[i]) if x in column]
     return sum(near) / len(near) if near else 0.0
 
 

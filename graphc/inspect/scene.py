@@ -47,7 +47,7 @@ STYLES = {
 }
 
 
-class Part(Enum):
+class ScenePart(Enum):
     """The part of a step that a value belongs to, by the scope that differentiate gave it."""
 
     FORWARD = "forward"
@@ -63,7 +63,7 @@ class Box:
     lines: tuple[str, ...]
     tooltip: str
     kind: Kind
-    part: Part
+    part: ScenePart
     inserted: bool = False
 
 
@@ -89,10 +89,10 @@ def scene(graph: Graph) -> Scene:
     return Scene(clean(f"{graph.name}{mesh}"), tuple(boxes), tuple(edges))
 
 
-def _ends(graph: Graph) -> list[tuple[str, str, str, Part | None]]:
-    ends: list[tuple[str, str, str, Part | None]] = []
+def _ends(graph: Graph) -> list[tuple[str, str, str, ScenePart | None]]:
+    ends: list[tuple[str, str, str, ScenePart | None]] = []
     ends += [("output", name, x, None) for name, x in graph.outputs.items()]
-    ends += [("update", name, x, Part.UPDATE) for name, x in graph.updates.items()]
+    ends += [("update", name, x, ScenePart.UPDATE) for name, x in graph.updates.items()]
     for o in graph.objectives:
         ends.append(("minimize", value_text(o.optimizer), o.loss, None))
     return ends
@@ -116,14 +116,14 @@ def _kind(node: Node) -> Kind:
             return Kind.COMPUTE if node.operands else Kind.CONSTANT
 
 
-def _part(node: Node) -> Part:
+def _part(node: Node) -> ScenePart:
     match node.scope.split("/")[0]:
         case "grad":
-            return Part.BACKWARD
+            return ScenePart.BACKWARD
         case "update":
-            return Part.UPDATE
+            return ScenePart.UPDATE
         case _:
-            return Part.FORWARD
+            return ScenePart.FORWARD
 
 
 def _lines(node: Node) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ _WIDEST = 36  # characters in a line of a box
 _MAIN_LANES = (Lane.FORWARD, Lane.BACKWARD, Lane.UPDATE)
 _SOURCES = (Kind.INPUT, Kind.VARIABLE)
 
-_Way: TypeAlias = tuple[int, int]
+_Direction: TypeAlias = tuple[int, int]
 _LEFT, _RIGHT, _UP, _DOWN = (-1, 0), (1, 0), (0, -1), (0, 1)
 
 _CSS = """
@@ -52,7 +52,7 @@ class Canvas:
     y: list[float] = field(default_factory=list)  # of the middle
     lanes: dict[Lane, tuple[float, float]] = field(default_factory=dict)  # left edge, width
     height: float = 0.0
-    outer: set[tuple[int, _Way]] = field(default_factory=set)  # sides without a neighbour
+    outer: set[tuple[int, _Direction]] = field(default_factory=set)  # sides without a neighbour
 
     # -- places ---------------------------------------------------------------------------------
 
@@ -162,40 +162,42 @@ class Canvas:
         lane_a, lane_b = self.layout.lanes[a], self.layout.lanes[b]
         far = abs(self.layout.rows[a] - self.layout.rows[b]) > 1
         if lane_a != lane_b:
-            way = _RIGHT if lane_b > lane_a else _LEFT
-            return self._curve(a, self._exit(a, way, b), b, self._exit(b, _back(way), a))
+            direction = _RIGHT if lane_b > lane_a else _LEFT
+            return self._curve(
+                a, self._exit(a, direction, b), b, self._exit(b, _back(direction), a)
+            )
         if self.y[a] == self.y[b]:
-            way = _RIGHT if self.x[b] > self.x[a] else _LEFT
-            return self._curve(a, way, b, _back(way))
+            direction = _RIGHT if self.x[b] > self.x[a] else _LEFT
+            return self._curve(a, direction, b, _back(direction))
         if far:
             return self._curve(a, _LEFT, b, _LEFT)
-        way = _DOWN if self.y[b] > self.y[a] else _UP
-        return self._curve(a, way, b, _back(way))
+        direction = _DOWN if self.y[b] > self.y[a] else _UP
+        return self._curve(a, direction, b, _back(direction))
 
-    def _exit(self, i: int, way: _Way, other: int) -> _Way:
+    def _exit(self, i: int, direction: _Direction, other: int) -> _Direction:
         """The side by which an edge leaves a box: its top or bottom where a neighbour is beside
         it, since an arrow that comes out behind the neighbour would seem to be that one's."""
-        if (i, way) in self.outer:
-            return way
+        if (i, direction) in self.outer:
+            return direction
         return _DOWN if self.y[other] >= self.y[i] else _UP
 
-    def _curve(self, a: int, way_a: _Way, b: int, way_b: _Way) -> str:
-        start, end = self._port(a, way_a), self._port(b, way_b)
+    def _curve(self, a: int, direction_a: _Direction, b: int, direction_b: _Direction) -> str:
+        start, end = self._port(a, direction_a), self._port(b, direction_b)
         across, along = abs(end[0] - start[0]), abs(end[1] - start[1])
         points = [start]
-        for (x, y), (dx, dy) in ((start, way_a), (end, way_b)):
-            if way_a == way_b == _LEFT:
+        for (x, y), (dx, dy) in ((start, direction_a), (end, direction_b)):
+            if direction_a == direction_b == _LEFT:
                 bend = min(_MARGIN, 12 + along / 24)
             else:
                 bend = max(16.0, 0.45 * across) if dx else min(60.0, max(16.0, 0.5 * along))
             points.append((x + dx * bend, y + dy * bend))
         return _cubic(*points, end)
 
-    def _port(self, i: int, way: _Way) -> tuple[float, float]:
+    def _port(self, i: int, direction: _Direction) -> tuple[float, float]:
         """The middle of a box's side."""
         return (
-            self.x[i] + way[0] * self.widths[i] / 2,
-            self.y[i] + way[1] * self.heights[i] / 2,
+            self.x[i] + direction[0] * self.widths[i] / 2,
+            self.y[i] + direction[1] * self.heights[i] / 2,
         )
 
     def _box(self, i: int, box: Box) -> str:
@@ -236,8 +238,8 @@ def _text(word: str, x: float, y: float, text: str, anchor: str = "middle") -> s
     return f'<text{mark} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _back(way: _Way) -> _Way:
-    return -way[0], -way[1]
+def _back(direction: _Direction) -> _Direction:
+    return -direction[0], -direction[1]
 
 
 def _cubic(*points: tuple[float, float]) -> str:

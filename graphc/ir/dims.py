@@ -44,7 +44,7 @@ class DimsRule:
     operands: tuple[tuple[Dim, ...], ...]
     result: tuple[Dim, ...]
 
-    def places(self, letter: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    def dims_of(self, letter: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         """The dims that a letter leads: per operand, and in the result."""
         at = tuple(_led_by(dims, letter) for dims in self.operands)
         return at, _led_by(self.result, letter)
@@ -99,23 +99,23 @@ def map_rule(rank: int, operands: int) -> str:
 
 
 @lru_cache(maxsize=16384)
-def signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
+def legal_signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
     """Every way that an op of this class may run along one mesh axis.
 
     The replicated way comes first. A group's factors other than the first, whole dims, and a
     letter that appears twice in one tensor give none.
     """
-    ways = [Signature((R,) * operands, R)]
-    ways += [
-        way
+    signatures = [Signature((R,) * operands, R)]
+    signatures += [
+        signature
         for letter in splittable_letters(rule)
-        if (way := _split_way(rule, letter, op_class.reduces))
+        if (signature := _split_signature(rule, letter, op_class.reduces))
     ]
     sets = op_class.linear + ((tuple(range(operands)),) if op_class.jointly_linear else ())
     for partial in dict.fromkeys(sets):
         states = tuple(Partial() if i in partial else R for i in range(operands))
-        ways.append(Signature(states, Partial()))
-    return tuple(ways)
+        signatures.append(Signature(states, Partial()))
+    return tuple(signatures)
 
 
 def splittable_letters(rule: DimsRule) -> list[str]:
@@ -126,8 +126,8 @@ def splittable_letters(rule: DimsRule) -> list[str]:
     return [x for x in seen if x not in minor and x not in whole]
 
 
-def _split_way(rule: DimsRule, letter: str, reduces: ReduceOp) -> Signature | None:
-    at, out = rule.places(letter)
+def _split_signature(rule: DimsRule, letter: str, reduces: ReduceOp) -> Signature | None:
+    at, out = rule.dims_of(letter)
     if any(len(p) > 1 for p in (*at, out)):
         return None
     states = tuple(Split(p[0]) if p else R for p in at)

@@ -95,7 +95,7 @@ class Variable:
         return self.on != "write"
 
 
-class Optimizer(Protocol):
+class OptimizerRecord(Protocol):
     """What `minimize` needs: a frozen, printable record (see graphc.ops.optimizers.base)."""
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]: ...

@@ -32,7 +32,7 @@ class Order(Enum):
     def __repr__(self) -> str:
         return repr(self.value)
 
-    def kept(self, terms: int) -> int:
+    def partial_sums(self, terms: int) -> int:
         """How many values are kept of so many terms that come one after the other."""
         match self:
             case Order.ADD_N:
@@ -53,23 +53,23 @@ class Orders:
 
     def over(self, other: Orders) -> Orders:
         """These choices, and the other's where this one has none."""
-        return Orders(*(getattr(self, p) or getattr(other, p) for p in PLACES))
+        return Orders(*(getattr(self, p) or getattr(other, p) for p in WHERE))
 
     def of_sums(self) -> Orders:
         """The choices for sums over turns and devices alone."""
         return replace(self, fanin=None)
 
     def __bool__(self) -> bool:
-        return any(getattr(self, p) for p in PLACES)
+        return any(getattr(self, p) for p in WHERE)
 
     def __str__(self) -> str:
-        chosen: list[Order | None] = [getattr(self, p) for p in PLACES]
+        chosen: list[Order | None] = [getattr(self, p) for p in WHERE]
         if len(set(chosen)) == 1:
             return str(chosen[0] or "")
-        return "+".join(f"{p}={o}" for p, o in zip(PLACES, chosen, strict=True) if o)
+        return "+".join(f"{p}={o}" for p, o in zip(WHERE, chosen, strict=True) if o)
 
 
-PLACES = tuple(f.name for f in fields(Orders))
+WHERE = tuple(f.name for f in fields(Orders))
 NO_ORDERS = Orders()
 
 
@@ -85,13 +85,13 @@ def parse_orders(text: str) -> Orders:
     """
     parts = [p.strip() for p in text.replace("+", ",").split(",") if p.strip()]
     if len(parts) == 1 and "=" not in parts[0]:
-        return Orders(*[parse_order(parts[0])] * len(PLACES))
+        return Orders(*[parse_order(parts[0])] * len(WHERE))
     given: dict[str, Order] = {}
     for part in parts:
-        place, _, order = (x.strip() for x in part.partition("="))
-        if place in given:
-            raise GraphcError("G0308", f"order '{text}' gives {place} twice")
-        given[_known(place, PLACES, "place")] = parse_order(order)
+        where, _, order = (x.strip() for x in part.partition("="))
+        if where in given:
+            raise GraphcError("G0308", f"order '{text}' gives {where} twice")
+        given[_known(where, WHERE, "place")] = parse_order(order)
     return Orders(**given)
 
 

@@ -58,10 +58,10 @@ class Varying:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    place: int = 0
+    coordinate: int = 0
 
     def __str__(self) -> str:
-        return f"H({self.place})"
+        return f"H({self.coordinate})"
 
 
 State: TypeAlias = Replicated | Split | Partial | Varying | Home
@@ -220,7 +220,7 @@ class Placement:
     @property
     def homes(self) -> tuple[tuple[str, int], ...]:
         """The axes along which only one place has the value, each with that place."""
-        return tuple((a, s.place) for a, s in self.states if isinstance(s, Home))
+        return tuple((a, s.coordinate) for a, s in self.states if isinstance(s, Home))
 
     def serves(self, want: Placement) -> bool:
         """Whether a value that lies so is there as `want` asks, without any conversion."""
@@ -247,7 +247,7 @@ def serves(have: State, want: State) -> bool:
     return have == want or (have == R and isinstance(want, Home))
 
 
-def chop(
+def shard_bounds(
     count: int, parts: Sequence[tuple[int, int]], widths: Sequence[int] = ()
 ) -> tuple[int, int]:
     """(offset, length) of one shard when `count` entries are cut.
@@ -265,7 +265,7 @@ def chop(
 
 
 def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> int:
-    """The longest shard when `count` entries are cut as by `chop`: its padded length."""
+    """The longest shard when `count` entries are cut as by `shard_bounds`: its padded length."""
     for n, width in zip_longest(sizes, widths, fillvalue=0):
         count = width or -(-count // n)
     return count

@@ -11,7 +11,7 @@ from graphc.ir.op import Op
 
 
 def enters(op: Op, local: bool = False) -> bool:
-    """Whether the result is each replica's own (local: each place's that steps alone)."""
+    """Whether the result is each replica's own (local: each coordinate's that steps alone)."""
     return op.replicas == "enter" and op.attributes.get("local", False) is local
 
 

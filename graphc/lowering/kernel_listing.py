@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 
-from graphc.lowering.kernel.code import Blocks, Call, Kernel, Links, Nest, Product
+from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
 from graphc.lowering.kernel.lowered import Host, Line, Lowered, Native
 from graphc.lowering.lower import lower, written_apart
 from graphc.lowering.nodes.peers import alike
@@ -15,7 +15,7 @@ from graphc.lowering.program.program import Buffer, Program
 
 
 def print_kernels(program: Program) -> str:
-    """The stretches, as the devices of one process run them: a line for each kernel, and for what
+    """The regions, as the devices of one process run them: a line for each kernel, and for what
     stays with the host."""
     shared = None
     if program.mesh.devices > 1:
@@ -24,7 +24,7 @@ def print_kernels(program: Program) -> str:
 
 
 def listing(program: Program, lowered: Lowered) -> str:
-    """The stretches of a program that was lowered already."""
+    """The regions of a program that was lowered already."""
     return "\n".join(_lines(program, lowered)) + "\n"
 
 
@@ -34,21 +34,21 @@ def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
     calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
     counts = f"{len(calls)} calls of {len(set(calls))} kernels"
     yield f"  {counts}, arena {lowered.arena} bytes"
-    lies = partial(_place, lowered)
+    lies = partial(_location, lowered)
     *body, commit = lowered.parts
     for i, part in enumerate(body):
         yield from _part(program, title(program, i), part, lies)
     yield from _part(program, "commit", commit, lies)
 
 
-def _place(lowered: Lowered, buffer: Buffer) -> str:
+def _location(lowered: Lowered, buffer: Buffer) -> str:
     """Which memory a buffer lies in, and where in the arena."""
-    place = lowered.places.get(buffer.root)
-    if place is None:
+    pointer = lowered.pointer_of.get(buffer.root)
+    if pointer is None:
         return "@nowhere"
-    kind = lowered.memories[place.memory].kind
+    kind = lowered.memories[pointer.memory].kind
     inside = buffer.offset if buffer.kind == "view" else 0
-    return f"@{place.offset + inside}" if kind == "arena" else f"@{kind}"
+    return f"@{pointer.offset + inside}" if kind == "arena" else f"@{kind}"
 
 
 def _part(
@@ -75,39 +75,39 @@ def _where(line: Native) -> str:
     return turn + "".join(f"  on {axis}={k}" for axis, k in line.home)
 
 
-def call_line(call: Call) -> str:
+def call_line(call: KernelCall) -> str:
     """The loops of a call, and the nodes that were fused into it."""
-    if isinstance(call.kernel, Blocks):
+    if isinstance(call.kernel, TiledKernel):
         return _blocks(call.kernel)
     return f"{_loops(call.kernel):32}  {call.node}"
 
 
-def _blocks(x: Blocks) -> str:
+def _blocks(x: TiledKernel) -> str:
     """How many blocks there are, and the memory that a thread needs for what lives in one."""
     rows = f"{x.count} of {x.rows} rows"
     return f"blocks  {prod(x.outer)} times {rows}, {x.own} bytes a thread"
 
 
-def _steps(call: Call) -> Iterator[str]:
+def _steps(call: KernelCall) -> Iterator[str]:
     """What is done with a block, a line for each kernel."""
-    if isinstance(call.kernel, Blocks):
+    if isinstance(call.kernel, TiledKernel):
         for step, name in zip(call.kernel.steps, call.node.split("\n"), strict=True):
             yield f"      {_loops(step.kernels[0]):30}  {name}"
 
 
-def _loops(kernel: Kernel) -> str:
+def _loops(kernel: LoopKernel) -> str:
     """The sizes of a kernel's loops: rows and columns, or those of a product."""
     match kernel:
         case Nest(rows=rows, columns=()):
             return f"map     {_sizes(rows)}"
         case Nest(rows=rows, columns=columns):
             return f"fold    {_sizes(rows)} of {_sizes(columns)}"
-        case Product(batch=batch, rows=rows, inner=inner, cols=cols):
+        case Gemm(batch=batch, rows=rows, inner=inner, cols=cols):
             times = f"{prod(batch)} times " if prod(batch) > 1 else ""
             return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
-        case Links(count=count):
+        case IndexLinks(count=count):
             return f"links   {count}"
-        case Blocks():
+        case TiledKernel():
             return _blocks(kernel)
 
 

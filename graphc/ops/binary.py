@@ -10,7 +10,7 @@ from graphc.ir.op import register
 from graphc.ops.elementwise import Elementwise
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Functions, Gradients, Value
+    from graphc.ir.op import Functions, Gradients, ValueLike
 
 
 class Binary(Elementwise):
@@ -28,7 +28,7 @@ class Add(Binary):
     jointly_linear = True
     ufunc = np.add
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g, g
 
 
@@ -40,7 +40,7 @@ class Sub(Binary):
     jointly_linear = True
     ufunc = np.subtract
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g, -g
 
 
@@ -53,7 +53,7 @@ class Mul(Binary):
     linear = ((0,), (1,))
     ufunc = np.multiply
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g * xs[1], g * xs[0]
 
 
@@ -69,7 +69,7 @@ class Div(Binary):
     domain = (0.5, 2.0)
     ufunc = np.true_divide
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g / xs[1], -g * y / xs[1]
 
 
@@ -83,7 +83,7 @@ class Pow(Binary):
     domain = (0.5, 2.0)
     ufunc = np.power
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         a, b = xs
         positive = f.gt(a, f.zeros_like(a))
         log = f.log(f.select(positive, a, f.ones_like(a)))  # 0 where a <= 0: no NaN from log
@@ -100,7 +100,7 @@ class Maximum(Binary):
     kinds = "fiub"
     ufunc = np.maximum
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         zero, first = f.zeros_like(g), f.gt(*xs)
         return f.select(first, g, zero), f.select(first, zero, g)
 
@@ -113,7 +113,7 @@ class Minimum(Binary):
     kinds = "fiub"
     ufunc = np.minimum
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         zero, first = f.zeros_like(g), f.lt(*xs)
         return f.select(first, g, zero), f.select(first, zero, g)
 
@@ -125,7 +125,7 @@ class Mod(Binary):
     domain = (0.6, 1.9)
     ufunc = np.remainder
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g, -g * f.floor_div(xs[0], xs[1])
 
 
@@ -147,7 +147,7 @@ class Arctan2(Binary):
     domain = (0.5, 2.0)
     ufunc = np.arctan2
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         a, b = xs
         length = f.hypot(a, b)  # whose square would overflow sooner than the gradient
         return g * (b / length) / length, -g * (a / length) / length

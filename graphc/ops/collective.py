@@ -65,7 +65,7 @@ class Conversion(Carried):
         """Bytes that a device sends, on average, for a value of b bytes on n devices."""
         return self.rounds * (n - 1) / n * b
 
-    def kept(self, turns: int) -> int:
+    def partial_sums(self, turns: int) -> int:
         """How many values of the size of the result it keeps during a loop over microbatches."""
         return 1
 
@@ -82,7 +82,7 @@ class Conversion(Carried):
 
 
 class WholeSum(Conversion):
-    """P -> R: each device gets the sum (max, min), which may be computed in place"""
+    """P -> R: each device gets the sum (max, min), which may be computed in coordinate"""
 
     op: ReduceOp
     in_place = True
@@ -166,7 +166,7 @@ class Reduce(SumInPart):
     """
 
     axis: str
-    place: int
+    coordinate: int
     op: ReduceOp = "sum"
     order: Order = Order.ADD_N
     on: str = ""
@@ -175,7 +175,7 @@ class Reduce(SumInPart):
 
     @property
     def states(self) -> tuple[State, State]:
-        return Partial(self.op), Home(self.place)
+        return Partial(self.op), Home(self.coordinate)
 
 
 @register
@@ -183,12 +183,12 @@ class Pull(Conversion):
     """H(k) -> R over space: each device gets the value of device k, a broadcast"""
 
     axis: str
-    place: int
+    coordinate: int
     rounds = 1
 
     @property
     def states(self) -> tuple[State, State]:
-        return Home(self.place), R
+        return Home(self.coordinate), R
 
 
 @register
@@ -274,8 +274,8 @@ class Accumulate(Conversion):
     def states(self) -> tuple[State, State]:
         return Partial(self.op), R
 
-    def kept(self, turns: int) -> int:
-        return self.order.kept(turns)
+    def partial_sums(self, turns: int) -> int:
+        return self.order.partial_sums(turns)
 
     def settled(self, turns: int) -> Op:
         return Settle(self.order, turns, self.op)

@@ -13,7 +13,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
 
 
 @register
@@ -48,7 +48,7 @@ class Einsum(Op):
         left, right, out = (" ".join(part) or "." for part in parse_spec(self.spec))
         return f"{left}, {right} -> {out}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         left, right, out = parse_spec(self.spec)
         return (
             f.add(Einsum(f"{out},{right}->{left}"), (g, xs[1])),

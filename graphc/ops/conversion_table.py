@@ -57,12 +57,12 @@ def _all_to_all(axis: str, source: State, target: State, order: Order | None) ->
 
 def _reduce(axis: str, source: State, target: State, order: Order | None) -> Conversion:
     assert isinstance(source, Partial) and isinstance(target, Home)
-    return Reduce(axis, target.place, source.op, order or Order.ADD_N)
+    return Reduce(axis, target.coordinate, source.op, order or Order.ADD_N)
 
 
 def _pull(axis: str, source: State, target: State, order: Order | None) -> Conversion:
     assert isinstance(source, Home)
-    return Pull(axis, source.place)
+    return Pull(axis, source.coordinate)
 
 
 def _accumulate(axis: str, source: State, target: State, order: Order | None) -> Conversion:

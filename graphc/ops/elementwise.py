@@ -15,7 +15,7 @@ from graphc.ir.types import BOOL, DType, TensorType
 from graphc.ops.rules import wide
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
 
 
 class Elementwise(Op):
@@ -75,7 +75,7 @@ class Select(Elementwise):
         require(c.shape == a.shape == b.shape, f"select: shapes {c.shape}, {a.shape}, {b.shape}")
         return TensorType(a.shape, a.dtype)
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         zero = f.zeros_like(g)
         return None, f.select(xs[0], g, zero), f.select(xs[0], zero, g)
 
@@ -107,7 +107,7 @@ class Aggregate(Elementwise):
         require(first.dtype.kind in "fiu", f"aggregate does not take {first.dtype}", code="G0202")
         return TensorType(first.shape, first.dtype)
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g,) * len(xs)
 
     def run(self, *xs: Array) -> Array:

@@ -14,41 +14,51 @@ from graphc.ops.rules import check_dim, check_integers, marked, resized, wide
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
 
 
 class OutOfRange(GraphcError):
     """G0506: an index lies outside 0 .. size-1.
 
-    place: where it stands among the indices, as far as that is known: here or, once `standing_at`
-    has said so, in the tensor of all devices and turns
+    position: where it stands among the indices, as far as that is known: here or, once
+    `standing_at` has said so, in the tensor of all devices and turns
     """
 
     def __init__(
-        self, what: str, value: int, size: int, place: tuple[int, ...] | None = None,
+        self,
+        what: str,
+        value: int,
+        size: int,
+        position: tuple[int, ...] | None = None,
         noun: str = "index",
-    ) -> None:  # fmt: skip
-        self.what, self.value, self.size, self.place, self.noun = what, value, size, place, noun
-        where = f", in row {place[0]}" if place else ""
-        where = f", at {list(place)}" if place and len(place) > 1 else where
+    ) -> None:
+        self.what, self.value, self.size, self.position, self.noun = (
+            what,
+            value,
+            size,
+            position,
+            noun,
+        )
+        where = f", in row {position[0]}" if position else ""
+        where = f", at {list(position)}" if position and len(position) > 1 else where
         room = f"a dim of {size}" if noun == "index" else f"{size} classes"
         text = f"{what}: {noun} {value} is out of range for {room}{where}"
         super().__init__("G0506", text)
 
     def standing_at(self, first: Sequence[int]) -> OutOfRange:
         """The error, where the indices that were looked at begin at these of all."""
-        if self.place is None or len(self.place) != len(first):
+        if self.position is None or len(self.position) != len(first):
             return self
-        place = tuple(i + k for i, k in zip(self.place, first, strict=True))
-        return OutOfRange(self.what, self.value, self.size, place, self.noun)
+        position = tuple(i + k for i, k in zip(self.position, first, strict=True))
+        return OutOfRange(self.what, self.value, self.size, position, self.noun)
 
 
 def checked(ids: Array, size: int, what: str, noun: str = "index") -> Array:
     """`ids`, all of which must lie in 0 .. size-1. Raises G0506."""
     if ids.size and (ids.min() < 0 or ids.max() >= size):
-        place = tuple(int(x[0]) for x in np.nonzero(np.atleast_1d((ids < 0) | (ids >= size))))
-        place = place[: ids.ndim]
-        raise OutOfRange(what, int(ids[place]), size, place, noun)
+        position = tuple(int(x[0]) for x in np.nonzero(np.atleast_1d((ids < 0) | (ids >= size))))
+        position = position[: ids.ndim]
+        raise OutOfRange(what, int(ids[position]), size, position, noun)
     return ids
 
 
@@ -129,7 +139,7 @@ class Gather(Op):
             f"{' '.join([*a, 'v?', *b])}, {' '.join(i) or '.'} -> {' '.join([*a, *i, *b]) or '.'}"
         )
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         table, ids = xs
         return f.scatter_add(ids, g, dim=self.dim, size=table.shape[self.dim]), None
 
@@ -198,7 +208,7 @@ class ScatterAdd(Op):
             f"{' '.join(i) or '.'}, {' '.join([*a, *i, *b]) or '.'} -> {' '.join([*a, 'v?', *b])}"
         )
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return None, f.gather(g, xs[0], dim=self.dim)
 
     def run(self, *xs: Array) -> Array:
@@ -253,7 +263,7 @@ class TakeAlong(Op):
         ids = marked(rank, [self.dim], ["n!"])
         return f"{marked(rank, [self.dim])}, {ids} -> {ids}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return f.add_along(xs[1], g, dim=self.dim, size=xs[0].shape[self.dim]), None
 
     def run(self, *xs: Array) -> Array:
@@ -298,7 +308,7 @@ class AddAlong(Op):
         ids = marked(rank, [self.dim], ["n!"])
         return f"{ids}, {ids} -> {marked(rank, [self.dim])}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return None, f.take_along(g, xs[0], dim=self.dim)
 
     def run(self, *xs: Array) -> Array:

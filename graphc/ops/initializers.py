@@ -84,7 +84,7 @@ class Ones(Initializer):
 # -- random --------------------------------------------------------------------------------------
 
 
-class Random(Initializer):
+class RandomInitializer(Initializer):
     """A random initialiser; seed is the builder's unless given."""
 
     seed: int | None
@@ -113,7 +113,7 @@ class Random(Initializer):
 
 @record
 @dataclass(frozen=True)
-class Uniform(Random):
+class Uniform(RandomInitializer):
     """Uniform in [low, high)"""
 
     low: float = -0.05
@@ -126,7 +126,7 @@ class Uniform(Random):
 
 @record
 @dataclass(frozen=True)
-class Normal(Random):
+class Normal(RandomInitializer):
     """Normal with mean 0 and deviation `std`"""
 
     std: float = 0.05
@@ -138,7 +138,7 @@ class Normal(Random):
 
 @record
 @dataclass(frozen=True)
-class HeNormal(Random):
+class HeNormal(RandomInitializer):
     """Normal with variance 2 / fan_in (He, Zhang, Ren, Sun 2015)"""
 
     seed: int | None = None
@@ -149,7 +149,7 @@ class HeNormal(Random):
 
 @record
 @dataclass(frozen=True)
-class HeUniform(Random):
+class HeUniform(RandomInitializer):
     """Uniform with variance 2 / fan_in"""
 
     seed: int | None = None
@@ -161,7 +161,7 @@ class HeUniform(Random):
 
 @record
 @dataclass(frozen=True)
-class GlorotNormal(Random):
+class GlorotNormal(RandomInitializer):
     """Normal with variance 2 / (fan_in + fan_out) (Glorot, Bengio 2010)"""
 
     seed: int | None = None
@@ -172,7 +172,7 @@ class GlorotNormal(Random):
 
 @record
 @dataclass(frozen=True)
-class GlorotUniform(Random):
+class GlorotUniform(RandomInitializer):
     """Uniform with variance 2 / (fan_in + fan_out)"""
 
     seed: int | None = None

@@ -12,7 +12,7 @@ from graphc.ir.types import I32, TensorType
 from graphc.ops.rules import check_dim, marked, wide
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
 
 
 class Along(Op):
@@ -89,7 +89,7 @@ class Cumsum(Along):
     dim: int
     linear = ((0,),)
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         back = f.cumsum(f.reverse(g, dim=self.dim), axis=self.dim)
         return (f.reverse(back, dim=self.dim),)
 

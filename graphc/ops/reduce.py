@@ -13,7 +13,7 @@ from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
 from graphc.ops.rules import check_dim, spread, wide
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
 
 
 class Reduction(Op):
@@ -51,7 +51,7 @@ class ReduceSum(Reduction):
     linear = ((0,),)
     regroups = True
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (spread(f, g, xs[0], self.over),)
 
     def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
@@ -120,7 +120,7 @@ class ReduceMax(Reduction):
     over: tuple[int, ...]
     reduces = "max"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (_share(f, g, y, xs[0], self.over),)
 
     def run(self, *xs: Array) -> Array:
@@ -138,7 +138,7 @@ class ReduceMin(Reduction):
     over: tuple[int, ...]
     reduces = "min"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (_share(f, g, y, xs[0], self.over),)
 
     def run(self, *xs: Array) -> Array:
@@ -149,7 +149,9 @@ class ReduceMin(Reduction):
         return [(cls((0,)), "f32[3,4]"), (cls((1,)), "f32[2,3,2]"), (cls((0,)), "bool[4]")]
 
 
-def _share(f: Functions, g: Value, y: Value, x: Value, over: tuple[int, ...]) -> Value:
+def _share(
+    f: Functions, g: ValueLike, y: ValueLike, x: ValueLike, over: tuple[int, ...]
+) -> ValueLike:
     hit = f.cast(f.eq(x, spread(f, y, x, over)), dtype=x.type.dtype)
     return hit * spread(f, g / f.reduce_sum(hit, over=over), x, over)
 

@@ -18,12 +18,12 @@ from graphc.ops.carried import Carried
 from graphc.ops.rules import check_dim
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
     from graphc.lowering.program.strides import MemoryLayout
 
 
 class Mark(Carried):
-    """The same entries before and after; local: between places that step alone (`local_sgd`)."""
+    """The same entries before and after; local: between local steps (`local_sgd`)."""
 
     local: bool
     linear = ((0,),)
@@ -44,7 +44,7 @@ class PerReplica(Mark):
     local: bool = False
     replicas = "enter"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.add(JoinReplicas() if xs[0].type.extents else ReplicaSum(), (g,)),)
 
 
@@ -55,7 +55,7 @@ class JoinReplicas(Mark):
     local: bool = False
     replicas = "leave"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.add(PerReplica(), (g,)),)
 
 
@@ -66,7 +66,7 @@ class ReplicaSum(Mark):
     local: bool = False
     replicas = "leave"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.add(PerReplica(), (g,)),)
 
 

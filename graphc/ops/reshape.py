@@ -10,7 +10,7 @@ from graphc.ir.op import Op, register, require
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
     from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -31,7 +31,7 @@ class Reshape(Op):
     def dims(self, *types: TensorType) -> str:
         return reshape_rule(types[0].shape, self.shape)
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.reshape(g, shape=xs[0].shape),)
 
     def run(self, *xs: Array) -> Array:

@@ -247,12 +247,14 @@ class RowAdd(RowUpdate):
             return
         segments = Segments(ids)
         flat = rows.reshape(len(ids), -1)
-        again = segments.order[~segments.new]
+        repeated = segments.order[~segments.new]
         there = y[ids[segments.first]]
         y[ids[segments.first]] = (wide(there) + rows[segments.first]).astype(y.dtype)
-        again = again[flat[again].any(axis=1)]  # joined rows are zero where they stand again
-        if again.size:
-            np.add.at(y, ids[again], rows[again].astype(y.dtype))
+        repeated = repeated[
+            flat[repeated].any(axis=1)
+        ]  # joined rows are zero where they stand again
+        if repeated.size:
+            np.add.at(y, ids[repeated], rows[repeated].astype(y.dtype))
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.ir.op import require
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Value
+    from graphc.ir.op import Array, Functions, ValueLike
 
 
 def check_dim(op: str, dim: int, rank: int) -> None:
@@ -38,7 +38,7 @@ def resized(shape: tuple[int, ...], dim: int, n: int) -> tuple[int, ...]:
     return (*shape[:dim], n, *shape[dim + 1 :])
 
 
-def spread(f: Functions, y: Value, like: Value, over: tuple[int, ...]) -> Value:
+def spread(f: Functions, y: ValueLike, like: ValueLike, over: tuple[int, ...]) -> ValueLike:
     """`y` repeated along the reduced dims, back to the shape (and extents) of `like`."""
     kept = tuple(i for i in range(len(like.shape)) if i not in over)
     extents = tuple(None if i in kept else like.type.extent(i) for i in range(len(like.shape)))

@@ -14,7 +14,7 @@ from graphc.ir.types import Extents, TensorType
 from graphc.ops.rules import check_dim, marked
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
     from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -35,7 +35,7 @@ class Transpose(Op):
     def dims(self, *types: TensorType) -> str:
         return letters(len(self.perm)) + " -> " + (" ".join(f"a{i}" for i in self.perm) or ".")
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         inverse = tuple(self.perm.index(i) for i in range(len(self.perm)))
         return (f.transpose(g, perm=inverse),)
 
@@ -84,7 +84,7 @@ class Broadcast(Op):
     def new_extents(self) -> Extents:
         return self.extents
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         new = tuple(i for i in range(len(self.shape)) if i not in self.at)
         return (f.reduce_sum(g, over=new) if new else g,)
 
@@ -124,7 +124,7 @@ class Reverse(Op):
         rule = marked(types[0].rank, [self.dim])
         return f"{rule} -> {rule}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.reverse(g, dim=self.dim),)
 
     def run(self, *xs: Array) -> Array:

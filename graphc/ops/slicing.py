@@ -12,7 +12,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.rules import check_dim, marked, resized
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
     from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -41,7 +41,7 @@ class Slice(Op):
         rank = types[0].rank
         return f"{marked(rank, [self.dim])} -> {marked(rank, [self.dim], ['n!'])}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         n = xs[0].shape[self.dim]
         count = y.shape[self.dim]
         end = self.start + (count - 1) * self.step + 1 if count else self.start
@@ -86,7 +86,7 @@ class Pad(Op):
         rank = types[0].rank
         return f"{marked(rank, [self.dim])} -> {marked(rank, [self.dim], ['n!'])}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         stop = y.shape[self.dim] - self.high
         return (f.slice(g, dim=self.dim, start=self.low, stop=stop, step=self.inner + 1),)
 
@@ -132,7 +132,7 @@ class Concat(Op):
         left = ", ".join(marked(rank, [self.dim], [f"n{i}!"]) for i in range(len(types)))
         return f"{left} -> {marked(rank, [self.dim], ['n!'])}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         parts, at = [], 0
         for x in xs:
             n = x.shape[self.dim]

@@ -15,7 +15,7 @@ from graphc.ops.erf import erf
 from graphc.ops.rules import wide
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
     from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -27,7 +27,7 @@ class Neg(Elementwise):
     linear = ((0,),)
     ufunc = np.negative
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (-g,)
 
 
@@ -47,7 +47,7 @@ class Exp(Smooth):
 
     ufunc = np.exp
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * y,)
 
 
@@ -57,7 +57,7 @@ class Expm1(Smooth):
 
     ufunc = np.expm1
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * (y + 1),)
 
 
@@ -68,7 +68,7 @@ class Log(Smooth):
     domain = (0.3, 3.0)
     ufunc = np.log
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g / xs[0],)
 
 
@@ -79,7 +79,7 @@ class Log1p(Smooth):
     domain = (-0.6, 2.0)
     ufunc = np.log1p
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g / (xs[0] + 1),)
 
 
@@ -90,7 +90,7 @@ class Sqrt(Smooth):
     domain = (0.3, 3.0)
     ufunc = np.sqrt
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * 0.5 / y,)
 
 
@@ -100,7 +100,7 @@ class Tanh(Smooth):
 
     ufunc = np.tanh
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * (1 - y * y),)
 
 
@@ -108,7 +108,7 @@ class Tanh(Smooth):
 class Logistic(Smooth):
     """`y = 1 / (1 + e^-x)`; only e to negative powers is taken, so that nothing overflows"""
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * (y * (1 - y)),)
 
     def run(self, *xs: Array) -> Array:
@@ -122,7 +122,7 @@ class Logistic(Smooth):
 class Erf(Smooth):
     """`y = 2/sqrt(pi) * integral of e^(-t^2) from 0 to x`"""
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * f.exp(-xs[0] * xs[0]) * (2 / sqrt(pi)),)
 
     def run(self, *xs: Array) -> Array:
@@ -135,7 +135,7 @@ class Sin(Smooth):
 
     ufunc = np.sin
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * f.cos(xs[0]),)
 
 
@@ -145,7 +145,7 @@ class Cos(Smooth):
 
     ufunc = np.cos
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (-g * f.sin(xs[0]),)
 
 
@@ -158,7 +158,7 @@ class Abs(Elementwise):
 
     ufunc = np.absolute
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * f.sign(xs[0]),)
 
 
@@ -288,7 +288,7 @@ class Cast(Elementwise):
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType(super().infer(*types).shape, self.dtype)
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         both_float = self.dtype.kind == "f" and xs[0].type.dtype.kind == "f"
         return (f.cast(g, dtype=xs[0].type.dtype) if both_float else None,)
 

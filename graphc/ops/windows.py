@@ -12,7 +12,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.rules import check_dim, marked, wide
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
 
 
 @register
@@ -48,7 +48,7 @@ class Windows(Op):
         sizes = " ".join(f"k{i}!" for i in self.at)
         return f"{marked(rank, self.at)} -> {marked(rank, self.at, new)} {sizes}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         lengths = tuple(xs[0].shape[d] for d in self.at)
         options = {"at": self.at, "strides": self.strides, "dilations": self.dilations}
         return (f.fold_windows(g, lengths=lengths, **options),)
@@ -116,7 +116,7 @@ class FoldWindows(Op):
         new = [f"m{i}!" for i in self.at]
         return f"{marked(rank, self.at, new)} {sizes} -> {marked(rank, self.at)}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         sizes = xs[0].shape[len(xs[0].shape) - len(self.at) :]
         options = {"at": self.at, "strides": self.strides, "dilations": self.dilations}
         return (f.windows(g, sizes=sizes, **options),)

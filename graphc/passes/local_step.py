@@ -1,4 +1,4 @@
-"""Stepping alone: where the places along an axis each make their own step, and where they meet.
+"""Local steps: the coordinates along an axis each make their own step, and sometimes meet.
 
 Along a *local* axis of a layout every place has its own variables and its own part of the batch,
 and counts its own examples. What leaves the step is one value of theirs. It is per-replica code,
@@ -21,8 +21,8 @@ from graphc.support.errors import GraphcError
 
 
 @register_pass
-class StepAlone(Pass):
-    """Mark a step as the places' own along the strategy's local axes.
+class LocalStep(Pass):
+    """Run the step independently per device along the strategy's local axes.
 
     evaluate: it is one step of all, on what the variables come to
 
@@ -37,19 +37,19 @@ class StepAlone(Pass):
         layout = layout_of(self.strategy)
         if not layout.local:
             return graph
-        work = _Work(graph, layout, self.evaluate)
+        work = _LocalStepBuilder(graph, layout, self.evaluate)
         for node in graph:
             work.take(node)
         return work.finish()
 
 
-class _Work:
+class _LocalStepBuilder:
     """The graph being made. to: node as it was -> node here. counts: a count -> it, unbounded."""
 
     def __init__(self, graph: Graph, layout: MeshLayout, evaluate: bool) -> None:
         _check_copies(graph, layout)
         self.graph, self.layout, self.evaluate = graph, layout, evaluate
-        self.places = prod(layout.mesh.axis(a).size for a in layout.local)
+        self.members = prod(layout.mesh.axis(a).size for a in layout.local)
         self.f = Builder.like(graph)
         self.f.outputs, self.f.updates = {}, {}
         self.to: dict[str, Value] = {}
@@ -134,7 +134,7 @@ class _Work:
 
     def met(self, x: Value) -> Value:
         """The mean over the places; of integers, which they all have alike, that integer."""
-        n = self.places
+        n = self.members
         return self.total(x) / float(n) if x.dtype.kind == "f" else self.total(x) // n
 
     def report(self, x: Value) -> Value:
@@ -190,7 +190,7 @@ def _explained(after: Graph, before: Graph) -> Graph:
 
 
 def _why(rule: str) -> Because:
-    return Because("step_alone", rule, "", "replicas along a local axis run independently")
+    return Because("local_step", rule, "", "replicas along a local axis run independently")
 
 
 # -- meeting ---------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def meeting(graph: Graph, layout: MeshLayout, optimizer: Optimizer | None) -> Gr
     gradient of the outer optimizer, and the places go on from the outer copies.
     """
     empty = replace(graph, name="sync", nodes={}, outputs={}, updates={}, objectives=())
-    work = _Work(empty, layout, evaluate=True)
+    work = _LocalStepBuilder(empty, layout, evaluate=True)
     f = work.f
     means = {
         v.name: work.met(work.own(f.read(v.name)))
@@ -237,7 +237,7 @@ def meeting(graph: Graph, layout: MeshLayout, optimizer: Optimizer | None) -> Gr
     }
     f.updates = {name: value.name for name, value in means.items()}
     if optimizer is not None:
-        _move_outer(f, means, optimizer)
+        _step_outer(f, means, optimizer)
     f.updates = {
         v: x if graph.variables[v].kind == "outer" else work.own(Value(f, x)).name
         for v, x in f.updates.items()
@@ -245,16 +245,16 @@ def meeting(graph: Graph, layout: MeshLayout, optimizer: Optimizer | None) -> Gr
     return f.build()
 
 
-def _move_outer(f: Builder, means: dict[str, Value], optimizer: Optimizer) -> None:
+def _step_outer(f: Builder, means: dict[str, Value], optimizer: Optimizer) -> None:
     """Update the outer copies by what the places moved; these are the params' new values too."""
     params = [v for v in f.variables.values() if v.kind == "param" and v.name in means]
     outer = {v.name: f.read(outer_name(v.name)) for v in params}
-    moved: Gradients = {v: x - means[v] for v, x in outer.items()}
+    change: Gradients = {v: x - means[v] for v, x in outer.items()}
     slots = {
         v.name: {s: f.read(f"{outer_name(v.name)}.{s}") for s in optimizer.slots(v)} for v in params
     }
     step = f.read(OUTER_STEP)
-    new, new_slots = optimizer.apply(f, outer, moved, slots, step)
+    new, new_slots = optimizer.apply(f, outer, change, slots, step)
     f.updates[OUTER_STEP] = (step + 1).name
     for v, value in new.items():
         f.updates |= {v: value.name, outer_name(v): value.name}

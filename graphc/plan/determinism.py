@@ -20,7 +20,7 @@ SHOWN = 3  # sums that are named where there are more
 
 
 @dataclass(frozen=True)
-class Promise:
+class Determinism:
     """bits: 'same bits', 'equal up to rounding', or 'none' where replicas step alone.
 
     most: the most devices that it holds for; breaks: what breaks the stronger promise.
@@ -35,7 +35,7 @@ class Promise:
         return {"bits": self.bits, "most": self.most, "breaks": list(self.breaks)}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Promise:
+    def of(cls, plain: Mapping[str, Any]) -> Determinism:
         """What `plain` gave."""
         return cls(plain["bits"], plain["most"], tuple(plain["breaks"]))
 
@@ -45,21 +45,21 @@ class Promise:
         return f"{self.bits}: {'; '.join(self.breaks)}"
 
 
-def promise(strategy: Strategy, programs: Iterable[Program]) -> Promise:
-    """The promise of a strategy's programs."""
+def determinism_of(strategy: Strategy, programs: Iterable[Program]) -> Determinism:
+    """What a strategy's programs promise of their bits."""
     layout = layout_of(strategy)
     if layout.synchrony is not None or layout.local:
         why = "replicas run independently, so the result depends on their number"
-        return Promise("none", 0, (why,))
+        return Determinism("none", 0, (why,))
     sums = tuple(dict.fromkeys(x for p in programs for x in _open_sums(p)))
     more = (f"and {len(sums) - SHOWN} more",) if len(sums) > SHOWN else ()
     if layout.grid is None:
         why = "no reproducible(slots) in the strategy"
-        return Promise("equal up to rounding", 0, (why, *sums[:SHOWN], *more))
+        return Determinism("equal up to rounding", 0, (why, *sums[:SHOWN], *more))
     most = layout.grid.slots * layout.grid.tiles
     if sums:
-        return Promise("equal up to rounding", 0, (*sums[:SHOWN], *more))
-    return Promise("same bits", most)
+        return Determinism("equal up to rounding", 0, (*sums[:SHOWN], *more))
+    return Determinism("same bits", most)
 
 
 def _open_sums(program: Program) -> Iterator[str]:

@@ -17,11 +17,11 @@ from graphc.ir.types import dtype_of
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
-from graphc.runtime.asynchronous.source import Source
+from graphc.runtime.asynchronous.source import NumberedStream
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint
-from graphc.runtime.checkpoints.history import History, Part, gone_on, warn_of_change
+from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
 from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
@@ -76,10 +76,10 @@ class Trainer:
         self.engine = _engine(plan, self.backend, deadline, debug_nans, limit)
         first = first_values(plan) | dict(values or {})
         self.engine.load_variables(with_outer(plan, first, values))
-        self._alone = 0  # steps since replicas that step alone met
+        self._local_steps = 0  # steps since replicas that step alone met
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
         self.history: History = (self._part(0),)
-        self.quick: Callable[[Any], Metrics | None] | None = (
+        self.fast_path: Callable[[Any], Metrics | None] | None = (
             None  # see graphc.runtime.backends.backend
         )
 
@@ -101,7 +101,7 @@ class Trainer:
         batch: the global batch, a dict of arrays, or an iterator of microbatches.
         Scalars come as Python floats, other results as arrays.
         """
-        if self.quick is not None and (found := self.quick(batch)) is not None:
+        if self.fast_path is not None and (found := self.fast_path(batch)) is not None:
             return found
         every, before = self.plan.meta.get("every") or 0, self.steps
         self._reopen()
@@ -109,9 +109,9 @@ class Trainer:
         try:
             made = _plains(self.engine.step(batch, "train"))
         finally:  # Ctrl-C is raised behind a step that was made
-            self._alone += (self.steps - before) * bool(every)
+            self._local_steps += (self.steps - before) * bool(every)
         self._meet_after(every)
-        if self.quick is None:
+        if self.fast_path is None:
             self._shorten(batch, made)
         return _agreed(made)
 
@@ -119,8 +119,8 @@ class Trainer:
         """Take the short way from now on, for batches like this one."""
         checked = any(name.startswith(DIFFER) for name in made)
         if isinstance(batch, dict) and not checked and not self.plan.meta.get("every"):
-            found = self.engine.quick("train", tuple(batch))
-            self.quick = found.step if found else _no_short_way
+            found = self.engine.fast_path("train", tuple(batch))
+            self.fast_path = found.step if found else _no_fast_path
 
     def meet(self) -> None:
         """Let replicas that step alone meet now; nothing where they don't, or have just met."""
@@ -128,35 +128,35 @@ class Trainer:
         self._meet()
 
     def _meet(self) -> None:
-        if self._alone:
+        if self._local_steps:
             before = self.engine.finished[SYNC]
             try:
                 self.engine.step({}, SYNC)
             finally:
-                self._alone *= self.engine.finished[SYNC] == before
+                self._local_steps *= self.engine.finished[SYNC] == before
 
     def _end(self) -> None:
         """Let replicas meet, so that there is one value of all. A step that follows, here or in a
         run that is resumed, goes on from before: how a training is cut into runs changes nothing.
         """
-        if self._alone:
+        if self._local_steps:
             copies = self._own()
             assert isinstance(self.engine, Engine)
             rest = self.engine.variables(self.plan.variables.keys() - copies.keys())
             with Uninterrupted():
-                self._before_end = copies, rest, self._alone
+                self._before_end = copies, rest, self._local_steps
                 self._meet()
 
     def _reopen(self) -> None:
         """Undo the meeting at the end of a run."""
         if self._before_end is not None:
-            copies, rest, alone = self._before_end
+            copies, rest, local_steps = self._before_end
             self.engine.load_variables(rest | copies)
-            self._alone, self._before_end = alone, None
+            self._local_steps, self._before_end = local_steps, None
 
     def _meet_after(self, steps: int) -> None:
         """Let replicas meet that have made so many steps alone."""
-        if steps and self._alone >= steps:
+        if steps and self._local_steps >= steps:
             self._meet()
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
@@ -252,7 +252,7 @@ class Trainer:
         if limit is not None:
             training.check(limit)
             warn_of_few(self.plan, limit)
-        source = Source(parts)
+        source = NumberedStream(parts)
 
         def on_push(number: int, results: Mapping[str, Any]) -> None:
             if on_step:
@@ -288,14 +288,14 @@ class Trainer:
         Raises G0509 where it can't be written, G0505 after a step that failed half-way.
         """
         values = self.variables()
-        copies, before, alone = self._own(), {}, self._alone
+        copies, before, local_steps = self._own(), {}, self._local_steps
         if self._before_end is not None:
-            copies, every, alone = self._before_end
+            copies, every, local_steps = self._before_end
             before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         seed = self.plan.meta.get("seed", 0)
         at = self.steps, self.position, self.history, seed, self.order
-        Saved(values, *at, copies, before, alone, outer).write(path)
+        Saved(values, *at, copies, before, local_steps, outer).write(path)
 
     def resume(self, path: str | Path) -> None:
         """Take up the training that `save` wrote down, under any strategy.
@@ -310,9 +310,9 @@ class Trainer:
     def take_up(self, found: Saved, path: str | Path) -> None:
         """Take up a training that was read from a file; see `resume`."""
         before, now = found.history, self._part(found.steps)
-        values, alone = taken_up(path, found, self.plan, self._mesh)
+        values, local_steps = taken_up(path, found, self.plan, self._mesh)
         self.engine.load_variables(values)
-        self._alone, self._before_end = alone, None
+        self._local_steps, self._before_end = local_steps, None
         self.engine.resume_at("train", found.steps)
         self.position, self.order, self._begun = found.position, found.order, found.order
         warn_of_change(path, before[-1], now)
@@ -336,11 +336,11 @@ class Trainer:
         """The copies that replicas have of their own."""
         return {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
 
-    def _part(self, start: int) -> Part:
+    def _part(self, start: int) -> HistoryPart:
         """The steps that this trainer makes."""
         made_by = self.backend
         kernels = kernel_fingerprint(made_by.name, made_by.executor, made_by.kernels)
-        return Part(start, self.plan.meta.get("grid", ""), kernels)
+        return HistoryPart(start, self.plan.meta.get("grid", ""), kernels)
 
     def params_sha256(self) -> str:
         """A hash of the trainable variables: sorted by name; name, dtype, shape, bytes of each."""
@@ -381,7 +381,7 @@ def _agreed(results: Metrics) -> Metrics:
     return {n: x for n, x in results.items() if not n.startswith(DIFFER)}
 
 
-def _no_short_way(batch: Any) -> None:
+def _no_fast_path(batch: Any) -> None:
     return None
 
 

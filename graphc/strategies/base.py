@@ -120,8 +120,8 @@ class MeshLayout:
     local:     axes along which each device runs the step independently, on its shard of the batch
     grid:      the grid that fixes the order of all sums, for a reproducible run
     synchrony: how replicas synchronize, if not at every step
-    eager:     axes along which gradients are scattered in every microbatch, before they are
-               accumulated; otherwise they are scattered once, afterwards
+    scatter_per_microbatch:     axes along which gradients are scattered in every microbatch, before
+               they are accumulated; otherwise they are scattered once, afterwards
     stored:    axes along which variables are sharded only for storage: for each use they are
                gathered, and freed afterwards
     """
@@ -135,7 +135,7 @@ class MeshLayout:
     local: tuple[str, ...] = ()
     grid: Grid | None = None
     synchrony: Periodic | Asynchronous | None = None
-    eager: tuple[str, ...] = ()
+    scatter_per_microbatch: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
 
     @property
@@ -282,7 +282,7 @@ def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
         tuple(a for x in layouts for a in x.local),
         _only(strategy, (x.grid for x in layouts)),
         _only(strategy, (x.synchrony for x in layouts)),
-        eager=tuple(a for x in layouts for a in x.eager),
+        scatter_per_microbatch=tuple(a for x in layouts for a in x.scatter_per_microbatch),
         stored=tuple(a for x in layouts for a in x.stored),
     )
     if joined.grid is None:
@@ -343,8 +343,8 @@ def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> M
 def _tiles(layout: MeshLayout, grid: Grid) -> Tiles | None:
     """The tiles, if axes split variables into shards of whole tiles."""
     names = layout.model_axes
-    places = prod(layout.mesh.axis(a).size for a in names)
-    return Tiles(grid.tiles, names) if names and grid.tiles % places == 0 else None
+    in_parts = prod(layout.mesh.axis(a).size for a in names)
+    return Tiles(grid.tiles, names) if names and grid.tiles % in_parts == 0 else None
 
 
 def _only(strategy: Strategy, found: Iterable[Any]) -> Any:

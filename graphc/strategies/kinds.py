@@ -175,7 +175,7 @@ class Zero(Strategy):
             batch=(name,),
             variables=(Rule("*", name, Longest(), kinds),),
             gradients=(Rule("*", name, Longest()),),
-            eager=(name,) if scatter == "turn" else (),
+            scatter_per_microbatch=(name,) if scatter == "turn" else (),
             stored=(name,) if self.stage == 3 else (),
         )
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 FILE: Final = Path(__file__).with_suffix(".toml")
 
 
-class Entry(NamedTuple):
+class ErrorEntry(NamedTuple):
     """One error code: a short title, and the explanation that `graphc explain` prints."""
 
     title: str
@@ -19,10 +19,10 @@ class Entry(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def codes() -> Mapping[str, Entry]:
+def codes() -> Mapping[str, ErrorEntry]:
     """All codes, such as G0203, with their entries, in order."""
     tables = _tables()
-    return {code: Entry(**tables[code]) for code in sorted(tables) if code != "families"}
+    return {code: ErrorEntry(**tables[code]) for code in sorted(tables) if code != "families"}
 
 
 def families() -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Later(Mapping[str, T]):
+class LazyMap(Mapping[str, T]):
     """Things by name, each made by a function the first time somebody wants it, and only once.
 
     Its names are known from the first. Equal to any mapping with the same content.
@@ -56,17 +56,17 @@ class Later(Mapping[str, T]):
 
 def made(things: Mapping[str, T]) -> Mapping[str, T]:
     """Those that need not be made first."""
-    return things.made if isinstance(things, Later) else things
+    return things.made if isinstance(things, LazyMap) else things
 
 
 def chosen(things: Mapping[str, T], keep: Callable[[str], bool]) -> Mapping[str, T]:
     """Those whose names pass; what is made later is made later still, and once for both."""
-    if not isinstance(things, Later):
+    if not isinstance(things, LazyMap):
         return {name: x for name, x in things.items() if keep(name)}
     ready = things.made
     names = tuple(filter(keep, things))
     waiting = {n: _of(things, n) for n in names if n not in ready}
-    return Later({n: ready[n] for n in names if n in ready}, waiting, names)
+    return LazyMap({n: ready[n] for n in names if n in ready}, waiting, names)
 
 
 def _of(things: Mapping[str, T], name: str) -> Callable[[], T]:
@@ -78,4 +78,4 @@ def joined(*parts: Mapping[str, T]) -> Mapping[str, T]:
     names = [(name, part) for part in parts for name in part]
     ready = {name: made(part)[name] for name, part in names if name in made(part)}
     waiting = {name: _of(part, name) for name, part in names if name not in ready}
-    return Later(ready, waiting, tuple(name for name, _ in names)) if waiting else ready
+    return LazyMap(ready, waiting, tuple(name for name, _ in names)) if waiting else ready

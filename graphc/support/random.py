@@ -183,8 +183,8 @@ def _turn(words: Array) -> tuple[Array, Array]:
     cos, sin = _polynomial(square, COS), x * _polynomial(square, SIN)
     odd = (quarter & 1).astype(bool)
     cos, sin = np.where(odd, sin, cos), np.where(odd, cos, sin)
-    turned: Array = (quarter + np.uint32(1)) & 2  # quarters 1 and 2 have a negative cosine
-    return np.where(turned, -cos, cos), np.where(quarter & 2, -sin, sin)
+    negated: Array = (quarter + np.uint32(1)) & 2  # quarters 1 and 2 have a negative cosine
+    return np.where(negated, -cos, cos), np.where(quarter & 2, -sin, sin)
 
 
 LOG_2 = 0.6931471805599453

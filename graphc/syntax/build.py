@@ -17,14 +17,14 @@ from lark import Token
 from graphc.ir.types import DTYPES, dtype_named
 from graphc.support.errors import GraphcError, Span
 from graphc.syntax import tree as s
-from graphc.syntax.source import Source
+from graphc.syntax.source import SourceText
 
-Part: TypeAlias = Token | s.Node
+Part: TypeAlias = Token | s.SyntaxNode
 Block: TypeAlias = tuple[s.Statement, ...]
 # What a rule matched. A rule's shape says which entry is what, so entries are not typed.
 Parts: TypeAlias = list[Any]
 
-CURRENT: ContextVar[Source] = ContextVar("CURRENT")
+CURRENT: ContextVar[SourceText] = ContextVar("CURRENT")
 
 MAX_INT = 2**63 - 1
 
@@ -62,18 +62,18 @@ class Build:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def module(self, parts: Parts) -> s.Module:
+    def module(self, parts: Parts) -> s.SourceFile:
         source = CURRENT.get()
-        return s.Module(nodes(parts), tuple(source.comments), span=Span(source.file, 1))
+        return s.SourceFile(nodes(parts), tuple(source.comments), span=Span(source.file, 1))
 
     def import_file(self, parts: Parts) -> s.Import:
         path = self.string([parts[1]])
         return s.Import(path, defined(parts[3]) if parts[3:] else None, span=span_of(parts))
 
-    def const(self, parts: Parts) -> s.Const:
-        return s.Const(defined(parts[1]), parts[3], span=span_of(parts))
+    def const(self, parts: Parts) -> s.ConstStatement:
+        return s.ConstStatement(defined(parts[1]), parts[3], span=span_of(parts))
 
-    def data(self, parts: Parts) -> s.Data:
+    def data(self, parts: Parts) -> s.DataStatement:
         source = parts[3]
         if not isinstance(source, s.Call):
             fail(
@@ -82,14 +82,14 @@ class Build:
                 source,
                 'such as `npz("x.npz", batch=32)`',
             )
-        return s.Data(defined(parts[1]), source, span=span_of(parts))
+        return s.DataStatement(defined(parts[1]), source, span=span_of(parts))
 
     def train(self, parts: Parts) -> s.Train:
         unit: Literal["epochs", "steps"] = "epochs" if parts[3].startswith("epoch") else "steps"
         return s.Train(parts[2], unit, span=span_of(parts))
 
-    def strategy(self, parts: Parts) -> s.Strategy:
-        return s.Strategy(defined(parts[1]), parts[3], span=span_of(parts))
+    def strategy(self, parts: Parts) -> s.StrategyStatement:
+        return s.StrategyStatement(defined(parts[1]), parts[3], span=span_of(parts))
 
     def product(self, parts: Parts) -> s.StrategyExpr:
         return s.StrategyExpr(tuple(_factors(parts[0])), span=parts[0].span)
@@ -101,22 +101,22 @@ class Build:
         header = CURRENT.get().cover(parts[0], parts[1])
         return s.Function(defined(parts[1]), parts[2], body, span=header)
 
-    def parameters(self, parts: Parts) -> tuple[s.Parameter, ...]:
+    def parameters(self, parts: Parts) -> tuple[s.ParameterDeclaration, ...]:
         return nodes(parts)
 
-    def parameter(self, parts: Parts) -> s.Parameter:
+    def parameter(self, parts: Parts) -> s.ParameterDeclaration:
         default = parts[2] if parts[2:] else None
-        return s.Parameter(defined(parts[0]), default, span=span_of(parts))
+        return s.ParameterDeclaration(defined(parts[0]), default, span=span_of(parts))
 
-    def step(self, parts: Parts) -> s.Step:
+    def step(self, parts: Parts) -> s.StepStatement:
         header = CURRENT.get().cover(parts[0], parts[1])
-        return s.Step(defined(parts[1]), parts[2], parts[3], span=header)
+        return s.StepStatement(defined(parts[1]), parts[2], parts[3], span=header)
 
-    def inputs(self, parts: Parts) -> tuple[s.Input, ...]:
+    def inputs(self, parts: Parts) -> tuple[s.InputStatement, ...]:
         return nodes(parts)
 
-    def input(self, parts: Parts) -> s.Input:
-        return s.Input(defined(parts[0]), parts[2], span=span_of(parts))
+    def input(self, parts: Parts) -> s.InputStatement:
+        return s.InputStatement(defined(parts[0]), parts[2], span=span_of(parts))
 
     def tensor(self, parts: Parts) -> s.TypeExpr:
         name = parts[0]
@@ -131,11 +131,11 @@ class Build:
 
     # -- statements ------------------------------------------------------------------------------
 
-    def variable(self, parts: Parts) -> s.Variable:
+    def variable(self, parts: Parts) -> s.VariableStatement:
         kind: Literal["param", "state"] = "param" if parts[0].type == "PARAM" else "state"
         options = parts[6] if parts[6:] else ()
         span = CURRENT.get().cover(parts[0], parts[5])
-        return s.Variable(kind, _target(parts[1]), parts[3], parts[5], options, span=span)
+        return s.VariableStatement(kind, _target(parts[1]), parts[3], parts[5], options, span=span)
 
     def options(self, parts: Parts) -> tuple[s.Argument, ...]:
         for argument in nodes(parts):
@@ -210,15 +210,15 @@ class Build:
         then, _, condition, _, otherwise = parts
         return s.Conditional(then, condition, otherwise, span=span_of(parts))
 
-    def chain(self, parts: Parts) -> s.Chain:
+    def chain(self, parts: Parts) -> s.OperatorChain:
         cover = CURRENT.get().cover
         links = (
             s.Link(str(op), operand, span=cover(parts[0], operand))
             for op, operand in zip(parts[1::2], parts[2::2], strict=True)
         )
-        return s.Chain(parts[0], tuple(links), span=span_of(parts))
+        return s.OperatorChain(parts[0], tuple(links), span=span_of(parts))
 
-    def comparison(self, parts: Parts) -> s.Chain:
+    def comparison(self, parts: Parts) -> s.OperatorChain:
         if len(parts) > 3:
             fail("G0101", "comparisons can't be chained", parts[3], "write `a < b and b < c`")
         return self.chain(parts)
@@ -243,7 +243,7 @@ class Build:
         value, *items = nodes(parts)
         return s.Index(value, tuple(items), span=span_of(parts))
 
-    def slicing(self, parts: Parts) -> s.Slice:
+    def slicing(self, parts: Parts) -> s.SliceExpr:
         bounds: list[s.Expr | None] = [None, None, None]
         at = 0
         for part in parts:
@@ -251,7 +251,7 @@ class Build:
                 at += 1
             else:
                 bounds[at] = part
-        return s.Slice(*bounds, span=span_of(parts))
+        return s.SliceExpr(*bounds, span=span_of(parts))
 
     def dots(self, parts: Parts) -> s.Dots:
         return s.Dots(span=span_of(parts))
@@ -326,7 +326,7 @@ def _factors(expr: s.Expr) -> list[s.Name | s.Call]:
         match stack.pop():
             case s.Name() | s.Call(s.Name()) as factor:
                 found.append(factor)
-            case s.Chain(first, links) if all(link.op == "*" for link in links):
+            case s.OperatorChain(first, links) if all(link.op == "*" for link in links):
                 stack += [*(link.operand for link in reversed(links)), first]
             case other:
                 help = "such as `mirrored(4) * accumulate(2)`"

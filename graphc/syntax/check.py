@@ -14,19 +14,40 @@ from graphc.support.errors import GraphcError, Span
 from graphc.syntax import tree as s
 from graphc.syntax.source import MAX_NESTING, too_deep
 
-_WORDS: Final[dict[type[s.Node], str]] = {
-    s.Import: "`import`", s.Const: "`const`", s.Function: "`fn`", s.Step: "`step`",
-    s.Data: "`data`", s.Train: "`train`", s.Strategy: "`strategy`", s.Variable: "a variable",
-    s.Assign: "an assignment", s.Update: "`<-`", s.For: "`for`", s.If: "`if`",
-    s.Minimize: "`minimize`", s.Report: "`report`", s.Return: "`return`",
-}  # fmt: skip
-_IN_FILE = frozenset({s.Import, s.Const, s.Function, s.Step, s.Data, s.Train, s.Strategy})
+_WORDS: Final[dict[type[s.SyntaxNode], str]] = {
+    s.Import: "`import`",
+    s.ConstStatement: "`const`",
+    s.Function: "`fn`",
+    s.StepStatement: "`step`",
+    s.DataStatement: "`data`",
+    s.Train: "`train`",
+    s.StrategyStatement: "`strategy`",
+    s.VariableStatement: "a variable",
+    s.Assign: "an assignment",
+    s.Update: "`<-`",
+    s.For: "`for`",
+    s.If: "`if`",
+    s.Minimize: "`minimize`",
+    s.Report: "`report`",
+    s.Return: "`return`",
+}
+_IN_FILE = frozenset(
+    {
+        s.Import,
+        s.ConstStatement,
+        s.Function,
+        s.StepStatement,
+        s.DataStatement,
+        s.Train,
+        s.StrategyStatement,
+    }
+)
 _IN_FUNCTION = frozenset({s.Assign, s.For, s.If, s.Return})
-_IN_STEP = frozenset({s.Variable, s.Assign, s.Update, s.For, s.If, s.Minimize, s.Report})
+_IN_STEP = frozenset({s.VariableStatement, s.Assign, s.Update, s.For, s.If, s.Minimize, s.Report})
 _ALLOWED = {"file": _IN_FILE, "function": _IN_FUNCTION, "step": _IN_STEP}
 
 
-def check_module(module: s.Module) -> None:
+def check_module(module: s.SourceFile) -> None:
     """Raise G0104, G0107, G0110, G0112 or G0113 where `module` breaks a rule."""
     _depth(module)
     _places(module)
@@ -36,26 +57,26 @@ def check_module(module: s.Module) -> None:
             case s.Function():
                 _parameters(node.parameters)
                 _ends_in_return(node)
-            case s.Step():
+            case s.StepStatement():
                 _once((i.name for i in node.inputs), "input")
             case s.For():
                 _once(node.targets, "loop variable")
-            case s.Data():
+            case s.DataStatement():
                 _once_named(node.source.arguments)
-            case s.Variable():
+            case s.VariableStatement():
                 _once_named(node.options)
     _arguments(module)
 
 
-def check_depth(node: s.Node) -> None:
+def check_depth(node: s.SyntaxNode) -> None:
     """Raise G0104 where expressions nest too deep."""
     _depth(node)
 
 
-def _depth(root: s.Node) -> None:
+def _depth(root: s.SyntaxNode) -> None:
     # The file, the statement and the innermost value are no nesting.
     limit = MAX_NESTING + 3
-    stack: list[tuple[s.Node, int]] = [(root, 0)]
+    stack: list[tuple[s.SyntaxNode, int]] = [(root, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > limit:
@@ -67,19 +88,19 @@ def _depth(root: s.Node) -> None:
 # -- where statements stand ------------------------------------------------------------------------
 
 
-def _places(module: s.Module) -> None:
+def _places(module: s.SourceFile) -> None:
     stack: list[tuple[s.Statement, str]] = [(item, "file") for item in module.items]
     while stack:
-        node, place = stack.pop()
-        if type(node) not in _ALLOWED[place]:
-            raise _misplaced(node, place)
+        node, context = stack.pop()
+        if type(node) not in _ALLOWED[context]:
+            raise _misplaced(node, context)
         match node:
             case s.Function():
                 stack += [(inner, "function") for inner in node.body]
-            case s.Step():
+            case s.StepStatement():
                 stack += [(inner, "step") for inner in node.body]
             case s.For() | s.If():
-                stack += [(inner, place) for inner in _inner(node)]
+                stack += [(inner, context) for inner in _inner(node)]
 
 
 def _inner(node: s.For | s.If) -> Iterable[s.Statement]:
@@ -92,24 +113,24 @@ def _inner(node: s.For | s.If) -> Iterable[s.Statement]:
             yield from otherwise
 
 
-def _misplaced(node: s.Statement, place: str) -> GraphcError:
-    word = f"`{node.kind}`" if isinstance(node, s.Variable) else _WORDS[type(node)]
+def _misplaced(node: s.Statement, context: str) -> GraphcError:
+    word = f"`{node.kind}`" if isinstance(node, s.VariableStatement) else _WORDS[type(node)]
     homes = [home for home, allowed in _ALLOWED.items() if type(node) in allowed]
     where = {
         "file": "at the top of a file", "function": "in a `fn`", "step": "in a `step`",
     }  # fmt: skip
     help = None
-    match node, place:
+    match node, context:
         case s.Assign(), "file":
             help = "at the top of a file a value is named by `const NAME = ...`"
-        case ((s.Variable() | s.Update()), "function"):
+        case ((s.VariableStatement() | s.Update()), "function"):
             help = "declare it in the step and pass it to the function as an argument"
         case s.Return(), "step":
             help = "a step outputs values with `report name = ...`"
         case _:
             pass
     belongs = " or ".join(where[home] for home in homes)
-    message = f"{word} does not belong {where[place]}, but {belongs}"
+    message = f"{word} does not belong {where[context]}, but {belongs}"
     return GraphcError("G0107", message, span=node.span, help=help)
 
 
@@ -156,7 +177,7 @@ def _no_return(function: s.Function) -> GraphcError:
     return GraphcError("G0112", message, span=function.span, help=help)
 
 
-def _parameters(parameters: Sequence[s.Parameter]) -> None:
+def _parameters(parameters: Sequence[s.ParameterDeclaration]) -> None:
     _once((p.name for p in parameters), "parameter")
     for before, after in pairwise(parameters):
         if before.default is not None and after.default is None:
@@ -171,9 +192,9 @@ def _parameters(parameters: Sequence[s.Parameter]) -> None:
 # -- arguments and names ---------------------------------------------------------------------------
 
 
-def _arguments(module: s.Module) -> None:
+def _arguments(module: s.SourceFile) -> None:
     """In a call, positional arguments come first. In a data source, stages may come after."""
-    sources = {id(item.source) for item in module.items if isinstance(item, s.Data)}
+    sources = {id(item.source) for item in module.items if isinstance(item, s.DataStatement)}
     for node in s.walk(module):
         if isinstance(node, s.Call) and id(node) not in sources:
             check_call(node)
@@ -212,9 +233,14 @@ def _defined_once(items: Iterable[s.Statement]) -> None:
     seen: dict[str, Span] = {}
     for item in items:
         match item:
-            case s.Function(name) | s.Const(name) | s.Step(name) | s.Import(_, s.Name() as name):
+            case (
+                s.Function(name)
+                | s.ConstStatement(name)
+                | s.StepStatement(name)
+                | s.Import(_, s.Name() as name)
+            ):
                 key = name.id
-            case s.Data(name) | s.Strategy(name):
+            case s.DataStatement(name) | s.StrategyStatement(name):
                 key = f"{_WORDS[type(item)]} {name.id}"
             case s.Train():
                 message = "the file has two `train for` statements"

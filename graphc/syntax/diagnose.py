@@ -11,7 +11,7 @@ from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from graphc.support.errors import GraphcError, Span, did_you_mean
-from graphc.syntax.source import Source
+from graphc.syntax.source import SourceText
 
 _EXPRESSION = frozenset({
     "NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "NONE", "NOT",
@@ -104,7 +104,7 @@ _HABITS: Final = tuple(
 )  # fmt: skip
 
 
-def diagnose(error: UnexpectedInput, source: Source, signs: Mapping[str, str]) -> GraphcError:
+def diagnose(error: UnexpectedInput, source: SourceText, signs: Mapping[str, str]) -> GraphcError:
     """The syntax error as G0101 or G0103. signs: the text of each terminal that has one."""
     match error:
         case UnexpectedToken(token=Token() as token):
@@ -115,9 +115,9 @@ def diagnose(error: UnexpectedInput, source: Source, signs: Mapping[str, str]) -
             raise AssertionError(f"a kind of syntax error that Lark did not have: {error!r}")
 
 
-def _unknown_sign(source: Source, offset: int) -> GraphcError:
+def _unknown_sign(source: SourceText, offset: int) -> GraphcError:
     char = source.text[offset]
-    span = source.place(offset)
+    span = source.span_at(offset)
     name = "" if char.isascii() else f" (U+{ord(char):04X} {unicodedata.name(char, 'unnamed')})"
     help = _habit(source, span)
     if char.isalpha():
@@ -126,7 +126,7 @@ def _unknown_sign(source: Source, offset: int) -> GraphcError:
 
 
 def _unexpected(
-    error: UnexpectedToken, token: Token, source: Source, signs: Mapping[str, str]
+    error: UnexpectedToken, token: Token, source: SourceText, signs: Mapping[str, str]
 ) -> GraphcError:
     span = _place(source, token)
     help = _habit(source, span)
@@ -143,17 +143,19 @@ def _unexpected(
     return GraphcError("G0101", message, span=span, help=help)
 
 
-def _leading_word(source: Source, token: Token) -> Token | None:
+def _leading_word(source: SourceText, token: Token) -> Token | None:
     """The word before `token` if it begins a statement as a keyword would and is none: `parm w`."""
     before = [t for t in source.tokens[-3:] if (t.start_pos or 0) < (token.start_pos or 0)]
-    *_, ahead, word = (None, None, *before)
+    *_, before_last, word = (None, None, *before)
     if word is None or word in _STATEMENT_WORDS or token.type not in ("NAME", "INT", "STRING"):
         return None
-    begins = word.type == "NAME" and (ahead is None or ahead.type in ("SEP", "LBRACE", "RBRACE"))
+    begins = word.type == "NAME" and (
+        before_last is None or before_last.type in ("SEP", "LBRACE", "RBRACE")
+    )
     return word if begins else None
 
 
-def _place(source: Source, token: Token) -> Span:
+def _place(source: SourceText, token: Token) -> Span:
     """The token's own place; behind the last code for the end of a line or of the file."""
     if token.type == "$END":
         last = next((t for t in reversed(source.tokens) if t.type != "SEP"), token)
@@ -198,7 +200,7 @@ def _found(token: Token) -> str:
             return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
 
 
-def _habit(source: Source, span: Span) -> str | None:
+def _habit(source: SourceText, span: Span) -> str | None:
     """The help for a usual mistake, by what stands around `span`. Looks at 200 characters."""
     line = source.lines[span.line - 1]
     before = line[max(0, span.col - 201) : span.col - 1]

@@ -14,7 +14,7 @@ from lark import Token
 
 from graphc.syntax.line_layout import INDENT, WIDTH, Row, Statement, lay_out
 from graphc.syntax.parse import parse_with_source
-from graphc.syntax.source import Source
+from graphc.syntax.source import SourceText
 from graphc.syntax.tree import Comment
 
 # Columns whose widths differ by more than this are not aligned: the gaps would be too wide.
@@ -27,16 +27,16 @@ _Columns: TypeAlias = tuple[str, int, list[int]]
 def format_source(data: str | bytes, file: str = "<source>") -> str:
     """The canonical text of a program. Raises G01xx where it is none."""
     _, source = parse_with_source(data, file)
-    rows = _Rows(source).rows
+    rows = _StatementRows(source).rows
     _align_cells(rows)
     _align_comments(rows)
     return "".join(_lines(rows))
 
 
-class _Rows:
+class _StatementRows:
     """The statements and comments of a source, one after the other, as rows."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.rows: list[Row] = []
         self.statement = Statement(0)
         self.blank = False  # whether a blank line stands before the statement
@@ -101,7 +101,7 @@ class _Rows:
         self.blank = self.opened = False
 
 
-def _merged(source: Source) -> Iterator[Token | Comment]:
+def _merged(source: SourceText) -> Iterator[Token | Comment]:
     """Tokens and comments in the order of the text."""
     return merge(source.tokens, source.comments, key=_place)
 

@@ -156,8 +156,8 @@ def _double_quoted(token: Token) -> str:
     """The same string between double quotes."""
     if token[0] == '"':
         return str(token)
-    turned = {"\\'": "'", '"': '\\"'}
-    inner = re.sub(r'\\.|"', lambda m: turned.get(m.group(), m.group()), token[1:-1])
+    requoted = {"\\'": "'", '"': '\\"'}
+    inner = re.sub(r'\\.|"', lambda m: requoted.get(m.group(), m.group()), token[1:-1])
     return f'"{inner}"'
 
 

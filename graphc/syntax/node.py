@@ -13,18 +13,18 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(kind: type[_T]) -> type[_T]:
-    """A frozen dataclass that compares and prints by `Node`, without recursion."""
+    """A frozen dataclass that compares and prints by `SyntaxNode`, without recursion."""
     return dataclass(frozen=True, slots=True, eq=False, repr=False)(kind)
 
 
 @node
-class Node:
+class SyntaxNode:
     """What all nodes have: the place in the source. A block's statement has its header's place."""
 
     span: Span = field(kw_only=True)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Node) and _flat(self) == _flat(other)
+        return isinstance(other, SyntaxNode) and _flat(self) == _flat(other)
 
     def __hash__(self) -> int:
         return hash(tuple(_flat(self)))
@@ -34,7 +34,7 @@ class Node:
         stack: list[Any] = [self]
         while stack:
             match stack.pop():
-                case Node() as inner:
+                case SyntaxNode() as inner:
                     stack += [")", *_between(inner.values()), f"{type(inner).__name__}("]
                 case tuple() as several:
                     stack += ["]", *_between(several), "["]
@@ -62,16 +62,16 @@ def _between(values: tuple[Any, ...]) -> Iterator[Any]:
     for at, value in enumerate(reversed(values)):
         if at:
             yield ", "
-        yield value if isinstance(value, Node | tuple) else _Leaf(value)
+        yield value if isinstance(value, SyntaxNode | tuple) else _Leaf(value)
 
 
-def _flat(root: Node) -> list[object]:
+def _flat(root: SyntaxNode) -> list[object]:
     """All that `root` says in one list: kinds, lengths, and plain values with their types."""
     flat: list[object] = []
     stack: list[Any] = [root]
     while stack:
         match stack.pop():
-            case Node() as inner:
+            case SyntaxNode() as inner:
                 flat.append(type(inner))
                 stack += reversed(inner.values())
             case tuple() as several:
@@ -82,11 +82,11 @@ def _flat(root: Node) -> list[object]:
     return flat
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """The nodes directly below `node`, in the order of its fields."""
     for value in node.values():
         match value:
-            case Node():
+            case SyntaxNode():
                 yield value
             case tuple():
                 yield from value
@@ -94,7 +94,7 @@ def children(node: Node) -> Iterator[Node]:
                 pass
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """`node` and all below it, parents first. Iterative."""
     stack = [node]
     while stack:

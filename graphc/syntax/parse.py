@@ -16,19 +16,19 @@ from graphc.support.untrusted_files import Unreadable, opened
 from graphc.syntax.build import CURRENT, Build
 from graphc.syntax.check import check_call, check_depth, check_module
 from graphc.syntax.diagnose import diagnose
-from graphc.syntax.source import MAX_BYTES, Source, open_source
-from graphc.syntax.tree import Call, Module, StrategyExpr, walk
+from graphc.syntax.source import MAX_BYTES, SourceText, open_source
+from graphc.syntax.tree import Call, SourceFile, StrategyExpr, walk
 
 GRAMMAR: Final = Path(__file__).with_name("gc.lark")
 
 
-def parse_source(data: str | bytes, file: str = "<source>") -> Module:
+def parse_source(data: str | bytes, file: str = "<source>") -> SourceFile:
     """The syntax tree of a program. Raises G01xx with the place in `file`."""
     module, _ = parse_with_source(data, file)
     return module
 
 
-def parse_file(path: str | Path) -> Module:
+def parse_file(path: str | Path) -> SourceFile:
     """The syntax tree of a file. Raises G0106 where it cannot be read, else as `parse_source`."""
     return parse_source(read_file(path), str(path))
 
@@ -44,11 +44,11 @@ def parse_strategy(text: str, file: str = "<strategy>") -> StrategyExpr:
     return product
 
 
-def parse_with_source(data: str | bytes, file: str) -> tuple[Module, Source]:
+def parse_with_source(data: str | bytes, file: str) -> tuple[SourceFile, SourceText]:
     """The syntax tree, and the source with its comments and tokens."""
     source = open_source(data, file)
     module = _parse(source, "module")
-    assert isinstance(module, Module)
+    assert isinstance(module, SourceFile)
     check_module(module)
     return module, source
 
@@ -68,7 +68,7 @@ def read_file(path: str | Path, special: bool = True) -> bytes:
         ) from None
 
 
-def _parse(source: Source, start: str) -> Any:
+def _parse(source: SourceText, start: str) -> Any:
     token = CURRENT.set(source)
     try:
         return parser().parse(source.text, start=start)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from lark import Token
 
 from graphc.support.errors import GraphcError, Span, remember_source
-from graphc.syntax.tree import Comment, Node
+from graphc.syntax.tree import Comment, SyntaxNode
 
 MAX_BYTES = 16 * 2**20
 MAX_TOKENS = 1_000_000
@@ -40,7 +40,7 @@ _CLOSED_BY = {v: k for k, v in _CLOSES.items()}
 
 
 @dataclass(slots=True)
-class Source:
+class SourceText:
     """A text that passed the look-over, its comments, and the tokens as the parser takes them."""
 
     file: str
@@ -54,7 +54,7 @@ class Source:
         """The column behind the last character of code on `line`."""
         return self.code_ends.get(line) or len(self.lines[line - 1].rstrip()) + 1
 
-    def cover(self, first: Token | Node, last: Token | Node) -> Span:
+    def cover(self, first: Token | SyntaxNode, last: Token | SyntaxNode) -> Span:
         """The span from `first` to the end of `last`, or of its first line."""
         line, col, _ = _extent(first)
         end_line, _, end = _extent(last)
@@ -62,13 +62,13 @@ class Source:
             end = self.end_of_line(line)
         return Span(self.file, line, col, max(1, end - col))
 
-    def place(self, offset: int, length: int = 1) -> Span:
+    def span_at(self, offset: int, length: int = 1) -> Span:
         """The span of `length` characters at `offset` into the text."""
         line = self.text.count("\n", 0, offset)
         return Span(self.file, line + 1, offset - self.text.rfind("\n", 0, offset), length)
 
 
-def _extent(part: Token | Node) -> tuple[int, int, int]:
+def _extent(part: Token | SyntaxNode) -> tuple[int, int, int]:
     """(line, first column, column behind the end on that line)."""
     match part:
         case Token():
@@ -77,13 +77,13 @@ def _extent(part: Token | Node) -> tuple[int, int, int]:
             return part.span.line, part.span.col, part.span.col + part.span.length
 
 
-def open_source(data: str | bytes, file: str) -> Source:
+def open_source(data: str | bytes, file: str) -> SourceText:
     """The looked-over source. Raises G0102 to G0106."""
     text = _decode(data, file)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     # What shows the line of an error must break lines as we do.
     remember_source(file, _HIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
-    source = Source(file, text, text.split("\n"))
+    source = SourceText(file, text, text.split("\n"))
     _refuse_hidden(source)
     _look_over(source)
     return source
@@ -112,7 +112,7 @@ def _decode(data: str | bytes, file: str) -> str:
         ) from None
 
 
-def _refuse_hidden(source: Source) -> None:
+def _refuse_hidden(source: SourceText) -> None:
     found = _HIDDEN.search(source.text)
     if found:
         char = found.group()
@@ -120,12 +120,12 @@ def _refuse_hidden(source: Source) -> None:
         raise GraphcError(
             "G0103",
             f"the source has an invisible character here: U+{ord(char):04X} ({name})",
-            span=source.place(found.start()),
+            span=source.span_at(found.start()),
             help="delete it",
         )
 
 
-def _look_over(source: Source) -> None:
+def _look_over(source: SourceText) -> None:
     """Collect the comments; refuse what is too large, too deep or not closed."""
     brackets = _Brackets(source)
     line, line_start = 1, 0
@@ -142,11 +142,11 @@ def _look_over(source: Source) -> None:
             case "quote":
                 raise _unclosed_string(source, piece.start())
         if count > MAX_TOKENS:
-            raise _too_many(source.place(piece.start()))
+            raise _too_many(source.span_at(piece.start()))
     brackets.end()
 
 
-def _keep_comment(source: Source, piece: re.Match[str], line: int, column: int) -> None:
+def _keep_comment(source: SourceText, piece: re.Match[str], line: int, column: int) -> None:
     before = source.lines[line - 1][:column].rstrip()
     span = Span(source.file, line, column + 1, len(piece.group()))
     source.comments.append(Comment(piece.group().rstrip(), bool(before), span=span))
@@ -156,7 +156,7 @@ def _keep_comment(source: Source, piece: re.Match[str], line: int, column: int) 
 class _Brackets:
     """The open brackets. `suspect`: a `{` closed by a `}` that is indented less than its line."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.opened: list[tuple[str, int]] = []
         self.suspect: Span | None = None
@@ -164,11 +164,11 @@ class _Brackets:
     def open(self, sign: str, offset: int) -> None:
         self.opened.append((sign, offset))
         if len(self.opened) > MAX_NESTING:
-            raise too_deep(self.source.place(offset))
+            raise too_deep(self.source.span_at(offset))
 
     def close(self, sign: str, offset: int) -> None:
         if not self.opened:
-            raise GraphcError("G0102", f"`{sign}` closes nothing", span=self.source.place(offset))
+            raise GraphcError("G0102", f"`{sign}` closes nothing", span=self.source.span_at(offset))
         opener, start = self.opened.pop()
         if opener != _CLOSES[sign]:
             raise self._mismatch(opener, start, sign, offset)
@@ -179,8 +179,8 @@ class _Brackets:
         """Everything must be closed. The innermost open bracket is to blame, or the suspect."""
         if self.opened:
             opener, start = self.opened[-1]
-            place = self.source.place(start)
-            blamed = self.suspect if opener == "{" and self.suspect else place
+            here = self.source.span_at(start)
+            blamed = self.suspect if opener == "{" and self.suspect else here
             raise self._unclosed(opener, blamed)
 
     def _suspect(self, start: int, offset: int) -> None:
@@ -189,14 +189,14 @@ class _Brackets:
         if start < line_start and not text[line_start:offset].strip():
             opener = text.rfind("\n", 0, start) + 1
             if offset - line_start < _indent(text[opener : start + 1]):
-                self.suspect = self.source.place(start)
+                self.suspect = self.source.span_at(start)
 
     def _mismatch(self, opener: str, start: int, sign: str, offset: int) -> GraphcError:
         return GraphcError(
             "G0102",
             f"`{sign}` does not close `{opener}`",
-            span=self.source.place(offset),
-            labels=((self.source.place(start), f"this `{opener}` is still open"),),
+            span=self.source.span_at(offset),
+            labels=((self.source.span_at(start), f"this `{opener}` is still open"),),
             help=f"close it with `{_CLOSED_BY[opener]}` first",
         )
 
@@ -226,8 +226,8 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _unclosed_string(source: Source, offset: int) -> GraphcError:
-    span = source.place(offset)
+def _unclosed_string(source: SourceText, offset: int) -> GraphcError:
+    span = source.span_at(offset)
     quote = source.text[offset]
     length = max(1, len(source.lines[span.line - 1].rstrip()) - span.col + 1)
     return GraphcError(

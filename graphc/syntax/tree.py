@@ -1,15 +1,15 @@
 """The syntax tree of a .gc file: frozen nodes, each with the span it was read from.
 
 Two nodes are equal when they say the same; spans and the spelling of numbers do not count. Runs
-of operators of one precedence are flat (`Chain`), so that a sum of 10^5 terms is not 10^5 deep;
-what is left of depth is bounded by `graphc.syntax.check`.
+of operators of one precedence are flat (`OperatorChain`), so that a sum of 10^5 terms is not 10^5
+deep; what is left of depth is bounded by `graphc.syntax.check`.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from graphc.syntax.node import Node as Node
+from graphc.syntax.node import SyntaxNode as SyntaxNode
 from graphc.syntax.node import children as children
 from graphc.syntax.node import node
 from graphc.syntax.node import walk as walk
@@ -18,14 +18,14 @@ from graphc.syntax.node import walk as walk
 
 
 @node
-class Name(Node):
+class Name(SyntaxNode):
     """`relu`: a name to look up, or one that is defined here."""
 
     id: str
 
 
 @node
-class Attribute(Node):
+class Attribute(SyntaxNode):
     """`nn.dense`: a member of an imported file, or of a dotted variable name."""
 
     value: Expr
@@ -33,61 +33,61 @@ class Attribute(Node):
 
 
 @node
-class Int(Node):
+class Int(SyntaxNode):
     value: int
 
 
 @node
-class Float(Node):
+class Float(SyntaxNode):
     value: float
 
 
 @node
-class Str(Node):
+class Str(SyntaxNode):
     value: str
 
 
 @node
-class Bool(Node):
+class Bool(SyntaxNode):
     value: bool
 
 
 @node
-class Null(Node):
+class Null(SyntaxNode):
     """`none`: no value; in an index, a new dim of size 1."""
 
 
 @node
-class List(Node):
+class List(SyntaxNode):
     items: tuple[Expr, ...]
 
 
 @node
-class Tuple(Node):
+class Tuple(SyntaxNode):
     items: tuple[Expr, ...]
 
 
 @node
-class Entry(Node):
+class Entry(SyntaxNode):
     key: Expr
     value: Expr
 
 
 @node
-class Map(Node):
+class Map(SyntaxNode):
     """`{"w*": 1}`."""
 
     entries: tuple[Entry, ...]
 
 
 @node
-class Unary(Node):
+class Unary(SyntaxNode):
     op: Literal["-", "not"]
     operand: Expr
 
 
 @node
-class Power(Node):
+class Power(SyntaxNode):
     """`base ** exponent`, which groups to the right."""
 
     base: Expr
@@ -95,7 +95,7 @@ class Power(Node):
 
 
 @node
-class Link(Node):
+class Link(SyntaxNode):
     """One step of a chain. Its span runs from the chain's first operand to this one."""
 
     op: str
@@ -103,7 +103,7 @@ class Link(Node):
 
 
 @node
-class Chain(Node):
+class OperatorChain(SyntaxNode):
     """`first op operand op operand ...`: one precedence, grouped to the left, evaluated in order.
 
     The ops of one chain come from one of these sets: `or`; `and`; one comparison; `+ -`;
@@ -115,7 +115,7 @@ class Chain(Node):
 
 
 @node
-class Conditional(Node):
+class Conditional(SyntaxNode):
     """`then if condition else otherwise`; the condition is known at compile time."""
 
     then: Expr
@@ -124,7 +124,7 @@ class Conditional(Node):
 
 
 @node
-class Argument(Node):
+class Argument(SyntaxNode):
     """One argument of a call, or one option of a variable; name is None for a positional one."""
 
     name: str | None
@@ -132,39 +132,39 @@ class Argument(Node):
 
 
 @node
-class Call(Node):
+class Call(SyntaxNode):
     function: Expr
     arguments: tuple[Argument, ...]
 
 
 @node
-class Slice(Node):
+class SliceExpr(SyntaxNode):
     start: Expr | None
     stop: Expr | None
     step: Expr | None
 
 
 @node
-class Dots(Node):
+class Dots(SyntaxNode):
     """`...` in an index: all the dims between."""
 
 
 @node
-class Index(Node):
+class Index(SyntaxNode):
     """`value[items]`; `x[a, b]` has two items, `x[(a, b)]` one."""
 
     value: Expr
-    items: tuple[Expr | Slice | Dots, ...]
+    items: tuple[Expr | SliceExpr | Dots, ...]
 
 
 Expr: TypeAlias = (
     Name | Attribute | Int | Float | Str | Bool | Null | List | Tuple | Map
-    | Unary | Power | Chain | Conditional | Call | Index
+    | Unary | Power | OperatorChain | Conditional | Call | Index
 )  # fmt: skip
 
 
 @node
-class TypeExpr(Node):
+class TypeExpr(SyntaxNode):
     """`f32[batch, 4 * d]`; the dtype's name is known to be one. A scalar has no dims."""
 
     dtype: str
@@ -172,7 +172,7 @@ class TypeExpr(Node):
 
 
 @node
-class StrategyExpr(Node):
+class StrategyExpr(SyntaxNode):
     """`mirrored(4) * accumulate(2)`: factors from left to right, the leftmost major.
 
     A factor is a call of a strategy, or a name: a strategy without arguments, or one that the
@@ -186,7 +186,7 @@ class StrategyExpr(Node):
 
 
 @node
-class Variable(Node):
+class VariableStatement(SyntaxNode):
     """`param w: f32[64] = zeros() { decay=false }`; `state` is the same but not trained."""
 
     kind: Literal["param", "state"]
@@ -197,7 +197,7 @@ class Variable(Node):
 
 
 @node
-class Assign(Node):
+class Assign(SyntaxNode):
     """`a, b = value`; with several targets the value is taken apart."""
 
     targets: tuple[Expr, ...]
@@ -205,7 +205,7 @@ class Assign(Node):
 
 
 @node
-class Update(Node):
+class Update(SyntaxNode):
     """`m <- value`: the state's value after this step."""
 
     target: Expr
@@ -213,7 +213,7 @@ class Update(Node):
 
 
 @node
-class For(Node):
+class For(SyntaxNode):
     """A static loop: unrolled when the graph is built."""
 
     targets: tuple[Name, ...]
@@ -222,13 +222,13 @@ class For(Node):
 
 
 @node
-class Branch(Node):
+class Branch(SyntaxNode):
     condition: Expr
     body: tuple[Statement, ...]
 
 
 @node
-class If(Node):
+class If(SyntaxNode):
     """`if ... else if ... else ...`: the conditions are known at compile time."""
 
     branches: tuple[Branch, ...]
@@ -236,7 +236,7 @@ class If(Node):
 
 
 @node
-class Minimize(Node):
+class Minimize(SyntaxNode):
     """`minimize loss with clip(1.0) | adam(1e-3) over {w, "enc.*"} order tree reduction mean`
 
     over None: every param. settings: `order`, `reduction`, `sparse`, each with a word in a
@@ -250,13 +250,13 @@ class Minimize(Node):
 
 
 @node
-class Report(Node):
+class Report(SyntaxNode):
     name: Name
     value: Expr
 
 
 @node
-class Return(Node):
+class Return(SyntaxNode):
     value: Expr
 
 
@@ -264,7 +264,7 @@ class Return(Node):
 
 
 @node
-class Import(Node):
+class Import(SyntaxNode):
     """`import "layers.gc" as nn`; without a name the file's definitions are taken over."""
 
     path: Str
@@ -272,41 +272,41 @@ class Import(Node):
 
 
 @node
-class Const(Node):
+class ConstStatement(SyntaxNode):
     name: Name
     value: Expr
 
 
 @node
-class Parameter(Node):
+class ParameterDeclaration(SyntaxNode):
     name: Name
     default: Expr | None
 
 
 @node
-class Function(Node):
+class Function(SyntaxNode):
     """Either form of `fn`; `fn f(x) = e` has the body `return e`."""
 
     name: Name
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ParameterDeclaration, ...]
     body: tuple[Statement, ...]
 
 
 @node
-class Input(Node):
+class InputStatement(SyntaxNode):
     name: Name
     type: TypeExpr
 
 
 @node
-class Step(Node):
+class StepStatement(SyntaxNode):
     name: Name
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputStatement, ...]
     body: tuple[Statement, ...]
 
 
 @node
-class Data(Node):
+class DataStatement(SyntaxNode):
     """`data train = npz("x.npz", batch=256, shuffle(seed=0))`."""
 
     name: Name
@@ -314,7 +314,7 @@ class Data(Node):
 
 
 @node
-class Train(Node):
+class Train(SyntaxNode):
     """`train for 60 epochs`."""
 
     count: Expr
@@ -322,19 +322,19 @@ class Train(Node):
 
 
 @node
-class Strategy(Node):
+class StrategyStatement(SyntaxNode):
     name: Name
     value: StrategyExpr
 
 
 Statement: TypeAlias = (
-    Import | Const | Function | Step | Data | Train | Strategy
-    | Variable | Assign | Update | For | If | Minimize | Report | Return
+    Import | ConstStatement | Function | StepStatement | DataStatement | Train | StrategyStatement
+    | VariableStatement | Assign | Update | For | If | Minimize | Report | Return
 )  # fmt: skip
 
 
 @node
-class Comment(Node):
+class Comment(SyntaxNode):
     """`# text`, with its sign; trailing: something stands before it on its line."""
 
     text: str
@@ -342,7 +342,7 @@ class Comment(Node):
 
 
 @node
-class Module(Node):
+class SourceFile(SyntaxNode):
     """A file. Comments do not count in comparisons."""
 
     items: tuple[Statement, ...]
@@ -357,7 +357,7 @@ def is_target(expr: Expr) -> bool:
                 return True
             case Attribute(value):
                 expr = value
-            case Index(value, items) if not any(isinstance(i, Slice | Dots) for i in items):
+            case Index(value, items) if not any(isinstance(i, SliceExpr | Dots) for i in items):
                 expr = value
             case _:
                 return False

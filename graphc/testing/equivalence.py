@@ -43,7 +43,7 @@ ONE, INTERPRETED = "one device", "the reference interpreter"
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One strategy's run against the single device, or what `against` says.
 
     difference: the largest difference of a variable, relative to the variable's largest value
@@ -66,7 +66,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingResult:
     """What a training ends with: the variables, the loss of each step, the hash of the params.
 
     A step that reports no loss has None.
@@ -94,7 +94,7 @@ def check_strategies(
     steps: int,
     backend: str = "numpy",
     shuffle_seed: int | None = None,
-) -> Iterator[Row]:
+) -> Iterator[ComparisonRow]:
     """One row per strategy, the single device first; all start from the same variables."""
     batches = take(data, batch, steps, shuffle_seed)
     one = compile_module(module, OneDevice())
@@ -103,7 +103,9 @@ def check_strategies(
     single = train(one, backend, values, batches)
     exact = train(compile_module(wide, OneDevice()), backend, values, batches)
     rounding = _allowed(single, exact)
-    yield Row(one.strategy, 1, single.loss, 0.0, rounding, single.sha, spoiled=single.spoiled)
+    yield ComparisonRow(
+        one.strategy, 1, single.loss, 0.0, rounding, single.sha, spoiled=single.spoiled
+    )
     for strategy in strategies:
         plan = compile_module(module, strategy)
         found = train(plan, backend, values, batches)
@@ -112,19 +114,19 @@ def check_strategies(
             want = train(plan, "reference", values, batches)
             exact = train(compile_module(wide, strategy), "reference", values, batches)
             allowed, against = _allowed(want, exact), INTERPRETED
-        yield Row(
+        yield ComparisonRow(
             plan.strategy, plan.devices, found.loss, difference(found, want), allowed, found.sha,
             against, found.spoiled or want.spoiled,
         )  # fmt: skip
 
 
-def _allowed(found: Run, exact: Run) -> float:
+def _allowed(found: TrainingResult, exact: TrainingResult) -> float:
     """What rounding may do, measured where both are finite: f32 overflows sooner than f64."""
     gaps = _gaps(finite_distance, found.variables, exact.variables)
     return SLACK * max(gaps, default=0.0) + LAST_PLACES
 
 
-def difference(found: Run, want: Run) -> float:
+def difference(found: TrainingResult, want: TrainingResult) -> float:
     """The largest difference of a variable, relative to its magnitude; infinite where a NaN or an
     infinity, in a variable or as the loss of a step, is on one side only."""
     gaps = [*_gaps(distance, found.variables, want.variables)]
@@ -174,7 +176,7 @@ def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[s
 
 def train(
     plan: Plan, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
-) -> Run:
+) -> TrainingResult:
     """Train a plan on the batches, from the values, which are cast to the plan's dtypes."""
     types = plan.programs["evaluate"].variable_types
     start = {name: np.asarray(a, types[name].dtype.numpy) for name, a in values.items()}
@@ -184,7 +186,7 @@ def train(
         for batch in batches:
             fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in inputs.items()}
             losses.append(loss_of(trainer.step(fed)))
-        return Run(trainer.variables(), losses, trainer.params_sha256())
+        return TrainingResult(trainer.variables(), losses, trainer.params_sha256())
 
 
 # -- the same step in f64 --------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphc.ir.builder import infer_type
-from graphc.ir.dims import Dim, Signature, parse_rule, reduced_dims, signatures
+from graphc.ir.dims import Dim, Signature, legal_signatures, parse_rule, reduced_dims
 from graphc.ir.op import Op, Shard
-from graphc.ir.placement import Partial, Split, chop
+from graphc.ir.placement import Partial, Split, shard_bounds
 from graphc.ops.reduce import highest, lowest
 from graphc.testing.samples import Case
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from graphc.ir.op import Array
 
 
-def ways(case: Case) -> list[Signature]:
+def signatures_of(case: Case) -> list[Signature]:
     """The signatures of an op on operands of these types."""
     rule = parse_rule(case.op.dims(*case.types))
-    return list(signatures(rule, type(case.op), len(case.types)))
+    return list(legal_signatures(rule, type(case.op), len(case.types)))
 
 
-def check_way(case: Case, way: Signature, parts: int) -> None:
-    """Raise AssertionError unless the op, cut into `parts` as `way` says, gives the whole."""
+def check_signature(case: Case, signature: Signature, parts: int) -> None:
+    """Raise AssertionError unless the op, cut into `parts` as `signature` says, gives the whole."""
     xs = case.operands()
     whole = case.op.run(*xs)
-    cut = _Cut(case, way, parts)
+    cut = _Cut(case, signature, parts)
     with np.errstate(all="ignore"):  # what the padding does is of no interest
         pieces = [cut.run(i, cut.operands(xs, i)) for i in range(parts)]
     joined = cut.joined(pieces)
@@ -45,8 +45,8 @@ def check_way(case: Case, way: Signature, parts: int) -> None:
 class _Cut:
     """A case cut along one mesh axis; a dim that is a group of factors is cut in whole units."""
 
-    def __init__(self, case: Case, way: Signature, parts: int) -> None:
-        self.case, self.way, self.parts = case, way, parts
+    def __init__(self, case: Case, signature: Signature, parts: int) -> None:
+        self.case, self.signature, self.parts = case, signature, parts
         self.rule = parse_rule(case.op.dims(*case.types))
         self.result = infer_type(case.op, case.types)
 
@@ -60,7 +60,7 @@ class _Cut:
         """(offset, length, padded length) of part i along a dim, in entries."""
         unit = self.unit(dims[dim], shape[dim])
         count = shape[dim] // unit
-        offset, length = chop(count, [(self.parts, i)])
+        offset, length = shard_bounds(count, [(self.parts, i)])
         return offset * unit, length * unit, -(-count // self.parts) * unit
 
     # -- one part -------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class _Cut:
     def operands(self, xs: Sequence[Array], i: int) -> list[Array]:
         """The operands of part i, padded and masked."""
         pieces = []
-        for slot, (x, state) in enumerate(zip(xs, self.way.operands, strict=True)):
+        for slot, (x, state) in enumerate(zip(xs, self.signature.operands, strict=True)):
             match state:
                 case Split(dim):
                     x = self._piece(x, slot, dim, i)
@@ -93,8 +93,8 @@ class _Cut:
     def run(self, i: int, operands: Sequence[Array]) -> Array:
         """The op on part i, as a rank runs it."""
         local = list(self.result.shape)
-        if isinstance(self.way.result, Split):
-            dim = self.way.result.dim
+        if isinstance(self.signature.result, Split):
+            dim = self.signature.result.dim
             local[dim] = self.range(self.rule.result, self.result.shape, dim, i)[2]
         op = self.case.op.localize(tuple(local))
         if op.positioned is None:
@@ -106,10 +106,10 @@ class _Cut:
 
     def _shard(self, slot: int, local: tuple[int, ...], i: int) -> Shard:
         if slot < 0:
-            dims, shape, state = self.rule.result, self.result.shape, self.way.result
+            dims, shape, state = self.rule.result, self.result.shape, self.signature.result
         else:
             dims, shape = self.rule.operands[slot], self.case.types[slot].shape
-            state = self.way.operands[slot]
+            state = self.signature.operands[slot]
         offsets, lengths = [0] * len(shape), list(shape)
         if isinstance(state, Split):
             offsets[state.dim], lengths[state.dim], _ = self.range(dims, shape, state.dim, i)
@@ -119,7 +119,7 @@ class _Cut:
 
     def joined(self, pieces: Sequence[Array]) -> Array:
         """The whole value from its parts."""
-        match self.way.result:
+        match self.signature.result:
             case Split(dim):
                 valid = [self._valid(y, dim, i) for i, y in enumerate(pieces)]
                 return np.concatenate(valid, axis=dim)

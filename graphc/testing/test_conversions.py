@@ -130,11 +130,11 @@ def test_partial_values_are_reduced_at_home(op: ReduceOp, devices: int, backend:
     for n, valid in sizes():
         g = PlacedGraph(Mesh((Axis("data", devices),)))
         y = reduced(g, g.input("x", (n, 5), extent="batch", data=S0), op)
-        for place in (0, devices - 1):
+        for coordinate in (0, devices - 1):
             for order in Order:
-                home = g.convert(y, Reduce("data", place, op, order))
-                twice = g.node(Add(), [home, home], data=Home(place))
-                g.output(f"{order} {place}", g.convert(twice, Pull("data", place)))
+                home = g.convert(y, Reduce("data", coordinate, op, order))
+                twice = g.node(Add(), [home, home], data=Home(coordinate))
+                g.output(f"{order} {coordinate}", g.convert(twice, Pull("data", coordinate)))
         batch = {"x": values(n)[:valid]}
         found = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op} at home")
         want = 2 * REDUCE[op](batch["x"], axis=0)

@@ -42,7 +42,7 @@ from graphc.support.errors import GraphcError, Span, remember_source
 from graphc.text.fields import Given, fill
 from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
 
-MOST_PLACES = 1 << 20  # along an axis, and leaves or tiles
+MOST_COORDINATES = 1 << 20  # along an axis, and leaves or tiles
 _KINDS = ("param", "state", "slot", "outer")
 
 
@@ -350,9 +350,11 @@ def _int(token: Token) -> int:
 
 def _positive(token: Token) -> int:
     value = _int(token)
-    if not 1 <= value <= MOST_PLACES:
+    if not 1 <= value <= MOST_COORDINATES:
         raise fail(
-            token, "G0905", f"a number from 1 to {MOST_PLACES} is needed here, not {short(token)}"
+            token,
+            "G0905",
+            f"a number from 1 to {MOST_COORDINATES} is needed here, not {short(token)}",
         )
     return value
 

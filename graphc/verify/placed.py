@@ -9,7 +9,7 @@ from math import prod
 from typing import TypeAlias
 
 from graphc.analysis.microbatch_loops import assigned
-from graphc.ir.dims import Dim, DimsRule, Signature, parse_rule, signatures
+from graphc.ir.dims import Dim, DimsRule, Signature, legal_signatures, parse_rule
 from graphc.ir.graph import Node
 from graphc.ir.op import Op
 from graphc.ir.orders import Order
@@ -31,17 +31,17 @@ from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.text.printer import type_text
 from graphc.verify.law import Complaint, Law, Subject, shown
 
-_Way: TypeAlias = tuple[tuple[State, ...], State]
+_StatesOf: TypeAlias = tuple[tuple[State, ...], State]
 
 
 @lru_cache(maxsize=16384)
-def _ways(rule: str, op: type[Op], n: int) -> tuple[Signature, ...]:
-    return signatures(parse_rule(rule), op, n)
+def _signatures(rule: str, op: type[Op], n: int) -> tuple[Signature, ...]:
+    return legal_signatures(parse_rule(rule), op, n)
 
 
 @lru_cache(maxsize=16384)
-def _legal(rule: str, op: type[Op], n: int) -> frozenset[_Way]:
-    return frozenset((w.operands, w.result) for w in _ways(rule, op, n))
+def _legal(rule: str, op: type[Op], n: int) -> frozenset[_StatesOf]:
+    return frozenset((w.operands, w.result) for w in _signatures(rule, op, n))
 
 
 # -- nodes that compute -------------------------------------------------------------------------
@@ -68,8 +68,8 @@ def partial_meets_linear(s: Subject) -> Iterator[Complaint]:
 
 
 def _takes(s: Subject, node: Node, slot: int, state: State) -> bool:
-    ways = _ways(s.rule(node), type(node.op), len(node.operands))
-    return any(way.operands[slot] == state for way in ways)
+    signatures = _signatures(s.rule(node), type(node.op), len(node.operands))
+    return any(signature.operands[slot] == state for signature in signatures)
 
 
 def runs_by_a_signature(s: Subject) -> Iterator[Complaint]:
@@ -78,9 +78,9 @@ def runs_by_a_signature(s: Subject) -> Iterator[Complaint]:
         for axis in s.graph.mesh.axes:
             states = tuple(p[axis.name] for p in operands)
             if not _runs(s, node, states, result[axis.name]):
-                lie = _way_text(states, result[axis.name])
+                lie = _signature_text(states, result[axis.name])
                 message = f"{shown(node.name)} = {node.op.name} can't run {lie} along {axis.name}"
-                yield Complaint(node.name, message, _ways_text(s, node))
+                yield Complaint(node.name, message, _signatures_text(s, node))
 
 
 def _runs(s: Subject, node: Node, states: tuple[State, ...], result: State) -> bool:
@@ -105,13 +105,13 @@ def _crosses(node: Node, states: tuple[State, ...], result: State) -> bool:
     return node.op.replicas == "leave" and states == (Varying(),) and result == back
 
 
-def _way_text(states: tuple[State, ...], result: State) -> str:
+def _signature_text(states: tuple[State, ...], result: State) -> str:
     return f"{', '.join(map(str, states))} -> {result}"
 
 
-def _ways_text(s: Subject, node: Node) -> str:
-    ways = _ways(s.rule(node), type(node.op), len(node.operands))
-    texts = [_way_text(w.operands, w.result) for w in ways]
+def _signatures_text(s: Subject, node: Node) -> str:
+    signatures = _signatures(s.rule(node), type(node.op), len(node.operands))
+    texts = [_signature_text(w.operands, w.result) for w in signatures]
     more = f"; and {len(texts) - 8} more" if len(texts) > 8 else ""
     return f"its signatures are {'; '.join(texts[:8])}{more}"
 
@@ -130,7 +130,7 @@ def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
             for i, dim in enumerate(dims):
                 if t.placement.splits(i) and dim.letters:
                     cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, s.graph.mesh))
-        if any(len(ways) > 1 for ways in cuts.values()):
+        if any(len(signatures) > 1 for signatures in cuts.values()):
             message = f"{shown(node.name)} = {node.op.name} is split inside a group of factors"
             help = "the mesh must divide the major factor, or the dim must have a run-time length"
             yield Complaint(node.name, message, help)

@@ -213,8 +213,8 @@ def _bad_state(t: TensorType, state: object, axis: Axis) -> str | None:
             return "bools can't be added, so there is no partial sum"
         case Home() if axis.over == "time":
             return "a microbatch can't own a value: H is for axes over space"
-        case Home(place) if not 0 <= place < axis.size:
-            return f"axis '{axis.name}' has no coordinate {place}"
+        case Home(coordinate) if not 0 <= coordinate < axis.size:
+            return f"axis '{axis.name}' has no coordinate {coordinate}"
     return None
 
 

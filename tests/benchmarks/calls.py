@@ -49,7 +49,7 @@ class Log:
 
     def install(self) -> None:
         """Have what is compiled from now on write records."""
-        log, print_entry = self, regions._Step.entry
+        log, print_entry = self, regions._ModuleWriter.entry
 
         def entry(self: Any, x: Shared, turn: Any) -> list[int]:
             words = print_entry(self, x, turn)
@@ -102,7 +102,7 @@ class Log:
                 seconds = b.mul(self.read(self.now, 0), index(10**9))
                 return b.add(seconds, self.read(self.now, 1))
 
-        regions._Step.entry, call_table._Dispatcher = entry, Timed  # type: ignore[method-assign, misc]
+        regions._ModuleWriter.entry, call_table._Dispatcher = entry, Timed  # type: ignore[method-assign, misc]
 
 
 def measured(args: argparse.Namespace, log: Log) -> tuple[list[Any], Any]:

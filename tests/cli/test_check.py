@@ -54,7 +54,7 @@ def test_check_fails_where_one_run_alone_is_nan(
 ) -> None:
     made = equivalence.train
 
-    def spoilt(plan: Plan, *args: Any) -> equivalence.Run:
+    def spoilt(plan: Plan, *args: Any) -> equivalence.TrainingResult:
         run = made(plan, *args)
         return run if plan.devices == 1 else replace(run, variables=with_nan(run.variables))
 
@@ -74,8 +74,8 @@ def with_nan(variables: dict[str, Any]) -> dict[str, Any]:
 def test_a_loss_that_only_one_run_has_as_nan_is_a_difference() -> None:
     nan, inf = float("nan"), float("inf")
 
-    def run(*losses: float) -> equivalence.Run:
-        return equivalence.Run({"w": np.ones(2)}, list(losses), "")
+    def run(*losses: float) -> equivalence.TrainingResult:
+        return equivalence.TrainingResult({"w": np.ones(2)}, list(losses), "")
 
     assert equivalence.difference(run(1, nan, 2), run(1, 3, 2)) == inf
     assert equivalence.difference(run(1, inf), run(1, -inf)) == inf
@@ -83,8 +83,8 @@ def test_a_loss_that_only_one_run_has_as_nan_is_a_difference() -> None:
 
 
 def test_an_f32_that_overflows_where_f64_does_not_allows_no_other_difference() -> None:
-    def run(*w: float) -> equivalence.Run:
-        return equivalence.Run({"w": np.array(w)}, [1.0], "")
+    def run(*w: float) -> equivalence.TrainingResult:
+        return equivalence.TrainingResult({"w": np.array(w)}, [1.0], "")
 
     allowed = equivalence._allowed(run(np.inf, 1.0), run(1e300, 1.0))
     assert equivalence.difference(run(np.inf, 2.0), run(np.inf, 1.0)) > allowed

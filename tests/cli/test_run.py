@@ -25,7 +25,7 @@ Call = Callable[..., Any]
 
 KEYS = {
     "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
-    "peak_bytes", "sent_bytes", "memory", "compile_seconds", "run_seconds", "promise", "breaks",
+    "peak_bytes", "sent_bytes", "memory", "compile_seconds", "run_seconds", "determinism", "breaks",
     "kernels", "seed",
 }  # fmt: skip
 
@@ -141,7 +141,7 @@ def test_a_run_that_goes_on_with_other_kernels_warns_and_says_from_where(
     call("run", "line.gc", "--quiet", "--steps", "4", "--save", HALF, *GRID)
     resumed = ("--steps", "7", "--resume", HALF)
     same = call("run", "line.gc", "--json", *resumed, "--strategy", "zero(3) * reproducible(4)")
-    assert (same.err, report(same)["promise"], report(same)["breaks"]) == ("", "same bits", [])
+    assert (same.err, report(same)["determinism"], report(same)["breaks"]) == ("", "same bits", [])
     assert report(same)["params_sha256"] == whole["params_sha256"]
 
     core = whole["kernels"].get("core", whole["kernels"]["machine"])
@@ -151,7 +151,7 @@ def test_a_run_that_goes_on_with_other_kernels_warns_and_says_from_where(
         "warning[G0527]: the kernels differ from those that computed half.safetensors" in other.err
     )
     assert f"Sapphire became {core}" in other.err and "after step 4" in other.err
-    assert report(other)["promise"] == "same bits to step 4"
+    assert report(other)["determinism"] == "same bits to step 4"
     assert any(f"after step 4: core Sapphire became {core}" in x for x in report(other)["breaks"])
 
     after = call("run", "line.gc", "--steps", "9", "--resume", "end.safetensors", *GRID)
@@ -164,7 +164,7 @@ def test_a_run_that_goes_on_with_another_grid_warns(folder: Path, call: Call) ->
     resumed = ("--json", "--steps", "7", "--resume", HALF)
     other = call("run", "line.gc", *resumed, "--strategy", "reproducible(8)")
     assert "warning[G0529]: reproducible(4) became reproducible(8) since half" in other.err
-    assert report(other)["promise"] == "same bits to step 4"
+    assert report(other)["determinism"] == "same bits to step 4"
     fast = call("run", "line.gc", *resumed, "--strategy", "mirrored(2)")  # asks for no bits
     assert (fast.err, report(fast)["breaks"]) == ("", [])
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_that_does_not_name_its_kernels_draws_a_note(folder: Path, 
     assert (
         "note[G0528]: half.safetensors does not say which kernels computed its 4 steps" in found.err
     )
-    assert report(found)["promise"] == "same bits to step 4"
+    assert report(found)["determinism"] == "same bits to step 4"
     assert report(found)["breaks"] == ["after step 4: before it the kernels are unknown"]
 
 
@@ -245,7 +245,7 @@ def test_compile_says_which_kernels_the_same_bits_are_for(folder: Path, call: Ca
     promise = result.out.splitlines()[1]
     assert re.fullmatch(r"same bits on 1 to 4 devices \(numpy \S+, blas .*\)", promise)
     found = report(call("run", "line.plan", "--json"))
-    assert found["promise"] == "same bits"
+    assert found["determinism"] == "same bits"
     assert found["kernels"]["backend"] == "numpy"
 
 

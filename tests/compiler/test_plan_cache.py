@@ -94,7 +94,7 @@ def trained() -> tuple[float, bytes]:
 
 def plan_file(cache: Path) -> Path:
     """The one file that holds a plan."""
-    (path,) = (p for p in (cache / "objects").iterdir() if b'"is":"Kept"' in p.read_bytes())
+    (path,) = (p for p in (cache / "objects").iterdir() if b'"is":"CachedPlan"' in p.read_bytes())
     return path
 
 
@@ -239,7 +239,7 @@ FOREIGN = [
     b"{}",
     b"[]",
     b"null",
-    b'{"is":"Kept"}',
+    b'{"is":"CachedPlan"}',
     b'{"is":"Plan"}',
     b"[" * 100_000,
 ]

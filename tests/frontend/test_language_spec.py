@@ -12,7 +12,7 @@ from graphc.passes.differentiation.losses import check_losses
 from graphc.support.errors import GraphcError
 from graphc.syntax.format import format_source
 from graphc.syntax.parse import parse_source
-from graphc.syntax.tree import Step
+from graphc.syntax.tree import StepStatement
 
 SPEC = (Path(__file__).parents[2] / "spec" / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```gc *([^\n]*)\n(.*?)```", SPEC, re.DOTALL)
@@ -26,7 +26,7 @@ def compile_text(text: str, folder: Path) -> None:
     for name, content in FILES.items():
         (folder / name).write_text(content, encoding="utf-8")
     tree = parse_source(text)
-    if any(isinstance(item, Step) for item in tree.items):
+    if any(isinstance(item, StepStatement) for item in tree.items):
         module = module_of_source(text, str(folder / "example.gc"), {"batch": 8})
         check_losses(module.train)
 

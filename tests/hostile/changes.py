@@ -76,7 +76,7 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("mirrored", "an axis", lambda b: kernel(b, "all_reduce")["op"].update(axis="rows"), "can't run over 'rows'"),
     ("mirrored", "a time axis", lambda b: kernel(b, "all_reduce")["op"].update(axis="turn"), "can't run over 'turn'"),
     ("zero", "all_gather.dim", lambda b: kernel(b, "all_gather")["op"].update(dim=5), "other shards than it says"),
-    ("store", "a home", lambda b: kernel(b, "pull")["op"].update(place=1), "other shards than it says"),
+    ("store", "a home", lambda b: kernel(b, "pull")["op"].update(coordinate=1), "other shards than it says"),
     ("same", "leaves", lambda b: program(b)["mesh"]["leaves"].update(slots=0), "leaves of the batch"),
     ("alone", "what is read first", lambda b: program(b)["body"].reverse(), "not computed before it"),
     ("alone", "a constant's bytes", lambda b: kernel(b, "const")["op"].update(value=10**400), "does not fit into"),

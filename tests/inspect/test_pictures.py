@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from graphc.inspect import FORMATS, to_dot, to_json, to_mermaid, to_svg
-from graphc.inspect.scene import Kind, Part, clean, scene
+from graphc.inspect.scene import Kind, ScenePart, clean, scene
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.placement import Mesh
 from graphc.ir.types import F32, TensorType
@@ -44,8 +44,8 @@ def test_boxes_know_their_kind_and_part(step: Graph) -> None:
     ]  # fmt: skip
     assert (boxes["accumulate"].kind, boxes["all_reduce"].kind) == (Kind.TIME, Kind.SPACE)
     assert boxes["update w0"].kind is boxes["output loss"].kind is Kind.END
-    assert (boxes["tanh"].part, boxes["einsum.3"].part) == (Part.FORWARD, Part.BACKWARD)
-    assert boxes["update w0"].part is Part.UPDATE
+    assert (boxes["tanh"].part, boxes["einsum.3"].part) == (ScenePart.FORWARD, ScenePart.BACKWARD)
+    assert boxes["update w0"].part is ScenePart.UPDATE
     assert boxes["all_reduce"].inserted and not boxes["tanh"].inserted
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import graphc.ops
 from graphc.ir.builder import infer_type
-from graphc.ir.dims import Signature, parse_rule, signatures
+from graphc.ir.dims import Signature, legal_signatures, parse_rule
 from graphc.ir.op import Op, Shard, all_ops, op_named
 from graphc.ir.placement import Partial, R, Split
 from graphc.ir.types import F64, TensorType, parse_types
@@ -17,7 +17,7 @@ from graphc.ops.reshape import Reshape, reshape_rule
 from graphc.ops.shape import Broadcast, Transpose
 from graphc.ops.windows import Windows
 from graphc.testing.samples import Case, sample_cases
-from graphc.testing.shards import check_way, ways
+from graphc.testing.shards import check_signature, signatures_of
 
 Rng = np.random.Generator
 
@@ -115,8 +115,8 @@ CASES = [in_f64(c) for c in sample_cases() if c.types or c.op.samples()] + GENER
 @pytest.mark.parametrize("parts", [2, 3])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_parts_give_the_whole(case: Case, parts: int) -> None:
-    for way in ways(case):
-        check_way(case, way, parts)
+    for signature in signatures_of(case):
+        check_signature(case, signature, parts)
 
 
 @pytest.mark.parametrize("case", GENERATED, ids=str)
@@ -133,8 +133,8 @@ def test_a_rule_that_is_wrong_is_caught() -> None:
 
     case = Case(Wrong(0), parse_types("f64[4,2]"))
     with pytest.raises(AssertionError):
-        for way in ways(case):
-            check_way(case, way, 2)
+        for signature in signatures_of(case):
+            check_signature(case, signature, 2)
 
 
 # -- what the rules say --------------------------------------------------------------------------
@@ -142,8 +142,8 @@ def test_a_rule_that_is_wrong_is_caught() -> None:
 
 def states(op: Op, types: str) -> list[tuple[object, ...]]:
     parsed = parse_types(types)
-    found = signatures(parse_rule(op.dims(*parsed)), type(op), len(parsed))
-    return [(*way.operands, way.result) for way in found]
+    found = legal_signatures(parse_rule(op.dims(*parsed)), type(op), len(parsed))
+    return [(*signature.operands, signature.result) for signature in found]
 
 
 def test_matrix_product_may_split_rows_columns_and_the_summed_dim() -> None:
@@ -166,7 +166,7 @@ def test_gather_from_a_split_table_is_partial() -> None:
 
 def test_whole_dims_are_not_split() -> None:
     for op in (op_named("cumsum")(0), op_named("argsort")(0), op_named("reverse")(0)):  # type: ignore[call-arg]
-        assert all(Split(0) not in way for way in states(op, "f32[4,2]"))
+        assert all(Split(0) not in signature for signature in states(op, "f32[4,2]"))
 
 
 def test_product_of_two_partial_values_is_not_a_way() -> None:
@@ -218,7 +218,12 @@ def test_index_out_of_the_whole_table_is_an_error_on_every_shard() -> None:
 
 
 def test_every_op_with_a_dims_rule_was_cut() -> None:
-    cut = {c.op.name for c in CASES for way in ways(c) if way.letter or Partial() in way.operands}
+    cut = {
+        c.op.name
+        for c in CASES
+        for signature in signatures_of(c)
+        if signature.letter or Partial() in signature.operands
+    }
     uncut = {n for n, c in all_ops().items() if c.samples()} - cut
     without = {"const", "const_array", "dim_size", "row_ids"} | {
         "own_entry",
@@ -230,4 +235,4 @@ def test_every_op_with_a_dims_rule_was_cut() -> None:
 
 def test_signature_of_nothing_split_comes_first() -> None:
     for case in CASES:
-        assert ways(case)[0] == Signature((R,) * len(case.types), R)
+        assert signatures_of(case)[0] == Signature((R,) * len(case.types), R)

@@ -27,7 +27,7 @@ def values(seed: int) -> dict[str, np.ndarray]:
 
 
 def notes(seed: int) -> dict[str, str]:
-    return {"steps": str(seed), "epoch": "1", "example": "16", "alone": "1", "seed": "0"}
+    return {"steps": str(seed), "epoch": "1", "example": "16", "local_steps": "1", "seed": "0"}
 
 
 def original(folder: Path, seed: int) -> bytes:

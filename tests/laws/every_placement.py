@@ -17,9 +17,9 @@ from graphc.ops.collective import Conversion
 from graphc.passes.placing.lazy import lazy_nodes
 from graphc.passes.placing.place import (
     place_graph,
+    signatures_along,
     source_states,
     wanted_states,
-    ways_along,
 )  # fmt: skip
 from graphc.passes.placing.problem import Placed
 from graphc.passes.placing.variables import variable_states
@@ -45,7 +45,7 @@ class Every:
         self.homes = {s for s in states.values() if isinstance(s, Home)}
         self.lazy = lazy_nodes(self.graph, away)
         self.placed: Placed = place_graph(self.graph, self.layout, self.lazy)
-        self.ways = ways_along(self.graph, self.axis, self.placed)
+        self.signatures = signatures_along(self.graph, self.axis, self.placed)
         self.fixed = source_states(self.graph, self.layout, self.axis)
         self.wanted = wanted_states(self.graph, self.layout, self.axis)
         self._found: dict[tuple[object, ...], list[Signature]] = {}
@@ -53,7 +53,7 @@ class Every:
     @property
     def solved(self) -> Choice:
         """What the compiler chose."""
-        return self.placed.ways[self.axis.name]
+        return self.placed.signatures[self.axis.name]
 
     def choices(self) -> Iterator[Choice]:
         """Every choice that the rules allow."""
@@ -61,11 +61,11 @@ class Every:
         choice: Choice = {}
         stack = [iter(self._allowed(nodes[0], choice))]
         while stack:
-            way = next(stack[-1], None)
-            if way is None:
+            signature = next(stack[-1], None)
+            if signature is None:
                 stack.pop()
                 continue
-            choice[nodes[len(stack) - 1].name] = way
+            choice[nodes[len(stack) - 1].name] = signature
             if len(stack) == len(nodes):
                 yield dict(choice)
             else:
@@ -84,12 +84,12 @@ class Every:
         """The ways that a node may run, its operands lying as they do."""
         if node.name in self.lazy:
             return [self._by_itself(node, have)]
-        ways = [w for w in self.ways[node.name] if w.letter == "" and not _takes(w)]
-        ways += [w for w in self.ways[node.name] if _takes(w) and _has(w, have)]
-        ways += [self._at(node, h) for h in self.homes if self._may_run_at(h, node, have)]
-        if any(_kept(w, have) for w in ways):
-            ways = [w for w in ways if not _gives_up(w, have)]
-        return ways
+        signatures = [w for w in self.signatures[node.name] if w.letter == "" and not _takes(w)]
+        signatures += [w for w in self.signatures[node.name] if _takes(w) and _has(w, have)]
+        signatures += [self._at(node, h) for h in self.homes if self._may_run_at(h, node, have)]
+        if any(_kept(w, have) for w in signatures):
+            signatures = [w for w in signatures if not _gives_up(w, have)]
+        return signatures
 
     def _at(self, node: Node, home: Home) -> Signature:
         return Signature((home,) * len(node.operands), home)
@@ -123,7 +123,7 @@ class Every:
 
     def _by_itself(self, node: Node, have: list[State]) -> Signature:
         """How a lazy node runs, its root lying as it does; whole, if it can't."""
-        slot, (whole, *rest) = self.lazy[node.name], self.ways[node.name]
+        slot, (whole, *rest) = self.lazy[node.name], self.signatures[node.name]
         if slot is None or have[slot] == R:
             return whole
         if isinstance(home := have[slot], Home):
@@ -170,14 +170,14 @@ class Every:
         """The state of the operand from which a lazy node makes its result in a state."""
         if isinstance(result, Home):
             return result
-        ways = [w for w in self.ways[x] if w.result == result]
-        ways.sort(key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
-        return ways[0].operands[slot] if ways else R
+        signatures = [w for w in self.signatures[x] if w.result == result]
+        signatures.sort(key=lambda w: sum(isinstance(s, Partial) for s in w.operands))
+        return signatures[0].operands[slot] if signatures else R
 
     def _over_time(self, name: str, slot: int) -> Placement:
-        ways = self.placed.ways
+        signatures = self.placed.signatures
         mesh = self.layout.mesh
-        return place(mesh, ((a.name, ways[a.name][name].operands[slot]) for a in mesh.time))
+        return place(mesh, ((a.name, signatures[a.name][name].operands[slot]) for a in mesh.time))
 
     def _conversion(self, name: str, source: State, target: State, when: Placement) -> float:
         if source == target or (source == R and isinstance(target, Home)):
@@ -185,7 +185,7 @@ class Every:
         n, turns = self.axis.size, 1
         size = float(self.graph[name].tensor.bytes)
         for axis in self.layout.mesh.time:
-            mine = self.placed.ways[axis.name][name].result
+            mine = self.placed.signatures[axis.name][name].result
             if mine != R and when[axis.name] == mine:  # it is converted in the loop, once a turn
                 turns *= axis.size
                 size /= axis.size if isinstance(mine, Split) else 1
@@ -214,13 +214,13 @@ class Every:
 
     def written(self, choice: Choice) -> Graph:
         """The graph with a choice written into its types and needs, as placing would do."""
-        ways = {**self.placed.ways, self.axis.name: choice}
+        signatures = {**self.placed.signatures, self.axis.name: choice}
         mesh = self.layout.mesh
-        at = {x: place(mesh, ((a, w[x].result) for a, w in ways.items())) for x in choice}
+        at = {x: place(mesh, ((a, w[x].result) for a, w in signatures.items())) for x in choice}
         nodes = {}
         for node in self.graph:
             needs = tuple(
-                place(mesh, ((a, w[node.name].operands[i]) for a, w in ways.items()))
+                place(mesh, ((a, w[node.name].operands[i]) for a, w in signatures.items()))
                 for i in range(len(node.operands))
             )
             nodes[node.name] = replace(node, type=node.tensor.placed(at[node.name]), needs=needs)
@@ -236,24 +236,26 @@ class Every:
         return replace(self.graph, mesh=mesh, variables=variables)
 
 
-def _takes(way: Signature) -> bool:
-    return any(s != R for s in way.operands)
+def _takes(signature: Signature) -> bool:
+    return any(s != R for s in signature.operands)
 
 
-def _has(way: Signature, have: list[State]) -> bool:
+def _has(signature: Signature, have: list[State]) -> bool:
     """Whether some operand lies, not replicated, as the way takes it."""
-    return any(s != R and s == h for s, h in zip(way.operands, have, strict=True))
+    return any(s != R and s == h for s, h in zip(signature.operands, have, strict=True))
 
 
-def _gives_up(way: Signature, have: list[State]) -> bool:
-    return any(isinstance(h, Split) and h != s for h, s in zip(have, way.operands, strict=True))
+def _gives_up(signature: Signature, have: list[State]) -> bool:
+    return any(
+        isinstance(h, Split) and h != s for h, s in zip(have, signature.operands, strict=True)
+    )
 
 
-def _kept(way: Signature, have: list[State]) -> bool:
+def _kept(signature: Signature, have: list[State]) -> bool:
     """Whether the way takes every operand as it is, or cuts a replicated one; what is at home may
     be taken in any state."""
-    pairs = zip(have, way.operands, strict=True)
-    return _takes(way) and all(h in (R, s) or isinstance(h, Home) for h, s in pairs)
+    pairs = zip(have, signature.operands, strict=True)
+    return _takes(signature) and all(h in (R, s) or isinstance(h, Home) for h, s in pairs)
 
 
 def moved(graph: Graph, axis: Axis) -> tuple[float, int]:

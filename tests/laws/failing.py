@@ -24,7 +24,7 @@ from laws.configs import ORDERS, SPACES, Config
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.plan.plan import Plan
-from graphc.runtime.backends.executor import Run
+from graphc.runtime.backends.executor import ProgramRun
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
@@ -264,19 +264,19 @@ class _failing:
     def __init__(self, trainer: Trainer, rank: int, at: int | None) -> None:
         devices = _devices(trainer)
         self.device, self.at, self.calls = devices[rank % len(devices)], at, 0
-        self._old: tuple[Any, Any] = Binding.perform, Run.run
-        trainer.quick = lambda batch: None  # what is injected is met the long way only
+        self._old: tuple[Any, Any] = Binding.perform, ProgramRun.run
+        trainer.fast_path = lambda batch: None  # what is injected is met the long way only
 
     def __enter__(self) -> _failing:
         perform, run = self._old
         Binding.perform = lambda b, calls: perform(b, self._watched(b, calls))  # type: ignore[method-assign]
-        Run.run = lambda r, xs, turn=0: run(r, self._watched(r, xs), turn)  # type: ignore[method-assign]
+        ProgramRun.run = lambda r, xs, turn=0: run(r, self._watched(r, xs), turn)  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        Binding.perform, Run.run = self._old  # type: ignore[method-assign]
+        Binding.perform, ProgramRun.run = self._old  # type: ignore[method-assign]
 
-    def _watched(self, owner: Binding | Run, calls: Iterable[Any]) -> Iterator[Any]:
+    def _watched(self, owner: Binding | ProgramRun, calls: Iterable[Any]) -> Iterator[Any]:
         for call in calls:
             if owner.comm is self.device._comm:
                 if self.calls == self.at:

@@ -14,7 +14,7 @@ import numpy as np
 from graphc_numpy.calls.device import NumpyDevice
 from graphc_numpy.native import compiled
 from graphc_numpy.native.device import NativeDevice
-from graphc_numpy.native.step.error_checks import Noted
+from graphc_numpy.native.step.error_checks import FailedChecks
 from laws import failing
 from laws.fault import Patch, around, fault
 
@@ -49,7 +49,7 @@ def _made_ready_by_each_device(patch: Patch) -> None:
 @fault("failing", "native", "index", "label")
 def _noted_for_ever(patch: Patch) -> None:
     """What a check has noted on a device whose error nobody asked for is raised by the next step."""
-    patch.setattr(Noted, "forget", lambda self: None)
+    patch.setattr(FailedChecks, "forget", lambda self: None)
 
 
 @fault("failing", "plain", "instruction")

@@ -28,7 +28,7 @@ def _pulled_from_the_first_place(patch: Patch) -> None:
     def change(old: Any, group: Any, root: int, **options: Any) -> Any:
         return old(group, group[0], **options)
 
-    around(patch, transport, "Broadcast", change)
+    around(patch, transport, "BroadcastCall", change)
 
 
 @fault("run", late=True)
@@ -38,10 +38,10 @@ def _reduced_on_the_first_place(patch: Patch) -> None:
     def change(old: Any, group: Any, op: Any, root: int, *rest: Any, **options: Any) -> Any:
         return old(group, op, group[0], *rest, **options)
 
-    around(patch, transport, "Reduce", change)
+    around(patch, transport, "ReduceCall", change)
 
 
 @fault("bytes")
 def _nothing_runs_at_home(patch: Patch) -> None:
     """Updates are made everywhere, and kept at home."""
-    patch.setattr(over_space, "home_ways", lambda *args: None)
+    patch.setattr(over_space, "owned_signatures", lambda *args: None)

@@ -9,7 +9,7 @@ from laws.fault import Patch, around, fault
 from graphc.lowering import lower
 from graphc.lowering.fusion import fuse, indirect
 from graphc.lowering.nodes import joins, table_rows, translate, views
-from graphc.lowering.nodes.nodes import Contract, Map
+from graphc.lowering.nodes.nodes import ContractNode, MapNode
 from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -54,7 +54,7 @@ def _joined_twice_written_once(patch: Patch) -> None:
 def _lookup_in_a_row_without_index(patch: Patch) -> None:
     """A number that is looked up once a row is the table's first."""
 
-    def load(old: Any, at: indirect.Spot, node: Map) -> int:
+    def load(old: Any, at: indirect.Spot, node: MapNode) -> int:
         in_row = node.function == "gather" and at.code is at.writer.row_code
         return at.read(node.reads[0]) if in_row else old(at, node)
 
@@ -76,7 +76,7 @@ def _nodes_without_entries(patch: Patch) -> None:
 @fault("kernels", "lookup")
 def _links_of_fewer_indices(patch: Patch) -> None:
     """The places of equal indices are taken from a part of these indices."""
-    patch.setattr(table_rows, "_places", lambda ids: (ids.value, 0))
+    patch.setattr(table_rows, "_source_of", lambda ids: (ids.value, 0))
 
 
 @fault("overwritten")
@@ -84,7 +84,7 @@ def _products_overwrite_what_they_read(patch: Patch) -> None:
     """A variable is updated behind a product of it, entry by entry."""
 
     def may(old: Any, self: Any, node: Any, group: Any, because: Any) -> bool:
-        entrywise = [j for j in because if not isinstance(self.nodes[j], Contract)]
+        entrywise = [j for j in because if not isinstance(self.nodes[j], ContractNode)]
         return bool(old(self, node, group, entrywise))
 
     around(patch, fuse.Fusion, "_may_write_here", may)

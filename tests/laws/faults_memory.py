@@ -86,8 +86,8 @@ def _steps_have_blocks_of_their_own(patch: Patch) -> None:
 def _devices_are_said_to_take_what_was_run(patch: Patch) -> None:
     """A device is said to have bound the steps that were run, and it has bound all of them."""
 
-    def change(old: Any, self: NumpyLoaded, names: Any, together: bool = True) -> Any:
+    def change(old: Any, self: NumpyLoaded, names: Any, shared_variables: bool = True) -> Any:
         programs = {name: self._programs[name] for name in names}
-        return old(NumpyLoaded(programs, self._allocator), names, together)
+        return old(NumpyLoaded(programs, self._allocator), names, shared_variables)
 
     around(patch, NumpyLoaded, "footprints", change)

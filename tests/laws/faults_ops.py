@@ -49,7 +49,7 @@ def _transpose_rule_unpermuted(patch: Patch) -> None:
 @fault("mesh", "merged", "cut", "permuted", late=True)
 def _minor_factor_cut(patch: Patch) -> None:
     """A group of dims is cut between any two entries."""
-    patch.setattr(place._Groups, "fits", lambda self, way: True)
+    patch.setattr(place._FactorGroups, "fits", lambda self, way: True)
     patch.setattr("graphc.verify.placed.groups_are_cut_alike", lambda subject: iter(()))
 
 

@@ -20,7 +20,7 @@ from graphc.passes import cleanup
 from graphc.passes.partitioning import loops, partition
 from graphc.passes.placing import costs, place, route
 from graphc.runtime.transports import exchange, rendezvous
-from graphc.runtime.transports.transport import ReduceScatter, TreeReduceScatter
+from graphc.runtime.transports.transport import ReduceScatterCall, TreeReduceScatterCall
 
 # -- conversions: which, how many, of what --------------------------------------------------------
 
@@ -73,7 +73,7 @@ def _scattered_to_the_neighbour(patch: Patch) -> None:
     """reduce_scatter gives every device its neighbour's part."""
 
     def change(old: Any, call: Any, xs: Any, outs: Any, *rest: Any) -> None:
-        scatters = isinstance(call, ReduceScatter | TreeReduceScatter)
+        scatters = isinstance(call, ReduceScatterCall | TreeReduceScatterCall)
         old(call, xs, [*outs[1:], *outs[:1]] if scatters else outs, *rest)
 
     around(patch, rendezvous, "exchange", change)
@@ -93,7 +93,9 @@ def _forests_from_the_left(patch: Patch) -> None:
 @fault("bits")
 def _cut_behind_the_leaves(patch: Patch) -> None:
     """What follows behind the leaves' sums may be cut, and added up, in any way."""
-    around(patch, place, "ways_after_leaves", lambda old, graph, ways, *rest: ways)
+    around(
+        patch, place, "signatures_after_leaves", lambda old, graph, signatures, *rest: signatures
+    )
 
 
 @fault("bytes")
@@ -120,7 +122,7 @@ def _outputs_not_converted(patch: Patch) -> None:
     def change(old: Any, self: Any, x: str, want: Placement, user: Any, *rest: Any) -> str:
         return old(self, x, want, user, *rest) if user else x
 
-    around(patch, partition._Work, "converted", change)
+    around(patch, partition._Partitioner, "converted", change)
 
 
 @fault("verifier", "barrier")
@@ -146,7 +148,7 @@ def _no_way_back(patch: Patch) -> None:
 @fault("mesh")
 def _no_masks(patch: Patch) -> None:
     """Padding is never masked."""
-    around(patch, partition._Work, "_mask", lambda old, self, node, operands: operands)
+    around(patch, partition._Partitioner, "_mask", lambda old, self, node, operands: operands)
 
 
 @fault("mesh")
@@ -162,7 +164,7 @@ def _indices_not_masked(patch: Patch) -> None:
     def change(old: Any, self: Any, x: str, *rest: Any) -> str:
         return x if self.work.nodes[x].tensor.dtype.kind == "i" else str(old(self, x, *rest))
 
-    around(patch, partition._Work, "_masked", change)
+    around(patch, partition._Partitioner, "_masked", change)
 
 
 @fault("mesh")
@@ -172,7 +174,7 @@ def _mask_along_the_wrong_dim(patch: Patch) -> None:
     def change(old: Any, self: Any, x: str, dim: int, *rest: Any) -> str:
         return str(old(self, x, 0, *rest))
 
-    around(patch, partition._Work, "_masked", change)
+    around(patch, partition._Partitioner, "_masked", change)
 
 
 @fault("mesh", "batch_statistic", "reduced")

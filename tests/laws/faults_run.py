@@ -137,7 +137,7 @@ def _offset_off_by_one(patch: Patch) -> None:
         offset, length = old(count, *parts)
         return (offset + 1, length - 1) if offset and length else (offset, length)
 
-    around(patch, graphc.lowering.program.instructions, "chop", change)
+    around(patch, graphc.lowering.program.instructions, "shard_bounds", change)
 
 
 @fault("run")

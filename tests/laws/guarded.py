@@ -65,6 +65,6 @@ def environment(**variables: str) -> Iterator[None]:
 def shared_by_threads() -> Iterator[None]:
     """Threads share each kernel, however small it is."""
     with pytest.MonkeyPatch.context() as patch:
-        every = partial(native.compile_stretches, grain=1)
-        patch.setattr(native, "compile_stretches", every)
+        every = partial(native.compile_regions, grain=1)
+        patch.setattr(native, "compile_regions", every)
         yield

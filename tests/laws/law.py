@@ -86,7 +86,7 @@ def check(c: Case, *runs: Runner, graph: Graph | None = None) -> None:
 
 def compare(c: Case, found: Results) -> None:
     """Raise Broken unless the results are those of one device, up to rounding."""
-    runs = [_parts(r) for r in _alone(c)] if c.config.dtype == "f32" else []
+    runs = [_parts(r) for r in _local_steps(c)] if c.config.dtype == "f32" else []
     for name, want in _parts(c.data.truth).items():
         mine = _parts(found)[name]
         alike = mine.shape == want.shape and mine.dtype.kind == want.dtype.kind
@@ -99,7 +99,7 @@ def _parts(r: Results) -> dict[str, Array]:
     return outputs | {f"variable '{k}'": v for k, v in r.variables.items()}
 
 
-def _alone(c: Case) -> list[Results]:
+def _local_steps(c: Case) -> list[Results]:
     """What one device makes of exactly the valid examples in f32: of the data, and of the data
     moved by a rounding, since one run of a scalar may be right by luck."""
     graph = make(c.recipe, c.config.valid, F32).graph

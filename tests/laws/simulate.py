@@ -76,7 +76,7 @@ class Simulator:
         return self.graph.mesh
 
     @property
-    def places(self) -> list[Place]:
+    def coordinates(self) -> list[Place]:
         return list(product(*(range(a.size) for a in self.mesh.axes)))
 
     def run(self, inputs: Arrays, variables: Arrays) -> Results:
@@ -103,7 +103,7 @@ class Simulator:
         """Whether a place has anything of a tensor: of one at home, only the home."""
         states = [t.placement[axis.name] for axis in self.mesh.axes]
         pairs = zip(states, place, strict=True)
-        return all(state.place == index for state, index in pairs if isinstance(state, Home))
+        return all(state.coordinate == index for state, index in pairs if isinstance(state, Home))
 
     def held(self, t: TensorType, dim: int, place: Place) -> Array:
         """The global indices of the valid entries along `dim` that a place holds."""
@@ -159,7 +159,7 @@ class Simulator:
         """The places at which something is run: not the turns of leaves without an example."""
         leaves = self.mesh.leaves
         if leaves is None:
-            return set(self.places)
+            return set(self.coordinates)
         last = 1
         for node in self.graph.inputs.values():
             t = node.tensor
@@ -169,7 +169,7 @@ class Simulator:
                     count = self.counts[extent.name] if extent else t.shape[dim]
                     last = max(last, -(-count // cut.length))
         every = list(leaves.axes)
-        return {p for p in self.places if any(self._owns(i, every, p) for i in range(last))}
+        return {p for p in self.coordinates if any(self._owns(i, every, p) for i in range(last))}
 
     def _runs(self, t: TensorType, place: Place) -> bool:
         """Whether a place has a value of that type at all."""
@@ -228,7 +228,7 @@ class Simulator:
         assert whole.shape == self.valid(t), f"{whole.shape} given for {t}"
         shards: dict[object, Array] = {}
         result = {}
-        for place in self.places:
+        for place in self.coordinates:
             key = self._key(t, place)
             if key not in shards:
                 shards[key] = self._cut(whole, np.ones(whole.shape, bool), t, place)
@@ -244,11 +244,11 @@ class Simulator:
         if not own:
             return self.whole(name, want)
         groups: dict[Place, list[Place]] = {}
-        for place in self.places:
+        for place in self.coordinates:
             groups.setdefault(tuple(place[i] for i in own), []).append(place)
         return np.stack([self.whole(name, want, groups[k]) for k in sorted(groups)])
 
-    def whole(self, name: str, want: Placement, places: list[Place] | None = None) -> Array:
+    def whole(self, name: str, want: Placement, coordinates: list[Place] | None = None) -> Array:
         """The global value of a node that must lie as `want`; all places must agree on it."""
         t = self.graph[name].tensor
         for axis in self.mesh.axes:
@@ -257,7 +257,7 @@ class Simulator:
             if have != asked and not everywhere:
                 raise Disagreement(f"%{name} is {t}, wanted {want}")
         whole, known = self._canvas(t)
-        for place in self.places if places is None else places:
+        for place in self.coordinates if coordinates is None else coordinates:
             before, seen = whole.copy(), known.copy()
             self._paste(whole, known, self.values[name][place], t, place)
             if not np.array_equal(whole[seen], before[seen], equal_nan=t.dtype.kind == "f"):
@@ -276,7 +276,7 @@ class Simulator:
         """A kernel at every place; places with the same operands share the result."""
         done: dict[object, Array] = {}
         result: Value = {}
-        for place in self.places:
+        for place in self.coordinates:
             if not self._runs(node.tensor, place):
                 wild = WILD[node.tensor.dtype.kind]
                 result[place] = np.full(self.padded(node.tensor), wild, node.tensor.dtype.numpy)

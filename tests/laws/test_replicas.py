@@ -162,14 +162,14 @@ def _is_slope(
     run: ByParts, data: Data, name: str, gradient: np.ndarray, rng: np.random.Generator, what: str
 ) -> bool:
     """Whether the loss is smooth along a random direction; raises where its slope is another."""
-    way = rng.choice((-1.0, 1.0), gradient.shape)
+    signature = rng.choice((-1.0, 1.0), gradient.shape)
     losses = []
     for step in (-2, -1, 1, 2):
-        moved = {**data.variables, name: data.variables[name] + step * SLOPE * way}
+        moved = {**data.variables, name: data.variables[name] + step * SLOPE * signature}
         losses.append(float(run.run(data.inputs, moved)[0].outputs["loss"]))
     fine = (losses[2] - losses[1]) / (2 * SLOPE)
     coarse = (losses[3] - losses[0]) / (4 * SLOPE)
-    want = float((gradient * way).sum())
+    want = float((gradient * signature).sum())
     scale = max(1.0, abs(want), data.largest * 1e-2)
     if abs(fine - coarse) > 1e-5 * scale:
         return False  # a kink

@@ -19,42 +19,42 @@ from graphc.lowering.kernel.code import (
     OWN,
     Access,
     Apply,
-    Blocks,
-    Chain,
+    AxisIndex,
     Check,
-    Constant,
-    Fold,
-    Index,
-    Kernel,
-    Links,
+    Gemm,
+    IndexLinks,
+    LinkedSum,
     Load,
+    LoopKernel,
     Nest,
-    Place,
-    Product,
+    Number,
+    RowReduction,
     Side,
     Statement,
     Store,
+    TiledKernel,
+    TileOffset,
 )
 
 Array: TypeAlias = NDArray[Any]
 FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def run(kernel: Kernel, arrays: Sequence[Array]) -> list[tuple[int, int]]:
+def run(kernel: LoopKernel, arrays: Sequence[Array]) -> list[tuple[int, int]]:
     """Run a kernel; (number of the check, value) of the checks that failed."""
     match kernel:
         case Nest():
             return _Code(arrays, (*kernel.rows, *kernel.columns)).nest(kernel)
-        case Product():
+        case Gemm():
             return _Code(arrays, (*kernel.batch, *kernel.rows, *kernel.cols)).product(kernel)
-        case Links():
+        case IndexLinks():
             return links(kernel, *arrays)
-        case Blocks():
+        case TiledKernel():
             blocks(kernel, arrays)
             return []
 
 
-def blocks(x: Blocks, arrays: Sequence[Array]) -> None:
+def blocks(x: TiledKernel, arrays: Sequence[Array]) -> None:
     """Block by block all steps; nothing of the own memory is known when an outer index begins."""
     flat = [a.view(np.uint8) for a in arrays]
     for outer in np.ndindex(x.outer):
@@ -67,18 +67,18 @@ def blocks(x: Blocks, arrays: Sequence[Array]) -> None:
                 kernel = step.kernels[2 if last else min(block, 1)]
                 given = [
                     (own if p.slot == OWN else flat[p.slot])[_start(p, (*outer, block)) :]
-                    for p in step.places
+                    for p in step.offsets
                 ]
                 dtypes = [p.dtype.numpy for p in kernel.params]
                 pairs = zip(given, dtypes, strict=False)
                 run(kernel, [a[: len(a) // t.itemsize * t.itemsize].view(t) for a, t in pairs])
 
 
-def _start(place: Place, at: Sequence[int]) -> int:
+def _start(place: TileOffset, at: Sequence[int]) -> int:
     return place.offset + sum(k * s for k, s in zip(at, place.steps, strict=True))
 
 
-def links(kernel: Links, ids: Array, found: Array) -> list[tuple[int, int]]:
+def links(kernel: IndexLinks, ids: Array, found: Array) -> list[tuple[int, int]]:
     """For every place the next one of its index."""
     last: dict[int, int] = {}
     for k, i in enumerate(ids[: kernel.count].tolist()):
@@ -103,14 +103,14 @@ class _Code:
             return []
         self.columns = tuple(range(len(nest.rows), len(self.sizes)))
         for phase in nest.phases:
-            if phase.cells or not nest.columns:
+            if phase.per_column or not nest.columns:
                 self.run(phase.code, self.sizes)
             else:
                 ones = (1,) * len(nest.columns)
                 self.run(phase.code, (*nest.rows, *ones))
         return self.failed
 
-    def product(self, p: Product) -> list[tuple[int, int]]:
+    def product(self, p: Gemm) -> list[tuple[int, int]]:
         left, right = (self._operand(p, side) for side in (p.left, p.right))
         total = np.einsum("bmkn,bmkn->bmn", left, right) if prod(p.inner) else 0
         shape = (*p.batch, *p.rows, *p.cols)
@@ -119,7 +119,7 @@ class _Code:
         self.run(p.code, shape)
         return self.failed
 
-    def _operand(self, p: Product, side: Side) -> Array:
+    def _operand(self, p: Gemm, side: Side) -> Array:
         where = np.array(side.offset)
         for sizes, strides in (
             (p.batch, side.batch), (p.rows, side.rows), (p.inner, side.inner), (p.cols, side.cols)
@@ -147,9 +147,9 @@ class _Code:
         match x:
             case Load(access=access):
                 return self.arrays[access.slot][self._where(access)]
-            case Constant(value=value, dtype=dtype):
+            case Number(value=value, dtype=dtype):
                 return np.array(value, dtype.numpy)
-            case Index(axis=axis):
+            case AxisIndex(axis=axis):
                 return self.indices[axis]
             case Apply(function=name, arguments=arguments, dtype=dtype):
                 return _apply(name, [self.values[a] for a in arguments], dtype)
@@ -158,34 +158,34 @@ class _Code:
                 bad = given[(given < 0) | (given >= limit)]
                 self.failed += [(number, int(v)) for v in bad.ravel()[:1]]
                 return np.clip(given, 0, limit - 1)
-            case Fold():
+            case RowReduction():
                 return self._fold(x)
-            case Chain():
+            case LinkedSum():
                 return self._chain(x)
             case _:
                 raise AssertionError(x)
 
-    def _fold(self, x: Fold) -> Array:
+    def _fold(self, x: RowReduction) -> Array:
         full = np.broadcast_to(self.values[x.source], self.sizes)
         if full.dtype.itemsize == 2:
             full = full.astype(np.float32)
         made = FOLDS[x.kind].reduce(full, self.columns, keepdims=True, initial=x.first)
         return np.asarray(made).astype(x.dtype.numpy)
 
-    def _chain(self, x: Chain) -> Array:
+    def _chain(self, x: LinkedSum) -> Array:
         links = self.arrays[x.links][: x.count].astype(np.int64)
         link = self.values[x.link].astype(np.int64)
-        array, cells = self.arrays[x.access.slot], self._where(x.cells)
+        array, elements = self.arrays[x.access.slot], self._where(x.elements)
         where = np.broadcast_to(self._where(x.access), self.shape)
-        link, cells = np.broadcast_to(link, self.shape), np.broadcast_to(cells, self.shape)
+        link, elements = np.broadcast_to(link, self.shape), np.broadcast_to(elements, self.shape)
         made = np.zeros(self.shape, array.dtype)
         for at in np.ndindex(self.shape):
             if link[at] < 0:
                 continue
             found, place = [array[where[at]]], link[at]
             while place < x.count:
-                far = sum(place // low % n * stride for low, n, stride in x.places)
-                found.append(array[cells[at] + far])
+                far = sum(place // low % n * stride for low, n, stride in x.offsets)
+                found.append(array[elements[at] + far])
                 place = ~links[place]
             made[at] = summed(found, x.tree)
         return made

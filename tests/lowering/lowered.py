@@ -9,7 +9,7 @@ import numpy as np
 from lowering import interpret
 from numpy.typing import NDArray
 
-from graphc.lowering.kernel.code import Call, Pointer
+from graphc.lowering.kernel.code import KernelCall, Pointer
 from graphc.lowering.kernel.lowered import Host, Native
 from graphc.lowering.lower import lower
 from graphc.lowering.program.program import Feed, Kernel, Program
@@ -32,7 +32,7 @@ class Stepper:
     def array(self, buffer: int) -> Array:
         """The memory of a buffer, as an array."""
         b = self.program.buffers[buffer]
-        place = self.lowered.places[b.root]
+        place = self.lowered.pointer_of[b.root]
         dtype = b.dtype.numpy
         strides = tuple(s * dtype.itemsize for s in b.strides) if b.kind == "view" else None
         offset = place.offset + (b.offset if b.kind == "view" else 0)
@@ -55,11 +55,11 @@ class Stepper:
                         raise AssertionError(line)
         return {k: self.array(b).copy() for k, b in self.program.outputs.items()}
 
-    def call(self, call: Call) -> None:
+    def call(self, call: KernelCall) -> None:
         failed = interpret.run(call.kernel, self._arguments(call))
         assert not failed, failed
 
-    def _arguments(self, call: Call) -> list[Array]:
+    def _arguments(self, call: KernelCall) -> list[Array]:
         pairs = zip(call.arguments, call.kernel.params, strict=True)
         return [self._flat(pointer, param.dtype.numpy) for pointer, param in pairs]
 

@@ -14,14 +14,14 @@ from graphc.lowering.fusion.build import Built
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
-    Blocks,
-    Chain,
     Check,
-    Kernel,
-    Links,
+    Gemm,
+    IndexLinks,
+    LinkedSum,
+    LoopKernel,
     Nest,
-    Product,
     Side,
+    TiledKernel,
     reached,
     statements,
 )
@@ -34,18 +34,18 @@ Span: TypeAlias = tuple[int, int, int]  # a parameter, its first byte, and the o
 
 
 class _Recording(_Lowering):
-    def __init__(self, program: Program, together: frozenset[str] | None) -> None:
-        super().__init__(program, together, apart=False)
+    def __init__(self, program: Program, shared_variables: frozenset[str] | None) -> None:
+        super().__init__(program, shared_variables, apart=False)
         self.built: list[Built] = []
 
-    def _line(self, item: Item, places: dict[int, object]) -> Line:  # type: ignore[override]
+    def _line(self, item: Item, pointer_of: dict[int, object]) -> Line:  # type: ignore[override]
         self.built += [b for b, _ in getattr(item, "built", ())]
-        return super()._line(item, places)  # type: ignore[arg-type]
+        return super()._line(item, pointer_of)  # type: ignore[arg-type]
 
 
-def check_reach(program: Program, together: frozenset[str] | None = None) -> list[Built]:
+def check_reach(program: Program, shared_variables: frozenset[str] | None = None) -> list[Built]:
     """Every kernel stays inside its buffers; gives the kernels."""
-    lowering = _Recording(program, together)
+    lowering = _Recording(program, shared_variables)
     lowering.lowered()
     for built in lowering.built:
         for slot, low, high in spans(built.kernel):
@@ -56,18 +56,18 @@ def check_reach(program: Program, together: frozenset[str] | None = None) -> lis
     return lowering.built
 
 
-def spans(kernel: Kernel) -> Iterator[Span]:
+def spans(kernel: LoopKernel) -> Iterator[Span]:
     """What is reached behind each parameter."""
     match kernel:
-        case Blocks():
+        case TiledKernel():
             yield from _of_blocks(kernel)
-        case Links(count=count):
+        case IndexLinks(count=count):
             yield from ((k, 0, count * p.dtype.bytes) for k, p in enumerate(kernel.params))
         case _:
             yield from _of_code(kernel)
 
 
-def _of_code(kernel: Nest | Product) -> Iterator[Span]:
+def _of_code(kernel: Nest | Gemm) -> Iterator[Span]:
     sizes = _axes(kernel)
     limits = {x.target: x.limit for x in statements(kernel) if isinstance(x, Check)}
     for x in statements(kernel):
@@ -76,9 +76,9 @@ def _of_code(kernel: Nest | Product) -> Iterator[Span]:
                 low, high = _ends(access.offset, access.strides, sizes)
                 more = _rows(access, limits)
                 yield _bytes(kernel, access.slot, low + min(0, more), high + max(0, more))
-        if isinstance(x, Chain):
+        if isinstance(x, LinkedSum):
             yield _bytes(kernel, x.links, 0, x.count - 1)
-    if isinstance(kernel, Product):
+    if isinstance(kernel, Gemm):
         for side in (kernel.left, kernel.right):
             every = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)
             if 0 not in every:
@@ -90,12 +90,12 @@ def _rows(access: Access, limits: dict[int, int]) -> int:
     return (limits.get(access.row, 1) - 1) * access.step if access.row is not None else 0
 
 
-def _bytes(kernel: Nest | Product, slot: int, low: int, high: int) -> Span:
+def _bytes(kernel: Nest | Gemm, slot: int, low: int, high: int) -> Span:
     size = kernel.params[slot].dtype.bytes
     return slot, low * size, (high + 1) * size
 
 
-def _axes(kernel: Nest | Product) -> tuple[int, ...]:
+def _axes(kernel: Nest | Gemm) -> tuple[int, ...]:
     if isinstance(kernel, Nest):
         return (*kernel.rows, *kernel.columns)
     return (*kernel.batch, *kernel.rows, *kernel.cols)
@@ -111,14 +111,14 @@ def _ends(offset: int, strides: Sequence[int], sizes: Sequence[int]) -> tuple[in
     return offset + sum(min(0, e) for e in ends), offset + sum(max(0, e) for e in ends)
 
 
-def _of_blocks(kernel: Blocks) -> Iterator[Span]:
+def _of_blocks(kernel: TiledKernel) -> Iterator[Span]:
     for step in kernel.steps:
         turns = [(0, 0, 0), (1, 1, kernel.count - 2), (2, kernel.count - 1, kernel.count - 1)]
         for form, first, last in turns:
             if (form == 2 or kernel.count > 1) and last >= first and prod(kernel.outer):
                 part = step.kernels[form]
                 for slot, low, high in _of_code(part):
-                    place = step.places[slot]
+                    place = step.offsets[slot]
                     sizes = [*kernel.outer, last - first + 1]
                     begin = place.offset + first * place.steps[-1]
                     least, most = _ends(begin, place.steps, sizes)

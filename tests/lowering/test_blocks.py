@@ -15,7 +15,7 @@ from lowering.lowered import Stepper
 from graphc import nn
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.ir.types import F32
-from graphc.lowering.kernel.code import Blocks, Product
+from graphc.lowering.kernel.code import Gemm, TiledKernel
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.kernel_listing import print_kernels
 from graphc.lowering.lower import lower
@@ -35,10 +35,10 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiled_kernels, "FEW", 4)
 
 
-def in_runs(program: Program) -> list[Blocks]:
+def in_runs(program: Program) -> list[TiledKernel]:
     lines = (x for part in lower(program).parts for x in part if isinstance(x, Native))
     kernels = (call.kernel for line in lines for call in line.calls)
-    return [k for k in kernels if isinstance(k, Blocks)]
+    return [k for k in kernels if isinstance(k, TiledKernel)]
 
 
 @pytest.mark.usefixtures("eager")
@@ -97,7 +97,7 @@ def test_no_scores_of_a_whole_batch_are_in_memory(dtype: Any) -> None:
         program = program_of(*attention(2, 4, t, 32, dtype))
         lowered = lower(program)
         sizes.append(lowered.arena / t)
-        mine = [b for b, p in lowered.places.items() if p.memory == 0]
+        mine = [b for b, p in lowered.pointer_of.items() if p.memory == 0]
         every = (program.buffers[b] for b in mine if b < len(program.buffers))  # others are small
         shapes += [b.shape for b in every if b.shape[-2:] == (t, t)]
     assert max(sizes) < 1.05 * min(sizes)
@@ -107,9 +107,7 @@ def test_no_scores_of_a_whole_batch_are_in_memory(dtype: Any) -> None:
 def test_the_gradient_makes_the_probabilities_again() -> None:
     program = program_of(*attention(2, 4, 256, 32))
     forward, backward = in_runs(program)
-    products = [
-        sum(isinstance(s.kernels[0], Product) for s in x.steps) for x in (forward, backward)
-    ]
+    products = [sum(isinstance(s.kernels[0], Gemm) for s in x.steps) for x in (forward, backward)]
     assert products == [2, 5]
     assert forward.outer == backward.outer == (2, 4)
     assert not forward.ordered

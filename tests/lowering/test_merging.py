@@ -10,7 +10,7 @@ import pytest
 from lowering.compiled import check, kernels_of, program_of
 
 from graphc import nn
-from graphc.lowering.kernel.code import Nest, Product
+from graphc.lowering.kernel.code import Gemm, Nest
 from graphc.lowering.program.program import Program
 
 
@@ -61,8 +61,8 @@ def compiled(
     return program_of(loss, params, data), params, data
 
 
-def products(program: Program) -> list[Product]:
-    return [k for k in kernels_of(program) if isinstance(k, Product)]
+def products(program: Program) -> list[Gemm]:
+    return [k for k in kernels_of(program) if isinstance(k, Gemm)]
 
 
 def summed(program: Program) -> list[int]:

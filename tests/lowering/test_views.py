@@ -9,7 +9,7 @@ from lowering.compiled import kernels_of, program_of
 from lowering.structures import VIEWS
 
 from graphc.ir.types import F32
-from graphc.lowering.kernel.code import Product
+from graphc.lowering.kernel.code import Gemm
 from graphc.lowering.nodes.views import box, sight
 from graphc.lowering.program.program import Buffer
 
@@ -21,7 +21,7 @@ def test_a_dim_of_length_one_is_not_widened(name: str) -> None:
     program = program_of(x.loss, x.params, x.batch)
     sizes = {b.id: prod(b.shape) for b in program.buffers if b.kind == "arena"}
     largest = max(sizes.values())
-    for k in (k for k in kernels_of(program) if isinstance(k, Product)):
+    for k in (k for k in kernels_of(program) if isinstance(k, Gemm)):
         assert prod((*k.batch, *k.rows, *k.cols)) <= largest, k
 
 

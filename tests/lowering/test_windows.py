@@ -10,7 +10,7 @@ import pytest
 from lowering.compiled import check, kernels_of, program_of
 
 from graphc import nn
-from graphc.lowering.kernel.code import Product
+from graphc.lowering.kernel.code import Gemm
 from graphc.lowering.program.program import Program
 
 CASES = [  # size, channels, taps, stride, dtype
@@ -47,7 +47,7 @@ def test_convolutions_are_what_their_ops_give(case: Any) -> None:
 
 def test_the_gradient_of_what_is_convolved_is_read_forwards() -> None:
     program, _, _ = convolved(CASES[1])
-    products = [k for k in kernels_of(program) if isinstance(k, Product)]
+    products = [k for k in kernels_of(program) if isinstance(k, Gemm)]
     windows = [k for k in products if len(k.inner) == 3 and k.rows[-1] == 8]
     assert len(windows) == 3  # forward twice, and one gradient of what is given
     for k in windows:
@@ -68,7 +68,7 @@ def test_the_gradient_of_strided_windows_multiplies_no_zeros_between_them() -> N
 
 def multiplied(program: Program) -> list[int]:
     """The multiplications of each product whose result has an entry for each place of an image."""
-    products = [k for k in kernels_of(program) if isinstance(k, Product)]
+    products = [k for k in kernels_of(program) if isinstance(k, Gemm)]
     wide = [k for k in products if k.cols == (17,) and prod(k.rows) >= 2 * 16]
     return [prod(k.rows) * prod(k.inner) * 17 for k in wide]
 
@@ -105,9 +105,9 @@ def test_depthwise_convolutions_are_what_their_ops_give(
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_depthwise_convolution_has_its_lanes_along_the_channels(stride: int) -> None:
     program, _, _ = depthwise(32, stride)
-    assert all(len(k.batch) == 0 for k in kernels_of(program) if isinstance(k, Product))
+    assert all(len(k.batch) == 0 for k in kernels_of(program) if isinstance(k, Gemm))
 
 
 def test_few_channels_stay_a_product() -> None:
     program, _, _ = depthwise(4)
-    assert any(k.batch == (4,) for k in kernels_of(program) if isinstance(k, Product))
+    assert any(k.batch == (4,) for k in kernels_of(program) if isinstance(k, Gemm))

@@ -17,7 +17,7 @@ from graphc.ops.reduce import Reduction
 from graphc.ops.rules import marked, spread
 
 if TYPE_CHECKING:
-    from graphc.ir.op import Array, Functions, Gradients, Value
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
     from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -27,7 +27,7 @@ class Softsign(Elementwise):
 
     kinds = "f"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         below = f.abs(xs[0]) + 1.0
         return (g / (below * below),)
 
@@ -42,7 +42,7 @@ class Fill(Elementwise):
     least: float = 0.25
     kinds = "f"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.select(f.ge(xs[0], f.full_like(xs[0], self.least)), g, f.zeros_like(g)),)
 
     def run(self, *xs: Array) -> Array:
@@ -57,7 +57,7 @@ class Distance(Elementwise):
     arity = 2
     ufunc = np.hypot
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g * xs[0] / y, g * xs[1] / y
 
 
@@ -67,7 +67,7 @@ class ReduceCubes(Reduction):
 
     over: tuple[int, ...]
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (spread(f, g, xs[0], self.over) * xs[0] * f.abs(xs[0]) * 3.0,)
 
     def run(self, *xs: Array) -> Array:
@@ -91,7 +91,7 @@ class Rolled(Op):
     def dims(self, *types: TensorType) -> str:
         return f"{marked(types[0].rank, [1])} -> {marked(types[0].rank, [1])}"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.rolled(g, by=-self.by),)
 
     def run(self, *xs: Array) -> Array:
@@ -115,7 +115,7 @@ class Flipped(Op):
     def dims(self, *types: TensorType) -> str:
         return "a0 a1 -> a1 a0"
 
-    def grad(self, f: Functions, g: Value, y: Value, *xs: Value) -> Gradients:
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (f.flipped(g),)
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from graphc.ir.placement import Axis, Mesh, Tiles, capacity, chop
+from graphc.ir.placement import Axis, Mesh, Tiles, capacity, shard_bounds
 from graphc.ops.blocks import block_length, blocks_of, tree_sum
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceSum
@@ -51,7 +51,7 @@ def cut_between_blocks(n: int, tiles: int, length: int, sizes: tuple[int, ...]) 
     mesh = Mesh(tuple(map(Axis, names, sizes)), tiles=Tiles(tiles, names))
     widths, each = mesh.widths(n, names, False), length * (tiles // prod(sizes))
     devices = product(*map(range, sizes))
-    found = [chop(n, list(zip(sizes, at, strict=True)), widths) for at in devices]
+    found = [shard_bounds(n, list(zip(sizes, at, strict=True)), widths) for at in devices]
     assert [start for start, _ in found] == [i * each for i in range(prod(sizes))]
     assert sum(n for _, n in found) == n and capacity(n, sizes, widths) == each
 

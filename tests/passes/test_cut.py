@@ -90,7 +90,7 @@ def test_every_variable_is_kept_once_and_scalar_states_where_they_are_needed(
     optimizer: str,
 ) -> None:
     graph = step(optimizer)
-    kept = Cut(graph).kept(3)
+    kept = Cut(graph).variables_of(3)
     every = [v for names in kept for v in names]
     twice = {v for v in every if every.count(v) > 1}
     assert set(every) == set(graph.variables)
@@ -147,7 +147,7 @@ def test_what_couples_the_variables_themselves_keeps_them_together() -> None:
     }
     """
     graph = run_passes(module_of_source(source).train, differentiation())
-    assert Cut(graph).kept(2) == [["total", "other", "step"], ["a"]]
+    assert Cut(graph).variables_of(2) == [["total", "other", "step"], ["a"]]
 
 
 def test_what_a_server_receives_says_why_it_is_there() -> None:
@@ -157,5 +157,5 @@ def test_what_a_server_receives_says_why_it_is_there() -> None:
 
 
 def test_big_variables_are_dealt_first() -> None:
-    kept = Cut(step("sgd(0.1)")).kept(2)
+    kept = Cut(step("sgd(0.1)")).variables_of(2)
     assert "w1" in kept[0] and "w2" in kept[1]

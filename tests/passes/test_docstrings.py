@@ -11,7 +11,7 @@ from graphc.passes.base import PASSES, parse_passes
 
 SHOWN = [
     "dce", "resolve", "cse", "simplify", "fold_constants", "differentiate", "worker_part",
-    "server_part", "step_alone", "place", "partition",
+    "server_part", "local_step", "place", "partition",
 ]  # fmt: skip
 
 

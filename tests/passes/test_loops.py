@@ -184,7 +184,7 @@ def test_running_statistics_are_made_once_from_the_whole_batch() -> None:
     for state in ("norm.mean", "norm.var"):
         assert graph.updates[state] not in turns.inside
     sums = [n for n in graph if turns.gathers(n.name) and n.tensor.shape == (8,)]
-    assert turns.stage[sums[0].name] == 0  # the mean is known after the first loop
+    assert turns.loop[sums[0].name] == 0  # the mean is known after the first loop
 
 
 def test_the_graph_reads_back_with_its_loops() -> None:

@@ -38,7 +38,7 @@ def test_the_passes_of_a_compile_print_and_read_back(strategy: str) -> None:
 def test_options_are_objects_and_print_as_text() -> None:
     text = (
         'cse, place{strategy=tensor_split(2, cut={"w": 1})} ,'
-        "partition{orders=data=tree+turn=add_n,short=True,eager=data+turn},regather{axes=a+b}"
+        "partition{orders=data=tree+turn=add_n,short=True,scatter_per_microbatch=data+turn},regather{axes=a+b}"
     )
     _, place, partition, regather = passes = parse_passes(text)
     assert place == Place(TensorSplit(2, (("w", 1),)))

@@ -219,9 +219,9 @@ def test_the_counter_sums_any_number_of_turns(n: int) -> None:
 
     for order in Order:
         op = Accumulate("turn", order=order)
-        if op.kept(n) == 1:
+        if op.partial_sums(n) == 1:
             continue
-        kept = np.full((op.kept(n), 2), np.nan)
+        kept = np.full((op.partial_sums(n), 2), np.nan)
         for turn in range(n):
             keep(order, "sum", turn, np.array([turn, 1.0]), kept)
         assert op.settled(n).run(kept).tolist() == [n * (n - 1) / 2, n]

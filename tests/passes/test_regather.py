@@ -141,7 +141,7 @@ def test_a_layer_is_gathered_while_the_one_before_it_is_computed(turns: str) -> 
 def test_without_ahead_nothing_is_gathered_beside_a_product() -> None:
     strategy = parse_strategy("zero(4, stage=3)")
     passes = [
-        replace(p, ahead=False) if isinstance(p, Regather) else p for p in partitioning(strategy)
+        replace(p, prefetch=False) if isinstance(p, Regather) else p for p in partitioning(strategy)
     ]
     graph = run_passes(deep().train, [*differentiation(), *distribution(strategy), *passes])
     program = schedule(graph, exact=True)

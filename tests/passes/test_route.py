@@ -158,7 +158,9 @@ def follow(mesh: Mesh, at: Placement, found: Route) -> Placement:
 
 
 def has_route(mesh: Mesh, start: Placement, want: Placement, eager: Sequence[str] = ()) -> bool:
-    found = route(TensorType((8, 8), F32, placement=start), want, mesh, eager=eager)
+    found = route(
+        TensorType((8, 8), F32, placement=start), want, mesh, scatter_per_microbatch=eager
+    )
     if found is not None:
         assert follow(mesh, start, found[1]).serves(want)
     return found is not None

@@ -9,7 +9,7 @@ from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Node, Variable
 from graphc.ir.op import op_named
-from graphc.ir.placement import Partial, chop, is_uneven, local_shape
+from graphc.ir.placement import Partial, is_uneven, local_shape, shard_bounds
 from graphc.ir.types import F32, Extent, TensorType
 from graphc.lowering.program.program import ranges_of
 from graphc.passes.placing.tile import Tile, untiled
@@ -89,7 +89,7 @@ def test_a_dim_that_does_not_divide_is_cut_between_blocks() -> None:
         assert local_shape(graph.variables["w1"].type, graph.mesh) == (32, parts[0])
         assert is_uneven(graph.variables["w1"].type, graph.mesh, 1)
         (r,) = ranges_of(graph.variables["w1"].type, graph.mesh)[1:]
-        assert tuple(chop(r.count, [(n, i)], r.widths)[1] for i in range(n)) == parts
+        assert tuple(shard_bounds(r.count, [(n, i)], r.widths)[1] for i in range(n)) == parts
 
 
 def test_a_group_is_tiled_where_blocks_are_whole_groups() -> None:

@@ -8,16 +8,16 @@ import pytest
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import load_module
-from graphc.plan.determinism import Promise
+from graphc.plan.determinism import Determinism
 from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
 from graphc.strategies import parse_strategy
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.gc"
 
 
-def promised(strategy: str) -> Promise:
+def promised(strategy: str) -> Determinism:
     plan = compile_module(load_module(DIGITS), parse_strategy(strategy))
-    return Promise.of(plan.meta["promise"])
+    return Determinism.of(plan.meta["determinism"])
 
 
 @pytest.mark.parametrize(

@@ -108,15 +108,17 @@ def test_a_wrong_index_in_the_short_way_is_found_in_one_native_call() -> None:
     with made("mirrored(2) * accumulate(2)", loss=by_hits) as trainer:
         trainer.step(batch())
         trainer.step(batch())
-        quick = trainer.trainer.quick.__self__  # type: ignore[union-attr]
-        assert quick.done == 1
-        assert len(quick._runs) == 3  # words are cleared; all devices and turns; a look at a word
+        fast_path = trainer.trainer.fast_path.__self__  # type: ignore[union-attr]
+        assert fast_path.done == 1
+        assert (
+            len(fast_path._runs) == 3
+        )  # words are cleared; all devices and turns; a look at a word
         bad = batch()
         bad["y"][8] = -1
         assert "label -1 is out of range for 5 classes, in row 8" in str(unchanged_by(trainer, bad))
-        assert quick.done == 1
+        assert fast_path.done == 1
         trainer.step(batch())
-        assert quick.done == 2
+        assert fast_path.done == 2
 
 
 @pytest.mark.parametrize(

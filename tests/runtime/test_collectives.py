@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphc.ir.orders import Order
-from graphc.ir.placement import capacity, chop
+from graphc.ir.placement import capacity, shard_bounds
 from graphc.runtime.transports import rendezvous
-from graphc.runtime.transports.transport import AllReduce
+from graphc.runtime.transports.transport import AllReduceCall
 
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.int32, ml_dtypes.bfloat16)]
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -45,7 +45,7 @@ ORDERS = {Order.ADD_N: chain, Order.TREE: tree, Order.ACCUMULATE: chain}
 
 
 def lengths_of(count, n):
-    return tuple(chop(count, [(n, i)])[1] for i in range(n))
+    return tuple(shard_bounds(count, [(n, i)])[1] for i in range(n))
 
 
 def shards(whole, dim, lengths, room, fill):
@@ -293,7 +293,7 @@ def test_collectives_under_way_may_be_waited_for_in_any_order(session):
     def fn(c):
         group = (0, 1, 2)
         xs = [np.full(100, 10.0 * i + c.rank) for i in range(4)]
-        handles = [c.start(AllReduce(group, "sum"), x) for x in xs]
+        handles = [c.start(AllReduceCall(group, "sum"), x) for x in xs]
         order = np.random.default_rng(c.rank).permutation(4)
         results = {int(i): handles[i].wait() for i in order}
         assert all(handles[i].wait() is results[i] for i in range(4))
@@ -307,7 +307,7 @@ def test_collectives_under_way_may_be_waited_for_in_any_order(session):
 def test_a_handle_that_one_rank_never_waits_for_does_not_stop_the_others(late, session):
     def fn(c):
         time.sleep(0.02 * (c.rank == late))
-        handle = c.start(AllReduce((0, 1), "sum"), np.ones(4))
+        handle = c.start(AllReduceCall((0, 1), "sum"), np.ones(4))
         return handle.wait().tolist() if c.rank else None
 
     assert session(2).run(fn) == [None, [2, 2, 2, 2]]
@@ -317,7 +317,7 @@ def test_a_handle_that_one_rank_never_waits_for_does_not_stop_the_others(late, s
 def test_a_handle_that_has_been_waited_for_holds_no_operand(session):
     def fn(c):
         x = np.zeros(10)
-        handle = c.start(AllReduce((0, 1), "sum"), x)
+        handle = c.start(AllReduceCall((0, 1), "sum"), x)
         handle.wait()
         c.barrier((0, 1))
         watch = weakref.ref(x)

@@ -238,16 +238,16 @@ def test_a_failure_of_an_update_changes_nothing_where_it_is_made_apart() -> None
 
 
 def test_a_failure_while_writing_makes_the_engine_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphc_numpy.calls.device import _Step
+    from graphc_numpy.calls.device import _BoundCalls
 
-    def write(self: _Step) -> None:
+    def write(self: _BoundCalls) -> None:
         self.variables["w"][0] = 7
         burn()
 
     with Engine({"p": counter()}, NumpyBackend(native=False)) as engine:
         engine.load_variables({"w": np.ones(3)})
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="on fire"):
-            patch.setattr(_Step, "commit", write)
+            patch.setattr(_BoundCalls, "commit", write)
             engine.step(BATCH)
         for call in (lambda: engine.step(BATCH), engine.variables):
             with pytest.raises(GraphcError, match=r"while it wrote the variables: .* on fire"):

@@ -5,9 +5,9 @@ import pytest
 from runtime.test_collectives import COMBINE, DTYPES, same, tree, values
 
 from graphc.ir.leaf_tree import most_pieces, pieces
-from graphc.ir.placement import capacity, chop
+from graphc.ir.placement import capacity, shard_bounds
 from graphc.ops.settle import grow
-from graphc.runtime.transports.transport import TreeReduce, TreeReduceScatter
+from graphc.runtime.transports.transport import TreeReduceCall, TreeReduceScatterCall
 
 BIG = 40_000
 
@@ -36,12 +36,12 @@ def check(rng, shape, dtype, op, deal, session):
         forests.append(junk)
         assert len(pieces(first, min(first + each, present))) <= len(junk)
     group, total = tuple(range(n)), tree(leaves, op)
-    call = TreeReduce(group, op, each, present)
+    call = TreeReduceCall(group, op, each, present)
     got = session(n).run(lambda c: c.start(call, forests[c.rank]).wait())
     assert all(same(y, total) for y in got)
     check_parts(group, op, (each, present), forests, total, session)
     roots = group[::2]
-    call = TreeReduce(group, op, each, present, roots)
+    call = TreeReduceCall(group, op, each, present, roots)
     got = session(n).run(lambda c: c.start(call, forests[c.rank]).wait())
     assert all(same(y, total) if r in roots else y is None for r, y in enumerate(got))
 
@@ -51,8 +51,8 @@ def check_parts(group, op, deal, forests, total, session):
     count, n = len(total), len(group)
     for parts in {n, -(-n // 2)}:
         room = capacity(count, (parts,)) + 1
-        spans = tuple(chop(count, [(parts, i % parts)]) for i in group)
-        call = TreeReduceScatter(group, op, *deal, 0, spans, room)
+        spans = tuple(shard_bounds(count, [(parts, i % parts)]) for i in group)
+        call = TreeReduceScatterCall(group, op, *deal, 0, spans, room)
         got = session(n).run(lambda c, call=call: c.start(call, forests[c.rank]).wait())
         for y, (start, length) in zip(got, spans, strict=True):
             assert same(y[:length], total[start : start + length]) and len(y) == room
@@ -60,7 +60,7 @@ def check_parts(group, op, deal, forests, total, session):
 
 
 def test_parts_that_lie_outside_are_refused():
-    call = TreeReduceScatter((0, 1), "sum", 1, 2, 0, ((0, 3), (3, 3)), 3)
+    call = TreeReduceScatterCall((0, 1), "sum", 1, 2, 0, ((0, 3), (3, 3)), 3)
     with pytest.raises(AssertionError, match="parts of 5"):
         call.result((2, 5, 3))
     assert call.result((2, 6, 3)) == (3, 3)

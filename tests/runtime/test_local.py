@@ -16,7 +16,7 @@ import pytest
 
 from graphc.ir.orders import Order
 from graphc.runtime.transports.local import TRANSPORT
-from graphc.runtime.transports.transport import AllReduce, PeerFailed
+from graphc.runtime.transports.transport import AllReduceCall, PeerFailed
 from graphc.support.errors import GraphcError
 
 DEADLINE = 10**6  # seconds: a rank that waits for it hangs, and one that is only slow is in time
@@ -123,7 +123,7 @@ def test_an_idle_session_keeps_no_array_of_a_run_alive(fails, session):
         x = np.zeros(10)
         alive.append(weakref.ref(x))
         c.all_reduce(x, "sum", (0, 1), out=x)
-        c.start(AllReduce((0, 1), "max"), x)
+        c.start(AllReduceCall((0, 1), "max"), x)
         if fails and c.rank:
             raise ValueError("no")
         c.barrier((0, 1))

@@ -9,7 +9,7 @@ import pytest
 from graphc.ir.orders import Order
 from graphc.runtime.transports import rendezvous
 from graphc.runtime.transports.local import TRANSPORT
-from graphc.runtime.transports.transport import AllGather, AllReduce, Barrier
+from graphc.runtime.transports.transport import AllGatherCall, AllReduceCall, BarrierCall
 from graphc.support.errors import GraphcError, InternalError
 
 # -- mismatch --------------------------------------------------------------------------------------
@@ -49,13 +49,15 @@ def test_a_rank_that_ends_before_its_call_is_reported(session):
         session(2).run(
             lambda c: (
                 c.rank
-                or c.start(AllReduce((0, 1), "sum", where="all_reduce of w1"), np.ones(2)).wait()
+                or c.start(
+                    AllReduceCall((0, 1), "sum", where="all_reduce of w1"), np.ones(2)
+                ).wait()
             )
         )
 
 
 def test_a_call_that_is_started_by_some_only_is_reported(session):
-    call = AllGather((0, 1), 0, (2, 2), 4)
+    call = AllGatherCall((0, 1), 0, (2, 2), 4)
     with pytest.raises(InternalError, match=r"device 1 never reached AllGather\(group=\(0, 1\)"):
         session(2).run(lambda c: c.rank or (c.start(call, np.ones(2)) and None))
 
@@ -95,7 +97,9 @@ def test_a_rank_that_is_late_is_named_with_the_call(absent):
         if c.rank == absent:
             told.wait()
         try:
-            c.start(AllReduce((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))).wait()
+            c.start(
+                AllReduceCall((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))
+            ).wait()
         finally:
             told.set()
 
@@ -135,7 +139,7 @@ def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
 def test_a_wake_that_comes_with_the_deadline_is_not_left_for_the_next_sleep():
     room = rendezvous.Room(2, deadline=1.0)
     room.gates[0].release()  # woken: waiting[0] is None again, and the gate is open
-    room._late(0, rendezvous.Meeting(Barrier((0, 1)), np.zeros(0)))
+    room._late(0, rendezvous.Meeting(BarrierCall((0, 1)), np.zeros(0)))
     assert not room.gates[0].acquire(blocking=False)
 
 

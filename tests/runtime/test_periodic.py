@@ -94,11 +94,11 @@ def test_replicas_step_alone_and_meet(
 
 
 def test_meeting_every_step_is_mirrored() -> None:
-    with trainer("local_sgd(2, every=1)") as alone, trainer("mirrored(2)") as together:
+    with trainer("local_sgd(2, every=1)") as alone, trainer("mirrored(2)") as shared_variables:
         for _ in range(5):
-            a, b = alone.step(BATCH), together.step(BATCH)
+            a, b = alone.step(BATCH), shared_variables.step(BATCH)
             assert a["loss"] == pytest.approx(b["loss"], rel=1e-9)
-        np.testing.assert_allclose(alone.params["w"], together.params["w"], rtol=1e-9)
+        np.testing.assert_allclose(alone.params["w"], shared_variables.params["w"], rtol=1e-9)
 
 
 def test_a_loss_of_unequal_parts_is_weighted_by_their_examples() -> None:

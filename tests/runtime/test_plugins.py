@@ -30,21 +30,21 @@ AWAY = KernelBackend("away", lambda op, xs: op.run(*xs), unavailable=lambda: "no
 """
 
 
-def found(name: str) -> plugins.Found:
+def found(name: str) -> plugins.InstalledPlugin:
     return next(f for f in plugins.backends() if f.name == name)
 
 
 def test_built_in_plugins_come_through_the_same_door() -> None:
     assert {f.name for f in plugins.backends()} >= {"numpy", "reference"}
     assert {f.name for f in plugins.transports()} >= {"local"}
-    assert found("numpy") == plugins.Found("numpy", "graphc", None)
+    assert found("numpy") == plugins.InstalledPlugin("numpy", "graphc", None)
     assert plugins.backend("numpy").executor in ("native", "numpy")
     assert plugins.transport("local").name == "local"
 
 
 def test_an_installed_plugin_is_found(install) -> None:  # type: ignore[no-untyped-def]
     install("plugin_good", GOOD, "good = plugin_good:BACKEND")
-    assert found("good") == plugins.Found("good", "plugin_good", None)
+    assert found("good") == plugins.InstalledPlugin("good", "plugin_good", None)
     assert plugins.backend("good").name == "good"
 
 

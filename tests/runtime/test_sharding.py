@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc.ir.placement import chop
+from graphc.ir.placement import shard_bounds
 from graphc.ir.types import parse_types
 from graphc.runtime.data.dataset import Dataset, Position, load, rebatch, replica_streams
 from graphc.runtime.data.sharding import Sharding
@@ -24,7 +24,7 @@ SEED = st.none() | st.integers(0, 2**63 - 1)
 
 def parts(batch: np.ndarray[Any, Any], replicas: int) -> list[np.ndarray[Any, Any]]:
     """What a mesh cuts a batch into."""
-    ends = [chop(len(batch), [(replicas, r)]) for r in range(replicas)]
+    ends = [shard_bounds(len(batch), [(replicas, r)]) for r in range(replicas)]
     return [batch[o : o + n] for o, n in ends]
 
 

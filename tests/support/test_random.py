@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc.ir.placement import capacity, chop
+from graphc.ir.placement import capacity, shard_bounds
 from graphc.support import random
 
 F64, F32, F16 = (np.dtype(t) for t in (np.float64, np.float32, np.float16))
@@ -109,7 +109,7 @@ def test_a_shard_has_the_bits_of_its_part_of_the_whole(shape, cut, draw, dtype, 
     local, offsets, window = [], [], []
     for size, (major, minor) in zip(shape, cut, strict=False):
         at = data.draw(st.integers(0, major - 1)), data.draw(st.integers(0, minor - 1))
-        offset, length = chop(size, [(major, at[0]), (minor, at[1])])
+        offset, length = shard_bounds(size, [(major, at[0]), (minor, at[1])])
         local.append(capacity(size, (major, minor)))
         offsets.append(offset)
         window.append((offset, length))

@@ -55,7 +55,7 @@ strategy default = mirrored(4) * tensor_split(2, {"w*": 1})
 def expression(text: str) -> s.Expr:
     """The tree of an expression, parsed as a constant."""
     match parse_source(f"const a = {text}").items:
-        case (s.Const(value=value),):
+        case (s.ConstStatement(value=value),):
             return value
     raise AssertionError(text)
 
@@ -63,7 +63,7 @@ def expression(text: str) -> s.Expr:
 def statement(text: str) -> s.Statement:
     """The tree of a statement of a step."""
     match parse_source(f"step t(x: f32) {{\n{text}\n}}").items:
-        case (s.Step(body=(only,)),):
+        case (s.StepStatement(body=(only,)),):
             return only
     raise AssertionError(text)
 
@@ -269,23 +269,23 @@ def test_strategies_that_are_none_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "covered"),
     [
-        (s.Chain, "f(a, b) + 2 * (c)"),
+        (s.OperatorChain, "f(a, b) + 2 * (c)"),
         (s.Call, "f(a, b)"),
         (s.Index, "x[1:, 0]"),
-        (s.Slice, "1:"),
+        (s.SliceExpr, "1:"),
         (s.Attribute, "nn.dense"),
         (s.Unary, "-y"),
         (s.Conditional, "p if q else r"),
         (s.Map, '{"k": 1}'),
         (s.Entry, '"k": 1'),
         (s.TypeExpr, "f32[3]"),
-        (s.Input, "z: f32[3]"),
+        (s.InputStatement, "z: f32[3]"),
         (s.Report, 'report r = {"k": 1}'),
-        (s.Step, "step t"),
+        (s.StepStatement, "step t"),
         (s.If, "if q"),
     ],
 )
-def test_spans_cover_exactly_what_was_read(kind: type[s.Node], covered: str) -> None:
+def test_spans_cover_exactly_what_was_read(kind: type[s.SyntaxNode], covered: str) -> None:
     text = (
         "step t(z: f32[3]) {\n"
         "\tu = f(a, b) + 2 * (c)  # note\n"
@@ -309,7 +309,7 @@ def test_a_span_over_several_lines_ends_with_the_code_of_its_first() -> None:
 
 def test_parentheses_belong_to_the_span_of_what_they_hold() -> None:
     chain = expression("(a + b) * c")
-    assert isinstance(chain, s.Chain)
+    assert isinstance(chain, s.OperatorChain)
     assert (chain.span.col, chain.first.span.col, chain.first.span.length) == (11, 11, 7)
 
 
@@ -408,7 +408,7 @@ def test_blocks_nest_up_to_the_limit_and_no_further() -> None:
 
 def test_long_chains_are_flat() -> None:
     tree = expression("+".join(["a"] * 20_000))
-    assert isinstance(tree, s.Chain)
+    assert isinstance(tree, s.OperatorChain)
     assert len(tree.links) == 19_999
 
 
@@ -502,7 +502,7 @@ def test_many_mutated_programs_give_a_tree_or_an_error() -> None:
 
 def test_threads_parse_at_the_same_time() -> None:
     texts = [EXAMPLE.replace("digits", f"digits{i}") for i in range(4)]
-    found: dict[int, s.Module] = {}
+    found: dict[int, s.SourceFile] = {}
 
     def work(i: int) -> None:
         found[i] = parse_source(texts[i], f"{i}.gc")

@@ -289,17 +289,18 @@ def test_what_is_replicated_is_at_home_too() -> None:
 def test_a_value_at_home_reaches_no_output() -> None:
     read = '%x : f32[2] {data:H(1)} = input {source_name="x"}'
     verify(
-        two_axes(f'{read} %y : f32[2] = pull %x {{axis="data", place=1}} output y = %y'), "placed"
+        two_axes(f'{read} %y : f32[2] = pull %x {{axis="data", coordinate=1}} output y = %y'),
+        "placed",
     )
     broken(two_axes(f"{read} output y = %x"), "G0937", "output 'y' is owned by one device")
-    wrong = f'{read} %y : f32[2] = pull %x {{axis="data", place=0}}'
+    wrong = f'{read} %y : f32[2] = pull %x {{axis="data", coordinate=0}}'
     broken(two_axes(wrong), "G0935", "%x is H(1) along data, not H(0)")
 
 
 def test_a_variable_at_home_is_updated_there_or_everywhere() -> None:
     read = 'state s : f32[] {data:H(1)} %s : f32[] {data:H(1)} = variable {source_name="s"}'
     verify(two_axes(f"{read} %t : f32[] {{data:H(1)}} = exp %s update s = %t"), "placed")
-    everywhere = f'{read} %p : f32[] = pull %s {{axis="data", place=1}} update s = %p'
+    everywhere = f'{read} %p : f32[] = pull %s {{axis="data", coordinate=1}} update s = %p'
     verify(two_axes(everywhere), "placed")
     other = 'state o : f32[] {data:H(0)} %o : f32[] {data:H(0)} = variable {source_name="o"}'
     message = "the update of 's' is owned by one device"

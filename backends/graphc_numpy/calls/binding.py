@@ -127,7 +127,7 @@ class Binding:
 
     def _feed(self, feed: Feed, out: Array) -> None:
         buffer = self.program.buffers[feed.result]
-        self.supply.fill(feed.source, buffer, self.site.places[self.turn], out)
+        self.supply.fill(feed.source, buffer, self.site.coordinates[self.turn], out)
 
     def _convert(self, kernel: Kernel, xs: Sequence[Array], out: Array) -> None:
         convert(kernel, self.site, self.turn, self.supply, xs, out)

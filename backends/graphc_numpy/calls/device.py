@@ -54,11 +54,11 @@ class NumpyDevice:
     ) -> None:
         sites = {name: Site(p, rank) for name, p in programs.items()}
         self._comm = comm
-        size = max(s.program.arena_at(s.places[0]) for s in sites.values())
+        size = max(s.program.arena_at(s.coordinates[0]) for s in sites.values())
         self._arena = arena = allocator.block(size)
         variables = _variables(next(iter(sites.values())), allocator)
         self._steps = {
-            name: _Step(site, comm, arrays_of(site, arena, variables, allocator))
+            name: _BoundCalls(site, comm, arrays_of(site, arena, variables, allocator))
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
@@ -76,7 +76,7 @@ class NumpyDevice:
     def set(self, name: str, value: Array) -> None:
         np.copyto(self._variables[name], value)
 
-    def quick(
+    def fast_path(
         self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
     ) -> None:
         return None
@@ -99,7 +99,7 @@ def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
     return {name: allocator.block(buffers[b].bytes) for name, b in found.items() if site.holds(b)}
 
 
-class _Step:
+class _BoundCalls:
     """One program, bound to one rank's arrays."""
 
     def __init__(self, site: Site, comm: Communicator, arrays: Sequence[Array]) -> None:

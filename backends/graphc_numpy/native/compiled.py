@@ -16,21 +16,21 @@ from graphc.support.gc_pause import collector_paused
 from graphc_numpy.native import records
 from graphc_numpy.native.memory import StepMemory, step_memory
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
-from graphc_numpy.native.step.regions import Stretches, compile_stretches, scratch_bytes
+from graphc_numpy.native.step.regions import NativeRegions, compile_regions, scratch_bytes
 
 SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program: its parts as instructions of the host and numbers of stretches."""
+    """A program: its parts as instructions of the host and numbers of regions."""
 
     program: Program
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
-    homes: tuple[Home, ...]  # of each stretch
-    stretches: Stretches
-    checked: frozenset[int]  # the stretches that may note an error
+    homes: tuple[Home, ...]  # of each region
+    regions: NativeRegions
+    checked: frozenset[int]  # the regions that may note an error
     limits: dict[int, int]  # of each check
     memory: StepMemory
 
@@ -38,19 +38,19 @@ class Compiled:
 class Preparation:
     """A program on its way to machine code: found on disk, or lowered, and printed when asked for.
 
-    together, apart: as `graphc.lowering.lower` has them
+    shared_variables, apart: as `graphc.lowering.lower` has them
     """
 
     @collector_paused()
     def __init__(
-        self, program: Program, together: frozenset[str] | None, apart: bool = False
+        self, program: Program, shared_variables: frozenset[str] | None, apart: bool = False
     ) -> None:
-        self._program, self._together, self._apart = program, together, apart
+        self._program, self._together, self._apart = program, shared_variables, apart
         # What is kept does not tell an error of checked addresses in words.
         lamps = config.get()
         watched = lamps.check_memory or lamps.debug >= SHOW_KERNELS
         kept = not (cache_folder() is None or apart or watched)
-        self._key = records.key_of(program, together) if kept else None
+        self._key = records.key_of(program, shared_variables) if kept else None
         self._found = records.read(self._key, program) if self._key is not None else None
 
     @cached_property
@@ -62,10 +62,10 @@ class Preparation:
     def memory(self) -> StepMemory:
         """What steps of the program take."""
         if (found := self._found) is not None:
-            thread = max((s.scratch for s in found.stretches.found), default=0)
+            thread = max((s.scratch for s in found.regions.found), default=0)
             return step_memory(self._program, found.lowered, found.parts, thread)
         made = self._lowered
-        thread = scratch_bytes(made.stretches)
+        thread = scratch_bytes(made.regions)
         return step_memory(self._program, made.lowered, made.parts, thread)
 
     @cached_property
@@ -80,61 +80,65 @@ class Preparation:
         return Compiled(self._program, memory=memory, **vars(found))
 
 
-def compiled(program: Program, together: frozenset[str] | None, apart: bool = False) -> Compiled:
+def compiled(
+    program: Program, shared_variables: frozenset[str] | None, apart: bool = False
+) -> Compiled:
     """Lower a program and make machine code of it, or find that on disk."""
-    return Preparation(program, together, apart).compiled
+    return Preparation(program, shared_variables, apart).compiled
 
 
 @dataclass(frozen=True)
 class _Lowered:
-    """A program whose kernels are not printed yet. stretches: what each number in `parts` runs."""
+    """A program whose kernels are not printed yet. regions: what each number in `parts` runs."""
 
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
-    stretches: list[list[Native]]
+    regions: list[list[Native]]
 
-    def printed(self) -> records.Found:
+    def printed(self) -> records.LoadedRecord:
         """With machine code."""
-        lowered, stretches = self.lowered, self.stretches
-        checked = frozenset(i for i, lines in enumerate(stretches) if any(map(_has_checks, lines)))
-        code = compile_stretches(stretches, memories=lowered.memories)
-        homes = tuple(lines[0].home for lines in stretches)
+        lowered, regions = self.lowered, self.regions
+        checked = frozenset(i for i, lines in enumerate(regions) if any(map(_has_checks, lines)))
+        code = compile_regions(regions, memories=lowered.memories)
+        homes = tuple(lines[0].home for lines in regions)
         limits = limits_of(lowered)
-        return records.Found(lowered, self.parts, homes, code, checked, limits)
+        return records.LoadedRecord(lowered, self.parts, homes, code, checked, limits)
 
 
-def _lowered(program: Program, together: frozenset[str] | None, apart: bool = False) -> _Lowered:
+def _lowered(
+    program: Program, shared_variables: frozenset[str] | None, apart: bool = False
+) -> _Lowered:
     from graphc.lowering.lower import lower  # where it is not on disk
 
-    lowered = lower(program, together, apart)
+    lowered = lower(program, shared_variables, apart)
     if config.get().debug >= SHOW_KERNELS:
         from graphc.lowering.kernel_listing import listing
 
         print(listing(program, lowered), file=sys.stderr)
-    stretches: list[list[Native]] = []
-    parts = tuple(_joined(part, stretches) for part in lowered.parts)
-    return _Lowered(lowered, parts, stretches)
+    regions: list[list[Native]] = []
+    parts = tuple(_joined(part, regions) for part in lowered.parts)
+    return _Lowered(lowered, parts, regions)
 
 
 def _has_checks(native: Native) -> bool:
     return any(True for call in native.calls for _ in checks_of(call.kernel))
 
 
-def _joined(part: Iterable[Native | Host], stretches: list[list[Native]]) -> tuple[Any, ...]:
-    """The part with every run of native lines as the number of one stretch."""
+def _joined(part: Iterable[Native | Host], regions: list[list[Native]]) -> tuple[Any, ...]:
+    """The part with every run of native lines as the number of one region."""
     items: list[Instruction | int] = []
     for line in part:
         match line:
             case Host(instruction=x):
                 items.append(x)
-            case Native() if _goes_on(line, items, stretches):
-                stretches[-1].append(line)
+            case Native() if _goes_on(line, items, regions):
+                regions[-1].append(line)
             case Native():
-                items.append(len(stretches))
-                stretches.append([line])
+                items.append(len(regions))
+                regions.append([line])
     return tuple(items)
 
 
-def _goes_on(line: Native, items: list[Any], stretches: list[list[Native]]) -> bool:
-    """Whether the same places run a line as the stretch before it."""
-    return bool(items) and isinstance(items[-1], int) and stretches[-1][-1].home == line.home
+def _goes_on(line: Native, items: list[Any], regions: list[list[Native]]) -> bool:
+    """Whether the same coordinates run a line as the region before it."""
+    return bool(items) and isinstance(items[-1], int) and regions[-1][-1].home == line.home

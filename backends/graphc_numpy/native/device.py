@@ -1,4 +1,4 @@
-"""A device that runs a step as stretches of machine code, with what stays with the host between."""
+"""A device that runs a step as regions of machine code, with what stays with the host between."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, array_on
 from graphc_numpy.native.compiled import Compiled, Preparation
-from graphc_numpy.native.fast_path import Quick, quick
+from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.llvm.addresses import NAME, Addresses
 from graphc_numpy.native.llvm.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, share
 from graphc_numpy.native.peers import Across
-from graphc_numpy.native.step.error_checks import Noted, Wrong
+from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
 from graphc_numpy.native.step.regions import (
     BARRIER,
     COMMON,
@@ -42,7 +42,7 @@ from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.pool import Pool, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
-ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+SINGLE_THREADED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class NativeLoaded:
@@ -54,10 +54,12 @@ class NativeLoaded:
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
 
-    def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
+    def footprints(
+        self, names: Sequence[str], shared_variables: bool = True
+    ) -> tuple[Footprint, ...]:
         """See graphc.runtime.backends.backend.Loaded. Programs are lowered, and not compiled."""
         first = next(iter(self.programs.values()))
-        several = together and first.mesh.devices > 1
+        several = shared_variables and first.mesh.devices > 1
         alike = self._alike if several else None
         with self._lock:
             steps = [(self.programs[n], self._prepared(n, alike).memory) for n in names]
@@ -95,11 +97,11 @@ class NativeLoaded:
             alike = None if self._blocks is None else frozenset(self._blocks)
             return self._prepared(name, alike).compiled
 
-    def _prepared(self, name: str, together: frozenset[str] | None) -> Preparation:
-        key = name, together
+    def _prepared(self, name: str, shared_variables: frozenset[str] | None) -> Preparation:
+        key = name, shared_variables
         if key not in self._found:
             apart = self.allocator.apart
-            self._found[key] = Preparation(self.programs[name], together, apart)
+            self._found[key] = Preparation(self.programs[name], shared_variables, apart)
         return self._found[key]
 
 
@@ -125,7 +127,7 @@ class NativeDevice:
         self._shared = frozenset(shared)
         self.threads = thread_count(program.mesh.devices)
         self._pool: Pool | None = None
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, BoundStep] = {}
         self.committing = False
 
     @property
@@ -144,7 +146,7 @@ class NativeDevice:
     def prepare(self, program: str) -> None:
         """Compile a program, and bind it to the memory of all ranks."""
         site = Site(self._loaded.programs[program], self.rank)
-        self._steps[program] = Step(self._loaded.compiled(program), site, self._comm, self)
+        self._steps[program] = BoundStep(self._loaded.compiled(program), site, self._comm, self)
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
         self.committing = False
@@ -154,16 +156,16 @@ class NativeDevice:
         with np.errstate(all="ignore"):
             return self._run(step, supply)
 
-    def _run(self, step: Step, supply: Supply) -> dict[str, Array]:
+    def _run(self, step: BoundStep, supply: Supply) -> dict[str, Array]:
         step.before_commit(supply)
         step.across.agree()
         self.committing = True
         return step.commit()
 
-    def quick(
+    def fast_path(
         self, program: str, names: tuple[str, ...], turn: threading.Lock, devices: Sequence[Any]
-    ) -> Quick | None:
-        return quick([d._steps[program] for d in devices], names, turn)
+    ) -> NativeFastPath | None:
+        return fast_path([d._steps[program] for d in devices], names, turn)
 
     def arena(self, memory: StepMemory) -> Bytes:
         """The arena of steps that need so much of it."""
@@ -186,7 +188,7 @@ class NativeDevice:
         return self._pool
 
 
-class Step:
+class BoundStep:
     """One program, bound to the memory of one rank."""
 
     def __init__(
@@ -199,11 +201,11 @@ class Step:
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
         self.bound = bound = Binding(site, comm, self.arrays)
-        self.noted = Noted(lowered, made.limits)
+        self.noted = FailedChecks(lowered, made.limits)
         self.addresses = self._addresses()
         self.barrier = new_words(barrier.WORDS)
-        self.counts = new_words(len(made.stretches.found) + 1)
-        self.across = Across(comm, any(s.across for s in made.stretches.found))
+        self.counts = new_words(len(made.regions.found) + 1)
+        self.across = Across(comm, any(s.across for s in made.regions.found))
         self.peers = self.across.peers(site, lowered.memories, self.blocks[0])
         self.frame = self.new_frame(self.counts)
         self._setup = bound.calls(lowered.setup)
@@ -303,16 +305,16 @@ class Step:
     def _array(self, number: int, site: Site) -> Array:
         """A view for the host; an empty array for what has no memory here."""
         b = self.program.buffers[number]
-        place = self.made.lowered.places.get(b.root)
-        if not site.holds(number) or place is None:
+        pointer = self.made.lowered.pointer_of.get(b.root)
+        if not site.holds(number) or pointer is None:
             return np.empty(0, b.dtype.numpy)
-        memory = self.blocks[place.memory]
+        memory = self.blocks[pointer.memory]
         if b.root in self.pointed:
             return np.empty(0, b.dtype.numpy)
-        return array_on(b, memory, place.offset)
+        return array_on(b, memory, pointer.offset)
 
     def new_frame(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The table that stretches are called with; they count their runs in `counts`."""
+        """The table that regions are called with; they count their runs in `counts`."""
         frame = new_words(MEMORIES + len(self.blocks))
         frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.noted.words.ctypes.data
         frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
@@ -331,35 +333,35 @@ class Step:
                 case int() if not self.is_here(x):
                     pass
                 case int():
-                    calls += self.stretch(x, self.frame)
+                    calls += self.region(x, self.frame)
                 case Feed(result=b) if b in self.pointed:
-                    memory = self.made.lowered.places[b].memory
+                    memory = self.made.lowered.pointer_of[b].memory
                     calls.append(_Feed(x, self, MEMORIES + memory))
                 case _:
                     calls += self.bound.calls([x])
         return calls
 
-    def is_here(self, stretch: int) -> bool:
-        """Whether this place runs a stretch."""
-        here = self.bound.site.places[0]
-        return all(here[axis] == k for axis, k in self.made.homes[stretch])
+    def is_here(self, region: int) -> bool:
+        """Whether this coordinate runs a region."""
+        here = self.bound.site.coordinates[0]
+        return all(here[axis] == k for axis, k in self.made.homes[region])
 
-    def stretch(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
-        """A stretch, called with a frame, and a look at what its checks have noted."""
-        found, at = self.made.stretches.found[number], frame.ctypes.data
+    def region(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
+        """A region, called with a frame, and a look at what its checks have noted."""
+        found, at = self.made.regions.found[number], frame.ctypes.data
         checks = [self.addresses.check] if self.addresses is not None else []
         checks += [self._check] if number in self.made.checked else []
         checks += [self.across.look] if found.across else []
         if found.shared and self.device.threads > 1:
             return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
-        return [*self._turn(), partial(ALONE(found.alone), at), *checks]
+        return [*self._turn(), partial(SINGLE_THREADED(found.single_threaded), at), *checks]
 
     def _addresses(self) -> Addresses | None:
         """What a build notes that checks all addresses."""
-        stretches = self.made.stretches
-        if not target().checked or not stretches.found:
+        regions = self.made.regions
+        if not target().checked or not regions.found:
             return None
-        return Addresses(stretches.symbols[NAME], stretches.calls, self.program)
+        return Addresses(regions.symbols[NAME], regions.calls, self.program)
 
     def _turn(self) -> list[Call]:
         if self.program.mesh.turns == 1:
@@ -370,22 +372,22 @@ class Step:
 class _Feed:
     """Points a word of the frame to an entry of the batch, or to a copy of its part."""
 
-    def __init__(self, feed: Feed, step: Step, word: int) -> None:
+    def __init__(self, feed: Feed, step: BoundStep, word: int) -> None:
         self.source, self.buffer = feed.source, step.program.buffers[feed.result]
         self.step, self.word = step, word
         self.value: Array | None = None  # what the word points to, and so must be kept
 
     def __call__(self) -> None:
         bound = self.step.bound
-        place = bound.site.places[bound.turn]
-        value = bound.supply.part(self.source, self.buffer, place)
+        at_turn = bound.site.coordinates[bound.turn]
+        value = bound.supply.part(self.source, self.buffer, at_turn)
         if value is None or not (value.flags.c_contiguous and value.flags.aligned):
-            value = self._copied(place)
+            value = self._copied(at_turn)
         if value is not self.value:
             self.step.frame[self.word] = value.__array_interface__["data"][0]
             self.value = value
 
-    def _copied(self, place: Any) -> Array:
+    def _copied(self, at_turn: Any) -> Array:
         copy = self.step.copy_of(self.buffer.id)
-        self.step.bound.supply.fill(self.source, self.buffer, place, copy)
+        self.step.bound.supply.fill(self.source, self.buffer, at_turn, copy)
         return copy

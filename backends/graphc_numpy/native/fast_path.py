@@ -23,13 +23,13 @@ from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.supply import FullBatch, WholeBatch
 from graphc.support.errors import GraphcError
 from graphc_numpy.memory import block
-from graphc_numpy.native.step.error_checks import Noted
+from graphc_numpy.native.step.error_checks import FailedChecks
 from graphc_numpy.native.step.regions import ERRORS, MEMORIES, TURN
-from graphc_numpy.native.step.sequences import Job, Look, Run, sequence
+from graphc_numpy.native.step.sequences import Job, Look, RegionCall, sequence
 from graphc_numpy.native.threads.pool import LINE, Pool, Words, new_words
 
 if TYPE_CHECKING:
-    from graphc_numpy.native.device import Step
+    from graphc_numpy.native.device import BoundStep
 
 Array: TypeAlias = NDArray[Any]
 COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
@@ -40,26 +40,26 @@ class _Stopped(Exception):
     """A check has failed."""
 
 
-class Quick:
-    """See graphc.runtime.backends.backend.Quick. `turn` is held while a step runs.
+class NativeFastPath:
+    """See graphc.runtime.backends.backend.FastPath. `turn` is held while a step runs.
 
     steps: of all devices, by rank; parts: of each word of the frames that is fed, where in the
     entry's bytes the part of each frame begins
     """
 
     def __init__(
-        self, steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock,
+        self, steps: Sequence[BoundStep], names: tuple[str, ...], turn: threading.Lock,
         parts: dict[str, dict[int, Words]],
     ) -> None:  # fmt: skip
         self.open, self.names = True, names
         self._steps, self._turn, self._step = steps, turn, steps[0]
-        self._counts = new_words(len(self._step.made.stretches.found) + 1)
+        self._counts = new_words(len(self._step.made.regions.found) + 1)
         self._noted = self._new_noted()
         self._look: Look | None = None
         self._frames = self._new_frames()
         common = self._step.across.common
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
-        self._kept: dict[str, Array] = {}  # what words of the frames point to
+        self._arrays: dict[str, Array] = {}  # what words of the frames point to
         self._entries = [(name, *self._entry(name, parts[name])) for name in names]
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
         self._runs = list(self._calls())
@@ -83,7 +83,7 @@ class Quick:
                     return None
                 if own is not None:
                     own[...] = x
-                elif self._kept.get(name) is not x and not self._point(name, words, x):
+                elif self._arrays.get(name) is not x and not self._point(name, words, x):
                     return None
             try:
                 for run in self._runs:
@@ -111,11 +111,11 @@ class Quick:
             row[ERRORS] = self._noted.words[k].ctypes.data
         return made
 
-    def _new_noted(self) -> Noted:
+    def _new_noted(self) -> FailedChecks:
         made, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
-        return Noted(made.lowered, made.limits, rows)
+        return FailedChecks(made.lowered, made.limits, rows)
 
-    def _counts_of(self, step: Step) -> Words:
+    def _counts_of(self, step: BoundStep) -> Words:
         return self._counts if step is self._step else step.counts
 
     def _entry(
@@ -136,16 +136,16 @@ class Quick:
             return False
         for word, begins in parts.items():
             self._frames[:, word] = x.ctypes.data + begins
-        self._kept[name] = x
+        self._arrays[name] = x
         return True
 
     # -- what is run ------------------------------------------------------------------------------
 
     def _calls(self) -> Iterator[Callable[[], object]]:
         """Everything in one call; a check that failed ends it before the first write."""
-        body = [list(_runs(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
+        body = [list(_region_calls(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
         commit = [
-            list(_stretches(s, s.made.parts[-1], self._frames_of(k)[0]))
+            list(_regions(s, s.made.parts[-1], self._frames_of(k)[0]))
             for k, s in enumerate(self._steps)
         ]
         pool = self._new_pool()
@@ -185,34 +185,39 @@ class Quick:
     def _new_pool(self) -> Pool | None:
         """The threads of all devices; None for one."""
         device, n = self._step.device, len(self._steps)
-        shared = any(s.shared for s in self._step.made.stretches.found)
+        shared = any(s.shared for s in self._step.made.regions.found)
         threads = n * (device.threads if shared else 1)
         return None if threads == 1 else device.pool() if n == 1 else Pool(threads)
 
 
 def _call(
-    body: list[list[Run]], commit: list[list[Run]], pool: Pool | None, look: Look | None
+    body: list[list[RegionCall]],
+    commit: list[list[RegionCall]],
+    pool: Pool | None,
+    look: Look | None,
 ) -> Callable[[], object]:
-    """All stretches of all devices on the threads of a pool, or on this one."""
-    if len(body) == 1 and not look and len(runs := body[0] + commit[0]) == 1:
-        function, at = runs[0]
+    """All regions of all devices on the threads of a pool, or on this one."""
+    if len(body) == 1 and not look and len(region_calls := body[0] + commit[0]) == 1:
+        function, at = region_calls[0]
         return partial(pool.run, function, at) if pool else partial(KIND(function), at, 0, 1)
     job = Job(body, commit, (pool.threads if pool else 1) // len(body), look)
     function = sequence()
-    alone = KIND(function)
-    return lambda: pool.run(function, job.address) if pool else alone(job.address, 0, 1)
+    single_threaded = KIND(function)
+    return lambda: pool.run(function, job.address) if pool else single_threaded(job.address, 0, 1)
 
 
-def _runs(step: Step, frames: Words) -> Iterator[Run]:
+def _region_calls(step: BoundStep, frames: Words) -> Iterator[RegionCall]:
     """What a device runs before the first write."""
     turns = step.bound.site.turns(FullBatch())
     for i, part in enumerate(step.made.parts[:-1]):
         for frame in frames[:turns] if i % 2 else frames[:1]:
-            yield from _stretches(step, part, frame)
+            yield from _regions(step, part, frame)
 
 
-def _stretches(step: Step, part: Iterable[Instruction | int], frame: Words) -> Iterator[Run]:
-    found = step.made.stretches.found
+def _regions(
+    step: BoundStep, part: Iterable[Instruction | int], frame: Words
+) -> Iterator[RegionCall]:
+    found = step.made.regions.found
     for x in part:
         if isinstance(x, int) and step.is_here(x):
             yield found[x].address, frame.ctypes.data
@@ -221,7 +226,9 @@ def _stretches(step: Step, part: Iterable[Instruction | int], frame: Words) -> I
 # -- whether there is a short way -----------------------------------------------------------------
 
 
-def quick(steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock) -> Quick | None:
+def fast_path(
+    steps: Sequence[BoundStep], names: tuple[str, ...], turn: threading.Lock
+) -> NativeFastPath | None:
     """The short way of a step of all devices of a mesh, if the host has nothing to do but feeding,
     and no error can be found after the first write."""
     first, made = steps[0], steps[0].made
@@ -239,17 +246,17 @@ def quick(steps: Sequence[Step], names: tuple[str, ...], turn: threading.Lock) -
         begins = _begins(steps, feed.source, first.program.buffers[feed.result])
         if begins is None or feed.result not in first.pointed:
             return None
-        word = MEMORIES + made.lowered.places[feed.result].memory
+        word = MEMORIES + made.lowered.pointer_of[feed.result].memory
         parts.setdefault(feed.source, {})[word] = begins
-    return Quick(steps, names, turn, parts) if sorted(parts) == sorted(names) else None
+    return NativeFastPath(steps, names, turn, parts) if sorted(parts) == sorted(names) else None
 
 
-def _begins(steps: Sequence[Step], name: str, b: Buffer) -> Words | None:
+def _begins(steps: Sequence[BoundStep], name: str, b: Buffer) -> Words | None:
     """Where in an entry's bytes each device's part begins at each turn, if parts lie in one piece
     and nothing is padded or cast."""
     t, found = steps[0].program.inputs[name], []
-    for place in (place for step in steps for place in step.bound.site.places):
-        spans = [r.at(place, {}) for r in b.ranges]
+    for at in (at for step in steps for at in step.bound.site.coordinates):
+        spans = [r.at(at, {}) for r in b.ranges]
         whole = all((o, n) == (0, m) for (o, n), m in zip(spans[1:], t.shape[1:], strict=True))
         if tuple(n for _, n in spans) != b.shape or not whole or b.dtype != t.dtype:
             return None

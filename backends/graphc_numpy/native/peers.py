@@ -22,10 +22,10 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class Across:
-    """What a step needs of the other devices. needed: they meet in its stretches.
+    """What a step needs of the other devices. needed: they meet in its regions.
 
     words: of a frame: what all share, the number of this device, how many there are
-    common: what all share; None where they do not meet in stretches
+    common: what all share; None where they do not meet in regions
     """
 
     def __init__(self, comm: Communicator, needed: bool) -> None:
@@ -52,7 +52,7 @@ class Across:
             raise PeerFailed("another device has failed")
 
     def look(self) -> None:
-        """Raise PeerFailed if another device has failed: a stretch may have ended early."""
+        """Raise PeerFailed if another device has failed: a region may have ended early."""
         if self.common is not None and self.common[0]:
             raise PeerFailed("another device has failed")
 

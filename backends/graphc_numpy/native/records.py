@@ -15,7 +15,7 @@ from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed
 from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
 from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.step.regions import Stretch, Stretches, names_of
+from graphc_numpy.native.step.regions import NativeRegion, NativeRegions, names_of
 
 Part = tuple[Instruction | int, ...]
 
@@ -24,17 +24,17 @@ Part = tuple[Instruction | int, ...]
 class Record:
     """A lowered program; instructions are numbers in the order of the program's instructions.
 
-    code:      of the object with the stretches; stretches: (scratch, shared, across) of each
-    places:    (buffer, memory, offset)
-    parts:     (whether it is a stretch, number) of each item
+    code:      of the object with the regions; regions: (scratch, shared, across) of each
+    pointer_of:    (buffer, memory, offset)
+    parts:     (whether it is a region, number) of each item
     """
 
     code: str
     memories: tuple[Memory, ...]
-    places: tuple[tuple[int, int, int], ...]
+    pointer_of: tuple[tuple[int, int, int], ...]
     arena: int
     parts: tuple[tuple[tuple[bool, int], ...], ...]
-    stretches: tuple[tuple[int, bool, bool], ...]
+    regions: tuple[tuple[int, bool, bool], ...]
     homes: tuple[Home, ...]
     checks: tuple[int, ...]
     limits: tuple[tuple[int, int], ...]
@@ -42,32 +42,32 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedRecord:
     """What a record and the program make together; see graphc_numpy.native.compiled.Compiled."""
 
     lowered: Lowered
     parts: tuple[Part, ...]
     homes: tuple[Home, ...]
-    stretches: Stretches
+    regions: NativeRegions
     checked: frozenset[int]
     limits: dict[int, int]
 
 
-def write(key: str, program: Program, made: Found) -> None:
+def write(key: str, program: Program, made: LoadedRecord) -> None:
     """Keep what was made of a program."""
     every = program.instructions
     number = {id(x): i for i, x in enumerate(every)}
     lowered = made.lowered
     record = Record(
-        made.stretches.code,
+        made.regions.code,
         lowered.memories,
-        tuple((b, p.memory, p.offset) for b, p in lowered.places.items()),
+        tuple((b, p.memory, p.offset) for b, p in lowered.pointer_of.items()),
         lowered.arena,
         tuple(
             tuple((True, x) if isinstance(x, int) else (False, number[id(x)]) for x in part)
             for part in made.parts
         ),
-        tuple((x.scratch, x.shared, x.across) for x in made.stretches.found),
+        tuple((x.scratch, x.shared, x.across) for x in made.regions.found),
         made.homes,
         tuple(number[id(x)] for x in lowered.checks),
         tuple(made.limits.items()),
@@ -76,7 +76,7 @@ def write(key: str, program: Program, made: Found) -> None:
     record_cache.write(key, record)
 
 
-def read(key: str, program: Program) -> Found | None:
+def read(key: str, program: Program) -> LoadedRecord | None:
     """What was kept under a key, with its machine code; None where one of them is not there."""
     record = record_cache.read(Record, key)
     try:
@@ -85,28 +85,32 @@ def read(key: str, program: Program) -> Found | None:
         return None
 
 
-def _found(record: Record, program: Program) -> Found | None:
-    names = names_of(len(record.stretches))
-    symbols = machine.again(record.code, sum(names, ()))
+def _found(record: Record, program: Program) -> LoadedRecord | None:
+    names = names_of(len(record.regions))
+    symbols = machine.load_cached(record.code, sum(names, ()))
     if symbols is None:
         return None
     every = tuple(program.instructions)
     checks = tuple(x for x in (every[i] for i in record.checks) if isinstance(x, Kernel))
-    places = {b: Pointer(memory, offset) for b, memory, offset in record.places}
-    pairs = zip(names, record.stretches, strict=True)
-    found = [Stretch(symbols[n], symbols[alone], *x) for (n, alone), x in pairs]
-    return Found(
-        Lowered(record.memories, places, needed(program.setup, places), (), record.arena, checks),
+    pointer_of = {b: Pointer(memory, offset) for b, memory, offset in record.pointer_of}
+    pairs = zip(names, record.regions, strict=True)
+    found = [
+        NativeRegion(symbols[n], symbols[single_threaded], *x) for (n, single_threaded), x in pairs
+    ]
+    return LoadedRecord(
+        Lowered(
+            record.memories, pointer_of, needed(program.setup, pointer_of), (), record.arena, checks
+        ),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
         record.homes,
-        Stretches(symbols, found, record.code),
+        NativeRegions(symbols, found, record.code),
         frozenset(record.checked),
         dict(record.limits),
     )
 
 
-def key_of(program: Program, together: frozenset[str] | None = None) -> str:
+def key_of(program: Program, shared_variables: frozenset[str] | None = None) -> str:
     """A hash of all that a record depends on."""
-    names = together if together is None else sorted(together)
+    names = shared_variables if shared_variables is None else sorted(shared_variables)
     made_by = f"record, {machine.target()}, {machine.generator()}"
     return hashlib.sha256(f"{made_by}\n{names}\n{program!r}".encode()).hexdigest()

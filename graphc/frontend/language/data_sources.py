@@ -18,7 +18,7 @@ Static = Callable[[s.Expr], Any]
 _HELP = 'write data train = npz("file.npz", batch=256, shuffle(seed=0))'
 
 
-def data_spec(tree: s.Data, folder: Path, static: Static) -> DataSpec:
+def data_spec(tree: s.DataStatement, folder: Path, static: Static) -> DataSpec:
     """The specification; its path is relative to folder. Raises G0126, G0601."""
     source = tree.source
     kind = source.function.id if isinstance(source.function, s.Name) else ""
@@ -32,7 +32,7 @@ def data_spec(tree: s.Data, folder: Path, static: Static) -> DataSpec:
     return DataSpec(tree.name.id, kind, where, _batch(batch, tree), seed, shard, {}, source.span)
 
 
-def _arguments(tree: s.Data, static: Static) -> tuple[Any, Any, dict[str, Any]]:
+def _arguments(tree: s.DataStatement, static: Static) -> tuple[Any, Any, dict[str, Any]]:
     """(path, batch, what the stages say) as they are written."""
     path: Any = None
     batch: Any = None
@@ -57,7 +57,7 @@ def _arguments(tree: s.Data, static: Static) -> tuple[Any, Any, dict[str, Any]]:
     return path, batch, stages
 
 
-def _path(path: Any, tree: s.Data) -> str:
+def _path(path: Any, tree: s.DataStatement) -> str:
     if isinstance(path, str) and path:
         return path
     what = "no path" if path is None else f"{in_words(path)} for a path"
@@ -65,7 +65,7 @@ def _path(path: Any, tree: s.Data) -> str:
     raise GraphcError("G0126", message, span=tree.source.span, help=_HELP)
 
 
-def _batch(batch: Any, tree: s.Data) -> int:
+def _batch(batch: Any, tree: s.DataStatement) -> int:
     if is_integer(batch) and batch >= 1:
         return int(batch)
     what = "no batch=..." if batch is None else f"batch={in_words(batch, article=False)}"
@@ -73,7 +73,7 @@ def _batch(batch: Any, tree: s.Data) -> int:
     raise GraphcError("G0126", message, span=tree.source.span, help=_HELP)
 
 
-def _resolved(path: Path, tree: s.Data) -> str:
+def _resolved(path: Path, tree: s.DataStatement) -> str:
     try:
         return str(path.resolve())
     except (OSError, ValueError, RuntimeError) as error:

@@ -136,7 +136,7 @@ class Evaluator:
                 return self._unary(op, (yield operand, scope))
             case s.Power(base=base, exponent=exponent):
                 return self.apply("**", (yield base, scope), (yield exponent, scope))
-            case s.Chain():
+            case s.OperatorChain():
                 return (yield from self._chain(tree, scope))
             case s.Conditional(then=then, condition=condition, otherwise=otherwise):
                 chosen = truth((yield condition, scope), condition.span)
@@ -152,7 +152,7 @@ class Evaluator:
 
     # -- operators ------------------------------------------------------------------------------
 
-    def _chain(self, tree: s.Chain, scope: Scope) -> Task:
+    def _chain(self, tree: s.OperatorChain, scope: Scope) -> Task:
         total = yield tree.first, scope
         for link in tree.links:
             if link.op in ("and", "or") and total is (link.op == "or"):
@@ -312,7 +312,7 @@ def _subscripts(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[
         match item:
             case s.Dots():
                 values.append(Ellipsis)
-            case s.Slice(start=start, stop=stop, step=step):
+            case s.SliceExpr(start=start, stop=stop, step=step):
                 parts: list[Any] = []
                 for x in (start, stop, step):
                     parts.append(None if x is None else (yield x, scope))

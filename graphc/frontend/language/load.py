@@ -39,8 +39,8 @@ class File:
     path: Path
     scope: Scope = field(default_factory=Scope)
     homes: dict[str, Path] = field(default_factory=dict)
-    steps: list[s.Step] = field(default_factory=list)
-    data: dict[str, s.Data] = field(default_factory=dict)
+    steps: list[s.StepStatement] = field(default_factory=list)
+    data: dict[str, s.DataStatement] = field(default_factory=dict)
     train: s.Train | None = None
     strategies: dict[str, Strategy] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ def module_of_source(
     return _module(parse_source(text, file), Path(file), dict(sizes or {}), checked_seed(seed))
 
 
-def _module(tree: s.Module, path: Path, sizes: dict[str, int], seed: int) -> Module:
+def _module(tree: s.SourceFile, path: Path, sizes: dict[str, int], seed: int) -> Module:
     file = Loader().read(tree, path)
     if len(file.steps) != 1:
         raise GraphcError(
@@ -89,7 +89,9 @@ def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
     return spec.batch if spec else None
 
 
-def _sizes_of_data(step: s.Step, scope: Scope, data: Mapping[str, DataSpec]) -> dict[str, int]:
+def _sizes_of_data(
+    step: s.StepStatement, scope: Scope, data: Mapping[str, DataSpec]
+) -> dict[str, int]:
     """Named dims other than the batch, as long as the entries of the data are, if it is there."""
     leading = batch_dim(step, scope)
     wanted = [
@@ -111,7 +113,7 @@ def _sizes_of_data(step: s.Step, scope: Scope, data: Mapping[str, DataSpec]) -> 
 
 
 def _graphs(
-    step: s.Step, scope: Scope, sizes: Mapping[str, int], batch: int | None, seed: int, *,
+    step: s.StepStatement, scope: Scope, sizes: Mapping[str, int], batch: int | None, seed: int, *,
     training: bool,
 ) -> tuple[Graph, Graph]:  # fmt: skip
     """The step's graph in one mode, and the graph of its variables' first values."""
@@ -128,7 +130,7 @@ class Loader:
         self.open: list[Path] = []
         self.done: dict[Path, File] = {}
 
-    def read(self, tree: s.Module, path: Path) -> File:
+    def read(self, tree: s.SourceFile, path: Path) -> File:
         """What a file declares. Constants are evaluated, functions kept as trees."""
         file = File(path)
         self.open.append(path.resolve())
@@ -144,17 +146,17 @@ class Loader:
                 self._define(alias, Namespace(item.path.value, members), file)
             case s.Import():
                 self._take_over(self._read_import(item, file.path), item, file)
-            case s.Const(name=name, value=value):
+            case s.ConstStatement(name=name, value=value):
                 self._define(name, static_value(value, file.scope), file)
             case s.Function(name=name):
                 self._define(name, Closure(item, file.scope), file)
-            case s.Step():
+            case s.StepStatement():
                 file.steps.append(item)
-            case s.Data(name=name):
+            case s.DataStatement(name=name):
                 file.data[name.id] = item
             case s.Train():
                 file.train = item
-            case s.Strategy(name=name, value=value):
+            case s.StrategyStatement(name=name, value=value):
                 file.strategies[name.id] = strategy_of(value, file.strategies)
             case _:
                 raise AssertionError(f"{type(item).__name__} at the top of a file")
@@ -192,7 +194,7 @@ class Loader:
             self.done[target] = self.read(self._parsed(item, where, target), target)
         return self.done[target]
 
-    def _parsed(self, item: s.Import, where: Path, target: Path) -> s.Module:
+    def _parsed(self, item: s.Import, where: Path, target: Path) -> s.SourceFile:
         try:
             data = read_file(where, special=False)
         except GraphcError as error:

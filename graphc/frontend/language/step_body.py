@@ -35,7 +35,7 @@ _OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in word
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingMinimize:
     """A `minimize`: what it needs of all the step's params is found out when all are declared."""
 
     loss: str
@@ -50,7 +50,7 @@ class StepBody:
 
     def __init__(
         self,
-        step: s.Step,
+        step: s.StepStatement,
         scope: Scope,
         sizes: Mapping[str, int],
         training: bool,
@@ -62,7 +62,7 @@ class StepBody:
         self.first = Builder(f"{step.name.id}.init")
         self.f.seed = self.first.seed = seed
         self.evaluator = Evaluator(self.f, training)
-        self.losses: list[Pending] = []
+        self.losses: list[PendingMinimize] = []
 
     def run(self) -> tuple[Graph, Graph]:
         """The graph, and the graph of the variables' first values."""
@@ -125,7 +125,7 @@ class StepBody:
 
     def _statement(self, tree: s.Statement, scope: Scope) -> None:
         match tree:
-            case s.Variable():
+            case s.VariableStatement():
                 self._variable(tree, scope)
             case s.Update():
                 self._update(tree, scope)
@@ -155,7 +155,7 @@ class StepBody:
 
     # -- variables ------------------------------------------------------------------------------
 
-    def _variable(self, tree: s.Variable, scope: Scope) -> None:
+    def _variable(self, tree: s.VariableStatement, scope: Scope) -> None:
         path = self._path(tree.target, scope)
         name = dotted(path)
         options = self._options(tree, scope)
@@ -173,7 +173,7 @@ class StepBody:
         self._first_value(tree, name, t, self.evaluator.evaluate(tree.initial, scope))
         store(self.evaluator, tree.target, path, value, scope)
 
-    def _options(self, tree: s.Variable, scope: Scope) -> dict[str, Any]:
+    def _options(self, tree: s.VariableStatement, scope: Scope) -> dict[str, Any]:
         """The options of a variable, by the names of its fields. Raises G0121, G0308, G0313."""
         found: dict[str, Any] = {}
         for option in tree.options:
@@ -193,7 +193,9 @@ class StepBody:
             found[field] = word(str(value), option.value.span) if word else value
         return found
 
-    def _first_value(self, tree: s.Variable, name: str, t: TensorType, initial: Any) -> None:
+    def _first_value(
+        self, tree: s.VariableStatement, name: str, t: TensorType, initial: Any
+    ) -> None:
         if isinstance(initial, Value):
             message = "a variable starts from an initialiser or a number, not from a tensor"
             raise GraphcError("G0129", message, span=tree.initial.span)
@@ -247,7 +249,7 @@ class StepBody:
         self._output(name, loss, tree)
         optimizer = self._optimizer(tree, scope)
         over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
-        self.losses.append(Pending(loss.name, optimizer, over, settings, tree.span))
+        self.losses.append(PendingMinimize(loss.name, optimizer, over, settings, tree.span))
 
     def _optimizer(self, tree: s.Minimize, scope: Scope) -> Optimizer:
         steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
@@ -267,7 +269,7 @@ class StepBody:
         text = tree.value if isinstance(tree, s.Str) else dotted(self._path(tree, scope))
         return text, tree.span
 
-    def _over(self, pending: Pending) -> tuple[str, ...]:
+    def _over(self, pending: PendingMinimize) -> tuple[str, ...]:
         """The params that an objective is over. Raises G0302."""
         params = [v.name for v in self.f.variables.values() if v.kind == "param"]
         if pending.over is None:
@@ -324,7 +326,7 @@ def is_open(dim: s.Expr, scope: Scope) -> bool:
     return isinstance(dim, s.Name) and (scope.outer or scope).get(dim.id) is MISSING
 
 
-def batch_dim(step: s.Step, scope: Scope) -> str | None:
+def batch_dim(step: s.StepStatement, scope: Scope) -> str | None:
     """The first named dim that leads an input: the one whose last batch may be shorter."""
     for tree in step.inputs:
         match tree.type.dims:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.caller import user_span
-from graphc.frontend.numpy.session import Pending, Session, current
+from graphc.frontend.numpy.session import PendingLoss, TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.numpy.tree import leaf
 from graphc.frontend.operands import as_shape, value
@@ -147,12 +147,12 @@ def minimize(
 # -- what they do ---------------------------------------------------------------------------------
 
 
-def declare(session: Session, variable: Variable) -> Tracer:
+def declare(session: TraceSession, variable: Variable) -> Tracer:
     """Add a variable and read it."""
     return Tracer(session, session.builder.declare(variable))
 
 
-def output(session: Session, name: str, x: Any) -> None:
+def output(session: TraceSession, name: str, x: Any) -> None:
     """Enter an output. Raises G0809 where the name is taken."""
     f = session.builder
     if not isinstance(name, str):
@@ -162,7 +162,7 @@ def output(session: Session, name: str, x: Any) -> None:
     f.outputs[name] = value(f, unwrap(x, f)).name
 
 
-def write(session: Session, name: str, x: Value) -> None:
+def write(session: TraceSession, name: str, x: Value) -> None:
     """Enter the new value of a state, cast to its dtype. Raises G0304, G0809."""
     f = session.builder
     t = f.variables[name].type
@@ -177,7 +177,7 @@ def write(session: Session, name: str, x: Value) -> None:
 
 
 def add_loss(
-    session: Session, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str,
+    session: TraceSession, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str,
     reduction: str = "", sparse: str = "",
 ) -> None:  # fmt: skip
     """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309, G0313."""
@@ -194,10 +194,10 @@ def add_loss(
     x = agreed_loss(f, x, reduction)
     name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
     output(session, name, x)
-    session.losses.append(Pending(x.name, optimizer, over, orders, f.origin, reduction, sparse))
+    session.losses.append(PendingLoss(x.name, optimizer, over, orders, f.origin, reduction, sparse))
 
 
-def objectives(session: Session) -> None:
+def objectives(session: TraceSession) -> None:
     """Enter the objectives, when all parameters are known."""
     f = session.builder
     for p in session.losses:
@@ -208,14 +208,14 @@ def objectives(session: Session) -> None:
             f.objectives.append(Objective(p.loss, _chained(chain, p), over, *words))
 
 
-def _chained(chain: list[Any], p: Pending) -> Optimizer:
+def _chained(chain: list[Any], p: PendingLoss) -> Optimizer:
     try:
         return as_optimizer(chain)
     except GraphcError as error:
         raise error.at(p.span) from None
 
 
-def _over(session: Session, p: Pending) -> tuple[str, ...]:
+def _over(session: TraceSession, p: PendingLoss) -> tuple[str, ...]:
     params = [v.name for v in session.builder.variables.values() if v.kind == "param"]
     if p.over is None:
         return tuple(params)

@@ -127,7 +127,7 @@ class _Arrays:
 
     ids: list[Item]
     dims: list[int]
-    place: int
+    first_dim: int
 
 
 def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
@@ -136,7 +136,7 @@ def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
     order = [*arrays.dims, *(d for d in range(y.rank) if d not in arrays.dims)]
     y = _looked_up(f, y, arrays, order)
     rank = y.rank - (len(order) - len(arrays.dims))  # of the index arrays, broadcast
-    return f.moveaxis(y, list(range(rank)), [arrays.place + i for i in range(rank)])
+    return f.moveaxis(y, list(range(rank)), [arrays.first_dim + i for i in range(rank)])
 
 
 def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
@@ -153,8 +153,8 @@ def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
         basic.append(slice(None) if isinstance(k, np.ndarray | Value) else k)
         dim += not isinstance(k, int)
     advanced = [i for i, k in enumerate(items) if isinstance(k, int | np.ndarray | Value)]
-    together = advanced == list(range(advanced[0], advanced[-1] + 1))
-    return basic, _Arrays(ids, dims, dims[0] if together else 0)
+    adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
+    return basic, _Arrays(ids, dims, dims[0] if adjacent else 0)
 
 
 def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value:

@@ -174,10 +174,10 @@ def _at(f: Builder, ordered: Value, part: float) -> Value:
     last = ordered.shape[-1] - 1
     if isinstance(part, int):
         return f.getitem(ordered, (..., part * last))
-    place = part * last
-    below = int(place) if place < last else last
+    position = part * last
+    below = int(position) if position < last else last
     low, high = (f.getitem(ordered, (..., min(i, last))) for i in (below, below + 1))
-    weight, step = place - below, high - low
+    weight, step = position - below, high - low
     return low + step * weight if weight < 0.5 and below < last else high - step * (1 - weight)
 
 

@@ -20,7 +20,7 @@ def typed(f: Builder, a: Any, dtype: Any) -> Value:
     return x if dtype is None else f.to_dtype(x, dtype_argument(dtype))
 
 
-def _kept(f: Builder, x: Value, where: Any, other: Scalar | Value) -> Value:
+def _where_kept(f: Builder, x: Value, where: Any, other: Scalar | Value) -> Value:
     """`x` with `other` where the mask `where=` is off."""
     return x if where is True else f.where(operand(f, where), x, other)
 
@@ -39,7 +39,7 @@ def sum_(
     initial: Any = None, where: Any = True,
 ) -> Value:  # fmt: skip
     """`sum`; integers stay integers of their dtype, bools and u8 become i32"""
-    y = f.sum(_kept(f, typed(f, a, dtype), where, 0), as_axis(axis), bool(keepdims))
+    y = f.sum(_where_kept(f, typed(f, a, dtype), where, 0), as_axis(axis), bool(keepdims))
     return y if initial is None else y + _first(f, initial, y)
 
 
@@ -49,7 +49,7 @@ def prod(
     initial: Any = None, where: Any = True,
 ) -> Value:  # fmt: skip
     """`prod`"""
-    y = f.prod(_kept(f, typed(f, a, dtype), where, 1), as_axis(axis), bool(keepdims))
+    y = f.prod(_where_kept(f, typed(f, a, dtype), where, 1), as_axis(axis), bool(keepdims))
     return y if initial is None else y * _first(f, initial, y)
 
 
@@ -221,7 +221,7 @@ def _truth(name: str) -> Any:
         f: Builder, a: Any, axis: Any = None, keepdims: bool = False, *, where: Any = True
     ) -> Value:
         x = truth(f, value(f, a))
-        x = _kept(f, x, where, name == "all")
+        x = _where_kept(f, x, where, name == "all")
         y: Value = getattr(f, name)(x, as_axis(axis), bool(keepdims))
         return y
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingLoss:
     """A loss (its node), and what is to minimize it once all parameters are known."""
 
     loss: str
@@ -31,7 +31,7 @@ class Pending:
 
 
 @dataclass
-class Session:
+class TraceSession:
     """One run of the user's function.
 
     wrap:    makes a traced array of a value of the session
@@ -42,10 +42,10 @@ class Session:
     """
 
     builder: Builder
-    wrap: Callable[[Session, Value], Any]
+    wrap: Callable[[TraceSession, Value], Any]
     first: Builder = field(default_factory=lambda: Builder("init"))
     initial: dict[str, Array] = field(default_factory=dict)
-    losses: list[Pending] = field(default_factory=list)
+    losses: list[PendingLoss] = field(default_factory=list)
     exact: Span | None = None
     sized: Span | None = None
     over: bool = False
@@ -61,11 +61,11 @@ class Session:
             )
 
 
-_CURRENT: ContextVar[Session | None] = ContextVar("graphc_session", default=None)
+_CURRENT: ContextVar[TraceSession | None] = ContextVar("graphc_session", default=None)
 
 
 @contextmanager
-def running(session: Session) -> Iterator[Session]:
+def running(session: TraceSession) -> Iterator[TraceSession]:
     """Make `session` the current one; it is over when the block ends."""
     token = _CURRENT.set(session)
     try:
@@ -75,12 +75,12 @@ def running(session: Session) -> Iterator[Session]:
         _CURRENT.reset(token)
 
 
-def open_session() -> Session | None:
+def open_session() -> TraceSession | None:
     """The trace that is running, if there is one."""
     return _CURRENT.get()
 
 
-def current(what: str) -> Session:
+def current(what: str) -> TraceSession:
     """The trace that is running. Raises G0807, naming `what` was called, where there is none."""
     session = _CURRENT.get()
     if session is None:

@@ -127,9 +127,9 @@ def broadcast_arrays(f: Builder, *args: Any, subok: bool = False) -> tuple[Value
     return tuple(_broadcast(f, v, target) for v in values)
 
 
-def _at_least(rank: int, place: Any) -> Any:
+def _at_least(rank: int, shape_of: Any) -> Any:
     def call(f: Builder, *arys: Any) -> Any:
-        made = tuple(f.reshape(v, place(v.shape)) for v in (value(f, a) for a in arys))
+        made = tuple(f.reshape(v, shape_of(v.shape)) for v in (value(f, a) for a in arys))
         return made[0] if len(made) == 1 else made
 
     call.__doc__ = f"dims of length 1 added, up to {rank}"

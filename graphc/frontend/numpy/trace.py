@@ -32,7 +32,7 @@ from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.constant_table import taking
 from graphc.frontend.numpy.declare import Param, add_loss, declare, objectives, output, write
 from graphc.frontend.numpy.same_step import same_but_for_lengths
-from graphc.frontend.numpy.session import Session, running
+from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.numpy.tree import Structure, flatten
 from graphc.frontend.operands import value
@@ -80,9 +80,9 @@ class Recording:
 
     def explained(self, error: GraphcError) -> GraphcError:
         """The error, with the reason why a batch of another size is refused."""
-        place = self.exact or self.needs
-        if error.code == "G0613" and place is not None and not error.labels:
-            error.labels = ((place, _REASONS[self.exact is not None]),)
+        blamed = self.exact or self.needs
+        if error.code == "G0613" and blamed is not None and not error.labels:
+            error.labels = ((blamed, _REASONS[self.exact is not None]),)
             error.help = error.help or _PLAIN_SIZE
         return error
 
@@ -199,7 +199,7 @@ def _run(
     """
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
-    session = Session(f, Tracer, first=Builder(f"{f.name}.init"))
+    session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"))
     f.seed = session.first.seed = request.seed
     f.float = session.first.float = _float_of(request)
     with running(session), taking(), f.at(request.span):
@@ -257,14 +257,14 @@ def _traced_cause(error: BaseException) -> GraphcError | None:
 # -- what comes in --------------------------------------------------------------------------------
 
 
-def _variables(session: Session, tree: Any, kind: str) -> tuple[Any, Structure]:
+def _variables(session: TraceSession, tree: Any, kind: str) -> tuple[Any, Structure]:
     """The tree with a traced variable for every leaf."""
     leaves, form = flatten(tree, kind)
     made = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
     return form.build(made), form
 
 
-def _variable(session: Session, name: str, given: Any, kind: str) -> Tracer:
+def _variable(session: TraceSession, name: str, given: Any, kind: str) -> Tracer:
     f = session.builder
     leaf = given if isinstance(given, Param) else Param(given)
     t = TensorType(leaf.shape, leaf.dtype) if leaf.init else _leaf_type(name, leaf.value)
@@ -315,7 +315,7 @@ def _leaf_type(name: str, x: Any) -> TensorType:
 
 
 def _inputs(
-    session: Session, request: _Request, dynamic: bool, grown: bool
+    session: TraceSession, request: _Request, dynamic: bool, grown: bool
 ) -> tuple[Any, Structure]:
     """The batch with a traced input for every leaf."""
     f = session.builder
@@ -352,7 +352,7 @@ def _check_batch(lengths: dict[str, int]) -> None:
 
 
 def _take_result(
-    session: Session, request: _Request, returned: Any, state_form: Structure | None
+    session: TraceSession, request: _Request, returned: Any, state_form: Structure | None
 ) -> None:
     loss, new_state, metrics = _parts(returned, state_form is not None)
     code = getattr(request.function, "__code__", None)
@@ -397,7 +397,7 @@ def _parts(returned: Any, with_state: bool) -> tuple[Any, Any, Any]:
             raise GraphcError("G0809", text)
 
 
-def _update_state(session: Session, new_state: Any, form: Structure) -> None:
+def _update_state(session: TraceSession, new_state: Any, form: Structure) -> None:
     f = session.builder
     leaves, new_form = flatten(new_state, "state")
     if new_form != form:

@@ -27,7 +27,7 @@ from graphc.ir.types import dtype_of
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 if TYPE_CHECKING:
-    from graphc.frontend.numpy.session import Session
+    from graphc.frontend.numpy.session import TraceSession
 
 MAX_NESTING = 32  # of lists in an argument, as NumPy's own limit on dims
 
@@ -41,7 +41,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
 
     __slots__ = ("__weakref__", "_memory", "_session", "_value")
 
-    def __init__(self, session: Session, value: Value) -> None:
+    def __init__(self, session: TraceSession, value: Value) -> None:
         self._session, self._value = session, value
         self._memory: WeakSet[Tracer] | None = None
 
@@ -263,14 +263,14 @@ def renamed(f: Builder, made: Any, span: Span | None, before: int) -> Any:
     return f.rename(made, f.unique(name))
 
 
-def _written(session: Session, made: Any, outs: Sequence[Any]) -> Any:
+def _written(session: TraceSession, made: Any, outs: Sequence[Any]) -> Any:
     """Make the arrays in `outs` refer to the results, and return them."""
     results = made if isinstance(made, tuple) else (made,)
     done = tuple(_write(session, o, r) for o, r in zip(outs, results, strict=True))
     return done[0] if len(done) == 1 else done
 
 
-def _write(session: Session, out: Any, result: Any) -> Any:
+def _write(session: TraceSession, out: Any, result: Any) -> Any:
     f = session.builder
     match out:
         case Tracer():
@@ -309,7 +309,7 @@ def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:
             return x
 
 
-def wrap(session: Session, x: Any) -> Any:
+def wrap(session: TraceSession, x: Any) -> Any:
     """A handler's result with traced arrays in place of values."""
     match x:
         case Value():

@@ -32,14 +32,14 @@ class Join:
     make: Callable[[list[Any]], Any] = dataclasses.field(compare=False, repr=False)
 
 
-Step: TypeAlias = Leaf | Join
+PathStep: TypeAlias = Leaf | Join
 
 
 @dataclass(frozen=True)
 class Structure:
     """The form of a tree: how to build it from its leaves. Two trees of one form are equal."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def flatten(tree: Any, root: str) -> tuple[dict[str, Any], Structure]:
     for keys that are no names, for two leaves of one name, and for a tree that contains itself.
     """
     leaves: dict[str, Any] = {}
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     work: list[tuple[str, int, Any]] = [("", 0, tree)]
     while work:
         path, depth, item = work.pop()

@@ -10,21 +10,21 @@ from graphc.lowering.fusion.domains import Interval, axes, size
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.kernel.code import (
     Access,
-    Index,
-    Kernel,
-    Links,
+    AxisIndex,
+    Gemm,
+    IndexLinks,
+    LoopKernel,
     Nest,
-    Param,
+    Parameter,
     Phase,
     Pointer,
-    Product,
     Side,
     Statement,
     accesses,
     reached,
     with_accesses,
 )
-from graphc.lowering.nodes.nodes import Chained, Contract, Fold, Map, Read
+from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, Read, ReduceNode
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, parse_spec
 
@@ -36,23 +36,25 @@ FEW = 8  # columns that hardly fill a vector
 class Built:
     """A kernel, the buffers behind its parameters, and where in each (in bytes) it begins."""
 
-    kernel: Kernel
+    kernel: LoopKernel
     buffers: tuple[int, ...]
     offsets: tuple[int, ...]
 
-    def pointers(self, places: Mapping[int, Pointer]) -> tuple[Pointer, ...]:
+    def pointers(self, pointer_of: Mapping[int, Pointer]) -> tuple[Pointer, ...]:
         """The arguments, where buffers lie there."""
         pairs = zip(self.buffers, self.offsets, strict=True)
-        return tuple(Pointer(places[b].memory, places[b].offset + start) for b, start in pairs)
+        return tuple(
+            Pointer(pointer_of[b].memory, pointer_of[b].offset + start) for b, start in pairs
+        )
 
 
 def build(writer: Writer, exact: bool = False) -> Built:
     """The kernel of a group. exact: a nest's axes are what its fold's shape says, and no more."""
     first = writer.nodes[writer.group.nodes[0]]
-    if isinstance(first, Chained):
+    if isinstance(first, LinkNode):
         return _links(writer, first)
     if writer.group.contract is not None:
-        kernel: Nest | Product = _product(writer)
+        kernel: Nest | Gemm = _product(writer)
     else:
         kernel = _nest(writer, exact)
     kernel, starts = _from_the_start(kernel)
@@ -60,22 +62,22 @@ def build(writer: Writer, exact: bool = False) -> Built:
     return Built(kernel, tuple(writer.parameters.slots), tuple(offsets))
 
 
-def _links(writer: Writer, node: Chained) -> Built:
+def _links(writer: Writer, node: LinkNode) -> Built:
     (ids,) = node.reads
-    params = Param(ids.dtype), Param(node.dtype, written=True)
-    kernel = Links(params, node.shape[0], node.limit, writer.number(node.instruction))
+    params = Parameter(ids.dtype), Parameter(node.dtype, written=True)
+    kernel = IndexLinks(params, node.shape[0], node.limit, writer.number(node.instruction))
     buffers = ids.value.buffer, node.result.buffer
     return Built(kernel, buffers, (ids.layout.offset * ids.dtype.bytes, 0))
 
 
-def _from_the_start(kernel: Nest | Product) -> tuple[Nest | Product, list[int]]:
+def _from_the_start(kernel: Nest | Gemm) -> tuple[Nest | Gemm, list[int]]:
     """The kernel with its pointers moved to the first element that it reaches.
 
     Kernels that differ only in where they begin are then one.
     """
     found: list[list[int]] = [[] for _ in kernel.params]
     sides: tuple[Side, ...] = ()
-    if isinstance(kernel, Product):
+    if isinstance(kernel, Gemm):
         sides = kernel.left, kernel.right
         sizes = (*kernel.batch, *kernel.rows, *kernel.cols)
     else:
@@ -89,10 +91,10 @@ def _from_the_start(kernel: Nest | Product) -> tuple[Nest | Product, list[int]]:
     starts = [min(x, default=0) for x in found]
 
     def moved(code: Sequence[Statement]) -> tuple[Statement, ...]:
-        return tuple(_moved(x, starts) for x in code)
+        return tuple(_from_starts(x, starts) for x in code)
 
     if isinstance(kernel, Nest):
-        phases = tuple(Phase(p.cells, moved(p.code)) for p in kernel.phases)
+        phases = tuple(Phase(p.per_column, moved(p.code)) for p in kernel.phases)
         return replace(kernel, phases=phases), starts
     left, right = (replace(s, offset=s.offset - starts[s.slot]) for s in sides)
     return replace(kernel, left=left, right=right, code=moved(kernel.code)), starts
@@ -103,7 +105,7 @@ def _lowest(offset: int, strides: Sequence[int], sizes: Sequence[int]) -> int:
     return offset + sum(min(0, s * (n - 1)) for s, n in pairs)
 
 
-def _moved(x: Statement, starts: Sequence[int]) -> Statement:
+def _from_starts(x: Statement, starts: Sequence[int]) -> Statement:
     return with_accesses(x, lambda a: replace(a, offset=a.offset - starts[a.slot]))
 
 
@@ -115,15 +117,15 @@ def _nest(writer: Writer, exact: bool) -> Nest:
     rows = tuple(map(size, writer.rows))
     columns = tuple(map(size, writer.columns))
     nodes = [writer.nodes[i] for i in writer.group.nodes]
-    serial = any(isinstance(n, Map) and n.serial for n in nodes)
+    serial = any(isinstance(n, MapNode) and n.serial for n in nodes)
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
     if exact and columns:
-        return _fixed(nest, next(n for n in nodes if isinstance(n, Fold)))
+        return _fixed(nest, next(n for n in nodes if isinstance(n, ReduceNode)))
     nest = _merged(nest)
     return replace(nest, lanes=_lanes(nest))
 
 
-def _fixed(nest: Nest, fold: Fold) -> Nest:
+def _fixed(nest: Nest, fold: ReduceNode) -> Nest:
     """The nest of a fold whose order must not depend on how many entries it makes.
 
     So which way the lanes go is told by which dims are folded, and dims of one entry count.
@@ -138,11 +140,11 @@ def _with_a_row(nest: Nest) -> Nest:
     """The nest with a row axis of one entry."""
 
     def seen(x: Statement) -> Statement:
-        if isinstance(x, Index):
+        if isinstance(x, AxisIndex):
             return replace(x, axis=x.axis + 1)
         return with_accesses(x, lambda a: replace(a, strides=(0, *a.strides)))
 
-    phases = tuple(Phase(p.cells, tuple(map(seen, p.code))) for p in nest.phases)
+    phases = tuple(Phase(p.per_column, tuple(map(seen, p.code))) for p in nest.phases)
     return replace(nest, rows=(1,), phases=phases)
 
 
@@ -169,14 +171,14 @@ def _merged(nest: Nest) -> Nest:
                 c = k - n
                 columns[c : c + 2] = [columns[c] * columns[c + 1]]
     moved = iter(along)
-    phases = tuple(Phase(p.cells, _restrided(p.code, moved, gone)) for p in nest.phases)
+    phases = tuple(Phase(p.per_column, _restrided(p.code, moved, gone)) for p in nest.phases)
     return replace(nest, rows=tuple(rows), columns=tuple(columns), phases=phases)
 
 
-def _counted(kernel: Nest | Product) -> set[int]:
+def _counted(kernel: Nest | Gemm) -> set[int]:
     """The axes whose index is used."""
-    codes = [kernel.code] if isinstance(kernel, Product) else [p.code for p in kernel.phases]
-    return {x.axis for code in codes for x in code if isinstance(x, Index)}
+    codes = [kernel.code] if isinstance(kernel, Gemm) else [p.code for p in kernel.phases]
+    return {x.axis for code in codes for x in code if isinstance(x, AxisIndex)}
 
 
 def _restrided(
@@ -185,7 +187,7 @@ def _restrided(
     """The code with new strides for its accesses, in their order, and axes counted anew."""
     found: list[Statement] = []
     for x in code:
-        if isinstance(x, Index):
+        if isinstance(x, AxisIndex):
             x = replace(x, axis=x.axis - sum(k < x.axis for k in gone))
         found.append(with_accesses(x, lambda a: replace(a, strides=tuple(next(moved)))))
     return tuple(found)
@@ -198,9 +200,9 @@ def _lanes(nest: Nest) -> Lanes:
     if not nest.rows or nest.rows[-1] < 2:
         return "columns"
     row, column = len(nest.rows) - 1, len(nest.rows) + len(nest.columns) - 1
-    cells = [a for p in nest.phases if p.cells for x in p.code for a in reached(x)]
-    by_row = sum(_suits(a, row) for a in cells)
-    by_column = sum(_suits(a, column) for a in cells)
+    accesses = [a for p in nest.phases if p.per_column for x in p.code for a in reached(x)]
+    by_row = sum(_suits(a, row) for a in accesses)
+    by_column = sum(_suits(a, column) for a in accesses)
     if by_row == by_column:
         return "columns" if nest.columns[-1] >= FEW else "rows"
     return "rows" if by_row > by_column else "columns"
@@ -218,7 +220,7 @@ def _suits(access: Access, axis: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Letters:
+class _AxisLetters:
     """The axes of a product's domain (the result's entries), by what their letter is."""
 
     batch: tuple[Interval, ...]
@@ -227,11 +229,11 @@ class _Letters:
     dims: dict[Interval, tuple[str, int]]  # axis -> its letter, and the axis's step in it
 
 
-def _product(writer: Writer) -> Product:
+def _product(writer: Writer) -> Gemm:
     i = writer.group.contract
     assert i is not None
     node = writer.nodes[i]
-    assert isinstance(node, Contract)
+    assert isinstance(node, ContractNode)
     left, right = node.reads
     first, second, out = parse_spec(node.spec)
     batch, inner, rows, cols = grouped_letters(node.spec)
@@ -248,7 +250,7 @@ def _product(writer: Writer) -> Product:
         _side(slot, read, names, letters, inner)
         for slot, read, names in zip(slots, (left, right), (first, second), strict=True)
     ]
-    product = Product(
+    product = Gemm(
         writer.parameters.params, sides[0], sides[1], _sizes(letters.batch), _sizes(letters.rows),
         tuple(lengths[x] for x in inner), _sizes(letters.cols), node.dtype, code,
     )  # fmt: skip
@@ -261,10 +263,10 @@ def _sizes(found: Sequence[Interval]) -> tuple[int, ...]:
 
 def _letters(
     writer: Writer, out: str, groups: tuple[list[str], list[str], list[str]], shape: tuple[int, ...]
-) -> _Letters:
+) -> _AxisLetters:
     dims: dict[Interval, tuple[str, int]] = {}
     whole = MemoryLayout.dense(shape)
-    for axis in axes(writer.group.chain):
+    for axis in axes(writer.group.cuts):
         for x, n, step in zip(out, shape, whole.strides, strict=True):
             if n > 1 and step <= axis[0] and axis[1] <= step * n:
                 dims[axis] = (x, axis[0] // step)
@@ -272,10 +274,10 @@ def _letters(
         tuple(sorted((a for a, (x, _) in dims.items() if x in names), key=lambda a: -a[0]))
         for names in groups
     ]
-    return _Letters(parts[0], parts[1], parts[2], dims)
+    return _AxisLetters(parts[0], parts[1], parts[2], dims)
 
 
-def _side(slot: int, read: Read, names: str, letters: _Letters, inner: list[str]) -> Side:
+def _side(slot: int, read: Read, names: str, letters: _AxisLetters, inner: list[str]) -> Side:
     along = dict(zip(names, read.layout.strides, strict=True))
 
     def of(found: tuple[Interval, ...]) -> tuple[int, ...]:
@@ -286,7 +288,7 @@ def _side(slot: int, read: Read, names: str, letters: _Letters, inner: list[str]
     return Side(slot, batch, rows, summed, cols, read.layout.offset)
 
 
-def _merged_product(p: Product) -> Product:
+def _merged_product(p: Gemm) -> Gemm:
     """The product with neighbouring axes of a group made one where that is possible."""
     every = [list(a.strides) for a in accesses(p)]
     start, first, gone, counted = 0, 0, list[int](), _counted(p)
@@ -314,7 +316,7 @@ def _with(side: Side, changes: dict[str, Any]) -> Side:
     return replace(side, **changes)
 
 
-def _merged_inner(p: Product) -> Product:
+def _merged_inner(p: Gemm) -> Gemm:
     sizes, left, right = list(p.inner), list(p.left.inner), list(p.right.inner)
     kept = [k for k, n in enumerate(sizes) if n != 1]
     sizes, left, right = ([xs[k] for k in kept] for xs in (sizes, left, right))

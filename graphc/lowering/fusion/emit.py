@@ -17,11 +17,11 @@ from graphc.ir.types import BOOL, F32, I64, DType
 from graphc.lowering.fusion import indirect
 from graphc.lowering.fusion.domains import (
     NOTHING,
-    Chain,
+    Cuts,
     Interval,
     axes,
     inside,
-    rows_chain,
+    row_cuts,
     strides,
 )
 from graphc.lowering.fusion.fuse import Group
@@ -29,18 +29,17 @@ from graphc.lowering.fusion.indirect import Spot
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
+    AxisIndex,
     Check,
-    Constant,
-    Fold,
-    Index,
     Load,
+    Number,
     Phase,
+    RowReduction,
     Statement,
     Store,
 )
 from graphc.lowering.kernel.registers import Parameters, Registers
-from graphc.lowering.nodes.nodes import Fold as FoldNode
-from graphc.lowering.nodes.nodes import Map, Node, Read, Value
+from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, ReduceNode, Version
 from graphc.lowering.program.program import Instruction
 
 Literals = Mapping[int, float | int | bool]
@@ -54,18 +53,18 @@ class Writer:
     """
 
     group: Group
-    nodes: Sequence[Node]
-    stored: set[Value]
+    nodes: Sequence[LoopNode]
+    stored: set[Version]
     literals: Literals
     number: Callable[[Instruction], int]
     variables: frozenset[int]  # buffers that are overwritten in place: stored last
 
     def __post_init__(self) -> None:
         columns = self.group.columns or NOTHING
-        every = axes(self.group.chain)
+        every = axes(self.group.cuts)
         self.rows = [a for a in every if not inside(a, columns)]
         self.columns = [a for a in every if inside(a, columns)]
-        self.row_chain: Chain = rows_chain(self.group.chain, columns)
+        self.cuts_of_rows: Cuts = row_cuts(self.group.cuts, columns)
         self.parameters, self.registers = Parameters(), Registers()
         self.depth = self._depths()
         self.row_values: dict[object, int] = {}  # what a row's code has made, by node or read
@@ -80,7 +79,7 @@ class Writer:
             for read in self.nodes[i].reads:
                 j = self.group.made.get(read.value)
                 if j is not None:
-                    found = max(found, depth[j] + isinstance(self.nodes[j], FoldNode))
+                    found = max(found, depth[j] + isinstance(self.nodes[j], ReduceNode))
             depth[i] = found
         return depth
 
@@ -95,8 +94,8 @@ class Writer:
         for d in range(last + 1):
             self.row_code = []
             self._row_nodes(d)
-            cells = Cells(self, d).run(last)
-            found += [Phase(False, tuple(self.row_code)), Phase(True, tuple(cells))]
+            elements = ElementWriter(self, d).run(last)
+            found += [Phase(False, tuple(self.row_code)), Phase(True, tuple(elements))]
         self.row_code = []
         self._row_nodes(last + 1, at_end=True)
         found.append(Phase(False, tuple(self.row_code)))
@@ -104,15 +103,15 @@ class Writer:
 
     def entry_code(self, registers: Mapping[int, int]) -> list[Statement]:
         """The code of a group without folds; registers: of nodes that are made already."""
-        cells = Cells(self, 0)
-        cells.made |= dict(registers.items())
-        return self.row_code + cells.run(0)
+        elements = ElementWriter(self, 0)
+        elements.made |= dict(registers.items())
+        return self.row_code + elements.run(0)
 
     def _row_nodes(self, depth: int, at_end: bool = False) -> None:
         """The rows' own nodes that can be made now; at the end, what overwrites a variable."""
         for i in self.group.nodes:
             node = self.nodes[i]
-            if isinstance(node, FoldNode):
+            if isinstance(node, ReduceNode):
                 if self.depth[i] + 1 == depth:
                     self._store_row(i, at_end)
             elif i in self.group.rows and (at_end or self.depth[i] == depth):
@@ -139,12 +138,12 @@ class Writer:
             return False
         return self.nodes[i].result in self.stored or self.nodes[i].target is not None
 
-    def store(self, node: Node, access: Access, register: int, at: Spot) -> None:
+    def store(self, node: LoopNode, access: Access, register: int, at: Spot) -> None:
         """Write what a node has made to its place."""
-        if isinstance(node, Map) and node.by_row:
+        if isinstance(node, MapNode) and node.by_row:
             indirect.store(at, node, access, register)
         else:
-            adds = isinstance(node, Map) and node.adds
+            adds = isinstance(node, MapNode) and node.adds
             at.code.append(Store(access, register, add=adds))
 
     # -- rows -------------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ class Writer:
     @property
     def of_rows(self) -> Spot:
         """The code that runs once a row."""
-        return Spot(self, self.row_code, self.of_row, self._row_strides, axes(self.row_chain))
+        return Spot(self, self.row_code, self.of_row, self._row_strides, axes(self.cuts_of_rows))
 
     def of_row(self, read: Read) -> int:
         """The register of what a row's node reads."""
@@ -173,32 +172,32 @@ class Writer:
         target = self.registers.new()
         number = self.literals.get(read.value.buffer)
         if number is not None:
-            code.append(Constant(target, number, read.dtype))
+            code.append(Number(target, number, read.dtype))
         else:
             slot = self.parameters.slot(read.value.buffer, read.dtype)
             code.append(Load(target, Access(slot, along, read.layout.offset)))
         return target
 
     def _row_strides(self, read: Read) -> tuple[int, ...]:
-        found = strides(read.layout, self.row_chain)
-        along = tuple(found.get(a, 0) for a in axes(self.row_chain))
+        found = strides(read.layout, self.cuts_of_rows)
+        along = tuple(found.get(a, 0) for a in axes(self.cuts_of_rows))
         return along + (0,) * len(self.columns)
 
-    def row_access(self, node: Node) -> Access:
+    def row_access(self, node: LoopNode) -> Access:
         """Where a row's result goes."""
         slot = self.parameters.slot(node.result.buffer, node.dtype, write=True)
         if node.target is not None:
-            found = strides(node.target, self.row_chain)
-            along = tuple(found.get(a, 0) for a in axes(self.row_chain))
+            found = strides(node.target, self.cuts_of_rows)
+            along = tuple(found.get(a, 0) for a in axes(self.cuts_of_rows))
             return Access(slot, along + (0,) * len(self.columns), node.target.offset)
-        along = tuple(a[0] for a in axes(self.row_chain))
+        along = tuple(a[0] for a in axes(self.cuts_of_rows))
         return Access(slot, along + (0,) * len(self.columns))
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def cell_strides(self, read: Read) -> tuple[int, ...]:
+    def element_strides(self, read: Read) -> tuple[int, ...]:
         """A read's strides along the axes of rows and columns."""
-        found = strides(read.layout, self.group.chain)
+        found = strides(read.layout, self.group.cuts)
         return tuple(found.get(a, 0) for a in self.ordered)
 
     def once_a_row(self, along: Sequence[int]) -> bool:
@@ -210,11 +209,11 @@ class Writer:
         """The axes in the order in which accesses name them."""
         return self.rows + self.columns
 
-    def cell_access(self, node: Node, write: bool = True) -> Access:
+    def element_access(self, node: LoopNode, write: bool = True) -> Access:
         """Where a cell's result goes, or lies."""
         slot = self.parameters.slot(node.result.buffer, node.dtype, write=write)
         if node.target is not None:
-            found = strides(node.target, self.group.chain)
+            found = strides(node.target, self.group.cuts)
             along = tuple(found.get(a, 0) for a in self.ordered)
             return Access(slot, along, node.target.offset)
         return Access(slot, tuple(a[0] for a in self.ordered))
@@ -224,7 +223,7 @@ class Writer:
     def apply(self, i: int, at: Spot) -> int:
         """A register with the result of a map."""
         node, code, of = self.nodes[i], at.code, at.read
-        assert isinstance(node, Map)
+        assert isinstance(node, MapNode)
         if node.reads_anywhere:
             return indirect.load(at, node)
         match node.function:
@@ -232,7 +231,7 @@ class Writer:
                 return of(node.reads[0])
             case "fill":
                 target = self.registers.new()
-                code.append(Constant(target, node.number, node.dtype))
+                code.append(Number(target, node.number, node.dtype))
                 return target
             case "iota":
                 return self._index(i, node, code)
@@ -244,41 +243,41 @@ class Writer:
                 arguments = tuple(of(r) for r in node.reads)
                 return self.operation(name, arguments, node.dtype, code)
 
-    def _checked(self, source: int, node: Map, code: list[Statement]) -> int:
+    def _checked(self, source: int, node: MapNode, code: list[Statement]) -> int:
         if node.known:
             return source
         target = self.registers.new()
         code.append(Check(target, source, node.limit, self.number(node.instruction)))
         return target
 
-    def _index(self, i: int, node: Map, code: list[Statement]) -> int:
+    def _index(self, i: int, node: MapNode, code: list[Statement]) -> int:
         """The index along a dim: of the axes that make it up, each times its step."""
-        chain = self.row_chain if i in self.group.rows else self.group.chain
+        cuts = self.cuts_of_rows if i in self.group.rows else self.group.cuts
         low = prod(node.shape[int(node.number) + 1 :])
         high = low * node.shape[int(node.number)]
         parts = []
-        for axis, place in zip(axes(chain), self._places(i), strict=True):
+        for axis, axis_number in zip(axes(cuts), self._axis_numbers(i), strict=True):
             if low <= axis[0] and axis[1] <= high:
                 index = self.registers.new()
-                code.append(Index(index, place))
+                code.append(AxisIndex(index, axis_number))
                 if axis[0] > low:
                     step = self.registers.new()
-                    code.append(Constant(step, axis[0] // low, I64))
+                    code.append(Number(step, axis[0] // low, I64))
                     index = self.operation("mul", (index, step), I64, code)
                 parts.append(index)
         if not parts:
             parts = [self.registers.new()]
-            code.append(Constant(parts[0], 0, I64))
+            code.append(Number(parts[0], 0, I64))
         total = parts[0]
         for part in parts[1:]:
             total = self.operation("add", (total, part), I64, code)
         return self.operation("cast", (total,), node.dtype, code)
 
-    def _places(self, i: int) -> list[int]:
+    def _axis_numbers(self, i: int) -> list[int]:
         """For each axis of a node's domain, its number among the kernel's axes."""
         if i in self.group.rows:
             return list(range(len(self.rows)))
-        return [self.ordered.index(axis) for axis in axes(self.group.chain)]
+        return [self.ordered.index(axis) for axis in axes(self.group.cuts)]
 
     def operation(
         self, name: str, arguments: Iterable[int], dtype: DType, code: list[Statement]
@@ -291,10 +290,10 @@ class Writer:
     def constant(self, value: float, dtype: DType, code: list[Statement]) -> int:
         """A register with a number."""
         target = self.registers.new()
-        code.append(Constant(target, value, dtype))
+        code.append(Number(target, value, dtype))
         return target
 
-    def _added(self, xs: list[int], node: Map, code: list[Statement]) -> int:
+    def _added(self, xs: list[int], node: MapNode, code: list[Statement]) -> int:
         """The sum of many; half precision is added in f32 and rounded once."""
         narrow = node.dtype.bytes == 2 and node.dtype != BOOL
         dtype = F32 if narrow else node.dtype
@@ -308,14 +307,14 @@ class Writer:
         return self.operation("cast", (total,), node.dtype, code) if narrow else total
 
 
-class Cells:
+class ElementWriter:
     """The code of one cell phase (or of all entries, where there are no columns)."""
 
     def __init__(self, writer: Writer, phase: int) -> None:
         self.w, self.phase = writer, phase
         self.code: list[Statement] = []
         self.made: dict[object, int] = {}
-        self.spot = Spot(writer, self.code, self.read, writer.cell_strides, writer.ordered)
+        self.spot = Spot(writer, self.code, self.read, writer.element_strides, writer.ordered)
 
     def run(self, last: int) -> list[Statement]:
         """The folds and stores of this phase. last: the number of the last one."""
@@ -325,7 +324,7 @@ class Cells:
             node = w.nodes[i]
             if i in w.group.rows or i in w.done:
                 continue
-            if isinstance(node, FoldNode):
+            if isinstance(node, ReduceNode):
                 if w.depth[i] == self.phase:
                     self._fold(i, node)
                 continue
@@ -339,17 +338,17 @@ class Cells:
         self.code += [Store(access, register) for access, register in late]
         return self.code
 
-    def _store(self, node: Node, register: int, late: list[tuple[Access, int]] | None) -> None:
-        access = self.w.cell_access(node)
-        if late is not None and not (isinstance(node, Map) and node.adds):
+    def _store(self, node: LoopNode, register: int, late: list[tuple[Access, int]] | None) -> None:
+        access = self.w.element_access(node)
+        if late is not None and not (isinstance(node, MapNode) and node.adds):
             late.append((access, register))
         else:
             self.w.store(node, access, register, self.spot)
 
-    def _fold(self, i: int, node: FoldNode) -> None:
+    def _fold(self, i: int, node: ReduceNode) -> None:
         target = self.w.registers.new()
         source = self.read(node.reads[0])
-        self.code.append(Fold(target, node.kind, source, node.dtype, node.first))
+        self.code.append(RowReduction(target, node.kind, source, node.dtype, node.first))
         self.w.row_values[i] = target
 
     # -- values -----------------------------------------------------------------------------------
@@ -365,7 +364,7 @@ class Cells:
         if i in w.group.rows:
             return w.row_values[i]
         if w.depth[i] < self.phase and i in w.done and node.target is None:
-            access = w.cell_access(node, write=False)
+            access = w.element_access(node, write=False)
             target = w.registers.new()
             self.code.append(Load(target, access))
             return target
@@ -376,10 +375,10 @@ class Cells:
         w = self.w
         maker = w.group.made.get(read.value)
         if maker is not None:
-            if maker in w.group.rows or isinstance(w.nodes[maker], FoldNode):
+            if maker in w.group.rows or isinstance(w.nodes[maker], ReduceNode):
                 return w.row_values[maker]
             return self.value(maker)
-        along = w.cell_strides(read)
+        along = w.element_strides(read)
         if w.once_a_row(along):
             return w.hoisted(read, along)
         key = (read.value, along, read.layout.offset)

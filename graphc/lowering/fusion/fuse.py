@@ -14,23 +14,31 @@ from dataclasses import dataclass, field
 from math import prod
 
 from graphc.lowering.fusion.domains import (
-    Chain,
+    Cuts,
     Interval,
     axes,
-    chain_of,
     cut_at,
+    cuts_of,
     inside,
     intervals,
     joined,
-    rows_chain,
+    row_cuts,
     size,
     strides,
     with_rows,
 )
 from graphc.lowering.fusion.precedence import Precedence
-from graphc.lowering.nodes.nodes import Chained, Contract, Fold, Map, Node, Read, Value
+from graphc.lowering.nodes.nodes import (
+    ContractNode,
+    LinkNode,
+    LoopNode,
+    MapNode,
+    Read,
+    ReduceNode,
+    Version,
+)
 
-EARLIER = -1  # version of what a buffer held before the stretch
+EARLIER = -1  # version of what a buffer held before the region
 LARGEST = 96  # nodes of a group: what compiles in a moment
 
 
@@ -38,20 +46,20 @@ LARGEST = 96  # nodes of a group: what compiles in a moment
 class Group:
     """Nodes that run together.
 
-    chain: of the cells' domain. columns: what its folds go over, or None where it has none yet.
+    cuts: of the cells' domain. columns: what its folds go over, or None where it has none yet.
     rows: the nodes (by number) whose domain is that of the rows
     made: values, with the node that makes each; parts: values that nodes of it write parts of
     """
 
     number: int
-    chain: Chain
+    cuts: Cuts
     nodes: list[int] = field(default_factory=list)
     columns: frozenset[Interval] | None = None
     contract: int | None = None
     rows: set[int] = field(default_factory=set)
-    made: dict[Value, int] = field(default_factory=dict)
-    parts: set[Value] = field(default_factory=set)
-    alone: bool = False  # takes no other node
+    made: dict[Version, int] = field(default_factory=dict)
+    parts: set[Version] = field(default_factory=set)
+    standalone: bool = False  # takes no other node
     copies: set[int] = field(default_factory=set)  # nodes that another group makes and stores
 
 
@@ -67,16 +75,16 @@ class _Parts:
 class _Fit:
     """How a node would join a group."""
 
-    chain: Chain
+    cuts: Cuts
     columns: frozenset[Interval] | None
     row: bool
 
 
 class Fusion:
-    """Groups of the nodes of one stretch of a program."""
+    """Groups of the nodes of one region of a program."""
 
     def __init__(
-        self, nodes: Sequence[Node], exact: bool = False, homes: Mapping[int, int] | None = None
+        self, nodes: Sequence[LoopNode], exact: bool = False, homes: Mapping[int, int] | None = None
     ) -> None:
         """exact: a fold runs by itself: the order of its additions follows from it alone.
 
@@ -87,10 +95,10 @@ class Fusion:
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
         self.order = Precedence()  # of groups, by number, and of what `_all_parts` adds
-        self._writers: dict[Value, list[int]] = {}
-        self._parts: dict[Value, _Parts] = {}
-        self._readers: dict[Value, list[int]] = {}
-        self._latest: dict[int, Value] = {}
+        self._writers: dict[Version, list[int]] = {}
+        self._parts: dict[Version, _Parts] = {}
+        self._readers: dict[Version, list[int]] = {}
+        self._latest: dict[int, Version] = {}
         for i in range(len(nodes)):
             self._place(i)
 
@@ -106,22 +114,22 @@ class Fusion:
 
     # -- dependencies -----------------------------------------------------------------------------
 
-    def _needs(self, node: Node) -> dict[int, list[int]]:
+    def _needs(self, node: LoopNode) -> dict[int, list[int]]:
         """Members of the order that a node comes after: groups, with the nodes because of which."""
         result, found = node.result, dict[int, list[int]]()
         earlier = self._makers(result, found, apart=not _is_apart(node))
         for value in (*(r.value for r in node.reads), *self._given(node)):
             earlier += self._makers(value, found)
-        old = Value(result.buffer, result.version - 1)
+        old = Version(result.buffer, result.version - 1)
         is_first = result not in self._writers and result not in self._parts
         if is_first or _is_apart(node):
-            given = self._readers.get(Value(result.buffer, EARLIER), ())
+            given = self._readers.get(Version(result.buffer, EARLIER), ())
             earlier += [*given, *self._readers.get(old, ()), *self._makers(old, found)]
         for j in earlier:
             found.setdefault(self.group_of[j], []).append(j)
         return found
 
-    def _makers(self, value: Value, needs: dict[int, list[int]], apart: bool = True) -> list[int]:
+    def _makers(self, value: Version, needs: dict[int, list[int]], apart: bool = True) -> list[int]:
         """The nodes that have written a value. Those that write parts of it are added to what is
         needed as one member of the order: what is joined of many parts may have many readers."""
         parts = self._parts.get(value)
@@ -139,17 +147,17 @@ class Fusion:
         assert parts.member is not None
         return parts.member
 
-    def _given(self, node: Node) -> list[Value]:
+    def _given(self, node: LoopNode) -> list[Version]:
         """What other devices read of this one when all run a node; it must be in memory then."""
         found = {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
-        return [self._latest.get(b, Value(b, EARLIER)) for b in found]
+        return [self._latest.get(b, Version(b, EARLIER)) for b in found]
 
     def _is_across(self, i: int) -> bool:
         return any(r.value.buffer in self.homes for r in self.nodes[i].reads)
 
-    def _reaches(self, first: int, later: Iterable[int]) -> bool:
+    def _reaches(self, first: int, later_turn: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
-        return any(h != first and self.order.precedes(first, h) for h in later)
+        return any(h != first and self.order.precedes(first, h) for h in later_turn)
 
     # -- placing ----------------------------------------------------------------------------------
 
@@ -162,7 +170,7 @@ class Fusion:
         self._note(i, node, group)
         self.order.put_after(group.number, needs)
 
-    def _note(self, i: int, node: Node, group: Group) -> None:
+    def _note(self, i: int, node: LoopNode, group: Group) -> None:
         """What a node that was placed has read and written."""
         if _is_whole(node):
             group.made[node.result] = i
@@ -176,25 +184,25 @@ class Fusion:
             self._writers.setdefault(node.result, []).append(i)
         self._latest[node.result.buffer] = node.result
 
-    def _new(self, node: Node) -> Group:
-        chain, columns = chain_of(node.shape), None
-        if isinstance(node, Fold):
+    def _new(self, node: LoopNode) -> Group:
+        cuts, columns = cuts_of(node.shape), None
+        if isinstance(node, ReduceNode):
             columns = intervals(node.shape, node.over)
-        group = Group(self.order.add(), chain, columns=columns)
-        if isinstance(node, Contract):
+        group = Group(self.order.add(), cuts, columns=columns)
+        if isinstance(node, ContractNode):
             group.contract = len(self.group_of)
-        group.alone = self._alone(node)
+        group.standalone = self._is_standalone(node)
         self.groups[group.number] = group
         return group
 
-    def _alone(self, node: Node) -> bool:
-        if isinstance(node, Fold):
+    def _is_standalone(self, node: LoopNode) -> bool:
+        if isinstance(node, ReduceNode):
             return self.exact
-        return isinstance(node, Chained) or (isinstance(node, Map) and node.serial)
+        return isinstance(node, LinkNode) or (isinstance(node, MapNode) and node.serial)
 
-    def _joined(self, i: int, node: Node, needs: dict[int, list[int]]) -> Group | None:
+    def _joined(self, i: int, node: LoopNode, needs: dict[int, list[int]]) -> Group | None:
         """The group that a node joins, with others that it brings together."""
-        if isinstance(node, Contract) or self._alone(node):
+        if isinstance(node, ContractNode) or self._is_standalone(node):
             return None
         sources = {g for r in node.reads if (g := self._maker(r.value)) is not None}
         given = (j for v in self._given(node) for j in self._writers.get(v, ()))
@@ -205,7 +213,7 @@ class Fusion:
             if base is None:
                 fit = self._fits(i, node, group, needs)
                 if fit is not None:
-                    group.chain, group.columns = fit.chain, fit.columns
+                    group.cuts, group.columns = fit.cuts, fit.columns
                     if fit.row:
                         group.rows.add(i)
                     base = group
@@ -213,61 +221,63 @@ class Fusion:
                 needs.pop(number, None)
         return base
 
-    def _maker(self, value: Value) -> int | None:
+    def _maker(self, value: Version) -> int | None:
         writers = self._writers.get(value, ())
         return self.group_of[writers[0]] if len(writers) == 1 else None
 
-    def _fits(self, i: int, node: Node, group: Group, needs: dict[int, list[int]]) -> _Fit | None:
-        if group.alone or len(group.nodes) >= LARGEST or self._reaches(group.number, needs):
+    def _fits(
+        self, i: int, node: LoopNode, group: Group, needs: dict[int, list[int]]
+    ) -> _Fit | None:
+        if group.standalone or len(group.nodes) >= LARGEST or self._reaches(group.number, needs):
             return None
         if not self._may_write_here(node, group, needs.get(group.number, [])):
             return None
-        fit = self._as_cells(node, group) or self._as_row(node, group)
+        fit = self._as_elements(node, group) or self._as_row(node, group)
         if fit is None or not all(self._reads_here(node, r, group, fit) for r in node.reads):
             return None
         return fit
 
-    def _as_cells(self, node: Node, group: Group) -> _Fit | None:
-        if prod(node.shape) != group.chain[-1]:
+    def _as_elements(self, node: LoopNode, group: Group) -> _Fit | None:
+        if prod(node.shape) != group.cuts[-1]:
             return None
-        chain, columns = joined(group.chain, chain_of(node.shape)), group.columns
-        if isinstance(node, Fold):
+        cuts, columns = joined(group.cuts, cuts_of(node.shape)), group.columns
+        if isinstance(node, ReduceNode):
             mine = intervals(node.shape, node.over)
             if group.contract is not None or columns not in (None, mine):
                 return None
             columns = mine
-        if chain is not None and columns:
-            chain = cut_at(chain, columns)
-        return _Fit(chain, columns, False) if chain else None
+        if cuts is not None and columns:
+            cuts = cut_at(cuts, columns)
+        return _Fit(cuts, columns, False) if cuts else None
 
-    def _as_row(self, node: Node, group: Group) -> _Fit | None:
-        if not group.columns or isinstance(node, Fold):
+    def _as_row(self, node: LoopNode, group: Group) -> _Fit | None:
+        if not group.columns or isinstance(node, ReduceNode):
             return None
-        if prod(node.shape) != rows_chain(group.chain, group.columns)[-1]:
+        if prod(node.shape) != row_cuts(group.cuts, group.columns)[-1]:
             return None
-        chain = with_rows(group.chain, group.columns, chain_of(node.shape))
-        return _Fit(chain, group.columns, True) if chain else None
+        cuts = with_rows(group.cuts, group.columns, cuts_of(node.shape))
+        return _Fit(cuts, group.columns, True) if cuts else None
 
     # -- reading and writing in the group ---------------------------------------------------------
 
-    def _reads_here(self, node: Node, read: Read, group: Group, fit: _Fit) -> bool:
+    def _reads_here(self, node: LoopNode, read: Read, group: Group, fit: _Fit) -> bool:
         """Whether what the group makes is read where it is made; all else can be loaded."""
         maker = group.made.get(read.value)
         if maker is None:
             return read.value not in group.parts
-        if isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]:
+        if isinstance(node, MapNode) and node.reads_anywhere and read is node.reads[0]:
             return False
-        made_in_row = maker in group.rows or isinstance(self.nodes[maker], Fold)
+        made_in_row = maker in group.rows or isinstance(self.nodes[maker], ReduceNode)
         if made_in_row == fit.row:
             return read.layout.is_dense and not read.layout.offset
         return made_in_row and not fit.row and _is_of_row(read, fit)
 
-    def _may_write_here(self, node: Node, group: Group, because: Sequence[int]) -> bool:
+    def _may_write_here(self, node: LoopNode, group: Group, because: Sequence[int]) -> bool:
         """Whether a node may overwrite, in this group, what others of the group have read.
 
         They must have read the entry that is written; a product reads it for other entries, too.
         """
-        old = Value(node.result.buffer, node.result.version - 1)
+        old = Version(node.result.buffer, node.result.version - 1)
         if not _is_whole(node):
             others = [self.nodes[j] for j in because]
             seen = {r.value for other in others for r in other.reads}
@@ -276,48 +286,54 @@ class Fusion:
             other = self.nodes[j]
             for read in other.reads:
                 if read.value == old and (
-                    isinstance(other, Contract) or not read.layout.is_dense or read.layout.offset
+                    isinstance(other, ContractNode)
+                    or not read.layout.is_dense
+                    or read.layout.offset
                     or prod(read.layout.shape) != prod(node.shape)
-                ):  # fmt: skip
+                ):
                     return False
         return True
 
     # -- groups that become one -------------------------------------------------------------------
 
-    def _unite(self, i: int, node: Node, base: Group, other: Group) -> bool:
+    def _unite(self, i: int, node: LoopNode, base: Group, other: Group) -> bool:
         """Make `other` part of `base`, which the node has joined, if both can run together."""
         fit = self._union(base, other)
         if fit is None or len(base.nodes) + len(other.nodes) > LARGEST:
             return False
         row = i in base.rows
-        both = Group(base.number, fit.chain, columns=fit.columns, made={**base.made, **other.made})
+        both = Group(base.number, fit.cuts, columns=fit.columns, made={**base.made, **other.made})
         both.rows, both.nodes = base.rows | other.rows, base.nodes + other.nodes
         both.parts = base.parts | other.parts
         if not all(
-            self._reads_here(node, r, both, _Fit(fit.chain, fit.columns, row)) for r in node.reads
+            self._reads_here(node, r, both, _Fit(fit.cuts, fit.columns, row)) for r in node.reads
         ):
             return False
         self._absorb(base, other, both)
         return True
 
     def _union(self, base: Group, other: Group) -> _Fit | None:
-        if other.alone or base.alone or (base.contract is not None and other.contract is not None):
+        if (
+            other.standalone
+            or base.standalone
+            or (base.contract is not None and other.contract is not None)
+        ):
             return None
         has_contract = base.contract is not None or other.contract is not None
         columns = base.columns or other.columns
-        if base.chain[-1] != other.chain[-1] or (has_contract and columns):
+        if base.cuts[-1] != other.cuts[-1] or (has_contract and columns):
             return None
         if base.columns and other.columns and base.columns != other.columns:
             return None
         if self._reaches(base.number, [other.number]) or self._reaches(other.number, [base.number]):
             return None  # one may read what the other stores, in another order
-        chain = joined(base.chain, other.chain)
-        if chain and columns:
-            chain = cut_at(chain, columns)
-        return _Fit(chain, columns, False) if chain else None
+        cuts = joined(base.cuts, other.cuts)
+        if cuts and columns:
+            cuts = cut_at(cuts, columns)
+        return _Fit(cuts, columns, False) if cuts else None
 
     def _absorb(self, base: Group, other: Group, both: Group) -> None:
-        base.chain, base.columns, base.made = both.chain, both.columns, both.made
+        base.cuts, base.columns, base.made = both.cuts, both.columns, both.made
         base.rows, base.nodes, base.parts = both.rows, sorted(both.nodes), both.parts
         base.contract = base.contract if base.contract is not None else other.contract
         for j in other.nodes:
@@ -326,22 +342,22 @@ class Fusion:
         self.order.unite(base.number, other.number)
 
 
-def _is_whole(node: Node) -> bool:
+def _is_whole(node: LoopNode) -> bool:
     """Whether a node makes all entries of its result, in their order."""
     return node.target is None
 
 
-def _is_apart(node: Node) -> bool:
+def _is_apart(node: LoopNode) -> bool:
     """Whether a node writes where no other node does."""
-    return isinstance(node, Map) and node.apart
+    return isinstance(node, MapNode) and node.apart
 
 
 def _is_of_row(read: Read, fit: _Fit) -> bool:
     """Whether every cell reads the entry of the row that it is in."""
     if not fit.columns or read.layout.offset:
         return False
-    along, step = strides(read.layout, fit.chain), 1
-    for axis in reversed(axes(fit.chain)):
+    along, step = strides(read.layout, fit.cuts), 1
+    for axis in reversed(axes(fit.cuts)):
         if inside(axis, fit.columns):
             if along[axis]:
                 return False

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from graphc.ir.types import BOOL, I32
 from graphc.lowering.fusion.domains import Interval, size
-from graphc.lowering.kernel.code import Access, Chain, Check, Load, Statement, Store
-from graphc.lowering.nodes.nodes import Map, Read
+from graphc.lowering.kernel.code import Access, Check, LinkedSum, Load, Statement, Store
+from graphc.lowering.nodes.nodes import MapNode, Read
 
 if TYPE_CHECKING:
     from graphc.lowering.fusion.emit import Writer
@@ -31,12 +31,12 @@ class Spot:
     axes: list[Interval]
 
 
-def load(at: Spot, node: Map) -> int:
+def load(at: Spot, node: MapNode) -> int:
     """The register of an entry of a row at an index, or of the sum over a chain of places."""
     return _gather(at, node) if node.function == "gather" else _chain(at, node)
 
 
-def store(at: Spot, node: Map, access: Access, register: int) -> None:
+def store(at: Spot, node: MapNode, access: Access, register: int) -> None:
     """Add to a row at an index: everywhere, or only where chains of equal indices begin."""
     w, where = at.writer, None
     row = _checked(at, node) if node.function == "scatter" else _clamped(at, node)
@@ -47,7 +47,7 @@ def store(at: Spot, node: Map, access: Access, register: int) -> None:
     at.code.append(Store(access, register, add=True, where=where))
 
 
-def _gather(at: Spot, node: Map) -> int:
+def _gather(at: Spot, node: MapNode) -> int:
     table, w = node.reads[0], at.writer
     row = _checked(at, node)
     slot = w.parameters.slot(table.value.buffer, table.dtype)
@@ -57,7 +57,7 @@ def _gather(at: Spot, node: Map) -> int:
     return target
 
 
-def _checked(at: Spot, node: Map) -> int:
+def _checked(at: Spot, node: MapNode) -> int:
     """The register of an index that was checked, in the row's code where that suffices."""
     if node.known:
         return _clamped(at, node)
@@ -69,7 +69,7 @@ def _checked(at: Spot, node: Map) -> int:
     return target
 
 
-def _clamped(at: Spot, node: Map) -> int:
+def _clamped(at: Spot, node: MapNode) -> int:
     """The register of an index that was checked before; one that is wrong is clamped."""
     w, ids = at.writer, node.reads[1]
     found = at.read(ids)
@@ -80,7 +80,7 @@ def _clamped(at: Spot, node: Map) -> int:
     return found
 
 
-def _chain(at: Spot, node: Map) -> int:
+def _chain(at: Spot, node: MapNode) -> int:
     w, (rows, links) = at.writer, node.reads
     slot = w.parameters.slot(rows.value.buffer, rows.dtype)
     along, count = at.strides(rows), node.limit
@@ -88,19 +88,19 @@ def _chain(at: Spot, node: Map) -> int:
     pairs = list(zip(at.axes, along, strict=False))
     beside = (0,) * (len(along) - len(pairs))
     inside = (*(0 if axis[0] >= step else stride for axis, stride in pairs), *beside)
-    places = [(a[0] // step, size(a), stride) for a, stride in pairs if a[0] >= step]
+    offsets = [(a[0] // step, size(a), stride) for a, stride in pairs if a[0] >= step]
     link, target = at.read(links), w.registers.new()
     every = w.parameters.slot(links.value.buffer, links.dtype)
     here, there = (Access(slot, x, rows.layout.offset) for x in (along, inside))
     tree = node.function == "chain:tree"
-    at.code.append(Chain(target, here, there, _joined(places), link, every, count, tree))
+    at.code.append(LinkedSum(target, here, there, _joined(offsets), link, every, count, tree))
     return target
 
 
-def _joined(places: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+def _joined(offsets: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
     """(low, size, stride) of the axes of places; neighbours that go on are one."""
     found: list[tuple[int, int, int]] = []
-    for low, n, stride in sorted(places):
+    for low, n, stride in sorted(offsets):
         if found and found[-1][2] * found[-1][1] == stride:
             low, size_before, stride = found.pop()
             n *= size_before

@@ -11,9 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from graphc.lowering.fusion.domains import Chain, chain_of, cut_at, joined
+from graphc.lowering.fusion.domains import Cuts, cut_at, cuts_of, joined
 from graphc.lowering.fusion.fuse import Fusion, Group
-from graphc.lowering.nodes.nodes import Chained, Contract, Fold, Map, Node, Read, Value
+from graphc.lowering.nodes.nodes import (
+    ContractNode,
+    LinkNode,
+    LoopNode,
+    MapNode,
+    Read,
+    ReduceNode,
+    Version,
+)
 
 MOST = 40  # nodes that are made again for one kernel
 DEAR = ("gather", "scatter", "within", "chain", "chain:tree")  # that are not made again
@@ -24,11 +32,11 @@ class _Cone:
     """Nodes of one group that another would make again, and what these read."""
 
     nodes: set[int] = field(default_factory=set)
-    leaves: set[Value] = field(default_factory=set)  # large ones: an array each
-    new: set[Value] = field(default_factory=set)  # of them, those that would have to be stored
+    leaves: set[Version] = field(default_factory=set)  # large ones: an array each
+    new: set[Version] = field(default_factory=set)  # of them, those that would have to be stored
 
 
-def make_again(fusion: Fusion, shared: set[int]) -> None:
+def rematerialize(fusion: Fusion, shared: set[int]) -> None:
     """Give groups their own copies of nodes, where that saves more memory traffic than it adds."""
     order = fusion.ordered()
     users = readers(fusion.nodes, order)
@@ -45,67 +53,67 @@ def make_again(fusion: Fusion, shared: set[int]) -> None:
             cone = _cone(fusion, source, group, wanted, users, shared, unsafe)
             if cone is None or not _pays(cone, wanted, group, users, shared):
                 continue
-            chain = _common(fusion, group, cone)
-            if chain is not None:
+            cuts = _common(fusion, group, cone)
+            if cuts is not None:
                 _take(fusion, group, source, cone, users)
-                group.chain = chain
+                group.cuts = cuts
 
 
-def _sources(fusion: Fusion, group: Group, makers: Mapping[Value, Group]) -> list[Group]:
+def _sources(fusion: Fusion, group: Group, makers: Mapping[Version, Group]) -> list[Group]:
     """The groups whose values a group reads."""
     read = {r.value for i in group.nodes for r in fusion.nodes[i].reads}
     found = {makers[v].number: makers[v] for v in read if v in makers and v not in group.made}
     return list(found.values())
 
 
-def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> set[Value]:
+def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> set[Version]:
     """Values of `source` that the group reads entry by entry, and could make for itself."""
-    found: set[Value] = set()
-    other: set[Value] = set()
+    found: set[Version] = set()
+    other: set[Version] = set()
     for i in group.nodes:
         node = fusion.nodes[i]
         for read in node.reads:
             j = source.made.get(read.value)
             if j is None or read.value in group.made:
                 continue
-            by_entry = not isinstance(node, Contract | Chained) and not _is_table(node, read)
-            made_again = (
+            by_entry = not isinstance(node, ContractNode | LinkNode) and not _is_table(node, read)
+            recomputed = (
                 by_entry
                 and _is_map(fusion.nodes[j])
                 and j not in source.rows
                 and i not in group.rows
             )
-            made_again = made_again and _safe(fusion.nodes[j], source, unsafe)
-            if made_again and _dense(read, group) and _fits(fusion.nodes[j], group):
+            recomputed = recomputed and _safe(fusion.nodes[j], source, unsafe)
+            if recomputed and _dense(read, group) and _fits(fusion.nodes[j], group):
                 found.add(read.value)
             else:
                 other.add(read.value)  # from memory in any case
     return found - other
 
 
-def _is_table(node: Node, read: Read) -> bool:
-    return isinstance(node, Map) and node.reads_anywhere and read is node.reads[0]
+def _is_table(node: LoopNode, read: Read) -> bool:
+    return isinstance(node, MapNode) and node.reads_anywhere and read is node.reads[0]
 
 
-def _is_map(node: Node) -> bool:
-    return isinstance(node, Map) and node.function not in DEAR and node.target is None
+def _is_map(node: LoopNode) -> bool:
+    return isinstance(node, MapNode) and node.function not in DEAR and node.target is None
 
 
 def _dense(read: Read, group: Group) -> bool:
     layout = read.layout
-    return layout.is_dense and not layout.offset and prod(layout.shape) == group.chain[-1]
+    return layout.is_dense and not layout.offset and prod(layout.shape) == group.cuts[-1]
 
 
-def _fits(node: Node, group: Group) -> bool:
-    chain = joined(group.chain, chain_of(node.shape))
-    if chain is not None and group.columns:
-        chain = cut_at(chain, group.columns)
-    return chain is not None and prod(node.shape) == group.chain[-1]
+def _fits(node: LoopNode, group: Group) -> bool:
+    cuts = joined(group.cuts, cuts_of(node.shape))
+    if cuts is not None and group.columns:
+        cuts = cut_at(cuts, group.columns)
+    return cuts is not None and prod(node.shape) == group.cuts[-1]
 
 
 def _cone(
-    fusion: Fusion, source: Group, group: Group, wanted: set[Value],
-    users: dict[Value, set[int]], shared: set[int], unsafe: set[int],
+    fusion: Fusion, source: Group, group: Group, wanted: set[Version],
+    users: dict[Version, set[int]], shared: set[int], unsafe: set[int],
 ) -> _Cone | None:  # fmt: skip
     cone, waiting = _Cone(), [source.made[v] for v in wanted]
     while waiting:
@@ -124,7 +132,7 @@ def _cone(
                     return None
                 waiting.append(j)  # type: ignore[arg-type]
                 continue
-            if j is not None and isinstance(fusion.nodes[j], Fold):
+            if j is not None and isinstance(fusion.nodes[j], ReduceNode):
                 return None
             if read.value.buffer in unsafe and j is None:
                 return None
@@ -136,13 +144,17 @@ def _cone(
     return cone
 
 
-def _safe(node: Node, source: Group, unsafe: set[int]) -> bool:
+def _safe(node: LoopNode, source: Group, unsafe: set[int]) -> bool:
     """Whether what a node reads from memory is still there later."""
     return not any(r.value.buffer in unsafe and r.value not in source.made for r in node.reads)
 
 
 def _pays(
-    cone: _Cone, wanted: set[Value], group: Group, users: dict[Value, set[int]], shared: set[int]
+    cone: _Cone,
+    wanted: set[Version],
+    group: Group,
+    users: dict[Version, set[int]],
+    shared: set[int],
 ) -> bool:
     """Whether fewer arrays go to memory and back."""
     only = [v for v in wanted if users[v] == {group.number} and v.buffer not in shared]
@@ -152,16 +164,16 @@ def _pays(
     return after < before
 
 
-def _common(fusion: Fusion, group: Group, cone: _Cone) -> Chain | None:
+def _common(fusion: Fusion, group: Group, cone: _Cone) -> Cuts | None:
     """The chain of the group with the nodes."""
-    chain: Chain | None = group.chain
+    cuts: Cuts | None = group.cuts
     for i in cone.nodes:
-        chain = chain and joined(chain, chain_of(fusion.nodes[i].shape))
-    return cut_at(chain, group.columns) if chain and group.columns else chain
+        cuts = cuts and joined(cuts, cuts_of(fusion.nodes[i].shape))
+    return cut_at(cuts, group.columns) if cuts and group.columns else cuts
 
 
 def _take(
-    fusion: Fusion, group: Group, source: Group, cone: _Cone, users: dict[Value, set[int]]
+    fusion: Fusion, group: Group, source: Group, cone: _Cone, users: dict[Version, set[int]]
 ) -> None:
     for i in cone.nodes:
         value = fusion.nodes[i].result
@@ -174,9 +186,9 @@ def _take(
     fusion.order.put_after(group.number, [source.number])
 
 
-def readers(nodes: Sequence[Node], groups: Iterable[Group]) -> dict[Value, set[int]]:
+def readers(nodes: Sequence[LoopNode], groups: Iterable[Group]) -> dict[Version, set[int]]:
     """The groups that read each value from memory, as they do not make it themselves."""
-    found: dict[Value, set[int]] = {}
+    found: dict[Version, set[int]] = {}
     for group in groups:
         for i in group.nodes:
             for read in nodes[i].reads:

@@ -24,11 +24,11 @@ from typing import Literal, TypeAlias
 from graphc.ir.types import DType
 from graphc.support.records import equal_as_tuples
 
-FoldKind: TypeAlias = Literal["sum", "max", "min"]
+ReductionKind: TypeAlias = Literal["sum", "max", "min"]
 
 
 @dataclass(frozen=True, slots=True)
-class Param:
+class Parameter:
     """A pointer that a kernel is called with: to elements of a dtype.
 
     written: the kernel stores through it. Two parameters of one call may be the same memory only
@@ -67,7 +67,7 @@ class Load:
 
 @equal_as_tuples
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Number:
     """`target = value`, of a dtype."""
 
     target: int
@@ -76,7 +76,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class AxisIndex:
     """`target` = the index along an axis of the kernel, as an i64."""
 
     target: int
@@ -108,30 +108,30 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class RowReduction:
     """`target` = the sum (largest, smallest) of `source` over all columns of the row.
 
-    Stands in a cell phase; the target can be used in later phases, where it is a row's value. A sum
+    Stands in a column phase; later phases can use the target, a row's value. A sum
     of f16 or bf16 is made in f32 and rounded once, to `dtype`. The largest of a NaN is a NaN. Of no
     columns it is `first`.
     """
 
     target: int
-    kind: FoldKind
+    kind: ReductionKind
     source: int
     dtype: DType
     first: float | int | bool
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class LinkedSum:
     """`target` = the sum of the elements at the places of a chain of equal indices.
 
     access: the element at the place itself, where the chain begins, if `link`, a register with the
-            place's entry of the links (see `Links`), is not negative. Else the sum is 0.
+            place's entry of the links (see `IndexLinks`), is not negative. Else the sum is 0.
     links:  all `count` links from element 0 of that parameter on: they tell the later places
-    cells:  what of `access` doesn't depend on the place. The element at place j lies further by the
-            sum of `j // low % size * stride` over (low, size, stride) in `places`.
+    elements: what of `access` doesn't depend on the place. The element at place j lies further by
+            the sum of `j // low % size * stride` over (low, size, stride) in `offsets`.
     tree:   the elements are added as a balanced tree, neighbours first and the last of an odd
             number as it is; else one after the other.
     A sum of f16 or bf16 is made in f32 and rounded once, to the dtype of the elements.
@@ -139,8 +139,8 @@ class Chain:
 
     target: int
     access: Access
-    cells: Access
-    places: tuple[tuple[int, int, int], ...]
+    elements: Access
+    offsets: tuple[tuple[int, int, int], ...]
     link: int
     links: int
     count: int
@@ -174,18 +174,18 @@ class Check:
     number: int
 
 
-Statement: TypeAlias = Load | Constant | Index | Apply | Fold | Chain | Store | Check
+Statement: TypeAlias = Load | Number | AxisIndex | Apply | RowReduction | LinkedSum | Store | Check
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Statements that run once a row (`cells` False), or once for every column of it.
+    """Statements that run once a row (`per_column` False), or once for every column of it.
 
-    A cell phase may use registers of earlier row phases and folds of earlier cell phases, but not
-    what an earlier cell phase has computed: that must be stored and loaded, or computed again.
+    A column phase may use registers of row phases and folds of column phases before it, but not
+    what another column phase has computed: that must be stored and loaded, or computed again.
     """
 
-    cells: bool
+    per_column: bool
     code: tuple[Statement, ...]
 
 
@@ -200,7 +200,7 @@ class Nest:
     serial: rows must run one after the other, in order, on one thread (a scatter)
     """
 
-    params: tuple[Param, ...]
+    params: tuple[Parameter, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     phases: tuple[Phase, ...]
@@ -210,8 +210,8 @@ class Nest:
     @property
     def work(self) -> int:
         """How often the innermost code runs, times the length of that code."""
-        cells = prod(self.rows) * prod(self.columns)
-        return cells * sum(len(p.code) for p in self.phases)
+        entries = prod(self.rows) * prod(self.columns)
+        return entries * sum(len(p.code) for p in self.phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Gemm:
     """`y[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]`, then `code` on every entry.
 
     batch, rows, inner, cols: sizes of the axes of each group (b, m, k, n above). The sum is
@@ -241,7 +241,7 @@ class Product:
     instruction set or the number of threads.
     """
 
-    params: tuple[Param, ...]
+    params: tuple[Parameter, ...]
     left: Side
     right: Side
     batch: tuple[int, ...]
@@ -259,7 +259,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class IndexLinks:
     """Parameter 1: for every place of `count` indices (parameter 0), the next one of its index.
 
     links[k], i32, is the next place that holds the index of place k, or `count` where there is
@@ -267,7 +267,7 @@ class Links:
     Check `number` fails for an index that is not in [0, limit).
     """
 
-    params: tuple[Param, ...]
+    params: tuple[Parameter, ...]
     count: int
     limit: int
     number: int
@@ -279,7 +279,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TileOffset:
     """Where a step's parameter begins, in bytes: behind parameter `slot` of the blocks.
 
     slot: OWN is the thread's own memory; steps: from one index to the next, of each of `outer` and
@@ -295,19 +295,19 @@ OWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TilePart:
     """What is done with a block: `kernels` of the first, of those between, and of the last one.
 
-    Where there is one block, it is the last. places: of the parameters; a kernel that has fewer
+    Where there is one block, it is the last. offsets: of the parameters; a kernel that has fewer
     takes the first of them.
     """
 
-    kernels: tuple[Nest | Product, Nest | Product, Nest | Product]
-    places: tuple[Place, ...]
+    kernels: tuple[Nest | Gemm, Nest | Gemm, Nest | Gemm]
+    offsets: tuple[TileOffset, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class TiledKernel:
     """For every index of `outer`, and of `count` blocks of `rows` rows: the steps, in their order.
 
     What only lives between the steps is in `own` bytes of memory of each thread. They begin with
@@ -315,11 +315,11 @@ class Blocks:
     blocks, so those of one outer index run in order, on one thread.
     """
 
-    params: tuple[Param, ...]
+    params: tuple[Parameter, ...]
     outer: tuple[int, ...]
     count: int
     rows: int
-    steps: tuple[Step, ...]
+    steps: tuple[TilePart, ...]
     own: int
     ordered: bool = False
 
@@ -329,7 +329,7 @@ class Blocks:
         return prod(self.outer) * self.count * sum(s.kernels[-1].work for s in self.steps)
 
 
-Kernel: TypeAlias = Nest | Product | Links | Blocks
+LoopKernel: TypeAlias = Nest | Gemm | IndexLinks | TiledKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ class Pointer:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BufferSpan:
     """Where a buffer lies in its memory block: bytes [start, stop)."""
 
     buffer: int
@@ -350,16 +350,16 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KernelCall:
     """A kernel with its arguments, one pointer per parameter; node names what it computes.
 
     spans: of the buffers that the arguments point into, where they are known
     """
 
-    kernel: Kernel
+    kernel: LoopKernel
     arguments: tuple[Pointer, ...]
     node: str = ""
-    spans: tuple[Span, ...] = ()
+    spans: tuple[BufferSpan, ...] = ()
 
 
 def registers(statement: Statement) -> tuple[int, ...]:
@@ -367,7 +367,7 @@ def registers(statement: Statement) -> tuple[int, ...]:
     match statement:
         case Apply(arguments=xs):
             return xs
-        case Fold(source=x) | Check(source=x) | Chain(link=x):
+        case RowReduction(source=x) | Check(source=x) | LinkedSum(link=x):
             return (x,)
         case Store(access=a, source=x, where=w):
             return tuple(k for k in (x, a.row, w) if k is not None)
@@ -382,15 +382,15 @@ def reached(statement: Statement) -> tuple[Access, ...]:
     match statement:
         case Load(access=access) | Store(access=access):
             return (access,)
-        case Chain(access=access, cells=cells):
-            return (access, cells)
+        case LinkedSum(access=access, elements=elements):
+            return (access, elements)
         case _:
             return ()
 
 
 def slots(statement: Statement) -> frozenset[int]:
     """The parameters behind which a statement reaches."""
-    links = (statement.links,) if isinstance(statement, Chain) else ()
+    links = (statement.links,) if isinstance(statement, LinkedSum) else ()
     return frozenset((*links, *(a.slot for a in reached(statement))))
 
 
@@ -399,22 +399,22 @@ def with_accesses(statement: Statement, change: Callable[[Access], Access]) -> S
     match statement:
         case Load(access=access) | Store(access=access):
             return replace(statement, access=change(access))
-        case Chain(access=access, cells=cells):
-            return replace(statement, access=change(access), cells=change(cells))
+        case LinkedSum(access=access, elements=elements):
+            return replace(statement, access=change(access), elements=change(elements))
         case _:
             return statement
 
 
-def statements(kernel: Kernel) -> Iterator[Statement]:
+def statements(kernel: LoopKernel) -> Iterator[Statement]:
     """All code of a kernel."""
     match kernel:
         case Nest(phases=phases):
             yield from (x for p in phases for x in p.code)
-        case Product(code=code):
+        case Gemm(code=code):
             yield from code
 
 
-def accesses(kernel: Kernel) -> Iterator[Access]:
+def accesses(kernel: LoopKernel) -> Iterator[Access]:
     """Every access of a kernel's code."""
     for statement in statements(kernel):
         yield from reached(statement)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from graphc.lowering.kernel.code import Call, Pointer
+from graphc.lowering.kernel.code import KernelCall, Pointer
 from graphc.lowering.program.program import Instruction, Kernel, writes
 
 MemoryKind: TypeAlias = Literal[
@@ -41,13 +41,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Calls that run one after the other in one stretch of machine code.
+    """Calls that run one after the other in one region of machine code.
 
     turn: in a loop, the calls run in every turn, in the first only, or in all but the first
     home: the only places that run them, as (axis, index); () where all do
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[KernelCall, ...]
     turn: Turn = "any"
     home: Home = ()
 
@@ -67,8 +67,8 @@ class Lowered:
     """A program.
 
     memories: what `Pointer.memory` counts
-    places:   buffer -> where its first byte is, for buffers that are no views; one that is not here
-              was fused away, and has no memory
+    pointer_of:   buffer -> where its first byte is, for buffers that are no views; one that is not
+              here was fused away, and has no memory
     setup:    run once, by the host: it makes the constants
     parts:    as `Program.parts`: straight, loop, straight, ..., straight, commit
     arena:    bytes of memory 0
@@ -76,13 +76,15 @@ class Lowered:
     """
 
     memories: tuple[Memory, ...]
-    places: Mapping[int, Pointer]
+    pointer_of: Mapping[int, Pointer]
     setup: tuple[Instruction, ...]
     parts: tuple[tuple[Line, ...], ...]
     arena: int
     checks: tuple[Kernel, ...] = ()
 
 
-def needed(setup: Sequence[Instruction], places: Mapping[int, Pointer]) -> tuple[Instruction, ...]:
+def needed(
+    setup: Sequence[Instruction], pointer_of: Mapping[int, Pointer]
+) -> tuple[Instruction, ...]:
     """Of the instructions that make constants, those whose result has a place."""
-    return tuple(x for x in setup if (made := writes(x)) is None or made in places)
+    return tuple(x for x in setup if (made := writes(x)) is None or made in pointer_of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from graphc.ir.types import DType
-from graphc.lowering.kernel.code import Param
+from graphc.lowering.kernel.code import Parameter
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Parameters:
         return self.slots[buffer]
 
     @property
-    def params(self) -> tuple[Param, ...]:
+    def params(self) -> tuple[Parameter, ...]:
         """As a kernel declares them."""
-        return tuple(Param(t, k in self.written) for k, t in enumerate(self.dtypes))
+        return tuple(Parameter(t, k in self.written) for k, t in enumerate(self.dtypes))
 
 
 class Registers:

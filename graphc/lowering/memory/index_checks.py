@@ -1,6 +1,6 @@
-"""Checks of indices before the first write: what of a stretch must have run by then.
+"""Checks of indices before the first write: what of a region must have run by then.
 
-A step that fails before it has written a variable leaves everything as it was. So the last stretch
+A step that fails before it has written a variable leaves everything as it was. So the last region
 is cut in two where it has checks: what they need, and the rest. Where a kernel of the first part
 would write a variable, an index that was checked before is not checked again; and what is left is
 cut node by node, so that nothing is fused across the cut.
@@ -13,9 +13,9 @@ from dataclasses import replace
 from math import prod
 
 from graphc.lowering.kernel.lowered import Home
-from graphc.lowering.nodes.nodes import Map, Node, Read, Value, is_checked
+from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, Version, is_checked
 
-Ids = tuple[Value, int]  # an index tensor that is read whole: which, and how many there are
+Ids = tuple[Version, int]  # an index tensor that is read whole: which, and how many there are
 
 
 class Checked:
@@ -24,49 +24,53 @@ class Checked:
     def __init__(self) -> None:
         self._limits: dict[tuple[Home, Ids], int] = {}
 
-    def add(self, nodes: Iterable[Node], home: Home) -> None:
-        """These nodes have run, at these places."""
+    def add(self, nodes: Iterable[LoopNode], home: Home) -> None:
+        """These nodes have run, at these coordinates."""
         for node in nodes:
             if is_checked(node) and (ids := _ids(node)) is not None:
                 limit = self._limits.get((home, ids), _limit(node))
                 self._limits[home, ids] = min(limit, _limit(node))
 
-    def known(self, nodes: Sequence[Node], home: Home) -> list[Node]:
+    def known(self, nodes: Sequence[LoopNode], home: Home) -> list[LoopNode]:
         """The nodes, of which those check nothing whose index was checked before."""
-        made = list[Node]()
+        made = list[LoopNode]()
         for node in nodes:
-            if isinstance(node, Map) and is_checked(node) and self._covers(node, home):
+            if isinstance(node, MapNode) and is_checked(node) and self._covers(node, home):
                 node = replace(node, known=True)
             self.add([node], home)
             made.append(node)
         return made
 
-    def _covers(self, node: Map, home: Home) -> bool:
+    def _covers(self, node: MapNode, home: Home) -> bool:
         ids = _ids(node)
         found = [self._limits.get((h, ids)) for h in (home, ())] if ids is not None else []
         return any(limit is not None and limit <= node.limit for limit in found)
 
 
-def _limit(node: Node) -> int:
+def _limit(node: LoopNode) -> int:
     return getattr(node, "limit", 0)
 
 
-def _ids(node: Node) -> Ids | None:
+def _ids(node: LoopNode) -> Ids | None:
     """The indices of a node that checks them, where it reads all of them in their order."""
-    read: Read = node.reads[1] if isinstance(node, Map) and len(node.reads) > 1 else node.reads[0]
+    read: Read = (
+        node.reads[1] if isinstance(node, MapNode) and len(node.reads) > 1 else node.reads[0]
+    )
     sizes = [n for n, s in zip(read.layout.shape, read.layout.strides, strict=True) if s]
     steps = [s for s in read.layout.strides if s]
     dense = all(s == prod(sizes[k + 1 :]) for k, s in enumerate(steps))
     return (read.value, prod(sizes)) if dense and not read.layout.offset else None
 
 
-def cut(nodes: Sequence[Node], homes: Mapping[int, int]) -> tuple[list[Node], list[Node]]:
+def cut(
+    nodes: Sequence[LoopNode], homes: Mapping[int, int]
+) -> tuple[list[LoopNode], list[LoopNode]]:
     """What checks need, themselves included, and the rest; both in the order of the nodes.
 
     homes: of each buffer in other devices' memory, what it is on this one
     """
     early: set[int] = set()
-    wanted: set[Value] = set()
+    wanted: set[Version] = set()
     buffers: set[int] = set()  # what an early node writes, or reads of other devices: all before
     for i in reversed(range(len(nodes))):
         node = nodes[i]

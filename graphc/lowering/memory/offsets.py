@@ -20,7 +20,7 @@ MOST = 1000  # buffers that are placed by size: it takes the square of their num
 Life: TypeAlias = tuple[tuple[int, int], ...]  # first and last positions, in order
 Lives: TypeAlias = Mapping[int, Life]
 Buffers: TypeAlias = Sequence[Buffer] | Mapping[int, Buffer]
-Places: TypeAlias = tuple[dict[int, int], int]  # offset by buffer, and bytes in all
+Offsets: TypeAlias = tuple[dict[int, int], int]  # offset by buffer, and bytes in all
 
 
 @dataclass
@@ -61,13 +61,13 @@ def offsets(
         for b, life in _lives(timeline, outputs).items()
         if buffers[b].kind == "arena" and b not in elsewhere
     }
-    ways = [_in_order(lives, buffers, len(timeline.touched))]
+    plans = [_in_order(lives, buffers, len(timeline.touched))]
     if len(lives) <= MOST:
-        ways.append(_largest_first(lives, buffers))
-    return min(ways, key=lambda way: way[1])
+        plans.append(_largest_first(lives, buffers))
+    return min(plans, key=lambda plan: plan[1])
 
 
-def _in_order(lives: Lives, buffers: Buffers, positions: int) -> Places:
+def _in_order(lives: Lives, buffers: Buffers, positions: int) -> Offsets:
     """Each buffer where one is free when it is first touched."""
     born: dict[int, list[int]] = defaultdict(list)
     dies: dict[int, list[int]] = defaultdict(list)
@@ -83,7 +83,7 @@ def _in_order(lives: Lives, buffers: Buffers, positions: int) -> Places:
     return found, arena.size
 
 
-def _largest_first(lives: Lives, buffers: Buffers) -> Places:
+def _largest_first(lives: Lives, buffers: Buffers) -> Offsets:
     """Each buffer as low as those before it leave room, for as long as it lives.
 
     (Pisarchyk, Lee 2020, "greedy by size")

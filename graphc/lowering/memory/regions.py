@@ -1,4 +1,4 @@
-"""Stretches: what runs between two instructions of the host, and when it touches which memory."""
+"""Regions: what runs between two instructions of the host, and when it touches which memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from graphc.lowering.fusion.fuse import Group
 from graphc.lowering.fusion.precedence import Precedence
 from graphc.lowering.kernel.lowered import Home, Host, Turn
 from graphc.lowering.memory.offsets import Timeline
-from graphc.lowering.nodes.nodes import Node
+from graphc.lowering.nodes.nodes import LoopNode
 from graphc.lowering.program.program import Instruction, Start, Wait
 
 TURNS: tuple[Turn, ...] = ("first", "later")
 
 
 @dataclass
-class Stretch:
-    """Nodes between two instructions of the host, which the same places run.
+class Region:
+    """Nodes between two instructions of the host, which the same coordinates run.
 
-    Where a loop accumulates, a first turn and a later one have each a form of the stretch.
+    Where a loop accumulates, a first turn and a later one have each a form of the region.
     """
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[LoopNode] = field(default_factory=list)
     turn: Turn = "any"
     home: Home = ()
     groups: list[Group] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Stretch:
     built: list[tuple[Built, str]] = field(default_factory=list)
 
 
-Item = Stretch | Host
+Item = Region | Host
 
 
 def timeline_of(
@@ -45,7 +45,7 @@ def timeline_of(
     """
     made = _Positions(home, of_host)
     for number, part in enumerate(parts):
-        apart = any(x.turn != "any" for x in part if isinstance(x, Stretch))
+        apart = any(x.turn != "any" for x in part if isinstance(x, Region))
         turns = tuple(made.turn(part, turn) for turn in (TURNS if apart else TURNS[:1]))
         if number % 2 and number < len(parts) - 1:
             made.timeline.loops.append(turns)

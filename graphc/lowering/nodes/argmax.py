@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from graphc.ir.types import BOOL, I32, DType
-from graphc.lowering.nodes.nodes import Fold, Node, Read
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.nodes import LoopNode, Read, ReduceNode
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import highest, lowest
 
 
-def found(v: Values, x: Kernel, op: Argmax | Argmin) -> list[Node]:
+def found(v: ValueTable, x: Kernel, op: Argmax | Argmin) -> list[LoopNode]:
     """The first index at which the entry is the extreme one, or, as in NumPy, the first NaN."""
     read = v.read(x.operands[0])
     shape, dim, dtype = read.layout.shape, op.dim, read.dtype
@@ -19,7 +19,7 @@ def found(v: Values, x: Kernel, op: Argmax | Argmin) -> list[Node]:
         return [v.map(x, "fill", (), v.wrote(x.result))]
     kept = (*shape[:dim], *shape[dim + 1 :])
     kind, first = ("max", lowest) if isinstance(op, Argmax) else ("min", highest)
-    nodes: list[Node] = []
+    nodes: list[LoopNode] = []
 
     def made(function: str, reads: tuple[Read, ...], dtype: DType, number: int = 0) -> Read:
         b = v.temporary(shape, dtype, x.result)
@@ -28,15 +28,15 @@ def found(v: Values, x: Kernel, op: Argmax | Argmin) -> list[Node]:
 
     extreme = v.temporary(kept, dtype, x.result)
     at = v.wrote(extreme)
-    nodes.append(Fold(shape, (dim,), kind, (read,), at, dtype, x, first(dtype.numpy)))  # type: ignore[arg-type]
+    nodes.append(ReduceNode(shape, (dim,), kind, (read,), at, dtype, x, first(dtype.numpy)))  # type: ignore[arg-type]
     hit = made("eq", (read, _repeated(v.read(extreme), shape, dim)), BOOL)
     if dtype.kind == "f":
         hit = made("or", (hit, made("ne", (read, read), BOOL)), BOOL)
     index = made("iota", (), I32, dim)
     nowhere = made("fill", (), I32, shape[dim])
-    place = made("select", (hit, index, nowhere), I32)
+    index_of_hit = made("select", (hit, index, nowhere), I32)
     result = v.wrote(x.result)
-    return [*nodes, Fold(shape, (dim,), "min", (place,), result, I32, x, shape[dim])]
+    return [*nodes, ReduceNode(shape, (dim,), "min", (index_of_hit,), result, I32, x, shape[dim])]
 
 
 def _repeated(read: Read, shape: tuple[int, ...], dim: int) -> Read:

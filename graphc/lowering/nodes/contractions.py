@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from graphc.lowering.nodes.nodes import Contract, Node, Read
+from graphc.lowering.nodes.nodes import ContractNode, LoopNode, Read
 from graphc.lowering.nodes.small_products import entrywise
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.blocks import blocks_of
 from graphc.ops.contract import Einsum, parse_spec
 
 
-def contracted(v: Values, x: Kernel, op: Einsum) -> list[Node] | None:
+def contracted(v: ValueTable, x: Kernel, op: Einsum) -> list[LoopNode] | None:
     """The nodes of a product. Blocks of what is kept change nothing: an entry is its own sum."""
     summed = [(letter, n) for letter, n in op.blocks if letter not in parse_spec(op.spec)[2]]
     if summed:
@@ -24,12 +24,14 @@ def contracted(v: Values, x: Kernel, op: Einsum) -> list[Node] | None:
     if any(0 in r.layout.shape for r in reads):
         return [v.map(x, "fill", (), result)]
     b = v.buffers[x.result]
-    made = narrowed(v, Contract(b.shape, op.spec, reads, result, b.dtype, x))
+    made = narrowed(v, ContractNode(b.shape, op.spec, reads, result, b.dtype, x))
     v.made_by[made.result] = made
     return entrywise(v, made)
 
 
-def _in_blocks(v: Values, x: Kernel, spec: str, blocks: Mapping[str, int]) -> list[Node] | None:
+def _in_blocks(
+    v: ValueTable, x: Kernel, spec: str, blocks: Mapping[str, int]
+) -> list[LoopNode] | None:
     """A product of each block of what is summed, and the tree of these (graphc.ops.blocks)."""
     reads, b = [v.read(b) for b in x.operands], v.buffers[x.result]
     if b.dtype.bytes == 2 or any(0 in r.layout.shape for r in reads):
@@ -40,12 +42,12 @@ def _in_blocks(v: Values, x: Kernel, spec: str, blocks: Mapping[str, int]) -> li
         for names, r in zip(sides, reads, strict=True)
         for letter, n in zip(names, r.layout.shape, strict=True)
     }
-    nodes: list[Node] = []
+    nodes: list[LoopNode] = []
     parts = []
     for where in blocks_of(list(blocks), lengths, blocks):
         cut = tuple(_at(r, names, where) for r, names in zip(reads, sides, strict=True))
         part = v.temporary(b.shape, b.dtype, b.id)
-        nodes.append(Contract(b.shape, spec, cut, v.wrote(part), b.dtype, x))
+        nodes.append(ContractNode(b.shape, spec, cut, v.wrote(part), b.dtype, x))
         parts.append(v.read(part))
     return [*nodes, v.map(x, "tree", tuple(parts), v.wrote(x.result))]
 
@@ -60,7 +62,7 @@ def _at(read: Read, names: str, where: Mapping[str, slice]) -> Read:
     return replace(read, layout=layout)
 
 
-def narrowed(v: Values, made: Contract) -> Contract:
+def narrowed(v: ValueTable, made: ContractNode) -> ContractNode:
     """The product of what is read of its result only, where that is a part of it."""
     b = made.result.buffer
     box = v.boxes.get(b)

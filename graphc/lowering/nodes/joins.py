@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphc.lowering.nodes.nodes import Node, Read, Value
-from graphc.lowering.nodes.values import Inside, Values
+from graphc.lowering.nodes.nodes import LoopNode, Read, Version
+from graphc.lowering.nodes.values import Inside, ValueTable
 from graphc.lowering.program.program import Buffer, Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.slicing import Concat
@@ -52,10 +52,10 @@ def _is_all(part: Buffer, base: Buffer) -> bool:
     return not part.offset and MemoryLayout(part.shape, part.strides).is_dense
 
 
-def joined(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
+def joined(v: ValueTable, x: Kernel, dim: int, reads: Sequence[Read]) -> list[LoopNode]:
     """The parts, each copied to where it goes; the one that lies there already is not copied."""
     result, target = where(v, x.result)
-    nodes, at = list[Node](), 0
+    nodes, at = list[LoopNode](), 0
     for k, (b, read) in enumerate(zip(x.operands, reads, strict=True)):
         n = read.layout.shape[dim]
         if 0 not in read.layout.shape and not _is_there(v, b, x, k):
@@ -65,13 +65,13 @@ def joined(v: Values, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Node]:
     return nodes
 
 
-def _is_there(v: Values, b: int, x: Kernel, k: int) -> bool:
+def _is_there(v: ValueTable, b: int, x: Kernel, k: int) -> bool:
     """Whether buffer b, operand k of a join, is written where it goes."""
     inside = v.insides.get(v.buffers[b].root)
     return inside is not None and (inside.whole, inside.operand) == (x.result, k)
 
 
-def where(v: Values, b: int) -> tuple[Value, MemoryLayout]:
+def where(v: ValueTable, b: int) -> tuple[Version, MemoryLayout]:
     """The value that the parts of a buffer are written to, and where in it the buffer lies."""
     shape = v.buffers[b].shape
     inside = v.insides.get(b)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from graphc.lowering.nodes.nodes import Contract, Map, Node, Read
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.nodes import ContractNode, LoopNode, MapNode, Read
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.nodes.windows import names_of
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
@@ -23,7 +23,7 @@ FEWEST = 4  # products
 LETTERS = "ZYXWVUTSRQPONMLKJIHGFEDCBA"
 
 
-def merged(v: Values, x: Kernel) -> list[Node] | None:
+def merged(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
     """The product that a sum of products is; None where there is none that is worth it."""
     terms = _terms(v, x)
     if terms is None or grouped_letters(terms[0].spec)[0]:
@@ -37,7 +37,7 @@ def merged(v: Values, x: Kernel) -> list[Node] | None:
     return _Merging(v, x, terms, regular).nodes()
 
 
-def _terms(v: Values, x: Kernel) -> list[Contract] | None:
+def _terms(v: ValueTable, x: Kernel) -> list[ContractNode] | None:
     """The products that are summed, if all are alike and nobody else reads them."""
     found = []
     for b in x.operands:
@@ -55,12 +55,12 @@ def _terms(v: Values, x: Kernel) -> list[Contract] | None:
     return found if alike and len(found) >= FEWEST and first.dtype.bytes > 2 else None
 
 
-def _is_gone(v: Values, read: Read) -> bool:
+def _is_gone(v: ValueTable, read: Read) -> bool:
     """Whether what a product has read was overwritten since."""
     return v.versions.get(read.value.buffer, 0) != read.value.version
 
 
-def _shapes(t: Contract) -> list[tuple[int, ...]]:
+def _shapes(t: ContractNode) -> list[tuple[int, ...]]:
     return [r.layout.shape for r in t.reads]
 
 
@@ -83,7 +83,11 @@ class _Merging:
     """One product of joined operands. order: of what is summed, as it lies where it does."""
 
     def __init__(
-        self, v: Values, x: Kernel, terms: Sequence[Contract], regular: Sequence[Read | None]
+        self,
+        v: ValueTable,
+        x: Kernel,
+        terms: Sequence[ContractNode],
+        regular: Sequence[Read | None],
     ) -> None:
         self.v, self.x, self.terms, self.regular = v, x, terms, regular
         left, right, self.out = parse_spec(terms[0].spec)
@@ -97,8 +101,8 @@ class _Merging:
             inner.sort(key=lambda c: -abs(along[c]))
         self.inner = "".join(inner)
 
-    def nodes(self) -> list[Node]:
-        made: list[Node] = []
+    def nodes(self) -> list[LoopNode]:
+        made: list[LoopNode] = []
         reads, names = [], []
         for k in (0, 1):
             order = self.inner + "".join(c for c in self.names[k] if c not in self.inner)
@@ -112,11 +116,11 @@ class _Merging:
         first, b = self.terms[0], self.x.result
         spec = f"{names[0]},{names[1]}->{self.out}"
         result = self.v.wrote(b)
-        product = Contract(first.shape, spec, tuple(reads), result, first.dtype, self.x)
+        product = ContractNode(first.shape, spec, tuple(reads), result, first.dtype, self.x)
         self.v.made_by[result] = product
         return [*made, product]
 
-    def _joined(self, k: int, order: str) -> tuple[list[Node], Read]:
+    def _joined(self, k: int, order: str) -> tuple[list[LoopNode], Read]:
         """The operands of one side, copied next to each other; and all of them, as one read."""
         names, first = self.names[k], self.terms[0].reads[k]
         sizes = dict(zip(names, (len(self.terms), *first.layout.shape), strict=True))
@@ -125,12 +129,12 @@ class _Merging:
         result = self.v.wrote(b)
         back = tuple(order.index(c) for c in names)
         whole = MemoryLayout.dense(shape).transposed(back)
-        copies: list[Node] = []
+        copies: list[LoopNode] = []
         for i, term in enumerate(self.terms):
             offset = whole.offset + i * whole.strides[0]
             target = MemoryLayout(whole.shape[1:], whole.strides[1:], offset)
             read = term.reads[k]
-            copies.append(Map(
+            copies.append(MapNode(
                 target.shape, "copy", (read,), result, first.dtype, self.x, target, apart=True
             ))  # fmt: skip
         return copies, Read(result, whole, first.dtype)

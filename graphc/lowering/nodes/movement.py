@@ -10,9 +10,9 @@ from graphc.ir.op import Op
 from graphc.ir.types import BOOL
 from graphc.lowering.nodes.contractions import narrowed
 from graphc.lowering.nodes.joins import joined
-from graphc.lowering.nodes.nodes import Contract, Map, Node, Read, Value
+from graphc.lowering.nodes.nodes import ContractNode, LoopNode, MapNode, Read, Version
 from graphc.lowering.nodes.small_products import entrywise
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.nodes.windows import (
     Remainder,
     Transposed,
@@ -31,7 +31,7 @@ from graphc.ops.source import Iota
 from graphc.ops.windows import FoldWindows, Windows
 
 
-def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
+def movement(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
     reads = [v.read(b) for b in x.operands]
     shape = v.buffers[x.result].shape
     whole = MemoryLayout.dense(shape)
@@ -65,7 +65,7 @@ def moved(v: Values, x: Kernel, op: Op) -> list[Node] | None:
             return None
 
 
-def _copied(v: Values, x: Kernel, op: Op, read: Read) -> list[Node] | None:
+def _copied(v: ValueTable, x: Kernel, op: Op, read: Read) -> list[LoopNode] | None:
     """A view that was made anew; None where only the op itself knows how."""
     layout = op.layout(read.layout)
     if layout is not None:
@@ -79,12 +79,12 @@ def _copied(v: Values, x: Kernel, op: Op, read: Read) -> list[Node] | None:
 
 
 def _over_zeros(
-    v: Values, x: Kernel, parts: Sequence[tuple[Read, MemoryLayout]], adds: bool
-) -> list[Node]:
+    v: ValueTable, x: Kernel, parts: Sequence[tuple[Read, MemoryLayout]], adds: bool
+) -> list[LoopNode]:
     """Zeros, and over them (or added to them) the parts."""
     result = v.wrote(x.result)
     whole = MemoryLayout.dense(v.buffers[x.result].shape)
-    nodes: list[Node] = [v.map(x, "fill", (), result, whole)]
+    nodes: list[LoopNode] = [v.map(x, "fill", (), result, whole)]
     for read, target in parts:
         if 0 not in read.layout.shape:
             nodes.append(v.map(x, "copy", (read,), result, target, adds=adds))
@@ -92,8 +92,8 @@ def _over_zeros(
 
 
 def _fold_windows(
-    v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
-) -> list[Node] | None:
+    v: ValueTable, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
+) -> list[LoopNode] | None:
     rank = len(whole.shape)
     taps = read.layout.shape[rank:]
     spans = list(zip(op.at, taps, op.strides, op.dilations, strict=True))
@@ -109,7 +109,9 @@ def _fold_windows(
     return _over_zeros(v, x, folded(read, op, whole), adds=True)
 
 
-def _apart(v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout) -> list[Node]:
+def _apart(
+    v: ValueTable, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
+) -> list[LoopNode]:
     """Windows that do not overlap: every entry has its own place."""
     strides, rank = list(whole.strides), len(whole.shape)
     taps = tuple(strides[d] * r for d, r in zip(op.at, op.dilations, strict=True))
@@ -124,20 +126,20 @@ def _apart(v: Values, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayou
 
 
 def _correlated(
-    v: Values, x: Kernel, op: FoldWindows, found: Transposed, whole: MemoryLayout
-) -> list[Node]:
+    v: ValueTable, x: Kernel, op: FoldWindows, found: Transposed, whole: MemoryLayout
+) -> list[LoopNode]:
     """The fold of a product as products with the windows of its padded operand."""
     g = found.contract.reads[found.side]
     b = v.temporary(found.padded, g.dtype, x.result)
     room = MemoryLayout.dense(found.padded)
     padded = v.wrote(b)
-    fill = Map(found.padded, "fill", (), padded, g.dtype, x, room)
-    copy = Map(g.layout.shape, "copy", (g,), padded, g.dtype, x, found.inside(room))
+    fill = MapNode(found.padded, "fill", (), padded, g.dtype, x, room)
+    copy = MapNode(g.layout.shape, "copy", (g,), padded, g.dtype, x, found.inside(room))
     remainders, result = found.remainders, v.wrote(x.result)
     if len(remainders) == 1:
         made = _remainder(found, remainders[0], Read(padded, room, g.dtype), whole, result, x)
         return [fill, copy, *entrywise(v, narrowed(v, made))]
-    nodes: list[Node] = [fill, copy]
+    nodes: list[LoopNode] = [fill, copy]
     for rest in remainders:
         target = rest.target(whole, op)
         if 0 in rest.taps():
@@ -151,17 +153,22 @@ def _correlated(
 
 
 def _remainder(
-    found: Transposed, rest: Remainder, padded: Read, target: MemoryLayout, result: Value, x: Kernel
-) -> Contract:
+    found: Transposed,
+    rest: Remainder,
+    padded: Read,
+    target: MemoryLayout,
+    result: Version,
+    x: Kernel,
+) -> ContractNode:
     """The product that gives the places of one remainder."""
     seen = replace(padded, layout=rest.windows(padded.layout))
     other = rest.other(found.contract.reads[1 - found.side])
     reads = (other, seen) if found.side else (seen, other)
     given = tuple(found.operand(k, read) for k, read in enumerate(reads))
-    return Contract(target.shape, found.spec, given, result, padded.dtype, x)
+    return ContractNode(target.shape, found.spec, given, result, padded.dtype, x)
 
 
-def _gather(v: Values, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Node]:
+def _gather(v: ValueTable, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[LoopNode]:
     table, ids = reads
     shape, dim, rank = v.buffers[x.result].shape, op.dim, len(ids.layout.shape)
     limit, step = table.layout.shape[dim], table.layout.strides[dim]
@@ -175,7 +182,7 @@ def _gather(v: Values, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[Nod
     return [v.map(x, "gather", (seen, at), result, limit=limit, step=step)]
 
 
-def _scatter(v: Values, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[Node]:
+def _scatter(v: ValueTable, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[LoopNode]:
     ids, updates = reads
     result = v.wrote(x.result)
     room = v.buffers[x.result].shape

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from graphc.ir.types import DType
-from graphc.lowering.kernel.code import FoldKind
+from graphc.lowering.kernel.code import ReductionKind
 from graphc.lowering.program.program import Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
 
 INDEXED = ("gather", "scatter", "within")  # functions that check an index
 
 
-class Value(NamedTuple):
+class Version(NamedTuple):
     """What write number `version` leaves in a buffer that is no view; 0 is what it began with."""
 
     buffer: int
@@ -30,13 +30,13 @@ class Value(NamedTuple):
 class Read:
     """A value, as a node sees it: layout.shape is the domain, its elements are the value's."""
 
-    value: Value
+    value: Version
     layout: MemoryLayout
     dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class MapNode:
     """`result[entry] = function(reads[entry])` for every entry of a domain.
 
     function: an elementwise op; 'copy'; 'sum' and 'tree' (of many, in their order); 'fill' with
@@ -54,7 +54,7 @@ class Map:
     shape: tuple[int, ...]
     function: str
     reads: tuple[Read, ...]
-    result: Value
+    result: Version
     dtype: DType
     instruction: Instruction
     target: MemoryLayout | None = None
@@ -82,16 +82,16 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Chained:
+class LinkNode:
     """`result[k]` = the next place that holds the index at place k; see
-    graphc.lowering.kernel.code.Links.
+    graphc.lowering.kernel.code.IndexLinks.
 
     reads: the indices, in row-major order. Noted as an error is an index not in [0, limit).
     """
 
     shape: tuple[int, ...]
     reads: tuple[Read, ...]
-    result: Value
+    result: Version
     dtype: DType
     instruction: Instruction
     limit: int
@@ -99,14 +99,14 @@ class Chained:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ReduceNode:
     """`result` = the sum (largest, smallest) of what is read, over some dims of the domain."""
 
     shape: tuple[int, ...]
     over: tuple[int, ...]
-    kind: FoldKind
+    kind: ReductionKind
     reads: tuple[Read, ...]
-    result: Value
+    result: Version
     dtype: DType
     instruction: Instruction
     first: float | int | bool = 0
@@ -114,24 +114,24 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Contract:
+class ContractNode:
     """`result = einsum(spec, left, right)`; shape is that of the result."""
 
     shape: tuple[int, ...]
     spec: str
     reads: tuple[Read, ...]
-    result: Value
+    result: Version
     dtype: DType
     instruction: Instruction
     target: None = None
 
 
-Node: TypeAlias = Map | Chained | Fold | Contract
+LoopNode: TypeAlias = MapNode | LinkNode | ReduceNode | ContractNode
 
 
-def alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+def alive(nodes: Sequence[LoopNode], shared: set[int]) -> list[LoopNode]:
     """The nodes whose results somebody reads."""
-    read: set[Value] = set()
+    read: set[Version] = set()
     kept = []
     for node in reversed(nodes):
         if node.result.buffer in shared or node.result in read:
@@ -140,12 +140,12 @@ def alive(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
     return kept[::-1]
 
 
-def name_of(node: Node) -> str:
+def name_of(node: LoopNode) -> str:
     x = node.instruction
     return x.node if isinstance(x, Kernel) else "write"
 
 
-def is_checked(node: Node) -> bool:
+def is_checked(node: LoopNode) -> bool:
     """Whether a node notes an index that is out of range."""
-    by_index = isinstance(node, Map) and node.function in INDEXED and not node.known
-    return isinstance(node, Chained) or by_index
+    by_index = isinstance(node, MapNode) and node.function in INDEXED and not node.known
+    return isinstance(node, LinkNode) or by_index

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from graphc.ir.placement import R
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel, Program, Start
 from graphc.ops.collective import WholeSum
 from graphc.ops.elementwise import Aggregate
 
-MOST = 16  # places whose values are summed at once
+MOST = 16  # coordinates whose values are summed at once
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A place's own memory of buffer `root`: that of position `position` along `axes`."""
+    """A coordinate's own memory of buffer `root`: that of position `position` along `axes`."""
 
     root: int
     axes: tuple[str, ...]
@@ -29,13 +29,13 @@ class Peer:
 
 @dataclass
 class Peers:
-    """The buffers that stand for other places' memory, and the sums that read them, by token."""
+    """The buffers that stand for peers' memory, and the sums that read them, by token."""
 
     found: dict[int, Peer] = field(default_factory=dict)
     sums: dict[int, Kernel] = field(default_factory=dict)
 
-    def add(self, values: Values, start: Start, size: int) -> None:
-        """The kernel that does what a collective does, on `size` places' memory."""
+    def add(self, values: ValueTable, start: Start, size: int) -> None:
+        """The kernel that does what a collective does, on `size` coordinates' memory."""
         op, operand = start.op, values.buffers[start.operand]
         assert isinstance(op, WholeSum)
         reads = [self._at(values, operand.id, op.axes, k) for k in range(size)]
@@ -44,8 +44,8 @@ class Peers:
             kernel, tuple(reads), start.result, start.node, start.origin
         )
 
-    def _at(self, values: Values, operand: int, axes: tuple[str, ...], position: int) -> int:
-        """The buffer of a place, or a view of it, as the operand is."""
+    def _at(self, values: ValueTable, operand: int, axes: tuple[str, ...], position: int) -> int:
+        """The buffer of a coordinate, or a view of it, as the operand is."""
         buffers = values.buffers
         b, root = buffers[operand], buffers[buffers[operand].root]
         at = len(buffers)
@@ -58,17 +58,17 @@ class Peers:
 
     @property
     def homes(self) -> dict[int, int]:
-        """The buffer of this place, for each that stands for another's."""
+        """The buffer of this coordinate, for each that stands for another's."""
         return {b: peer.root for b, peer in self.found.items()}
 
     def home(self, buffer: int) -> int:
-        """The buffer of this place that one stands for."""
+        """The buffer of this coordinate that one stands for."""
         peer = self.found.get(buffer)
         return buffer if peer is None else peer.root
 
 
 def size_of_sum(program: Program, start: Start) -> int:
-    """Over how many places a collective sums what all of them have in memory; 0 for others."""
+    """Over how many coordinates a collective sums what all of them have in memory; 0 for others."""
     op, mesh = start.op, program.mesh
     operand = program.buffers[start.operand]
     root = program.buffers[operand.root]

@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import prod
 
 from graphc.ir.orders import Order
-from graphc.lowering.kernel.code import FoldKind
+from graphc.lowering.kernel.code import ReductionKind
 from graphc.lowering.nodes.merging import merged
-from graphc.lowering.nodes.nodes import Fold, Map, Node, Read
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, ReduceNode
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.blocks import blocks_of
@@ -21,12 +21,14 @@ WIDE, LONG = 128, 4096  # a fold to fewer entries, of as many each, is done in p
 WIDEST = 4096  # and one to fewer than these, of a quarter as many, where what is kept lies together
 
 
-def reduced(v: Values, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin) -> list[Node] | None:
+def reduced(
+    v: ValueTable, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin
+) -> list[LoopNode] | None:
     """The nodes of a reduction. Blocks of what is kept change nothing."""
     if isinstance(op, ReduceSum) and any(d in op.over for d, _ in op.blocks):
         return _in_blocks(v, x, op)
     read, dtype = v.read(x.operands[0]), v.buffers[x.result].dtype
-    kind: FoldKind
+    kind: ReductionKind
     first: float | int | bool
     match op:
         case ReduceSum():
@@ -39,25 +41,25 @@ def reduced(v: Values, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin) -> list
     if 0 in shape:
         return [v.map(x, "fill", (), v.wrote(x.result), number=first)]
     fold = _fold(v, x, read, op.over, kind, first)
-    return [fold] if v.exact or isinstance(fold, Map) else in_parts(v, fold)
+    return [fold] if v.exact or isinstance(fold, MapNode) else in_parts(v, fold)
 
 
 def _fold(
-    v: Values, x: Kernel, read: Read, over: tuple[int, ...], kind: FoldKind,
+    v: ValueTable, x: Kernel, read: Read, over: tuple[int, ...], kind: ReductionKind,
     first: float | int | bool = 0, part: int | None = None,
-) -> Fold | Map:  # fmt: skip
+) -> ReduceNode | MapNode:  # fmt: skip
     """A fold to the instruction's result, or to a part; a copy where each dim has one entry."""
     shape, b = read.layout.shape, x.result if part is None else part
     dtype, long = v.buffers[b].dtype, tuple(sorted(d for d in over if shape[d] > 1))
     if long:
-        return Fold(shape, long, kind, (read,), v.wrote(b), dtype, x, first)
+        return ReduceNode(shape, long, kind, (read,), v.wrote(b), dtype, x, first)
     kept = [d for d in range(len(shape)) if d not in over]
     along = tuple(read.layout.strides[d] for d in kept)
     flat = MemoryLayout(tuple(shape[d] for d in kept), along, read.layout.offset)
     return v.map(x, "copy", (Read(read.value, flat, read.dtype),), v.wrote(b))
 
 
-def _in_blocks(v: Values, x: Kernel, op: ReduceSum) -> list[Node] | None:
+def _in_blocks(v: ValueTable, x: Kernel, op: ReduceSum) -> list[LoopNode] | None:
     """The sum of each block, and the tree of these (graphc.ops.blocks)."""
     read, b = v.read(x.operands[0]), v.buffers[x.result]
     shape = read.layout.shape
@@ -65,7 +67,7 @@ def _in_blocks(v: Values, x: Kernel, op: ReduceSum) -> list[Node] | None:
         return None
     names = {str(d): n for d, n in op.blocks if d in op.over}
     lengths = {str(d): n for d, n in enumerate(shape)}
-    nodes: list[Node] = []
+    nodes: list[LoopNode] = []
     parts = []
     for where in blocks_of(list(names), lengths, names):
         layout = read.layout
@@ -79,7 +81,7 @@ def _in_blocks(v: Values, x: Kernel, op: ReduceSum) -> list[Node] | None:
     return [*nodes, v.map(x, "tree", tuple(parts), v.wrote(x.result))]
 
 
-def in_parts(v: Values, fold: Fold) -> list[Node]:
+def in_parts(v: ValueTable, fold: ReduceNode) -> list[LoopNode]:
     """A fold of many entries to few: first of equal parts, which can run side by side."""
     shape, d, read = fold.shape, fold.over[0], fold.reads[0]
     kept = prod(n for i, n in enumerate(shape) if i not in fold.over)
@@ -100,7 +102,7 @@ def in_parts(v: Values, fold: Fold) -> list[Node]:
     return [first, replace(fold, shape=left, over=(at,), reads=(v.read(part),))]
 
 
-def _goes_across(fold: Fold) -> bool:
+def _goes_across(fold: ReduceNode) -> bool:
     """Whether entries that lie together are kept apart: the columns of a tall matrix are added up.
 
     Were more done with such a column than one sum, it would be gone through again and again, a line
@@ -110,7 +112,7 @@ def _goes_across(fold: Fold) -> bool:
     return all(s != 1 for d, s in enumerate(layout.strides) if d in fold.over)
 
 
-def added(v: Values, x: Kernel, order: Order) -> list[Node]:
+def added(v: ValueTable, x: Kernel, order: Order) -> list[LoopNode]:
     """One sum, or one after the other where many would have to wait for the last."""
     product = merged(v, x) if order is not Order.TREE and not v.exact else None
     if product is not None:
@@ -120,7 +122,7 @@ def added(v: Values, x: Kernel, order: Order) -> list[Node]:
     if order is Order.TREE or len(reads) <= FEW or dtype.bytes == 2:
         name = "tree" if order is Order.TREE else "sum"
         return [v.map(x, name, tuple(reads), v.wrote(x.result))]
-    nodes: list[Node] = []
+    nodes: list[LoopNode] = []
     total = reads[0]
     for read in reads[1:-1]:
         part = v.temporary(v.buffers[x.result].shape, dtype, x.result)
@@ -129,8 +131,8 @@ def added(v: Values, x: Kernel, order: Order) -> list[Node]:
     return [*nodes, v.map(x, "add", (total, reads[-1]), v.wrote(x.result))]
 
 
-def over_turns(v: Values, x: Kernel) -> list[Node]:
+def over_turns(v: ValueTable, x: Kernel) -> list[LoopNode]:
     read, before = v.read(x.operands[0]), v.read(x.result)
-    if not v.later:
+    if not v.later_turn:
         return [v.map(x, "copy", (read,), v.wrote(x.result))]
     return [v.map(x, "add", (before, read), v.wrote(x.result))]

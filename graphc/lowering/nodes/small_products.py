@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from graphc.lowering.nodes.nodes import Contract, Fold, Node, Read
+from graphc.lowering.nodes.nodes import ContractNode, LoopNode, Read, ReduceNode
 from graphc.lowering.nodes.reductions import in_parts
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import parse_spec
@@ -22,7 +22,7 @@ MANY = 64  # terms of a sum that is long: what they are read from is not in the 
 
 
 @dataclass(frozen=True)
-class _Letters:
+class _DimLetters:
     """The dims of a contraction: sizes, those that are added up, and those of the lanes."""
 
     sizes: dict[str, int]
@@ -42,7 +42,7 @@ class _Letters:
         return first + kept + summed[len(first) :] + self.lanes
 
 
-def entrywise(v: Values, made: Contract) -> list[Node]:
+def entrywise(v: ValueTable, made: ContractNode) -> list[LoopNode]:
     """The nodes of a contraction: itself, or a product entry by entry and its sum."""
     found = None if v.exact or made.dtype.bytes < 4 else _letters(made)
     if found is None or not isinstance(made.instruction, Kernel):
@@ -56,11 +56,13 @@ def entrywise(v: Values, made: Contract) -> list[Node]:
         return [v.map(made.instruction, "mul", reads, made.result)]
     part = v.temporary(shape, made.dtype, made.result.buffer)
     product = v.map(made.instruction, "mul", reads, v.wrote(part))
-    fold = Fold(shape, over, "sum", (v.read(part),), made.result, made.dtype, made.instruction)
+    fold = ReduceNode(
+        shape, over, "sum", (v.read(part),), made.result, made.dtype, made.instruction
+    )
     return [product, *in_parts(v, fold)]
 
 
-def _letters(made: Contract) -> _Letters | None:
+def _letters(made: ContractNode) -> _DimLetters | None:
     """The dims, where one side has no dim of its own and lanes can go along the batch."""
     left, right, out = parse_spec(made.spec)
     sizes: dict[str, int] = {}
@@ -77,7 +79,7 @@ def _letters(made: Contract) -> _Letters | None:
     ]
     if strides != [1, 1] or sizes[lane] < LEAST:
         return None
-    return _Letters(sizes, summed, out[out.rindex(lane) :], out)
+    return _DimLetters(sizes, summed, out[out.rindex(lane) :], out)
 
 
 def _seen(read: Read, names: str, domain: str, shape: tuple[int, ...]) -> Read:

@@ -14,14 +14,14 @@ from math import prod
 from graphc.ir.op import Op
 from graphc.ir.orders import Order
 from graphc.ir.types import BOOL, I32
-from graphc.lowering.nodes.nodes import Chained, Node, Read, Value
-from graphc.lowering.nodes.values import Places, Values
+from graphc.lowering.nodes.nodes import LinkNode, LoopNode, Read, Version
+from graphc.lowering.nodes.values import IndexSource, ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.rows import RowAdd, RowJoin, RowSum
 
 
-def of_rows(v: Values, x: Kernel, op: Op) -> list[Node] | None:
+def of_rows(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
     """The nodes of an op on rows; None where it stays with the host."""
     reads = [v.read(b) for b in x.operands]
     match op:
@@ -37,7 +37,7 @@ def of_rows(v: Values, x: Kernel, op: Op) -> list[Node] | None:
             return None
 
 
-def keep_zeros(v: Values, op: Op, reads: Sequence[Read], result: Value) -> None:
+def keep_zeros(v: ValueTable, op: Op, reads: Sequence[Read], result: Version) -> None:
     """Note that the result is zero where operands are, if the op is linear in these."""
     found = [v.chained.get(r.value) if _is_dense(r) else None for r in reads]
     sets = [tuple(range(len(reads)))] if op.jointly_linear else op.linear
@@ -51,14 +51,14 @@ def _is_dense(read: Read) -> bool:
     return read.layout.is_dense and not read.layout.offset
 
 
-def _places(ids: Read) -> Places:
+def _source_of(ids: Read) -> IndexSource:
     """Which indices are read: they begin a value, and may be some of its entries only."""
     return ids.value, prod(ids.layout.shape)
 
 
-def _join(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node]:
+def _join(v: ValueTable, x: Kernel, reads: Sequence[Read]) -> list[LoopNode]:
     whole, at = MemoryLayout.dense(v.buffers[x.result].shape), 0
-    result, nodes = v.wrote(x.result), list[Node]()
+    result, nodes = v.wrote(x.result), list[LoopNode]()
     for read in reads:
         shape = read.layout.shape
         n = shape[0] * shape[1]
@@ -71,31 +71,31 @@ def _join(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node]:
     return nodes
 
 
-def _linked(v: Values, x: Kernel, ids: Read, limit: int) -> tuple[list[Node], Value]:
+def _linked(v: ValueTable, x: Kernel, ids: Read, limit: int) -> tuple[list[LoopNode], Version]:
     """The links of indices, and what makes them where nobody has yet."""
     for home in (v.home, ()):
-        if _is_dense(ids) and (home, _places(ids)) in v.links:
-            return [], v.links[home, _places(ids)]
-    count, nodes, given = prod(ids.layout.shape), list[Node](), ids
+        if _is_dense(ids) and (home, _source_of(ids)) in v.links:
+            return [], v.links[home, _source_of(ids)]
+    count, nodes, given = prod(ids.layout.shape), list[LoopNode](), ids
     if not ids.layout.is_dense:
         b = v.temporary(ids.layout.shape, ids.dtype, x.result)
         nodes.append(v.map(x, "copy", (ids,), v.wrote(b)))
         given = v.read(b)
     result = v.wrote(v.temporary((count,), I32, x.result))
-    nodes.append(Chained((count,), (given,), result, I32, x, limit))
+    nodes.append(LinkNode((count,), (given,), result, I32, x, limit))
     if _is_dense(ids):
-        v.links[v.home, _places(ids)] = result
+        v.links[v.home, _source_of(ids)] = result
     return nodes, result
 
 
-def _along(x: Value | Read, ids: Read, shape: Sequence[int]) -> MemoryLayout:
+def _along(x: Version | Read, ids: Read, shape: Sequence[int]) -> MemoryLayout:
     """What there is one of for every index, over the domain of rows."""
     dims, rest = ids.layout.shape, len(shape) - len(ids.layout.shape)
     seen = x.layout if isinstance(x, Read) else MemoryLayout.dense(dims)
     return MemoryLayout(tuple(shape), (*seen.strides, *(0,) * rest), seen.offset)
 
 
-def _sum(v: Values, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Node]:
+def _sum(v: ValueTable, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[LoopNode]:
     ids, rows = reads
     nodes, links = _linked(v, x, ids, op.size)
     shape, count = rows.layout.shape, prod(ids.layout.shape)
@@ -104,18 +104,18 @@ def _sum(v: Values, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Node]:
     name = "chain:tree" if op.order is Order.TREE else "chain"
     nodes.append(v.map(x, name, (rows, seen), result, limit=count))
     if _is_dense(ids):
-        v.chained[result] = _places(ids)
+        v.chained[result] = _source_of(ids)
     return nodes
 
 
-def _add(v: Values, x: Kernel, reads: Sequence[Read]) -> list[Node] | None:
+def _add(v: ValueTable, x: Kernel, reads: Sequence[Read]) -> list[LoopNode] | None:
     table, ids, rows = reads
     buffer, shape = v.buffers[x.result], rows.layout.shape
     whole = MemoryLayout.dense(buffer.shape)
-    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == _places(ids)
+    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == _source_of(ids)
     if 0 not in shape and not joined and buffer.dtype != rows.dtype:
         return None  # rounded at every addition, in an order of its own
-    nodes = list[Node]()
+    nodes = list[LoopNode]()
     if table.value.buffer != buffer.id or not _is_dense(table):
         result = v.wrote(x.result)
         nodes.append(v.map(x, "copy", (table,), result, whole))

@@ -6,11 +6,11 @@ from graphc.ir.op import Op
 from graphc.lowering.kernel.code import FUNCTIONS
 from graphc.lowering.nodes.argmax import found
 from graphc.lowering.nodes.contractions import contracted
-from graphc.lowering.nodes.movement import moved
-from graphc.lowering.nodes.nodes import Node
+from graphc.lowering.nodes.movement import movement
+from graphc.lowering.nodes.nodes import LoopNode
 from graphc.lowering.nodes.reductions import added, over_turns, reduced
 from graphc.lowering.nodes.table_rows import keep_zeros, of_rows
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Write
 from graphc.ops.collective import Accumulate
 from graphc.ops.contract import Einsum
@@ -21,7 +21,7 @@ from graphc.ops.rows import RowJoin, RowSum, RowUpdate
 from graphc.ops.source import DimSize, Iota
 
 
-def nodes_of(v: Values, x: Instruction) -> list[Node] | None:
+def nodes_of(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
     """The nodes that do what an instruction does; None where none can.
 
     None of them goes over a dim of length 0: there is nothing to do.
@@ -30,7 +30,7 @@ def nodes_of(v: Values, x: Instruction) -> list[Node] | None:
     return None if found is None else [n for n in found if 0 not in n.shape]
 
 
-def _nodes(v: Values, x: Instruction) -> list[Node] | None:
+def _nodes(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
     match x:
         case Write(operand=operand, variable=variable):
             read = v.read(operand)
@@ -48,10 +48,10 @@ def _nodes(v: Values, x: Instruction) -> list[Node] | None:
             return None
 
 
-def _with_indices(v: Values, x: Kernel) -> list[Node] | None:
+def _with_indices(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
     """The nodes of an op that makes the indices along dims that it reads, rather than load them."""
     roots = {v.buffers[b].root for b in x.operands} & v.indices.keys()
-    made: list[Node] = []
+    made: list[LoopNode] = []
     for root in sorted(roots):
         source = v.indices[root]
         assert isinstance(source.op, Iota)
@@ -64,7 +64,7 @@ def _with_indices(v: Values, x: Kernel) -> list[Node] | None:
     return None if nodes is None else [*made, *nodes]
 
 
-def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
+def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
     op, shape = x.op, v.buffers[x.result].shape
     match op:
         case Einsum():
@@ -86,10 +86,10 @@ def _of_kernel(v: Values, x: Kernel) -> list[Node] | None:
         case RowSum() | RowJoin() | RowUpdate():
             return of_rows(v, x, op)
         case _:
-            return moved(v, x, op)
+            return movement(v, x, op)
 
 
-def _elementwise(v: Values, x: Kernel, op: Op) -> Node:
+def _elementwise(v: ValueTable, x: Kernel, op: Op) -> LoopNode:
     reads = tuple(map(v.read, x.operands))
     result = v.wrote(x.result)
     keep_zeros(v, op, reads, result)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from graphc.lowering.nodes.nodes import Contract, Map, Node, Read, Value
-from graphc.lowering.nodes.values import Values
+from graphc.lowering.nodes.nodes import ContractNode, LoopNode, MapNode, Read, Version
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, parse_spec
 
@@ -36,22 +36,22 @@ class _Operand:
     scattered: bool
 
     @property
-    def key(self) -> tuple[Value, MemoryLayout, tuple[int, ...]]:
+    def key(self) -> tuple[Version, MemoryLayout, tuple[int, ...]]:
         """Equal for operands that one copy serves."""
         return self.read.value, self.read.layout, self.order
 
 
-def turned_once(v: Values, nodes: Sequence[Node]) -> list[Node]:
+def with_transposed_copies(v: ValueTable, nodes: Sequence[LoopNode]) -> list[LoopNode]:
     """The nodes, with a copy for each operand that many products read across."""
     found = {i: x for i, node in enumerate(nodes) if (x := _across(node)) is not None}
     count: dict[object, int] = {}
     for x in found.values():
         count[x.key] = count.get(x.key, 0) + 1
     copies: dict[object, Read] = {}
-    made: list[Node] = []
+    made: list[LoopNode] = []
     for i, node in enumerate(nodes):
         if i in found and (found[i].scattered or count[found[i].key] >= OFTEN):
-            assert isinstance(node, Contract)
+            assert isinstance(node, ContractNode)
             x = found[i]
             if x.key not in copies:
                 copy, copies[x.key] = _copied(v, node, x)
@@ -63,8 +63,8 @@ def turned_once(v: Values, nodes: Sequence[Node]) -> list[Node]:
     return made
 
 
-def _across(node: Node) -> _Operand | None:
-    if not isinstance(node, Contract) or node.dtype.bytes == 2:
+def _across(node: LoopNode) -> _Operand | None:
+    if not isinstance(node, ContractNode) or node.dtype.bytes == 2:
         return None
     left, right, out = parse_spec(node.spec)
     batch, inner, rows, cols = grouped_letters(node.spec)
@@ -84,15 +84,15 @@ def _across(node: Node) -> _Operand | None:
     return _Operand(side, tuple(right.index(x) for x in (*inner, *cols)), read, scattered)
 
 
-def _copied(v: Values, node: Contract, x: _Operand) -> tuple[Map, Read]:
+def _copied(v: ValueTable, node: ContractNode, x: _Operand) -> tuple[MapNode, Read]:
     """The copy, and how a product reads it."""
     layout = x.read.layout.transposed(x.order)
     b = v.temporary(layout.shape, x.read.dtype, x.read.value.buffer)
     result = v.wrote(b)
     seen = Read(x.read.value, layout, x.read.dtype)
-    copy = Map(layout.shape, "copy", (seen,), result, x.read.dtype, node.instruction)
+    copy = MapNode(layout.shape, "copy", (seen,), result, x.read.dtype, node.instruction)
     back = tuple(x.order.index(d) for d in range(len(x.order)))
     return copy, Read(result, MemoryLayout.dense(layout.shape).transposed(back), x.read.dtype)
 
 
-__all__ = ["turned_once"]
+__all__ = ["with_transposed_copies"]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.lowered import Home
-from graphc.lowering.nodes.nodes import Contract, Map, Read, Value
+from graphc.lowering.nodes.nodes import ContractNode, MapNode, Read, Version
 from graphc.lowering.nodes.views import sight
 from graphc.lowering.program.program import Buffer, Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
@@ -29,19 +29,19 @@ class Inside:
     shape: tuple[int, ...]
 
 
-Places: TypeAlias = tuple[Value, int]  # the first so many entries of a value, as indices
+IndexSource: TypeAlias = tuple[Version, int]  # the first so many entries of a value, as indices
 
 
 @dataclass
-class Values:
+class ValueTable:
     """Buffers, the number of the last write to each, and what is seen through others.
 
     literals: scalar constants by buffer. whole: buffers that must be in memory as they are, since
     somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
     seen_as: buffers that are views of others here; insides: such, of what is joined of them; begun:
-    values of which some parts are written. once: buffers with one reader. later: what accumulates
-    over turns is added to, not set. home: where the instruction runs. links: of indices, the chains
-    of equal ones, and where they are. chained: values
+    values of which some parts are written. once: buffers with one reader. later_turn: what
+    accumulates over turns is added to, not set. home: where the instruction runs. links: of
+    indices, the chains of equal ones, and where they are. chained: values
     that are zero but where such chains begin. exact: sums must not depend on what else a kernel
     does, or how many it makes. indices: constants that are indices along a dim, and what makes them
     """
@@ -49,18 +49,18 @@ class Values:
     buffers: list[Buffer]
     literals: Mapping[int, float | int | bool]
     exact: bool = False
-    later: bool = False
+    later_turn: bool = False
     whole: frozenset[int] = frozenset()
     boxes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     seen_as: dict[int, Read] = field(default_factory=dict)
     insides: Mapping[int, Inside] = field(default_factory=dict)
-    begun: dict[int, Value] = field(default_factory=dict)
+    begun: dict[int, Version] = field(default_factory=dict)
     once: frozenset[int] = frozenset()
-    made_by: dict[Value, Contract] = field(default_factory=dict)
+    made_by: dict[Version, ContractNode] = field(default_factory=dict)
     home: Home = ()
-    links: dict[tuple[Home, Places], Value] = field(default_factory=dict)
-    chained: dict[Value, Places] = field(default_factory=dict)
+    links: dict[tuple[Home, IndexSource], Version] = field(default_factory=dict)
+    chained: dict[Version, IndexSource] = field(default_factory=dict)
     indices: Mapping[int, Kernel] = field(default_factory=dict)
 
     def read(self, buffer: int) -> Read:
@@ -68,7 +68,7 @@ class Values:
         b = self.buffers[buffer]
         if b.root in self.seen_as:
             return self._through(b, self.seen_as[b.root])
-        value = Value(b.root, self.versions.get(b.root, 0))
+        value = Version(b.root, self.versions.get(b.root, 0))
         layout = MemoryLayout.dense(b.shape)
         if b.kind == "view":
             layout = MemoryLayout(b.shape, b.strides, b.offset // b.dtype.bytes)
@@ -83,10 +83,10 @@ class Values:
         layout = MemoryLayout(b.shape, found.strides(seen.layout), found.offset(seen.layout))
         return Read(seen.value, layout, b.dtype)
 
-    def wrote(self, buffer: int) -> Value:
+    def wrote(self, buffer: int) -> Version:
         """The value after one more write."""
         self.versions[buffer] = self.versions.get(buffer, 0) + 1
-        return Value(buffer, self.versions[buffer])
+        return Version(buffer, self.versions[buffer])
 
     def forget_links(self) -> None:
         """What was made in one turn of a loop is not there in another, or after it."""
@@ -100,12 +100,12 @@ class Values:
         return len(self.buffers) - 1
 
     def map(
-        self, x: Instruction, function: str, reads: tuple[Read, ...], result: Value,
+        self, x: Instruction, function: str, reads: tuple[Read, ...], result: Version,
         target: MemoryLayout | None = None, **more: float,
-    ) -> Map:  # fmt: skip
+    ) -> MapNode:  # fmt: skip
         b = self.buffers[result.buffer]
         shape = target.shape if target else b.shape
-        return Map(shape, function, reads, result, b.dtype, x, target, **more)  # type: ignore[arg-type]
+        return MapNode(shape, function, reads, result, b.dtype, x, target, **more)  # type: ignore[arg-type]
 
 
 def literals_of(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from graphc.lowering.nodes.nodes import Contract, Read
+from graphc.lowering.nodes.nodes import ContractNode, Read
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import parse_spec
 from graphc.ops.windows import FoldWindows, Windows
@@ -127,7 +127,7 @@ class Transposed:
     side: the operand that is padded
     """
 
-    contract: Contract
+    contract: ContractNode
     names: tuple[str, str]
     out: str
     side: int
@@ -172,7 +172,7 @@ class Transposed:
 
 
 def transposed(
-    contract: Contract, read: Read, op: FoldWindows, lengths: tuple[int, ...]
+    contract: ContractNode, read: Read, op: FoldWindows, lengths: tuple[int, ...]
 ) -> Transposed | None:
     """The fold of a product's result; None where it cannot be written so."""
     names = names_of(contract, read)
@@ -203,7 +203,7 @@ def transposed(
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def names_of(contract: Contract, read: Read) -> list[str] | None:
+def names_of(contract: ContractNode, read: Read) -> list[str] | None:
     """The letter of each dim that is read; None unless they are the dims of the result."""
     out = contract.spec.partition("->")[2]
     whole = MemoryLayout.dense(contract.shape)

@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias
 
 from graphc.ir.op import Op
-from graphc.ir.placement import Mesh, chop
+from graphc.ir.placement import Mesh, shard_bounds
 from graphc.ir.types import DType, TensorType
 from graphc.support.errors import Span
 
@@ -29,9 +29,11 @@ class Range:
     widths: tuple[int, ...] = ()
 
     def at(self, coordinates: Mapping[str, int], counts: Mapping[str, int]) -> tuple[int, int]:
-        """(offset, length) in entries, for a place on the mesh and the run-time counts."""
+        """(offset, length) in entries, for a coordinate of the mesh and the run-time counts."""
         count = counts.get(self.extent, self.count) if self.extent else self.count
-        offset, length = chop(count, [(n, coordinates[a]) for a, n in self.axes], self.widths)
+        offset, length = shard_bounds(
+            count, [(n, coordinates[a]) for a, n in self.axes], self.widths
+        )
         return offset * self.unit, length * self.unit
 
 
@@ -42,7 +44,7 @@ class Buffer:
     kind: 'arena' (at `offset` bytes), 'constant' (written once, by `setup`), 'variable' (outlives
     the step), 'view' (`offset` bytes into buffer `base`, which is no view, with `strides` in
     elements). ranges says, per dim, what it holds of the global tensor of shape `shape_global`.
-    home: the only places that have the buffer at all, as (axis, index); () where all have it
+    home: the only coordinates that have the buffer at all, as (axis, index); () where all have it
     """
 
     id: int
@@ -58,7 +60,7 @@ class Buffer:
     home: tuple[tuple[str, int], ...] = ()
 
     def lies_at(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether a place on the mesh has the buffer."""
+        """Whether a coordinate of the mesh has the buffer."""
         return all(coordinates[axis] == index for axis, index in self.home)
 
     @property
@@ -117,7 +119,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run `body` once for every turn, that is every place on the mesh's time axes."""
+    """Run `body` once for every turn, that is every coordinate on the mesh's time axes."""
 
     turns: int
     body: tuple[Instruction, ...]
@@ -157,7 +159,7 @@ def writes(instruction: Instruction) -> int | None:
 
 
 def ranges_of(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:
-    """What a place holds of each dim of a placed tensor."""
+    """What a coordinate holds of each dim of a placed tensor."""
     return tuple(_range(t, mesh, dim) for dim in range(t.rank))
 
 

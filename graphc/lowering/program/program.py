@@ -63,7 +63,7 @@ class Footprint:
 
 
 def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[Coordinates, int]]:
-    """A place of every kind that programs tell apart, with the number of devices of that kind.
+    """A coordinate of every kind that programs tell apart, with the number of devices of that kind.
 
     Along an axis, every home is of a kind of its own, and all other places are of one.
     """
@@ -72,9 +72,9 @@ def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[C
     for axis in mesh.space:
         own = sorted(k for name, k in homes if name == axis.name)
         other = next((k for k in range(axis.size) if k not in own), None)
-        alone = [(axis.name, k, 1) for k in own]
+        own_homes = [(axis.name, k, 1) for k in own]
         rest = [] if other is None else [(axis.name, other, axis.size - len(own))]
-        kinds.append(alone + rest)
+        kinds.append(own_homes + rest)
     for chosen in product(*kinds):
         yield {name: k for name, k, _ in chosen}, prod(n for _, _, n in chosen)
 
@@ -186,12 +186,12 @@ class Program:
         )  # fmt: skip
 
     def bytes_at(self, coordinates: Mapping[str, int], kind: str) -> int:
-        """Bytes of a kind of buffers at a place on the mesh, each in memory of its own."""
+        """Bytes of a kind of buffers at a coordinate of the mesh, each in memory of its own."""
         of_kind = (b for b in self.buffers if b.kind == kind and b.lies_at(coordinates))
         return sum(b.bytes for b in of_kind)
 
     def arena_at(self, coordinates: Mapping[str, int]) -> int:
-        """Bytes of the arena at a place on the mesh."""
+        """Bytes of the arena at a coordinate of the mesh."""
         there = [b for b in self.buffers if b.lies_at(coordinates)]
         if len(there) == len(self.buffers):
             return self.arena

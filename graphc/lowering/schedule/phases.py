@@ -17,10 +17,10 @@ SETUP = -1  # once, when a program is loaded
 class Phases:
     """The phases in order: SETUP, then part 0, loop 0, part 1, ..., the last part, the tail.
 
-    runs: node -> its phase. joins: time conversions that only pass on to the next one.
+    phase_of: node -> its phase. joins: time conversions that only pass on to the next one.
     """
 
-    runs: dict[str, int]
+    phase_of: dict[str, int]
     joins: set[str]
     loops: int
     nodes: dict[int, list[Node]] = field(default_factory=dict)
@@ -54,23 +54,23 @@ def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
     turns = assigned(graph)
     if turns.late is not None:
         raise _barrier(graph, *turns.late)
-    runs = {n.name: _phase(n, turns, exact) for n in graph}
+    phase_of = {n.name: _phase(n, turns, exact) for n in graph}
     joins = {n.name for n in graph if n.name in turns.varying and leaves_loop(n)}
     _check_joins(graph, joins)
-    found = Phases(runs, joins, turns.loops)
+    found = Phases(phase_of, joins, turns.loops)
     if found.loops:
         _sink(graph, found)
         _pull_in(graph, found)
     _mark_tail(graph, found, copied)
     for node in graph:
-        found.nodes.setdefault(runs[node.name], []).append(node)
+        found.nodes.setdefault(phase_of[node.name], []).append(node)
     return found
 
 
 def _phase(node: Node, turns: Turns, exact: bool) -> int:
     if node.name in turns.inside:
-        return 2 * turns.stage[node.name] + 1
-    return SETUP if _is_constant(node, exact) else 2 * turns.stage[node.name]
+        return 2 * turns.loop[node.name] + 1
+    return SETUP if _is_constant(node, exact) else 2 * turns.loop[node.name]
 
 
 def _is_constant(node: Node, exact: bool) -> bool:
@@ -105,37 +105,37 @@ def _check_joins(graph: Graph, joins: Iterable[str]) -> None:
 
 
 def _sink(graph: Graph, found: Phases) -> None:
-    runs = found.runs
+    phase_of = found.phase_of
     for node in reversed(list(graph)):
-        users = [runs[u] for u in graph.users[node.name]]
-        if users and runs[node.name] >= 0 and not found.is_loop(runs[node.name]):
-            runs[node.name] = max(runs[node.name], min(users) // 2 * 2)
+        users = [phase_of[u] for u in graph.users[node.name]]
+        if users and phase_of[node.name] >= 0 and not found.is_loop(phase_of[node.name]):
+            phase_of[node.name] = max(phase_of[node.name], min(users) // 2 * 2)
 
 
 def _pull_in(graph: Graph, found: Phases) -> None:
     """Make what each use makes for itself in every turn, where a loop is its only user."""
     own: set[str] = set()
-    runs = found.runs
+    phase_of = found.phase_of
     for node in graph:
         # Not what a loop gives of it: that is there after the last turn only.
-        once = not found.is_loop(runs[node.name])
+        once = not found.is_loop(phase_of[node.name])
         if once and (node.op.per_use or not own.isdisjoint(node.operands)):
             own.add(node.name)
     for node in reversed(list(graph)):
-        users = {runs[u] for u in graph.users[node.name]}
+        users = {phase_of[u] for u in graph.users[node.name]}
         if node.name in own and len(users) == 1 and found.is_loop(min(users)):
-            runs[node.name] = min(users)
+            phase_of[node.name] = min(users)
 
 
 def _mark_tail(graph: Graph, found: Phases, copied: set[str]) -> None:
-    runs, ends = found.runs, set(graph.updates.values())
+    phase_of, ends = found.phase_of, set(graph.updates.values())
     for node in reversed(list(graph)):
         users = graph.users[node.name]
         if not (users or node.name in ends) or node.name in copied or not _is_safe(node):
             continue
-        once = runs[node.name] >= 0 and not found.is_loop(runs[node.name])
-        if once and all(runs[u] == found.tail for u in users):
-            runs[node.name] = found.tail
+        once = phase_of[node.name] >= 0 and not found.is_loop(phase_of[node.name])
+        if once and all(phase_of[u] == found.tail for u in users):
+            phase_of[node.name] = found.tail
 
 
 def _is_safe(node: Node) -> bool:

@@ -176,29 +176,29 @@ class _Scheduler:
 
     def _keeps_several(self, node: Node) -> bool:
         turns = max(self.graph.mesh.turns, 2)  # one turn runs what more of them do
-        return isinstance(node.op, Conversion) and node.op.kept(turns) > 1
+        return isinstance(node.op, Conversion) and node.op.partial_sums(turns) > 1
 
     def _accumulate(self, node: Node, operands: tuple[int, ...], phase: int) -> None:
         """A sum over turns that keeps several values in the loop, and is settled after it."""
         assert isinstance(node.op, Conversion)
         turns = self.graph.mesh.turns
-        kept = self._add_kept(node, node.op.kept(turns))
+        partial_sums = self._add_partial_sums(node, node.op.partial_sums(turns))
         result = self._add(node.name, node.tensor)
-        take = Kernel(node.op, operands, kept, node.name, node.origin)
-        settle = Kernel(node.op.settled(turns), (kept,), result, node.name, node.origin)
+        take = Kernel(node.op, operands, partial_sums, node.name, node.origin)
+        settle = Kernel(node.op.settled(turns), (partial_sums,), result, node.name, node.origin)
         self.parts[phase].append(take)
         self.settling.append(settle)
         self.at[node.name] = result
 
-    def _add_kept(self, node: Node, n: int) -> int:
+    def _add_partial_sums(self, node: Node, n: int) -> int:
         """A buffer for n values of a node, in a dim in front."""
         one = self.buffers[self._add(node.name, node.tensor)]
         shape, shape_global = (n, *one.shape), (n, *one.shape_global)
         ranges = (Range(n), *one.ranges)
-        kept = replace(
+        partial_sums = replace(
             one, name=f"{one.name}.kept", shape=shape, shape_global=shape_global, ranges=ranges
         )
-        self.buffers[one.id], self.layouts[one.id] = kept, MemoryLayout.dense(shape)
+        self.buffers[one.id], self.layouts[one.id] = partial_sums, MemoryLayout.dense(shape)
         return one.id
 
     def _start(self, node: Node, operand: int) -> Start:
@@ -306,13 +306,13 @@ class _Scheduler:
     def _copied(self) -> set[str]:
         """Views that must be copied: for a collective, or to keep a variable's old value."""
         ends = [*self.graph.outputs.values(), *self.graph.updates.values()]
-        kept = {x for x in ends if self.graph[x].op.view and self._old_variable(x)}
+        partial_sums = {x for x in ends if self.graph[x].op.view and self._old_variable(x)}
         sent = {
             itself(self.graph, n.operands[0])
             for n in self.graph
             if isinstance(n.op, Conversion) and n.op.communicates and not self._leaves_loop(n)
         }
-        return kept | {x for x in sent if self.graph[x].op.view}
+        return partial_sums | {x for x in sent if self.graph[x].op.view}
 
     def _leaves_loop(self, node: Node) -> bool:
         """Whether a conversion takes from every turn what it gives after the last one."""

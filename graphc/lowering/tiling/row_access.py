@@ -15,18 +15,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from graphc.lowering.fusion.domains import Chain, Interval
-from graphc.lowering.kernel.code import Nest, Product, accesses
+from graphc.lowering.fusion.domains import Cuts, Interval
+from graphc.lowering.kernel.code import Gemm, Nest, accesses
 
-Part: TypeAlias = Nest | Product
+Part: TypeAlias = Nest | Gemm
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """An axis of a kernel, in one of its groups (as the kernel's fields are named).
 
     strides: of each reach. number, step: which index of the kernel's code it is a part of, and how
-    far that goes in one step (-1: of inner, which code does not see). unit: the rows it goes
+    far that goes in one step (-1: of inner, which code does not see). row_axis: the rows it goes
     through, as an interval of their chain; None for an axis inside of rows, or beside them
     """
 
@@ -35,7 +35,7 @@ class Axis:
     strides: tuple[int, ...]
     number: int
     step: int = 1
-    unit: Interval | None = None
+    row_axis: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -47,63 +47,65 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Seen:
+class KernelAxes:
     """A kernel as axes; reaches: of a product its operands first, then those of the code."""
 
     kernel: Part
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     reaches: tuple[Reach, ...]
 
     @property
     def sums(self) -> bool:
         """Whether it adds up over rows."""
-        return any(a.unit is not None and a.group == "inner" for a in self.axes)
+        return any(a.row_axis is not None and a.group == "inner" for a in self.axes)
 
 
-def seen(kernel: Part) -> Seen:
+def axes_of_kernel(kernel: Part) -> KernelAxes:
     """The kernel, before it is known what its axes go through."""
     every = list(accesses(kernel))
     reaches = [Reach(a.slot, a.offset) for a in every]
-    found: list[Axis] = []
-    sides = (kernel.left, kernel.right) if isinstance(kernel, Product) else ()
+    found: list[LoopAxis] = []
+    sides = (kernel.left, kernel.right) if isinstance(kernel, Gemm) else ()
     groups = ("batch", "rows", "cols") if sides else ("rows", "columns")
     for group in groups:
         for k, n in enumerate(getattr(kernel, group)):
             number = len(found)
             own = [getattr(s, group)[k] for s in sides]
             strides = (*own, *(a.strides[number] for a in every))
-            found.append(Axis(n, group, strides, number))
-    if isinstance(kernel, Product):
+            found.append(LoopAxis(n, group, strides, number))
+    if isinstance(kernel, Gemm):
         nothing = (0,) * len(every)
         for n, left, right in zip(kernel.inner, kernel.left.inner, kernel.right.inner, strict=True):
-            found.append(Axis(n, "inner", (left, right, *nothing), -1))
+            found.append(LoopAxis(n, "inner", (left, right, *nothing), -1))
     reaches = [*(Reach(s.slot, s.offset) for s in sides), *reaches]
-    return Seen(kernel, tuple(found), tuple(reaches))
+    return KernelAxes(kernel, tuple(found), tuple(reaches))
 
 
-def with_units(x: Seen, lengths: Sequence[int | None], starts: Sequence[int]) -> Seen | None:
+def with_row_axes(
+    x: KernelAxes, lengths: Sequence[int | None], starts: Sequence[int]
+) -> KernelAxes | None:
     """The kernel with the rows that its axes go through; None if they do not go through them so.
 
     lengths: of a row of what is reached (None: of what has no rows); starts: where each reach
     begins, in elements of the whole value
     """
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     for axis in x.axes:
-        cuts = _cuts(axis, lengths)
-        if cuts is None:
+        breaks = _cuts(axis, lengths)
+        if breaks is None:
             return None
-        axes += split(axis, cuts)
-    made: list[Axis] = []
+        axes += split(axis, breaks)
+    made: list[LoopAxis] = []
     for axis in axes:
-        found = _unit(x, axis, lengths)
+        found = _row_axis_of(x, axis, lengths)
         if found is None:
             return None
-        made.append(replace(axis, unit=found[0]))
+        made.append(replace(axis, row_axis=found[0]))
     result = replace(x, axes=tuple(made))
     return result if _stays_inside(result, lengths, starts) else None
 
 
-def _cuts(axis: Axis, lengths: Sequence[int | None]) -> list[int] | None:
+def _cuts(axis: LoopAxis, lengths: Sequence[int | None]) -> list[int] | None:
     """The sizes at which an axis leaves a row."""
     found = set()
     for stride, length in zip(axis.strides, lengths, strict=True):
@@ -119,16 +121,18 @@ def _cuts(axis: Axis, lengths: Sequence[int | None]) -> list[int] | None:
     return sorted(found) if all(b % a == 0 for a, b in pairwise(every)) else None
 
 
-def split(axis: Axis, cuts: Iterable[int]) -> list[Axis]:
+def split(axis: LoopAxis, breaks: Iterable[int]) -> list[LoopAxis]:
     """The axis in parts, from outside in; the inner ones have as many entries as is cut."""
-    ends, made = [1, *cuts, axis.size], list[Axis]()
+    ends, made = [1, *breaks, axis.size], list[LoopAxis]()
     for low, high in pairwise(ends):
         strides = tuple(s * low for s in axis.strides)
         made.insert(0, replace(axis, size=high // low, strides=strides, step=axis.step * low))
     return made
 
 
-def _unit(x: Seen, axis: Axis, lengths: Sequence[int | None]) -> tuple[Interval | None] | None:
+def _row_axis_of(
+    x: KernelAxes, axis: LoopAxis, lengths: Sequence[int | None]
+) -> tuple[Interval | None] | None:
     """What an axis goes through; None if one reach says so and another does not."""
     roles: set[Interval | None] = set()
     first_of_code = len(x.reaches) if axis.group == "inner" else 0
@@ -143,39 +147,39 @@ def _unit(x: Seen, axis: Axis, lengths: Sequence[int | None]) -> tuple[Interval 
             roles.add((stride // length, stride // length * axis.size))
     if len(roles) > 1:
         return None
-    unit = roles.pop() if roles else None
+    row_axis = roles.pop() if roles else None
     of_code = [n for n in lengths[2:] if n] if first_of_code else []
-    outside = unit is not None and (axis.group == "columns" or bool(of_code))
-    return None if outside else (unit,)
+    outside = row_axis is not None and (axis.group == "columns" or bool(of_code))
+    return None if outside else (row_axis,)
 
 
-def _stays_inside(x: Seen, lengths: Sequence[int | None], starts: Sequence[int]) -> bool:
+def _stays_inside(x: KernelAxes, lengths: Sequence[int | None], starts: Sequence[int]) -> bool:
     """Whether every reach begins in the first row, and goes on within a row."""
     for k, (length, start) in enumerate(zip(lengths, starts, strict=True)):
-        inside = sum(a.strides[k] * (a.size - 1) for a in x.axes if a.unit is None)
+        inside = sum(a.strides[k] * (a.size - 1) for a in x.axes if a.row_axis is None)
         if length and start + inside >= length:
             return False
     return True
 
 
-def chain(x: Seen) -> Chain | None:
+def cuts(x: KernelAxes) -> Cuts | None:
     """The chain of the rows that a kernel goes through; None unless it goes through each once."""
-    found = sorted(a.unit for a in x.axes if a.unit is not None)
+    found = sorted(a.row_axis for a in x.axes if a.row_axis is not None)
     ends = [1, *(high for _, high in found)]
     return (
         tuple(ends) if all(low == end for (low, _), end in zip(found, ends, strict=False)) else None
     )
 
 
-def cut(x: Seen, rows: Chain) -> Seen:
+def cut(x: KernelAxes, rows: Cuts) -> KernelAxes:
     """The kernel with its axes cut where the chain of the rows is."""
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     for axis in x.axes:
-        if axis.unit is None:
+        if axis.row_axis is None:
             axes.append(axis)
             continue
-        low, high = axis.unit
+        low, high = axis.row_axis
         for part in split(axis, [c // low for c in rows if low < c < high]):
             high, end = high // part.size, high
-            axes.append(replace(part, unit=(high, end)))
+            axes.append(replace(part, row_axis=(high, end)))
     return replace(x, axes=tuple(axes))

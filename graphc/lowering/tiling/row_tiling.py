@@ -1,4 +1,4 @@
-"""Runs: kernels that hand the rows of large values on to each other, found among all of a stretch.
+"""Kernels that hand the rows of large values on to each other, to be run a tile at a time.
 
     scores = q k'        p = softmax(scores)        y = p v
 
@@ -19,21 +19,21 @@ from typing import TypeAlias
 
 from graphc.ir.types import BF16, F16, F32, F64
 from graphc.lowering.fusion.build import Built
-from graphc.lowering.fusion.domains import Chain, joined
+from graphc.lowering.fusion.domains import Cuts, joined
 from graphc.lowering.fusion.precedence import Precedence
-from graphc.lowering.kernel.code import Chain as Linked
 from graphc.lowering.kernel.code import (
     Check,
+    Gemm,
+    LinkedSum,
     Load,
     Nest,
-    Product,
     Statement,
     Store,
     reached,
     statements,
 )
 from graphc.lowering.program.program import Buffer
-from graphc.lowering.tiling.row_access import Part, Seen, chain, seen, with_units
+from graphc.lowering.tiling.row_access import KernelAxes, Part, axes_of_kernel, cuts, with_row_axes
 
 Pair: TypeAlias = tuple[Built, str]
 FLOATS = (F16, BF16, F32, F64)
@@ -42,16 +42,16 @@ SMALL = 1 << 16  # bytes of an operand that every block may read
 
 
 @dataclass
-class Run:
+class TileGroup:
     """Kernels by number. lengths: of the rows of values; rows: how many there are, and their axes;
     copies: kernels of earlier runs that are run again; closed: made for all blocks together"""
 
     count: int
-    rows: Chain
+    rows: Cuts
     members: list[int] = field(default_factory=list)
     copies: list[int] = field(default_factory=list)
     lengths: dict[int, int] = field(default_factory=dict)
-    sums: dict[int, Seen] = field(default_factory=dict)
+    sums: dict[int, KernelAxes] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
 
     @property
@@ -60,33 +60,39 @@ class Run:
         return [*self.copies, *self.members]
 
 
-class Runs:
-    """The runs of a stretch. shared: buffers that must be in memory after it; homes: of each buffer
+class TileGroups:
+    """The tile groups of a region. shared: buffers that must be in memory after it; homes: of each
+    buffer
     in other devices' memory, the one that they read when this device reads that."""
 
     def __init__(
-        self, pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int],
+        self,
+        pairs: Sequence[Pair],
+        buffers: Sequence[Buffer],
+        shared: set[int],
         homes: Mapping[int, int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pairs, self.buffers, self.shared = pairs, buffers, shared
         self.writes = [_touched(built, True) for built, _ in pairs]
         self.reads = [_touched(built, False) for built, _ in pairs]
         for read in self.reads:
             read |= {homes[b] for b in read if b in homes} if homes else set()
         self.makers, self.readers = _by_buffer(self.writes), _by_buffer(self.reads)
-        self.found: list[Run] = []
-        self.run_of: dict[int, Run] = {}
-        self._holders: dict[tuple[int, int], list[Run]] = {}  # by count and buffer: with its rows
+        self.found: list[TileGroup] = []
+        self.tile_group_of: dict[int, TileGroup] = {}
+        self._holders: dict[
+            tuple[int, int], list[TileGroup]
+        ] = {}  # by count and buffer: with its rows
         self._readers: dict[int, int] = {}  # by count: the kernels that read them, as bits
         for i in range(len(pairs)):
-            if i not in self.run_of and self._begins(i):
+            if i not in self.tile_group_of and self._begins(i):
                 self._grow(i)
 
     # -- which kernels ----------------------------------------------------------------------------
 
     def kernel(self, i: int) -> Part:
         kernel = self.pairs[i][0].kernel
-        assert isinstance(kernel, Nest | Product)
+        assert isinstance(kernel, Nest | Gemm)
         return kernel
 
     def entries(self, b: int) -> int:
@@ -104,7 +110,7 @@ class Runs:
     def _is_plain(self, i: int) -> bool:
         """Whether a kernel may run block by block: rows are independent, and nothing is checked."""
         kernel = self.pairs[i][0].kernel
-        if not isinstance(kernel, Nest | Product) or (isinstance(kernel, Nest) and kernel.serial):
+        if not isinstance(kernel, Nest | Gemm) or (isinstance(kernel, Nest) and kernel.serial):
             return False
         odd = any(map(_is_odd, statements(kernel)))
         peers = any(self.buffers[b].kind == "peer" for b in self.reads[i])
@@ -113,7 +119,7 @@ class Runs:
     def _begins(self, i: int) -> bool:
         kernel = self.pairs[i][0].kernel
         return (
-            isinstance(kernel, Product)
+            isinstance(kernel, Gemm)
             and prod(kernel.batch) > 1
             and any(map(self._may_stay, self.writes[i]))
             and self._is_plain(i)
@@ -126,98 +132,108 @@ class Runs:
 
     def _grow(self, first: int) -> None:
         kernel = self.kernel(first)
-        assert isinstance(kernel, Product)
+        assert isinstance(kernel, Gemm)
         large = next(b for b in self.writes[first] if self._may_stay(b))
         count = self.entries(large) // prod(kernel.cols)
-        run = Run(count, (1, count))
-        if not self._takes(run, first):
+        tile_group = TileGroup(count, (1, count))
+        if not self._takes(tile_group, first):
             return
-        self._extend(run, first)
-        self._make_again(run)
-        if len(run.steps) > 1 and self._pays(run) and self._becomes_one(run):
-            self._keep(run)
+        self._extend(tile_group, first)
+        self._rematerialize(tile_group)
+        if len(tile_group.steps) > 1 and self._pays(tile_group) and self._becomes_one(tile_group):
+            self._keep(tile_group)
 
-    def _extend(self, run: Run, first: int) -> None:
+    def _extend(self, tile_group: TileGroup, first: int) -> None:
         """Add later kernels that go through the rows of the run, in their order.
 
         What comes after a kernel that comes after the run, but is not in it, can't be added.
         """
         j, users, excluded = first, self._users[first], 0
-        while left := (users | self._readers.get(run.count, 0)) & ~excluded & -2 << j:
+        while left := (users | self._readers.get(tile_group.count, 0)) & ~excluded & -2 << j:
             bit = left & -left
             j = bit.bit_length() - 1
-            if j not in self.run_of and self._reads_rows(run, j) and self._takes(run, j):
+            if (
+                j not in self.tile_group_of
+                and self._reads_rows(tile_group, j)
+                and self._takes(tile_group, j)
+            ):
                 users |= self._users[j]
             elif users & bit:
                 excluded |= self._later[j]
 
-    def _reads_rows(self, run: Run, j: int) -> bool:
+    def _reads_rows(self, tile_group: TileGroup, j: int) -> bool:
         """Whether a kernel reads values whose rows this run or another one knows."""
-        return any(b in run.lengths or (run.count, b) in self._holders for b in self.reads[j])
+        return any(
+            b in tile_group.lengths or (tile_group.count, b) in self._holders for b in self.reads[j]
+        )
 
-    def _keep(self, run: Run) -> None:
-        self.found.append(run)
-        self.run_of |= dict.fromkeys(run.members, run)
-        for b in run.lengths:
-            self._holders.setdefault((run.count, b), []).append(run)
+    def _keep(self, tile_group: TileGroup) -> None:
+        self.found.append(tile_group)
+        self.tile_group_of |= dict.fromkeys(tile_group.members, tile_group)
+        for b in tile_group.lengths:
+            self._holders.setdefault((tile_group.count, b), []).append(tile_group)
             bits = sum(1 << j for j in self.readers.get(b, ()))
-            self._readers[run.count] = self._readers.get(run.count, 0) | bits
+            self._readers[tile_group.count] = self._readers.get(tile_group.count, 0) | bits
 
-    def lengths(self, run: Run, i: int) -> dict[int, int]:
+    def lengths(self, tile_group: TileGroup, i: int) -> dict[int, int]:
         """Of what a kernel reaches, the lengths of rows that the run or another one knows."""
-        found = {b: run.lengths[b] for b in self.pairs[i][0].buffers if b in run.lengths}
+        found = {
+            b: tile_group.lengths[b] for b in self.pairs[i][0].buffers if b in tile_group.lengths
+        }
         for b in self.reads[i]:
-            if any(r is not run for r in self._holders.get((run.count, b), ())):
-                found[b] = self.entries(b) // run.count
+            if any(r is not tile_group for r in self._holders.get((tile_group.count, b), ())):
+                found[b] = self.entries(b) // tile_group.count
         return found
 
-    def _takes(self, run: Run, i: int) -> bool:
-        """Add a kernel to a run if it goes through its rows."""
-        if not self._is_plain(i) or self.reads[i] & run.closed:
+    def _takes(self, tile_group: TileGroup, i: int) -> bool:
+        """Add a kernel to a group if it goes through its rows."""
+        if not self._is_plain(i) or self.reads[i] & tile_group.closed:
             return False
-        known = self.lengths(run, i)
+        known = self.lengths(tile_group, i)
         own = {
-            b: self.entries(b) // run.count for b in self.writes[i]
-            if not self.entries(b) % run.count
+            b: self.entries(b) // tile_group.count for b in self.writes[i]
+            if not self.entries(b) % tile_group.count
         }  # fmt: skip
         for mine in (own, dict[int, int]()):
             x = self.fitted(i, known | mine)
-            own_rows = chain(x) if x is not None else None
-            if x is None or own_rows is None or own_rows[-1] != run.count:
+            own_rows = cuts(x) if x is not None else None
+            if x is None or own_rows is None or own_rows[-1] != tile_group.count:
                 continue
-            rows = joined(run.rows, own_rows)
+            rows = joined(tile_group.rows, own_rows)
             if rows is None:
                 continue
             sums = {i: x} if x.sums else {}
-            known_sums = run.sums if rows[1] != run.rows[1] else {}
+            known_sums = tile_group.sums if rows[1] != tile_group.rows[1] else {}
             fits = all(_sums_up(y, rows) for y in (*known_sums.values(), *sums.values()))
             if not fits or not self._is_near(x, rows):
                 continue
-            run.rows = rows
-            run.sums |= sums
-            run.lengths |= mine
-            run.members.append(i)
-            run.closed |= self.writes[i] - mine.keys()
+            tile_group.rows = rows
+            tile_group.sums |= sums
+            tile_group.lengths |= mine
+            tile_group.members.append(i)
+            tile_group.closed |= self.writes[i] - mine.keys()
             return True
         return False
 
-    def fitted(self, i: int, lengths: dict[int, int], kernel: Part | None = None) -> Seen | None:
+    def fitted(
+        self, i: int, lengths: dict[int, int], kernel: Part | None = None
+    ) -> KernelAxes | None:
         """The kernel, with the rows that its axes go through."""
         built = self.pairs[i][0]
-        x = seen(kernel or self.kernel(i))
+        x = axes_of_kernel(kernel or self.kernel(i))
         starts = []
         for r in x.reaches:
             size = built.kernel.params[r.slot].dtype.bytes
             starts.append(built.offsets[r.slot] // size + r.offset)
-        return with_units(x, [lengths.get(built.buffers[r.slot]) for r in x.reaches], starts)
+        return with_row_axes(x, [lengths.get(built.buffers[r.slot]) for r in x.reaches], starts)
 
-    def _is_near(self, x: Seen, rows: Chain) -> bool:
+    def _is_near(self, x: KernelAxes, rows: Cuts) -> bool:
         """Whether a product reads no large operand again for every outer index."""
-        if not isinstance(x.kernel, Product):
+        if not isinstance(x.kernel, Gemm):
             return True
         for k in (0, 1):
             of_side = [a for a in x.axes if a.strides[k]]
-            outer = any(a.unit is not None and a.unit[1] > rows[1] for a in of_side)
+            outer = any(a.row_axis is not None and a.row_axis[1] > rows[1] for a in of_side)
             size = x.kernel.params[x.reaches[k].slot].dtype.bytes
             if not outer and prod(a.size for a in of_side) * size > SMALL:
                 return False
@@ -225,30 +241,32 @@ class Runs:
 
     # -- making again -----------------------------------------------------------------------------
 
-    def _make_again(self, run: Run) -> None:
-        """Give the run copies of what makes the large values that only it reads of others."""
-        read = {b for i in run.members for b in self.reads[i]}
-        makers = (self.run_of.get(i) for b in read for i in self.makers.get(b, ()))
-        sources = {r.members[0]: r for r in makers if r is not None and r.count == run.count}
+    def _rematerialize(self, tile_group: TileGroup) -> None:
+        """Give the group copies of what makes the large values that only it reads of others."""
+        read = {b for i in tile_group.members for b in self.reads[i]}
+        makers = (self.tile_group_of.get(i) for b in read for i in self.makers.get(b, ()))
+        sources = {r.members[0]: r for r in makers if r is not None and r.count == tile_group.count}
         for _, source in sorted(sources.items()):
             made = read & {b for i in source.members for b in self.writes[i]}
-            needed = {b for b in made if self.is_large(b) and self._only_here(b, source, run)}
+            needed = {
+                b for b in made if self.is_large(b) and self._only_here(b, source, tile_group)
+            }
             if not needed:
                 continue
             copies = self._cone(source, needed)
-            rows = joined(run.rows, source.rows)
-            fits = rows is not None and all(_sums_up(x, rows) for x in run.sums.values())
+            rows = joined(tile_group.rows, source.rows)
+            fits = rows is not None and all(_sums_up(x, rows) for x in tile_group.sums.values())
             if copies is not None and rows is not None and fits:
-                run.copies += copies
-                run.rows = rows
-                run.lengths |= {b: source.lengths[b] for i in copies for b in self.writes[i]}
+                tile_group.copies += copies
+                tile_group.rows = rows
+                tile_group.lengths |= {b: source.lengths[b] for i in copies for b in self.writes[i]}
 
-    def _only_here(self, b: int, source: Run, run: Run) -> bool:
-        others = set(self.readers[b]) - {*source.members, *run.members}
+    def _only_here(self, b: int, source: TileGroup, tile_group: TileGroup) -> bool:
+        others = set(self.readers[b]) - {*source.members, *tile_group.members}
         return b not in self.shared and not others
 
-    def _cone(self, source: Run, needed: set[int]) -> list[int] | None:
-        """The kernels that make some values of a run; None where their operands are gone."""
+    def _cone(self, source: TileGroup, needed: set[int]) -> list[int] | None:
+        """The kernels that make some values of a group; None where their operands are gone."""
         found, needed = list[int](), set(needed)
         inside = {b for i in source.members for b in self.writes[i]}
         for i in reversed(source.members):
@@ -263,41 +281,41 @@ class Runs:
 
     # -- what a run leaves ------------------------------------------------------------------------
 
-    def own(self, run: Run) -> set[int]:
-        """The values that only live in the run."""
-        again = {b for i in run.copies for b in self.writes[i]}
-        made = {b for i in run.members for b in self.writes[i]} - run.closed
-        return again | {b for b in made if not self._is_needed(b, run)}
+    def own(self, tile_group: TileGroup) -> set[int]:
+        """The values that only live in the group."""
+        recomputed = {b for i in tile_group.copies for b in self.writes[i]}
+        made = {b for i in tile_group.members for b in self.writes[i]} - tile_group.closed
+        return recomputed | {b for b in made if not self._is_needed(b, tile_group)}
 
-    def _is_needed(self, b: int, run: Run) -> bool:
+    def _is_needed(self, b: int, tile_group: TileGroup) -> bool:
         if b in self.shared:
             return True
-        others = set(self.readers.get(b, ())) - {*run.members}
-        return not all(self._is_made_again(b, i) for i in others)
+        others = set(self.readers.get(b, ())) - {*tile_group.members}
+        return not all(self._is_recomputed(b, i) for i in others)
 
-    def _is_made_again(self, b: int, reader: int) -> bool:
-        run = self.run_of.get(reader)
-        return run is not None and any(b in self.writes[i] for i in run.copies)
+    def _is_recomputed(self, b: int, reader: int) -> bool:
+        tile_group = self.tile_group_of.get(reader)
+        return tile_group is not None and any(b in self.writes[i] for i in tile_group.copies)
 
-    def _pays(self, run: Run) -> bool:
-        return any(map(self.is_large, self.own(run)))
+    def _pays(self, tile_group: TileGroup) -> bool:
+        return any(map(self.is_large, self.own(tile_group)))
 
     # -- order ------------------------------------------------------------------------------------
 
-    def ordered(self) -> list[int | Run]:
-        """Kernels and runs in an order in which they can run."""
+    def ordered(self) -> list[int | TileGroup]:
+        """Kernels and groups in an order in which they can run."""
         last = {max(r.members): r for r in self.found}
         return [last.get(i, i) for i in self._order.ordered(lambda i: (i,))]
 
-    def _becomes_one(self, run: Run) -> bool:
+    def _becomes_one(self, tile_group: TileGroup) -> bool:
         """Make the run one member of the order, where nothing has to run between its kernels."""
-        read = {b for i in run.copies for b in self.reads[i]}
+        read = {b for i in tile_group.copies for b in self.reads[i]}
         makers = {self._home(j) for b in read for j in self.makers.get(b, ())}
-        makers -= {self._home(i) for i in run.copies}  # these are copied with it
-        if not self._order.can_be_one(run.members, makers):
+        makers -= {self._home(i) for i in tile_group.copies}  # these are copied with it
+        if not self._order.can_be_one(tile_group.members, makers):
             return False
-        last = max(run.members)
-        for i in run.members:
+        last = max(tile_group.members)
+        for i in tile_group.members:
             if i != last:
                 self._order.unite(last, i)
         self._order.put_after(last, makers)
@@ -305,7 +323,7 @@ class Runs:
 
     def _home(self, i: int) -> int:
         """The member of the order that a kernel is part of."""
-        return max(self.run_of[i].members) if i in self.run_of else i
+        return max(self.tile_group_of[i].members) if i in self.tile_group_of else i
 
     @cached_property
     def _order(self) -> Precedence:
@@ -350,16 +368,16 @@ class Runs:
         return found
 
 
-def _sums_up(x: Seen, rows: Chain) -> bool:
+def _sums_up(x: KernelAxes, rows: Cuts) -> bool:
     """Whether what a product adds up over is the last axis of the rows, and no more."""
-    units = [a.unit for a in x.axes if a.unit is not None and a.group == "inner"]
-    return units == [(1, rows[1])] and x.kernel.dtype in FLOATS  # type: ignore[union-attr]
+    row_axes = [a.row_axis for a in x.axes if a.row_axis is not None and a.group == "inner"]
+    return row_axes == [(1, rows[1])] and x.kernel.dtype in FLOATS  # type: ignore[union-attr]
 
 
 def _is_odd(x: Statement) -> bool:
     """Whether a statement reaches what other rows do, or may note an error."""
     adds = isinstance(x, Store) and (x.add or x.where is not None)
-    return isinstance(x, Linked | Check) or adds or any(a.row is not None for a in reached(x))
+    return isinstance(x, LinkedSum | Check) or adds or any(a.row is not None for a in reached(x))
 
 
 def _touched(built: Built, written: bool) -> set[int]:

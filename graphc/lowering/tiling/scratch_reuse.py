@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphc.lowering.kernel.code import Access, Product, Store, reached, statements
+from graphc.lowering.kernel.code import Access, Gemm, Store, reached, statements
 from graphc.lowering.memory.offsets import Timeline, offsets
 from graphc.lowering.program.program import Buffer
-from graphc.lowering.tiling.row_access import Part, Seen
+from graphc.lowering.tiling.row_access import KernelAxes, Part
 
 Used = tuple[Part, tuple[int, ...]]  # a step's kernel, and the buffers behind its parameters
 
 
 def laid_out(
-    steps: Sequence[tuple[Seen, tuple[int, ...]]], own: set[int], lengths: Mapping[int, int],
+    steps: Sequence[tuple[KernelAxes, tuple[int, ...]]], own: set[int], lengths: Mapping[int, int],
     buffers: Sequence[Buffer], rows: int,
 ) -> tuple[dict[int, int], int]:  # fmt: skip
     """(where each own value begins, bytes of all), with so many rows of each."""
@@ -65,7 +65,7 @@ def _alike(buffers: Sequence[Buffer], lengths: Mapping[int, int], a: int, b: int
 def _comes_after(step: Used, before: int, made: int) -> bool:
     """Whether a step has done all with one value before it stores another, entry by entry."""
     kernel, behind = step
-    if isinstance(kernel, Product) and before in (
+    if isinstance(kernel, Gemm) and before in (
         behind[kernel.left.slot], behind[kernel.right.slot]
     ):  # fmt: skip
         return False
@@ -77,14 +77,14 @@ def _comes_after(step: Used, before: int, made: int) -> bool:
                 found.append((k, access))
     if not old:
         return True
-    ways = {(a.strides, a.offset, a.row) for _, a in (*old, *new)}
-    once = len(ways) == 1 and all(s for s, n in _strides(kernel, new[0][1]) if n > 1)
+    layouts = {(a.strides, a.offset, a.row) for _, a in (*old, *new)}
+    once = len(layouts) == 1 and all(s for s, n in _strides(kernel, new[0][1]) if n > 1)
     return once and max(k for k, _ in old) < min(k for k, _ in new)
 
 
 def _strides(kernel: Part, access: Access) -> list[tuple[int, int]]:
     """(stride, size) of each axis."""
-    if isinstance(kernel, Product):
+    if isinstance(kernel, Gemm):
         sizes = (*kernel.batch, *kernel.rows, *kernel.cols)
     else:
         sizes = (*kernel.rows, *kernel.columns)

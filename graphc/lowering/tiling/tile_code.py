@@ -11,49 +11,49 @@ from itertools import count
 from math import prod
 
 from graphc.ir.types import F32, I64, DType
-from graphc.lowering.fusion.domains import Chain, axes, size
+from graphc.lowering.fusion.domains import Cuts, axes, size
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
     Apply,
-    Constant,
-    Index,
+    AxisIndex,
+    Gemm,
     Load,
     Nest,
-    Param,
+    Number,
+    Parameter,
     Phase,
-    Place,
-    Product,
     Side,
     Statement,
-    Step,
     Store,
+    TileOffset,
+    TilePart,
     registers,
     statements,
     with_accesses,
 )
-from graphc.lowering.tiling.row_access import Axis, Part, Seen
+from graphc.lowering.tiling.row_access import KernelAxes, LoopAxis, Part
 
 
 @dataclass(frozen=True)
 class Frame:
     """The blocks that kernels are cut into: `count` of `rows` rows, the last one of `rest`.
 
-    chain: of all rows; its last axis is cut into blocks
+    cuts: of all rows; its last axis is cut into blocks
     """
 
-    chain: Chain
+    cuts: Cuts
     rows: int
 
     @property
     def outer(self) -> tuple[int, ...]:
         """Sizes of the other axes."""
-        return tuple(map(size, axes(self.chain)[:-1]))
+        return tuple(map(size, axes(self.cuts)[:-1]))
 
     @property
     def length(self) -> int:
         """Rows of an outer index."""
-        return self.chain[1]
+        return self.cuts[1]
 
     @property
     def count(self) -> int:
@@ -72,7 +72,7 @@ class Behind:
     offset: int
 
 
-def step(x: Seen, frame: Frame, behind: Sequence[Behind], total: int | None) -> Step:
+def step(x: KernelAxes, frame: Frame, behind: Sequence[Behind], total: int | None) -> TilePart:
     """The kernel as a step. behind: of each parameter; total: where in own memory a sum over
     blocks is made (None for a kernel that makes none)."""
     made = [_Cutting(x, frame, behind, n) for n in (frame.rows, frame.rows, frame.rest)]
@@ -82,24 +82,24 @@ def step(x: Seen, frame: Frame, behind: Sequence[Behind], total: int | None) -> 
         modes = (True, False), (True, True), (False, True)  # keeps the total, adds to it
         parts = [m.summing(total, *mode) for m, mode in zip(made, modes, strict=True)]
     first, middle, last = parts if frame.count > 1 else parts[2:] * 3
-    return Step((first, middle, last), tuple(made[2].places))
+    return TilePart((first, middle, last), tuple(made[2].offsets))
 
 
 @dataclass
 class _Cutting:
     """Makes the kernel for a block of `size` rows."""
 
-    x: Seen
+    x: KernelAxes
     frame: Frame
     behind: Sequence[Behind]
     size: int
-    places: list[Place] = field(default_factory=list)
-    params: list[Param] = field(default_factory=list)
+    offsets: list[TileOffset] = field(default_factory=list)
+    params: list[Parameter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        last = (1, self.frame.chain[1])
-        self.kept = [a for a in self.x.axes if a.unit is None or a.unit == last]
-        self.sizes = [self.size if a.unit else a.size for a in self.kept]
+        last = (1, self.frame.cuts[1])
+        self.kept = [a for a in self.x.axes if a.row_axis is None or a.row_axis == last]
+        self.sizes = [self.size if a.row_axis else a.size for a in self.kept]
         self.slots: dict[tuple[int, tuple[int, ...]], int] = {}
         used = [s.target for s in statements(self.x.kernel) if not isinstance(s, Store)]
         self.registers = count(max(used, default=0) + 1)
@@ -110,17 +110,17 @@ class _Cutting:
             case Nest() as nest:
                 number = count()
                 phases = tuple(
-                    Phase(p.cells, tuple(self._code(p.code, number))) for p in nest.phases
+                    Phase(p.per_column, tuple(self._code(p.code, number))) for p in nest.phases
                 )
                 rows, columns = self._sizes("rows"), self._sizes("columns")
                 return replace(
                     nest, params=tuple(self.params), rows=rows, columns=columns, phases=phases
                 )
-            case Product() as product:
+            case Gemm() as product:
                 left, right = self._side(product.left, 0), self._side(product.right, 1)
                 made = tuple(self._code(product.code, count(2)) if code is None else code)
                 sizes = {g: self._sizes(g) for g in ("batch", "rows", "inner", "cols")}
-                return Product(
+                return Gemm(
                     tuple(self.params), left, right, sizes["batch"], sizes["rows"],
                     sizes["inner"], sizes["cols"], product.dtype, made,
                 )  # fmt: skip
@@ -134,25 +134,25 @@ class _Cutting:
         """The parameter for what a reach sees: one for each way to go on from block to block."""
         param, behind = self.x.kernel.params[old], self.behind[old]
         steps = self._steps(reach, param.dtype) if behind.slot != OWN else ()
-        steps = steps or (0,) * len(self.frame.chain[1:])
+        steps = steps or (0,) * len(self.frame.cuts[1:])
         key = old, steps
         if key not in self.slots:
             self.slots[key] = len(self.params)
             self.params.append(param)
-            self.places.append(Place(behind.slot, behind.offset, steps))
+            self.offsets.append(TileOffset(behind.slot, behind.offset, steps))
         return self.slots[key]
 
     def _steps(self, reach: int, dtype: DType) -> tuple[int, ...]:
         found = []
-        for unit in axes(self.frame.chain):
-            strides = [a.strides[reach] for a in self.x.axes if a.unit == unit]
+        for row_axis in axes(self.frame.cuts):
+            strides = [a.strides[reach] for a in self.x.axes if a.row_axis == row_axis]
             found.append(sum(strides) * dtype.bytes)
         return (*found[:-1], found[-1] * self.frame.rows)
 
     def _own(self, dtype: DType, offset: int, written: bool = False) -> int:
         """A parameter for own memory."""
-        self.params.append(Param(dtype, written))
-        self.places.append(Place(OWN, offset, (0,) * len(self.frame.chain[1:])))
+        self.params.append(Parameter(dtype, written))
+        self.offsets.append(TileOffset(OWN, offset, (0,) * len(self.frame.cuts[1:])))
         return len(self.params) - 1
 
     def _along(self, reach: int, group: str) -> tuple[int, ...]:
@@ -169,7 +169,7 @@ class _Cutting:
     def _code(self, code: Sequence[Statement], number: Iterator[int]) -> Iterator[Statement]:
         """Code for the block; number: counts the reaches."""
         for x in code:
-            if isinstance(x, Index):
+            if isinstance(x, AxisIndex):
                 yield from self._index(x)
             else:
                 yield with_accesses(x, lambda a: self._access(a, next(number)))
@@ -178,25 +178,25 @@ class _Cutting:
         strides = tuple(a.strides[reach] for a in self.kept if a.group != "inner")
         return replace(access, slot=self._slot(access.slot, reach), strides=strides)
 
-    def _index(self, x: Index) -> Iterator[Statement]:
+    def _index(self, x: AxisIndex) -> Iterator[Statement]:
         """An index, put together from those of the parts of its axis."""
-        units, total = axes(self.frame.chain), None
+        row_axes, total = axes(self.frame.cuts), None
         for axis in self.x.axes:
             if axis.number != x.axis or axis.size == 1:
                 continue
             found = []
-            if axis.unit is not None:
+            if axis.row_axis is not None:
                 found.append(next(self.registers))
-                word = Access(self._word(), (0,) * self._visible, units.index(axis.unit))
+                word = Access(self._word(), (0,) * self._visible, row_axes.index(axis.row_axis))
                 yield Load(found[0], word)
             if axis in self.kept:
                 found.append(next(self.registers))
-                yield Index(found[-1], self._number(axis))
+                yield AxisIndex(found[-1], self._number(axis))
             for register in found:
                 part = register
                 if axis.step > 1:
                     step, part = next(self.registers), next(self.registers)
-                    yield Constant(step, axis.step, I64)
+                    yield Number(step, axis.step, I64)
                     yield Apply(part, "mul", (register, step), I64)
                 if total is not None:
                     before, total = total, next(self.registers)
@@ -204,10 +204,10 @@ class _Cutting:
                 else:
                     total = part
         zero = next(self.registers)
-        yield Constant(zero, 0, I64)
+        yield Number(zero, 0, I64)
         yield Apply(x.target, "add", (zero if total is None else total, zero), I64)
 
-    def _number(self, axis: Axis) -> int:
+    def _number(self, axis: LoopAxis) -> int:
         return [a for a in self.kept if a.group != "inner"].index(axis)
 
     @property
@@ -226,24 +226,24 @@ class _Cutting:
     def summing(self, total: int, keeps: bool, adds: bool) -> Part:
         """The product that adds to the total of the blocks before, and keeps it or goes on."""
         product = self.x.kernel
-        assert isinstance(product, Product)
+        assert isinstance(product, Gemm)
         self._side(product.left, 0), self._side(product.right, 1)
         code: list[Statement] = []
         dtype = total_dtype(product)
-        place = Access(self._own(dtype, total, keeps), self._dense())
+        total_at = Access(self._own(dtype, total, keeps), self._dense())
         made = 0
         if adds:
             before, made = next(self.registers), next(self.registers)
-            code += [Load(before, place), Apply(made, "add", (before, 0), dtype)]
+            code += [Load(before, total_at), Apply(made, "add", (before, 0), dtype)]
         if keeps:
-            code.append(Store(place, made))
+            code.append(Store(total_at, made))
         else:
             if dtype != product.dtype:
                 wide, made = made, next(self.registers)
                 code.append(Apply(made, "cast", (wide,), product.dtype))
             code += (_renamed(x, made) for x in self._code(product.code, count(2)))
         summed = self.kernel(code)
-        assert isinstance(summed, Product)
+        assert isinstance(summed, Gemm)
         return replace(summed, dtype=dtype)
 
     def _dense(self) -> tuple[int, ...]:
@@ -251,7 +251,7 @@ class _Cutting:
         return tuple(prod(sizes[k + 1 :]) for k in range(len(sizes)))
 
 
-def total_dtype(product: Product) -> DType:
+def total_dtype(product: Gemm) -> DType:
     """In which sums over blocks are made: half precision is rounded when all is added up."""
     return F32 if product.dtype.bytes == 2 else product.dtype
 
@@ -283,7 +283,7 @@ def without(kernel: Part, dead: set[int]) -> Part:
     def left(part: Sequence[Statement]) -> tuple[Statement, ...]:
         return tuple(x for x in part if next(number) in kept)
 
-    if isinstance(kernel, Product):
+    if isinstance(kernel, Gemm):
         return replace(kernel, code=left(kernel.code))
-    phases = (Phase(p.cells, left(p.code)) for p in kernel.phases)
+    phases = (Phase(p.per_column, left(p.code)) for p in kernel.phases)
     return replace(kernel, phases=tuple(p for p in phases if p.code))

@@ -11,11 +11,19 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from graphc.lowering.fusion.build import Built
-from graphc.lowering.kernel.code import OWN, Blocks, Param, Product, Step, Store, statements
+from graphc.lowering.kernel.code import (
+    OWN,
+    Gemm,
+    Parameter,
+    Store,
+    TiledKernel,
+    TilePart,
+    statements,
+)
 from graphc.lowering.program.arena import aligned
 from graphc.lowering.program.program import Buffer
-from graphc.lowering.tiling.row_access import Seen, cut
-from graphc.lowering.tiling.row_tiling import Pair, Run, Runs
+from graphc.lowering.tiling.row_access import KernelAxes, cut
+from graphc.lowering.tiling.row_tiling import Pair, TileGroup, TileGroups
 from graphc.lowering.tiling.scratch_reuse import laid_out
 from graphc.lowering.tiling.tile_code import Behind, Frame, step, total_dtype, without
 
@@ -27,109 +35,110 @@ def in_blocks(
     pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int], exact: bool,
     homes: Mapping[int, int] | None = None,
 ) -> list[Pair]:  # fmt: skip
-    """The kernels of a stretch, those of each run as one.
+    """The kernels of a region, those of each group as one.
 
-    shared: buffers that must be in memory after the stretch. exact: no sum is made in other parts
+    shared: buffers that must be in memory after the region. exact: no sum is made in other parts
     than by the kernel alone. homes: see graphc.lowering.fusion.fuse
     """
-    runs = Runs(pairs, buffers, shared, homes)
-    if not runs.found:
+    tile_groups = TileGroups(pairs, buffers, shared, homes)
+    if not tile_groups.found:
         return list(pairs)
     return [
-        _Joining(runs, x, exact).pair() if isinstance(x, Run) else pairs[x] for x in runs.ordered()
+        _Joining(tile_groups, x, exact).pair() if isinstance(x, TileGroup) else pairs[x]
+        for x in tile_groups.ordered()
     ]
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A kernel of a run, and which it was."""
+class _Member:
+    """A kernel of a group, and which it was."""
 
     number: int
-    x: Seen
+    x: KernelAxes
 
 
 class _Joining:
-    """Makes the kernel of one run."""
+    """Makes the kernel of one group."""
 
-    def __init__(self, runs: Runs, run: Run, exact: bool) -> None:
-        self.runs, self.run = runs, run
-        self.own = runs.own(run)
+    def __init__(self, tile_groups: TileGroups, tile_group: TileGroup, exact: bool) -> None:
+        self.tile_groups, self.tile_group = tile_groups, tile_group
+        self.own = tile_groups.own(tile_group)
         self.parts = self._parts()
         self.frame = self._frame(exact)
         self.slots: dict[int, int] = {}
-        self.params: list[Param] = []
+        self.params: list[Parameter] = []
 
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[_Member]:
         """The kernels without what nobody needs of them."""
-        needed, made = set[int](), list[_Part]()
-        for i in reversed(self.run.steps):
-            built = self.runs.pairs[i][0]
+        needed, made = set[int](), list[_Member]()
+        for i in reversed(self.tile_group.steps):
+            built = self.tile_groups.pairs[i][0]
             dead = {k for k, b in enumerate(built.buffers) if b in self.own - needed}
-            kernel = without(self.runs.kernel(i), dead)
+            kernel = without(self.tile_groups.kernel(i), dead)
             if not any(isinstance(x, Store) for x in statements(kernel)):
                 continue
-            lengths = self.runs.lengths(self.run, i)
-            if i in self.run.sums:
-                lengths = {b: n for b, n in lengths.items() if b not in self.runs.writes[i]}
-            x = self.runs.fitted(i, lengths, kernel)
+            lengths = self.tile_groups.lengths(self.tile_group, i)
+            if i in self.tile_group.sums:
+                lengths = {b: n for b, n in lengths.items() if b not in self.tile_groups.writes[i]}
+            x = self.tile_groups.fitted(i, lengths, kernel)
             assert x is not None
-            made.insert(0, _Part(i, cut(x, self.run.rows)))
+            made.insert(0, _Member(i, cut(x, self.tile_group.rows)))
             needed |= {built.buffers[r.slot] for r in x.reaches}
         return made
 
     # -- how large the blocks are -----------------------------------------------------------------
 
     def _frame(self, exact: bool) -> Frame:
-        length = self.run.rows[1]
-        if exact and self.run.sums:
-            return Frame(self.run.rows, length)
+        length = self.tile_group.rows[1]
+        if exact and self.tile_group.sums:
+            return Frame(self.tile_group.rows, length)
         per_row = self._laid_out(64)[1] / 64
         rows = max(FEW, int(CACHE / max(per_row, 1)))
         parts = -(-length // rows)
         rows = -(-length // parts)
-        return Frame(self.run.rows, length if parts == 1 else -(-rows // FEW) * FEW)
+        return Frame(self.tile_group.rows, length if parts == 1 else -(-rows // FEW) * FEW)
 
     def _laid_out(self, rows: int) -> tuple[dict[int, int], int]:
         """Where the rows of own values lie, and the bytes of all."""
-        steps = [(part.x, self.runs.pairs[part.number][0].buffers) for part in self.parts]
-        return laid_out(steps, self.own, self.run.lengths, self.runs.buffers, rows)
+        steps = [(part.x, self.tile_groups.pairs[part.number][0].buffers) for part in self.parts]
+        return laid_out(steps, self.own, self.tile_group.lengths, self.tile_groups.buffers, rows)
 
     # -- the kernel -------------------------------------------------------------------------------
 
     def pair(self) -> Pair:
         """The kernel, and the names of what it does, a line for each step."""
         frame = self.frame
-        begin = aligned(8 * len(frame.chain[1:]))
+        begin = aligned(8 * len(frame.cuts[1:]))
         totals: dict[int, int] = {}
         for part in self.parts if frame.count > 1 else ():
             product = part.x.kernel
-            if part.x.sums and isinstance(product, Product):
+            if part.x.sums and isinstance(product, Gemm):
                 totals[part.number] = begin
                 begin += aligned(_entries(part.x) * total_dtype(product).bytes)
-        places, size = self._laid_out(frame.rows)
+        offsets, size = self._laid_out(frame.rows)
         steps = []
         for part in self.parts:
-            behind = self._behind(part, {b: begin + at for b, at in places.items()})
+            behind = self._behind(part, {b: begin + at for b, at in offsets.items()})
             steps.append(step(part.x, frame, behind, totals.get(part.number)))
         starts, moved = _from_the_start(steps, len(self.params))
-        kernel = Blocks(
+        kernel = TiledKernel(
             tuple(self.params), frame.outer, frame.count, frame.rows, moved, begin + size,
             ordered=bool(totals),
         )  # fmt: skip
-        name = "\n".join(self.runs.pairs[part.number][1] for part in self.parts)
+        name = "\n".join(self.tile_groups.pairs[part.number][1] for part in self.parts)
         return Built(kernel, tuple(self.slots), starts), name
 
-    def _behind(self, part: _Part, places: dict[int, int]) -> list[Behind]:
-        built, found = self.runs.pairs[part.number][0], list[Behind]()
+    def _behind(self, part: _Member, offsets: dict[int, int]) -> list[Behind]:
+        built, found = self.tile_groups.pairs[part.number][0], list[Behind]()
         used, params = {r.slot for r in part.x.reaches}, part.x.kernel.params
         for k, (b, offset) in enumerate(zip(built.buffers, built.offsets, strict=True)):
             if b in self.own or k not in used:
-                found.append(Behind(OWN, places.get(b, 0) + offset))
+                found.append(Behind(OWN, offsets.get(b, 0) + offset))
             else:
                 found.append(Behind(self._slot(b, params[k]), offset))
         return found
 
-    def _slot(self, b: int, param: Param) -> int:
+    def _slot(self, b: int, param: Parameter) -> int:
         if b not in self.slots:
             self.slots[b] = len(self.params)
             self.params.append(param)
@@ -138,23 +147,25 @@ class _Joining:
         return at
 
 
-def _entries(x: Seen) -> int:
+def _entries(x: KernelAxes) -> int:
     """Of what a product makes for one outer index."""
-    return prod(a.size for a in x.axes if a.group != "inner" and a.unit is None)
+    return prod(a.size for a in x.axes if a.group != "inner" and a.row_axis is None)
 
 
-def _from_the_start(steps: Sequence[Step], params: int) -> tuple[tuple[int, ...], tuple[Step, ...]]:
+def _from_the_start(
+    steps: Sequence[TilePart], params: int
+) -> tuple[tuple[int, ...], tuple[TilePart, ...]]:
     """Where each parameter begins, and the steps from there on."""
     starts = [
-        min((p.offset for s in steps for p in s.places if p.slot == k), default=0)
+        min((p.offset for s in steps for p in s.offsets if p.slot == k), default=0)
         for k in range(params)
     ]
 
-    def moved(s: Step) -> Step:
-        places = (
-            p if p.slot == OWN else replace(p, offset=p.offset - starts[p.slot]) for p in s.places
+    def moved(s: TilePart) -> TilePart:
+        offsets = (
+            p if p.slot == OWN else replace(p, offset=p.offset - starts[p.slot]) for p in s.offsets
         )
-        return replace(s, places=tuple(places))
+        return replace(s, offsets=tuple(offsets))
 
     return tuple(starts), tuple(map(moved, steps))
 

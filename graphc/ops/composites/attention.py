@@ -56,8 +56,8 @@ def _visible(f: Builder, scores: Value, mask: Value | None, causal: bool) -> Val
         seen = f.broadcast_to(mask, shape, extents)
     if causal:
         queries, keys = (iota_like(f, scores, scores.rank - i) for i in (2, 1))
-        ahead = scores.shape[-1] - scores.shape[-2]
-        past = f.ge(queries + ahead if ahead else queries, keys)
+        shift = scores.shape[-1] - scores.shape[-2]
+        past = f.ge(queries + shift if shift else queries, keys)
         seen = past if seen is None else f.and_(seen, past)
     return seen
 

@@ -159,8 +159,8 @@ def _looked_up(
         return reshaped(f, x, tuple(shape))
     dims = [d for d, _, _ in run]
     first, last = dims[0], dims[-1]
-    together = dims == list(range(first, last + 1)) and len({at for _, _, at in run}) == 1
-    require(together, "index tensors must be adjacent", code="G0206")
+    adjacent = dims == list(range(first, last + 1)) and len({at for _, _, at in run}) == 1
+    require(adjacent, "index tensors must be adjacent", code="G0206")
     ids = _merged_ids(f, x, run)
     x = reshaped(f, x, (*x.shape[:first], prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
     at = run[0][2]

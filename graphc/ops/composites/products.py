@@ -28,7 +28,7 @@ def _common(f: Builder, operands: Sequence[Operand]) -> list[Value]:
 
 
 @dataclass(frozen=True)
-class Term:
+class EinsumOperand:
     """A value with a letter for each of its dims."""
 
     letters: str
@@ -53,7 +53,7 @@ def einsum(f: Builder, *operands: Operand | str, spec: str = "") -> Value:
     values = _common(f, given)  # type: ignore[arg-type]
     for letters, v in zip(inputs, values, strict=True):
         require(len(letters) == v.rank, f"einsum '{letters}' of shape {v.shape}")
-    terms = [_diagonal(f, Term(x, v)) for x, v in zip(inputs, values, strict=True)]
+    terms = [_diagonal(f, EinsumOperand(x, v)) for x, v in zip(inputs, values, strict=True)]
     terms = [_without(f, t, out, terms) for t in terms]
     while len(terms) > 1:
         terms = _contracted(f, terms, out)
@@ -74,7 +74,7 @@ def _parsed(spec: str, n: int) -> tuple[list[str], str]:
     return inputs, out
 
 
-def _diagonal(f: Builder, t: Term) -> Term:
+def _diagonal(f: Builder, t: EinsumOperand) -> EinsumOperand:
     """The term with each letter once: entries off the diagonal are dropped."""
     for x in dict.fromkeys(t.letters):
         while t.letters.count(x) > 1:
@@ -83,21 +83,23 @@ def _diagonal(f: Builder, t: Term) -> Term:
             require(same, f"einsum: '{x}' is {t.value.shape[i]} and {t.value.shape[j]} long")
             hit = f.eq(iota_like(f, t.value, i), iota_like(f, t.value, j))
             only = f.select(hit, t.value, f.zeros_like(t.value))
-            t = Term(t.letters[:j] + t.letters[j + 1 :], f.add(ReduceSum((j,)), (only,)))
+            t = EinsumOperand(t.letters[:j] + t.letters[j + 1 :], f.add(ReduceSum((j,)), (only,)))
     return t
 
 
-def _without(f: Builder, t: Term, out: str, terms: Sequence[Term]) -> Term:
+def _without(
+    f: Builder, t: EinsumOperand, out: str, terms: Sequence[EinsumOperand]
+) -> EinsumOperand:
     """The term summed over the letters that stand nowhere else."""
     others = "".join(o.letters for o in terms if o is not t) + out
-    alone = tuple(i for i, x in enumerate(t.letters) if x not in others)
-    if not alone:
+    lone = tuple(i for i, x in enumerate(t.letters) if x not in others)
+    if not lone:
         return t
     kept = "".join(x for x in t.letters if x in others)
-    return Term(kept, f.add(ReduceSum(alone), (t.value,)))
+    return EinsumOperand(kept, f.add(ReduceSum(lone), (t.value,)))
 
 
-def _contracted(f: Builder, terms: Sequence[Term], out: str) -> list[Term]:
+def _contracted(f: Builder, terms: Sequence[EinsumOperand], out: str) -> list[EinsumOperand]:
     """The terms with two of them replaced by their product: the pair with the smallest result."""
     pairs = [(a, b) for b in range(len(terms)) for a in range(b)]
     a, b = min(pairs, key=lambda p: _result_size(terms, p, out))
@@ -106,15 +108,17 @@ def _contracted(f: Builder, terms: Sequence[Term], out: str) -> list[Term]:
     order = out if not others else "".join(kept)
     left, right = terms[a], terms[b]
     op = Einsum(f"{left.letters},{right.letters}->{order}")
-    return [Term(order, f.add(op, (left.value, right.value))), *others]
+    return [EinsumOperand(order, f.add(op, (left.value, right.value))), *others]
 
 
-def _kept(a: Term, b: Term, others: Sequence[Term], out: str) -> list[str]:
+def _kept(
+    a: EinsumOperand, b: EinsumOperand, others: Sequence[EinsumOperand], out: str
+) -> list[str]:
     needed = out + "".join(t.letters for t in others)
     return [x for x in dict.fromkeys(a.letters + b.letters) if x in needed]
 
 
-def _result_size(terms: Sequence[Term], pair: tuple[int, int], out: str) -> int:
+def _result_size(terms: Sequence[EinsumOperand], pair: tuple[int, int], out: str) -> int:
     a, b = (terms[i] for i in pair)
     sizes = dict(zip(a.letters + b.letters, a.value.shape + b.value.shape, strict=True))
     size = 1
@@ -144,7 +148,7 @@ def matmul(f: Builder, a: Operand, b: Operand) -> Value:
 _BATCH = "".join(c for c in ascii_letters if c not in "kmn")
 
 
-def _lead(f: Builder, x: Value, y: Value, batch: str) -> Term:
+def _lead(f: Builder, x: Value, y: Value, batch: str) -> EinsumOperand:
     """`x` with the letters of its batch dims, without those of length 1 that y is longer in."""
     mine, theirs = x.shape[:-2], y.shape[:-2]
     letters = batch[len(batch) - len(mine) :]
@@ -152,7 +156,7 @@ def _lead(f: Builder, x: Value, y: Value, batch: str) -> Term:
     stays = [n != 1 or sizes.get(c, 1) == 1 for c, n in zip(letters, mine, strict=True)]
     shape = (*(n for n, stay in zip(mine, stays, strict=True) if stay), *x.shape[len(mine) :])
     kept = "".join(c for c, stay in zip(letters, stays, strict=True) if stay)
-    return Term(kept, reshaped(f, x, shape))
+    return EinsumOperand(kept, reshaped(f, x, shape))
 
 
 @composite

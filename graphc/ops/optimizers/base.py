@@ -145,7 +145,7 @@ def _in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
     return mapped(g, lambda x: f.to_dtype(x, dtype))
 
 
-class Elementwise(Optimizer):
+class PerVariable(Optimizer):
     """An optimizer that treats each variable by itself."""
 
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:

@@ -13,7 +13,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import TensorType
-from graphc.ops.optimizers.base import Elementwise, Moment, wide
+from graphc.ops.optimizers.base import Moment, PerVariable, wide
 from graphc.ops.optimizers.schedules import Rate
 from graphc.ops.sparse import Rows
 
@@ -34,7 +34,7 @@ def _followed(average: Value, x: Value, decay: float) -> Value:
 # -- gradient descent ----------------------------------------------------------------------------
 
 
-class Descent(Elementwise):
+class Descent(PerVariable):
     """Gradient descent, with or without momentum."""
 
     lr: Rate
@@ -101,7 +101,7 @@ class Nesterov(Descent):
 
 @record
 @dataclass(frozen=True)
-class Lion(Elementwise):
+class Lion(PerVariable):
     """`p -= lr * (sign(b1 * m + (1 - b1) * g) + weight_decay * p); m = b2 * m + (1 - b2) * g`
 
     Chen et al., "Symbolic discovery of optimization algorithms", 2023.
@@ -124,7 +124,7 @@ class Lion(Elementwise):
 
 @record
 @dataclass(frozen=True)
-class Adagrad(Elementwise):
+class Adagrad(PerVariable):
     """`a += g^2; p -= lr * g / (sqrt(a) + eps)`, a from `initial` (Duchi, Hazan, Singer 2011)"""
 
     lr: Rate = 1e-2
@@ -153,7 +153,7 @@ class Adagrad(Elementwise):
 
 @record
 @dataclass(frozen=True)
-class Rmsprop(Elementwise):
+class Rmsprop(PerVariable):
     """`v = decay * v + (1 - decay) * g^2; d = g / (sqrt(v) + eps); p -= lr * d`
 
     momentum: `m = momentum * m + d; p -= lr * m`. centered: sqrt(v - (mean of g)^2), as in Graves
@@ -183,7 +183,7 @@ class Rmsprop(Elementwise):
         return -at.scale(d, at.rate(self.lr)), new
 
 
-class AdamLike(Elementwise):
+class AdamLike(PerVariable):
     """Optimizers that follow the mean m of the gradients and the mean v of their squares."""
 
     lr: Rate

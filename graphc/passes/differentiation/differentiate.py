@@ -49,10 +49,10 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
     reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
     variables = {x: v for v, x in reads.items()}
 
-    def pin(read: str, gradient: Value) -> Value:
+    def constrain(read: str, gradient: Value) -> Value:
         return f.add(op_named("gradient")(variables[read]), [gradient])  # type: ignore[call-arg]
 
-    def pin_rows(read: str, rows: Rows) -> Rows:
+    def constrain_rows(read: str, rows: Rows) -> Rows:
         end = op_named("gradient_rows")(variables[read])  # type: ignore[call-arg]
         return rows.map(lambda x: f.add(end, [x]))
 
@@ -67,7 +67,7 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
     asked = {x: graph.variables[v] for x, v in variables.items()}
     rows = sparse_reads(f, asked, sparse or "auto", active)
     found = gradients_and_rows(
-        f, loss, list(variables), first, fanin, pin, seed, average, rows, pin_rows
+        f, loss, list(variables), first, fanin, constrain, seed, average, rows, constrain_rows
     )
     if average:
         _warn_of_average(objective)
@@ -78,7 +78,7 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
     with f.at(objective.origin), f.scope("update"):
         params = {v: Value(f, reads[v]) for v in used}
         slots = {v: _slots(f, graph.variables[v], objective) for v in used}
-        step = _count(f, objective, alone=len(graph.objectives) == 1)
+        step = _count(f, objective, only_objective=len(graph.objectives) == 1)
         new, new_slots = objective.optimizer.apply(f, params, used, slots, step)
         for v, value in new.items():
             f.updates[v] = value.name
@@ -86,9 +86,9 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
                 f.updates[f"{v}.{slot}"] = slot_value.name
 
 
-def _count(f: Builder, objective: Objective, alone: bool) -> Value:
+def _count(f: Builder, objective: Objective, only_objective: bool) -> Value:
     """How many updates the objective has made. Raises G0468 where another one keeps that count."""
-    own: Value | None = None if alone else objective.optimizer.own_count(f)
+    own: Value | None = None if only_objective else objective.optimizer.own_count(f)
     step = f.step_count()
     if own is None:
         return step

@@ -155,6 +155,6 @@ def _conflict(graph: Graph, v: Variable, x: Value) -> GraphcError:
 
 def _from(graph: Graph, x: str) -> tuple[tuple[Span, str], ...]:
     """Where a varying value became each replica's own."""
-    places = {n.origin: n for n in writers(graph, x) if n.origin != graph[x].origin}
-    found = ((span, f"%{n.name}: per-replica from here on") for span, n in places.items())
+    writers_by_line = {n.origin: n for n in writers(graph, x) if n.origin != graph[x].origin}
+    found = ((span, f"%{n.name}: per-replica from here on") for span, n in writers_by_line.items())
     return tuple((span, text) for span, text in found if span)[:3]

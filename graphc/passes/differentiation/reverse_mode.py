@@ -77,7 +77,7 @@ def gradients(
     wrt: Sequence[str],
     order: Order = Order.ADD_N,
     orders: Mapping[str, Order] | None = None,
-    pin: Callable[[str, Value], Value] | None = None,
+    constrain: Callable[[str, Value], Value] | None = None,
     seed: Value | None = None,
     average: bool = False,
 ) -> dict[str, Value | None]:
@@ -90,7 +90,7 @@ def gradients(
     back to a node of `wrt` by the number of its uses, which is not the gradient.
     Raises G0301 for a loss that is no float scalar.
     """
-    found = gradients_and_rows(f, loss, wrt, order, orders, pin, seed, average)
+    found = gradients_and_rows(f, loss, wrt, order, orders, constrain, seed, average)
     return {name: g for name, g in found.items() if not isinstance(g, Rows)}
 
 
@@ -100,11 +100,11 @@ def gradients_and_rows(
     wrt: Sequence[str],
     order: Order = Order.ADD_N,
     orders: Mapping[str, Order] | None = None,
-    pin: Callable[[str, Value], Value] | None = None,
+    constrain: Callable[[str, Value], Value] | None = None,
     seed: Value | None = None,
     average: bool = False,
     sparse: Collection[str] = (),
-    pin_rows: Callable[[str, Rows], Rows] | None = None,
+    constrain_rows: Callable[[str, Rows], Rows] | None = None,
 ) -> dict[str, Gradient | None]:
     """What `gradients` gives, as rows for the nodes of `sparse`, which are only looked up.
 
@@ -127,7 +127,7 @@ def gradients_and_rows(
         if node.name in walk.rows:
             with f.at(node.origin), f.scope("grad"):
                 rows = walk.total_rows(node.name, average)
-                found[node.name] = pin_rows(node.name, rows) if pin_rows else rows
+                found[node.name] = constrain_rows(node.name, rows) if constrain_rows else rows
         if node.name not in active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
@@ -136,7 +136,7 @@ def gradients_and_rows(
             if node.name in found:
                 complete = _resolve(f, *total)
                 complete = complete / float(uses) if average and uses > 1 else complete
-                found[node.name] = pin(node.name, complete) if pin else complete
+                found[node.name] = constrain(node.name, complete) if constrain else complete
             if node.operands and not node.op.not_differentiable:
                 walk.back(node, *total)
     return found

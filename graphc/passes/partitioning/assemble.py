@@ -37,7 +37,7 @@ def _side_by_side(node: Node, nodes: dict[str, Node]) -> tuple[int, tuple[str, .
     """(dim, what is padded, in order), where the operands of a sum fill a dim exactly."""
     if not isinstance(node.op, Aggregate) or len(node.operands) < 2:
         return None
-    places = []
+    pieces = []
     for name in node.operands:
         inner = nodes[name]
         inset = inner.op.inset
@@ -45,13 +45,13 @@ def _side_by_side(node: Node, nodes: dict[str, Node]) -> tuple[int, tuple[str, .
             return None
         dim, low = inset
         source = inner.operands[0]
-        places.append((dim, low, low + nodes[source].tensor.shape[dim], source))
-    places.sort(key=lambda p: p[:3])
-    dim, at = places[0][0], 0
-    for other, low, stop, _ in places:
+        pieces.append((dim, low, low + nodes[source].tensor.shape[dim], source))
+    pieces.sort(key=lambda p: p[:3])
+    dim, at = pieces[0][0], 0
+    for other, low, stop, _ in pieces:
         if other != dim or low != at:
             return None
         at = stop
     if at != node.tensor.shape[dim]:
         return None
-    return dim, tuple(source for *_, source in places)
+    return dim, tuple(source for *_, source in pieces)

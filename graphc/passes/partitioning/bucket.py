@@ -64,7 +64,7 @@ def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
         follows[node.name] = found = frozenset().union(*known)
         if not _can_be_joined(graph, node, limit):
             continue
-        loop = (node.name in turns.inside, turns.stage[node.name])  # in a loop, or before it
+        loop = (node.name in turns.inside, turns.loop[node.name])  # in a loop, or before it
         before = graph[node.operands[0]].tensor.placement
         key = (repr(node.op), node.tensor.dtype, before, node.tensor.placement, loop)
         number = opened.get(key, -1)

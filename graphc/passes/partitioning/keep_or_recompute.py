@@ -24,16 +24,16 @@ WORK = 16.0  # multiply-adds that are worth a byte
 class Weights:
     """Per turn and device, in bytes. keep: to keep a value; make: to run its op once more.
 
-    again: to make it again, with what that takes, where no loop has kept anything
+    recompute: to make it again, with what that takes, where no loop has kept anything
     """
 
     keep: dict[str, float] = field(default_factory=dict)
     make: dict[str, float] = field(default_factory=dict)
-    again: dict[str, float] = field(default_factory=dict)
+    recompute: dict[str, float] = field(default_factory=dict)
 
-    def again_or_kept(self, name: str) -> float:
+    def recompute_or_keep(self, name: str) -> float:
         """What it costs at least to have a value in a second loop."""
-        return min(self.again[name], self.keep[name])
+        return min(self.recompute[name], self.keep[name])
 
 
 def weigh(turns: Turns) -> Weights:
@@ -45,8 +45,8 @@ def weigh(turns: Turns) -> Weights:
             weights.keep[name] = _bytes(node, mesh)
             handed = set(turns.handed(node))
             weights.make[name] = _work(node, turns, mesh) / WORK if handed else 0.0
-            needs = sum(map(weights.again_or_kept, handed))
-            weights.again[name] = weights.make[name] + needs if handed else 0.0
+            needs = sum(map(weights.recompute_or_keep, handed))
+            weights.recompute[name] = weights.make[name] + needs if handed else 0.0
     return weights
 
 
@@ -71,7 +71,7 @@ def _work(node: Node, turns: Turns, mesh: Mesh) -> float:
 
 
 @dataclass
-class Work:
+class LoopContents:
     """What the loops do.
 
     order:    the nodes of each loop, in order
@@ -97,23 +97,23 @@ def _shown(work: float) -> str:
     return "an exchange" if work == inf else f"{work:.0f} multiply-adds"
 
 
-def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> Work:
+def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> LoopContents:
     """What every loop makes and recalls, given the loop of every node that gathers."""
-    work = Work(weights)
-    place = {name: i for i, name in enumerate(turns.graph.nodes)}
+    work = LoopContents(weights)
+    position = {name: i for i, name in enumerate(turns.graph.nodes)}
     leaves_of: list[list[str]] = [[] for _ in range(turns.loops)]
     for x in turns.inside:
         if turns.gathers(x):
             leaves_of[when[x]].append(x)
     for loop, leaves in enumerate(leaves_of):
-        needs = sorted(_ancestors(turns, leaves, work.kept), key=place.__getitem__)
+        needs = sorted(_ancestors(turns, leaves, work.kept), key=position.__getitem__)
         costs = _costs(turns, work, needs)
         made, recalled = _chosen(turns, work, costs, leaves)
         work.recalled.append(recalled)
         work.kept |= recalled
         for x in made:
             work.first.setdefault(x, loop)
-        work.order.append(sorted(made | recalled, key=place.__getitem__))
+        work.order.append(sorted(made | recalled, key=position.__getitem__))
     return work
 
 
@@ -137,7 +137,7 @@ class _Cost:
     make: float
 
 
-def _costs(turns: Turns, work: Work, names: Iterable[str]) -> dict[str, _Cost]:
+def _costs(turns: Turns, work: LoopContents, names: Iterable[str]) -> dict[str, _Cost]:
     costs: dict[str, _Cost] = {}
     for x in names:
         if x in work.kept:
@@ -152,7 +152,7 @@ def _costs(turns: Turns, work: Work, names: Iterable[str]) -> dict[str, _Cost]:
 
 
 def _chosen(
-    turns: Turns, work: Work, costs: dict[str, _Cost], leaves: list[str]
+    turns: Turns, work: LoopContents, costs: dict[str, _Cost], leaves: list[str]
 ) -> tuple[set[str], set[str]]:
     """What a loop makes, and what it recalls: from its ends to what they need."""
     made, recalled = set(leaves), set[str]()

@@ -17,7 +17,7 @@ from graphc.ir.op import Op
 from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Keep, Recall
 from graphc.passes.base import Pass, register_pass
-from graphc.passes.partitioning.keep_or_recompute import Weights, Work, weigh, work_of
+from graphc.passes.partitioning.keep_or_recompute import LoopContents, Weights, weigh, work_of
 
 
 @register_pass
@@ -47,7 +47,7 @@ def _place_leaves(turns: Turns, weights: Weights) -> dict[str, int]:
     """The loop of every node that gathers, and the part of every one outside the loops."""
     latest = _latest(turns, {})
     leaves = [n.name for n in turns.graph if turns.gathers(n.name)]
-    known = {x: latest[x] for x in leaves if turns.stage[x] == latest[x]}
+    known = {x: latest[x] for x in leaves if turns.loop[x] == latest[x]}
     made = _first_made(turns, known)
     for x in reversed(leaves):
         if x not in known:
@@ -64,7 +64,7 @@ def _latest(turns: Turns, wanted: dict[str, int]) -> dict[str, int]:
         found = min((when[u] for u in users[x]), default=last)
         if x in turns.inside:
             found = min(found, last - 1) if x in turns.varying else found - 1
-        when[x] = max(turns.stage[x], min(found, wanted.get(x, found)))
+        when[x] = max(turns.loop[x], min(found, wanted.get(x, found)))
     return when
 
 
@@ -96,9 +96,9 @@ def _cheapest(
     there = [x for x in needs if x in made]
     loops = {last}.union(*(made[x] for x in there))
     costs = {
-        at: sum(weights.again_or_kept(x) for x in there if at not in made[x])
+        at: sum(weights.recompute_or_keep(x) for x in there if at not in made[x])
         for at in loops
-        if turns.stage[leaf] <= at <= last
+        if turns.loop[leaf] <= at <= last
     }
     best = min(costs, key=lambda at: (costs[at], -at))
     for x in needs:
@@ -115,7 +115,7 @@ class _InLoops:
 
     turns: Turns
     when: dict[str, int]
-    work: Work
+    work: LoopContents
     here: dict[str, str] = field(default_factory=dict)  # node -> its value in this loop
     kept: dict[str, str] = field(default_factory=dict)  # node -> what keeps it
 
@@ -130,11 +130,11 @@ class _InLoops:
             elif node.name not in self.turns.inside:
                 outside.setdefault(self.when[node.name], []).append(node)
         loops = self.turns.loops
-        for stage in range(loops + 1):
-            for node in outside.get(stage, ()):
+        for loop in range(loops + 1):
+            for node in outside.get(loop, ()):
                 self.made.put(node)
-            if stage < loops:
-                self._loop(stage)
+            if loop < loops:
+                self._loop(loop)
         return self.made.finish()
 
     def _loop(self, loop: int) -> None:

@@ -21,8 +21,8 @@ from graphc.ir.types import TensorType
 from graphc.ops.reduce import highest, lowest
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.option_text import Axes, AxisOrders
-from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_own_ways
-from graphc.passes.placing.place import ways_along
+from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_lazy_signatures
+from graphc.passes.placing.place import signatures_along
 from graphc.passes.placing.problem import Placed
 from graphc.passes.placing.route import route
 from graphc.support.errors import InternalError
@@ -34,8 +34,8 @@ class Partition(Pass):
 
     orders: how sums along an axis are taken, where that is chosen; a node that is marked with an
             order of its own goes by that
-    eager:  axes along which sums are cut in every turn, before they are accumulated
-    short:  the batch may have fewer examples than its dim: mask every run-time dim
+    scatter_per_microbatch:  axes along which sums are cut in every turn, before they are
+    accumulated short:  the batch may have fewer examples than its dim: mask every run-time dim
 
     before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
     after:   %g.data : f32[4] = all_reduce %g {axis="data"} ; update w = %g.data
@@ -43,24 +43,26 @@ class Partition(Pass):
 
     orders: AxisOrders = ()
     short: bool = False
-    eager: Axes = ()
+    scatter_per_microbatch: Axes = ()
 
     def run(self, graph: Graph) -> Graph:
         if graph.mesh == NO_MESH and not self.short and not any(n.needs for n in graph):
             return graph  # in one place nothing is converted, and no shard has padding
-        work = _Work(graph, dict(self.orders), frozenset(self.eager), self.short)
+        work = _Partitioner(
+            graph, dict(self.orders), frozenset(self.scatter_per_microbatch), self.short
+        )
         for node in graph:
             work.take(node)
         return work.finish()
 
 
 @dataclass
-class _Work:
+class _Partitioner:
     """The graph being made. names: node of the placed graph -> node here, per placement."""
 
     graph: Graph
     orders: dict[str, Order]
-    eager: frozenset[str]
+    scatter_per_microbatch: frozenset[str]
     short: bool
     made: dict[tuple[str, Placement], str] = field(default_factory=dict)
     order: dict[str, Orders] = field(default_factory=dict)  # of its sums, where chosen
@@ -69,9 +71,11 @@ class _Work:
     def __post_init__(self) -> None:
         self.work = Rewriter(self.graph)
         slots = lazy_nodes(self.graph, _variables_at_home(self.graph))
-        axes = self.mesh.axes[:1]  # what is lazy has the same ways along every axis
-        ways = [ways_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes]
-        own = with_own_ways(self.graph, ways[0], slots) if ways else {}
+        axes = self.mesh.axes[:1]  # what is lazy has the same signatures along every axis
+        signatures = [
+            signatures_along(_only(self.graph, slots), a, Placed(self.mesh)) for a in axes
+        ]
+        own = with_lazy_signatures(self.graph, signatures[0], slots) if signatures else {}
         self.lazy = LazyValues(self.graph, self.mesh, slots, own)
 
     @property
@@ -111,7 +115,7 @@ class _Work:
                 case Split(dim), _ if have != want and self._is_whole(node, slot, dim):
                     return f"{op} needs dim {dim} whole: it can't be split"
                 case Partial(), Home():
-                    return f"{op} runs on the owner, device {want.place} of {axis.name}"
+                    return f"{op} runs on the owner, device {want.coordinate} of {axis.name}"
                 case Home(), _ if have != want:
                     return f"{op} runs on every device of {axis.name}"
                 case Partial(), _ if have != want:
@@ -144,15 +148,15 @@ class _Work:
         node = self.graph[x]
         if (x, want) in self.made:
             return self.made.get((x, want), x)
-        ways = self._ways(x, want) if x in self.lazy else None
-        if ways is not None:
-            self.made[x, want] = self._remake(node, want, ways, user)
+        signatures = self._signatures(x, want) if x in self.lazy else None
+        if signatures is not None:
+            self.made[x, want] = self._remake(node, want, signatures, user)
             return self.made[x, want]
         if node.type.placement.serves(want):
             return x
         consumer = user.name if user else variable
         name = x
-        found = route(node.type, want, self.mesh, self._orders(node), self.eager)
+        found = route(node.type, want, self.mesh, self._orders(node), self.scatter_per_microbatch)
         if found is None:
             raise InternalError("G0999", f"%{x}: no conversion from {node.type} to {want}")
         for step, after in found[1]:
@@ -168,8 +172,10 @@ class _Work:
     def _orders(self, node: Node) -> dict[str, Order]:
         """How sums along each axis are taken for a node: its own orders, or the strategy's."""
         own = self.order[node.name]
-        places = {a.name: own.turns if a.over == "time" else own.devices for a in self.mesh.axes}
-        return self.orders | {name: order for name, order in places.items() if order}
+        order_by_axis = {
+            a.name: own.turns if a.over == "time" else own.devices for a in self.mesh.axes
+        }
+        return self.orders | {name: order for name, order in order_by_axis.items() if order}
 
     def _inherited(self, node: Node) -> Orders:
         """The order of the partial sum that a node hands on as one, such as a scaled gradient."""
@@ -178,7 +184,7 @@ class _Work:
         given = (self.order[x] for x in node.operands if _is_partial(self.graph[x]))
         return next(filter(None, given), NO_ORDERS)
 
-    def _ways(self, name: str, want: Placement) -> dict[str, Signature] | None:
+    def _signatures(self, name: str, want: Placement) -> dict[str, Signature] | None:
         """How a lazy node runs along every axis to make its value as wanted; None if it can't.
 
         None also for a scalar that is at home as it is: it is not worth a node of its own there.
@@ -188,28 +194,28 @@ class _Work:
             return None
         found = {}
         for axis in self.mesh.axes:
-            way = self.lazy.way(name, want[axis.name])
-            if way is None:
+            signature = self.lazy.signature(name, want[axis.name])
+            if signature is None:
                 return None
-            found[axis.name] = way
+            found[axis.name] = signature
         return found
 
     def _remake(
-        self, node: Node, want: Placement, ways: dict[str, Signature], user: Node | None
+        self, node: Node, want: Placement, signatures: dict[str, Signature], user: Node | None
     ) -> str:
         """A copy of a lazy node that makes just the part that is wanted."""
         operands = tuple(
-            self.converted(x, self._from(ways, i), node, f"{node.op.name} is made split")
+            self.converted(x, self._from(signatures, i), node, f"{node.op.name} is made split")
             for i, x in enumerate(node.operands)
         )
         consumer = user.name if user else ""
         why = Because("partition", f"made as {want}", consumer, "making it sends nothing")
         return self.work.insert(node.op, operands, node, why, type=node.tensor.placed(want))
 
-    def _from(self, ways: dict[str, Signature], slot: int) -> Placement:
+    def _from(self, signatures: dict[str, Signature], slot: int) -> Placement:
         found = Placement()
-        for axis, way in ways.items():
-            found = found.with_state(self.mesh, axis, way.operands[slot])
+        for axis, signature in signatures.items():
+            found = found.with_state(self.mesh, axis, signature.operands[slot])
         return found
 
     # -- padding --------------------------------------------------------------------------------
@@ -251,7 +257,7 @@ def _is_partial(node: Node) -> bool:
 
 
 def _only(graph: Graph, names: Container[str]) -> Graph:
-    """The graph with the nodes of these names and their operands' types (for their ways)."""
+    """The graph with the nodes of these names and their operands' types (for their signatures)."""
     keep = {x for n in graph if n.name in names for x in (n.name, *n.operands)}
     nodes = {
         n.name: n if n.name in names else replace(n, op=op_named("input")(source_name=n.name))  # type: ignore[call-arg]

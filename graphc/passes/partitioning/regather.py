@@ -33,7 +33,7 @@ class Regather(Pass):
     axes:   the axes along which what is gathered is let go again; none is all
     layers: as much may be whole at a time as that many of the largest layers take, each a large
             value with the small ones that are used behind it
-    ahead:  whether what is needed next is gathered early
+    prefetch:  whether what is needed next is gathered early
 
     before:  %g = all_gather %w ; %h = einsum %x, %g ; %d = einsum %y, %g
     after:   %g = all_gather %w ; %h = einsum %x, %g ; %g.1 = all_gather %w ; %d = einsum %y, %g.1
@@ -41,12 +41,12 @@ class Regather(Pass):
 
     axes: Axes = ()
     layers: int = 2
-    ahead: bool = True
+    prefetch: bool = True
     optional = True
 
     def run(self, graph: Graph) -> Graph:
         whole = _whole_values(graph, frozenset(self.axes))
-        return _Work(graph, whole, self.layers, self.ahead).run() if whole else graph
+        return _Regatherer(graph, whole, self.layers, self.prefetch).run() if whole else graph
 
 
 def _whole_values(graph: Graph, axes: frozenset[str]) -> dict[str, str]:
@@ -81,17 +81,17 @@ def _is_copy(node: Node) -> bool:
 
 
 SMALL = 8  # a value of less than this part of the largest goes with the layer before it
-AHEAD = 16  # uses that are looked ahead at most
+MOST_LOOKAHEAD = 16  # uses that are looked ahead at most
 
 
 @dataclass
-class _Work:
+class _Regatherer:
     """The graph being made. whole: value -> its family."""
 
     graph: Graph
     whole: dict[str, str]
     layers: int
-    ahead: bool
+    prefetch: bool
 
     def __post_init__(self) -> None:
         self.rewriter = Rewriter(self.graph)
@@ -107,20 +107,20 @@ class _Work:
         roots = {*graph.outputs.values(), *graph.updates.values()}
         ends = [x for x in graph.nodes if x in roots and x in self.whole]
         users = [n for n in graph if n.name not in self.whole]
-        kept = {loop: _Kept(self) for loop in range(-1, self.turns.loops)}
+        gathered = {loop: _Gathered(self) for loop in range(-1, self.turns.loops)}
         for node in users:
             if used := self._used(node):
-                kept[self._loop(node)].ask(used)
+                gathered[self._loop(node)].ask(used)
         for x in ends:
-            kept[-1].ask([x])
-        self.limit = self.layers * max(map(self._layer, (k.uses for k in kept.values())))
+            gathered[-1].ask([x])
+        self.limit = self.layers * max(map(self._layer, (k.uses for k in gathered.values())))
         for node in users:
             used = self._used(node)
-            to = kept[self._loop(node)].serve(node.name, used) if used else {}
+            to = gathered[self._loop(node)].serve(node.name, used) if used else {}
             operands = tuple(to.get(x, x) for x in node.operands)
             self.rewriter.put(replace(node, operands=operands) if to else node)
         for x in ends:
-            self.rewriter.stand_in(x, kept[-1].serve("", [x])[x])
+            self.rewriter.stand_in(x, gathered[-1].serve("", [x])[x])
         return self.rewriter.finish()
 
     def _layer(self, uses: list[tuple[str, ...]]) -> int:
@@ -138,23 +138,23 @@ class _Work:
 
     def _loop(self, node: Node) -> int:
         """The loop that a node runs in, or -1; what is kept in a loop is not kept outside."""
-        return self.turns.stage[node.name] if node.name in self.turns.inside else -1
+        return self.turns.loop[node.name] if node.name in self.turns.inside else -1
 
 
 @dataclass
-class _Kept:
+class _Gathered:
     """What is whole at a time, among the uses in a loop, or among those outside.
 
     uses:  the families of each use, in order; at: how many of them have been served
     asked: the values of each use
-    later: family -> its uses that have not been
+    next_uses: family -> its uses that have not been
     made:  family -> its members that are there, by their old names
     """
 
-    work: _Work
+    work: _Regatherer
     uses: list[tuple[str, ...]] = field(default_factory=list)
     asked: list[list[str]] = field(default_factory=list)
-    later: dict[str, deque[int]] = field(default_factory=dict)
+    next_uses: dict[str, deque[int]] = field(default_factory=dict)
     at: int = 0
     made: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -162,7 +162,7 @@ class _Kept:
         """Note a use that will come."""
         families = tuple(dict.fromkeys(self.work.whole[x] for x in values))
         for family in families:
-            self.later.setdefault(family, deque()).append(len(self.uses))
+            self.next_uses.setdefault(family, deque()).append(len(self.uses))
         self.uses.append(families)
         self.asked.append(list(values))
 
@@ -171,18 +171,18 @@ class _Kept:
         needed = self.uses[self.at]
         self.at += 1
         for family in needed:
-            self.later[family].popleft()
+            self.next_uses[family].popleft()
             self.made.setdefault(family, {})
         self._make_room(needed)
         names = {x: self._member(x, user) for x in values}
-        if self.work.ahead:
-            self._gather_ahead(user)
+        if self.work.prefetch:
+            self._prefetch(user)
         return names
 
-    def _gather_ahead(self, user: str) -> None:
+    def _prefetch(self, user: str) -> None:
         """Begin to gather what is used next, where there is room beside what is used before it."""
         sizes, before = self.work.sizes, set(self.uses[self.at - 1])
-        for at in range(self.at, min(self.at + AHEAD, len(self.uses))):
+        for at in range(self.at, min(self.at + MOST_LOOKAHEAD, len(self.uses))):
             missing = [f for f in self.uses[at] if f not in self.made]
             more = sum(sizes[f] for f in missing)
             gathers = [x for f in missing for x in self._gathers_of(self.asked[at], f)]
@@ -225,7 +225,7 @@ class _Kept:
             del self.made[max(others, key=self._next_use)]
 
     def _next_use(self, family: str) -> int:
-        return self.later[family][0] if self.later[family] else len(self.uses)
+        return self.next_uses[family][0] if self.next_uses[family] else len(self.uses)
 
     def _member(self, x: str, user: str) -> str:
         """The copy of a value that is there, made with what it is made of."""
@@ -244,10 +244,10 @@ class _Kept:
 
     def _copy(self, node: Node, made: dict[str, str], user: str) -> str:
         rewriter = self.work.rewriter
-        again = node.name in rewriter.nodes
+        is_copied = node.name in rewriter.nodes
         op = node.op.for_each_use() if isinstance(node.op, Conversion) else node.op
         operands = tuple(made.get(y, y) for y in node.operands)
-        if not again:
+        if not is_copied:
             return rewriter.put(replace(node, op=op, operands=operands))
         reason = "it was freed after its last use, so that few are whole at a time"
         rule = node.because.rule if node.because else "gathered again"

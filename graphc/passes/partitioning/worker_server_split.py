@@ -68,7 +68,7 @@ class ServerPart(Pass):
 
     def run(self, graph: Graph) -> Graph:
         cut = cut_of(graph)
-        mine = cut.kept(self.servers)[self.number]
+        mine = cut.variables_of(self.servers)[self.number]
         updates = {v: x for v, x in graph.updates.items() if v in mine}
         needed = cut.behind(updates.values())
         work = Rewriter(graph)
@@ -163,8 +163,8 @@ class Cut:
 
     def _fills(self, node: Node) -> bool:
         """Whether a node repeats what needs no batch for every row of a gradient."""
-        alone = node.op.lazy and not any(x in self.batch for x in node.operands)
-        return alone and all(u in self.steered for u in self.graph.users[node.name])
+        from_state = node.op.lazy and not any(x in self.batch for x in node.operands)
+        return from_state and all(u in self.steered for u in self.graph.users[node.name])
 
     def _sums(self, node: Node) -> bool:
         """Whether a node makes less of the batch: to send its operands would cost more."""
@@ -206,7 +206,7 @@ class Cut:
         own = self._needs.get(v.name, set()) <= {v.name}
         return v.kind == "state" and v.type.shape == () and own
 
-    def kept(self, servers: int) -> list[list[str]]:
+    def variables_of(self, servers: int) -> list[list[str]]:
         """The variables that each server keeps."""
         variables = self.graph.variables
         groups = DisjointSets(sorted(v for v in variables if not self._is_shared(variables[v])))

@@ -27,22 +27,22 @@ def branch_and_bound(search: Search) -> None:
     parts = independent_parts(search)
     effort = min(MOST, max(LEAST, EFFORT // max(1, len(parts))))
     for part in parts:
-        search.choice.update(_Part(search, part).best(effort))
+        search.choice.update(_Subproblem(search, part).best(effort))
     search.recount()
 
 
 def independent_parts(search: Search) -> list[list[str]]:
     """The open nodes in groups; no value, and no rule of a node, depends on two groups."""
     parts = DisjointSets(search.open)
-    for node in search.eager:
-        for together in ((node, *search.roots[node]), (node, *search.users[node])):
-            touched = [x for x in together if x is not None and x in parts]
+    for node in search.searched:
+        for neighbours in ((node, *search.roots[node]), (node, *search.users[node])):
+            touched = [x for x in neighbours if x is not None and x in parts]
             for x in touched[1:]:
                 parts.join(touched[0], x)
     return parts.sets()
 
 
-class _Part:
+class _Subproblem:
     """One part. asked: how many of the decided nodes ask for a value in a state."""
 
     def __init__(self, search: Search, nodes: list[str]) -> None:
@@ -72,19 +72,19 @@ class _Part:
         least = sum(self._put(x, found[x]) for x in nodes)
         for x in reversed(nodes):
             self._take_back(x)
-        stack, spent = [iter(search.ways[nodes[0]])], [0.0]
+        stack, spent = [iter(search.signatures[nodes[0]])], [0.0]
         while stack and effort:
             effort -= 1
-            x, way = nodes[len(stack) - 1], next(stack[-1], None)
-            if way is None:
+            x, signature = nodes[len(stack) - 1], next(stack[-1], None)
+            if signature is None:
                 stack.pop()
                 if stack:
                     spent.pop()
                     self._take_back(nodes[len(stack) - 1])
                 continue
-            cost = spent[-1] + self._put(x, way)
+            cost = spent[-1] + self._put(x, signature)
             if cost < least - SMALL and len(stack) < len(nodes):
-                stack.append(iter(search.ways[nodes[len(stack)]]))
+                stack.append(iter(search.signatures[nodes[len(stack)]]))
                 spent.append(cost)
                 continue
             if cost < least - SMALL:
@@ -92,13 +92,13 @@ class _Part:
             self._take_back(x)
         return found
 
-    def _put(self, x: str, way: Signature) -> float:
+    def _put(self, x: str, signature: Signature) -> float:
         """Decide a node; the cost that this adds."""
         search = self.search
-        search.choice[x] = way
+        search.choice[x] = signature
         conversion = search.costs.conversion
-        cost = sum(conversion(x, way.result, ask) for ask in +self.asked[x])
-        for y, ask in search.asks(x, way):
+        cost = sum(conversion(x, signature.result, ask) for ask in +self.asked[x])
+        for y, ask in search.asks(x, signature):
             if not self.asked[y][ask]:
                 cost += conversion(y, search.choice[y].result, ask)
             self.asked[y][ask] += 1

@@ -33,12 +33,12 @@ class Costs:
         self._asks: dict[tuple[str, int], tuple[tuple[str, Ask], ...]] = {}
         self._costs: dict[tuple[str, int, Ask], float] = {}
 
-    def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
+    def asks(self, name: str, signature: Signature) -> tuple[tuple[str, Ask], ...]:
         """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
-        key = (name, id(way))
+        key = (name, id(signature))
         if key not in self._asks:
-            self._alive.append(way)
-            pairs = zip(self.graph[name].operands, way.operands, strict=True)
+            self._alive.append(signature)
+            pairs = zip(self.graph[name].operands, signature.operands, strict=True)
             asked = (
                 self.asked_of_root(x, state, self._when(name, i))
                 for i, (x, state) in enumerate(pairs)
@@ -49,11 +49,14 @@ class Costs:
     def fits(self, problem: AxisProblem) -> bool:
         """Whether another problem's costs are these: its graph lies alike along the other axes."""
         known = self.problem
-        return (known.placed.ways, known.stored) == (problem.placed.ways, problem.stored)
+        return (known.placed.signatures, known.stored) == (
+            problem.placed.signatures,
+            problem.stored,
+        )
 
-    def same(self, name: str, ways: tuple[Signature, ...]) -> tuple[Signature, ...]:
+    def same(self, name: str, signatures: tuple[Signature, ...]) -> tuple[Signature, ...]:
         """A node's signatures, as the same tuple wherever they are equal."""
-        return self._tuples.setdefault(name, {}).setdefault(ways, ways)
+        return self._tuples.setdefault(name, {}).setdefault(signatures, signatures)
 
     def know_rule(self, key: tuple[object, ...], cost: float, *states: State) -> float:
         """Note what the rules that a choice breaks cost; key has the identities of `states`."""
@@ -74,9 +77,9 @@ class Costs:
 
     def _when(self, name: str, slot: int) -> Placement:
         """The placement over time in which a node needs an operand."""
-        ways = self.problem.placed.ways
+        signatures = self.problem.placed.signatures
         time = self.mesh.time
-        return place(self.mesh, ((a.name, ways[a.name][name].operands[slot]) for a in time))
+        return place(self.mesh, ((a.name, signatures[a.name][name].operands[slot]) for a in time))
 
     def conversion(self, name: str, source: State, ask: Ask) -> float:
         """The cost of having a value, which lies as `source`, as a user asks for it."""
@@ -99,9 +102,9 @@ class Costs:
             return LOCAL
         size, turns = float(self.graph[name].type.bytes), 1
         for other, state in self._inside(at, when):
-            places = self.mesh.axis(other)
-            size /= assumed(places) if isinstance(state, Split | Home) else 1
-            turns *= assumed(places) if places.over == "time" else 1
+            other_axis = self.mesh.axis(other)
+            size /= assumed(other_axis) if isinstance(state, Split | Home) else 1
+            turns *= assumed(other_axis) if other_axis.over == "time" else 1
         return turns * (op.traffic(assumed(axis), size) + LATENCY)
 
     def _inside(self, at: Placement, when: Placement) -> Placement:
@@ -120,5 +123,5 @@ class Costs:
         for a in self.mesh.time:
             want = want.with_state(self.mesh, a.name, when[a.name])
         t = self.graph[name].tensor.placed(at.with_state(self.mesh, axis, source))
-        way = route(t, want, self.mesh)
-        return FORBIDDEN if way is None else way[0]
+        signature = route(t, want, self.mesh)
+        return FORBIDDEN if signature is None else signature[0]

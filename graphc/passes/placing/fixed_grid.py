@@ -1,4 +1,4 @@
-"""The ways of running on parts that can't change a bit, under a grid of fixed leaves and blocks.
+"""The signatures that can't change a bit, under a grid of fixed leaves and blocks.
 
 Along an axis that deals out leaves, what depends on the leaves runs as it does over turns. Behind
 their sums a value may be cut as variables are kept, but by ops that work entry by entry only: how
@@ -18,31 +18,33 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Axis, Partial, R, State
 from graphc.passes.placing.problem import Placed
 
-Ways = dict[str, tuple[Signature, ...]]
+Signatures = dict[str, tuple[Signature, ...]]
 
 
-def exact_ways(graph: Graph, ways: Ways, axis: Axis, placed: Placed) -> Ways:
-    """Of every node's ways along an axis those that give the bits of the whole."""
-    others = [w for name, w in placed.ways.items() if name != axis.name]
+def exact_signatures(
+    graph: Graph, signatures: Signatures, axis: Axis, placed: Placed
+) -> Signatures:
+    """Of every node's signatures along an axis those that give the bits of the whole."""
+    others = [w for name, w in placed.signatures.items() if name != axis.name]
     found = {}
-    for name, every in ways.items():
+    for name, every in signatures.items():
         elsewhere = [w[name].result for w in others]
         found[name] = tuple(w for w in every if _is_exact(w, graph[name], graph, elsewhere))
     return found
 
 
-def _is_exact(way: Signature, node: Node, graph: Graph, elsewhere: Sequence[State]) -> bool:
-    if any(isinstance(s, Partial) for s in way.operands):
+def _is_exact(signature: Signature, node: Node, graph: Graph, elsewhere: Sequence[State]) -> bool:
+    if any(isinstance(s, Partial) for s in signature.operands):
         return False
-    if not way.letter:
+    if not signature.letter:
         return True
-    match way.result:
+    match signature.result:
         case Partial(op="sum"):
-            return way.letter == _root(node, graph) and Partial() not in elsewhere
+            return signature.letter == _root(node, graph) and Partial() not in elsewhere
         case Partial():
             return True  # the largest of the largest is the largest
         case _:
-            return not node.op.regroups or way.letter in node.op.block_letters
+            return not node.op.regroups or signature.letter in node.op.block_letters
 
 
 def _root(node: Node, graph: Graph) -> str:
@@ -61,26 +63,26 @@ def _root(node: Node, graph: Graph) -> str:
 # -- along axes that deal out leaves ---------------------------------------------------------------
 
 
-def varies(way: Signature) -> bool:
+def varies(signature: Signature) -> bool:
     """Whether a node that runs so along the leaves' time axis depends on the leaf."""
-    return any(s != R for s in (*way.operands, way.result))
+    return any(s != R for s in (*signature.operands, signature.result))
 
 
-def ways_after_leaves(
-    graph: Graph, ways: Ways, turns: Mapping[str, Signature], lazy: Container[str]
-) -> Ways:
-    """Of every node's ways along an axis that deals out leaves those that keep the bits.
+def signatures_after_leaves(
+    graph: Graph, signatures: Signatures, turns: Mapping[str, Signature], lazy: Container[str]
+) -> Signatures:
+    """Of every node's signatures along an axis that deals out leaves those that keep the bits.
 
     turns: how each node runs over turns; lazy: what is made as it is needed, but never partial
     where the turns don't have it so.
     """
     found = {}
-    for name, every in ways.items():
-        node, way = graph[name], turns[name]
+    for name, every in signatures.items():
+        node, signature = graph[name], turns[name]
         if name in lazy:
-            found[name] = tuple(w for w in every if w == way or not _is_sum(w))
-        elif varies(way):
-            found[name] = (way,)
+            found[name] = tuple(w for w in every if w == signature or not _is_sum(w))
+        elif varies(signature):
+            found[name] = (signature,)
         elif len(every) > 1:
             split = every[1:] if node.op.elementwise and not node.tensor.extents else ()
             found[name] = (every[0], *(w for w in split if not _is_sum(w)))
@@ -89,5 +91,5 @@ def ways_after_leaves(
     return found
 
 
-def _is_sum(way: Signature) -> bool:
-    return any(isinstance(s, Partial) for s in (*way.operands, way.result))
+def _is_sum(signature: Signature) -> bool:
+    return any(isinstance(s, Partial) for s in (*signature.operands, signature.result))

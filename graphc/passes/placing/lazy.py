@@ -48,15 +48,15 @@ def _is_free(node: Node, lazy: dict[str, int | None], at_home: Container[str]) -
     return node.name in lazy and lazy[node.name] is None
 
 
-def with_own_ways(
-    graph: Graph, ways: dict[str, tuple[Signature, ...]], lazy: Mapping[str, int | None]
+def with_lazy_signatures(
+    graph: Graph, signatures: dict[str, tuple[Signature, ...]], lazy: Mapping[str, int | None]
 ) -> dict[str, tuple[Signature, ...]]:
-    """The ways; of lazy nodes in per-replica code also that in which each replica makes its own."""
+    """The signatures; a lazy node in per-replica code may also run on each replica by itself."""
     inside = varying_nodes(graph) | varying_nodes(graph, local=True)
-    found = dict(ways)
+    found = dict(signatures)
     for name in inside.intersection(lazy):
         taken = (V if x in inside else _as_marked(graph, name) for x in graph[name].operands)
-        found[name] = (*ways[name], Signature(tuple(taken), V))
+        found[name] = (*signatures[name], Signature(tuple(taken), V))
     return found
 
 
@@ -69,12 +69,12 @@ def _as_marked(graph: Graph, name: str) -> State:
 
 @dataclass
 class LazyValues:
-    """How the lazy nodes of a graph hang on their roots. ways: the signatures of every node."""
+    """How the lazy nodes of a graph hang on their roots. signatures: of every node."""
 
     graph: Graph
     mesh: Mesh
     slots: dict[str, int | None]
-    ways: dict[str, tuple[Signature, ...]]
+    signatures: dict[str, tuple[Signature, ...]]
     _states: dict[tuple[str, State], State] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
@@ -94,7 +94,7 @@ class LazyValues:
 
     def follow(self, name: str, state: State) -> Signature:
         """How a lazy node runs by itself, its operand lying as `state`: whole, if not so."""
-        slot, (whole, *rest) = self.slots[name], self.ways[name]
+        slot, (whole, *rest) = self.slots[name], self.signatures[name]
         if slot is None or state == R:
             return whole
         if isinstance(state, Home):
@@ -116,11 +116,11 @@ class LazyValues:
             self._states[key] = state
         return self._states[key]
 
-    def way(self, name: str, result: State) -> Signature | None:
+    def signature(self, name: str, result: State) -> Signature | None:
         """How a lazy node runs to make its value in a state; None where it can't."""
         if isinstance(result, Home):
-            return at_home(self.ways[name][0], result)
-        fitting = [w for w in self.ways[name] if w.result == result]
+            return at_home(self.signatures[name][0], result)
+        fitting = [w for w in self.signatures[name] if w.result == result]
         return min(fitting, key=_partials, default=None)
 
     def asked_of_root(
@@ -131,14 +131,14 @@ class LazyValues:
             slot = self.slots[name]
             if slot is None:
                 return None
-            ways = {a.name: self._needed(name, when[a.name]) for a in self.mesh.time}
+            signatures = {a.name: self._needed(name, when[a.name]) for a in self.mesh.time}
             state = self._needed(name, state).operands[slot]
-            when = place(self.mesh, ((a, w.operands[slot]) for a, w in ways.items()))
+            when = place(self.mesh, ((a, w.operands[slot]) for a, w in signatures.items()))
             name = self.graph[name].operands[slot]
         return name, state, when
 
     def _needed(self, name: str, state: State) -> Signature:
-        return self.way(name, state) or self.ways[name][0]
+        return self.signature(name, state) or self.signatures[name][0]
 
 
 def at_home(whole: Signature, home: Home) -> Signature:
@@ -146,5 +146,5 @@ def at_home(whole: Signature, home: Home) -> Signature:
     return Signature((home,) * len(whole.operands), home)
 
 
-def _partials(way: Signature) -> int:
-    return sum(isinstance(s, Partial) for s in way.operands)
+def _partials(signature: Signature) -> int:
+    return sum(isinstance(s, Partial) for s in signature.operands)

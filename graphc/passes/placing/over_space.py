@@ -24,7 +24,7 @@ from graphc.ir.placement import Home, Partial, Placement, R, Split, State
 from graphc.ops.unary import Gradient
 from graphc.passes.placing.branch_and_bound import branch_and_bound
 from graphc.passes.placing.costs import Ask, Costs
-from graphc.passes.placing.owned import home_ways, is_there
+from graphc.passes.placing.owned import is_there, owned_signatures
 from graphc.passes.placing.problem import AxisProblem
 from graphc.passes.placing.route import FORBIDDEN
 from graphc.support.disjoint_sets import DisjointSets
@@ -47,23 +47,25 @@ class Search:
 
     def __init__(self, problem: AxisProblem, costs: Costs | None = None) -> None:
         self.problem, self.graph = problem, problem.graph
-        self.ways = {
-            n.name: (Signature((), problem.fixed[n.name]),) if n.op.source else problem.ways[n.name]
+        self.signatures = {
+            n.name: (Signature((), problem.fixed[n.name]),)
+            if n.op.source
+            else problem.signatures[n.name]
             for n in self.graph
         }
         self.lazy = problem.lazy
-        self.eager = [n.name for n in self.graph if n.name not in self.lazy]
-        self.roots = {x: self._roots(x) for x in self.eager}
+        self.searched = [n.name for n in self.graph if n.name not in self.lazy]
+        self.roots = {x: self._roots(x) for x in self.searched}
         self.operands = {
             x: tuple(zip(self.graph[x].operands, roots, strict=True))
             for x, roots in self.roots.items()
         }
         self._prune()
         self.costs = costs or Costs(problem)
-        self.ways.update((x, self.costs.same(x, self.ways[x])) for x in self.eager)
-        self.open = [x for x in self.eager if len(self.ways[x]) > 1]
-        self.users: dict[str, list[str]] = {x: [] for x in self.eager}
-        for x in self.eager:
+        self.signatures.update((x, self.costs.same(x, self.signatures[x])) for x in self.searched)
+        self.open = [x for x in self.searched if len(self.signatures[x]) > 1]
+        self.users: dict[str, list[str]] = {x: [] for x in self.searched}
+        for x in self.searched:
             for root in dict.fromkeys(filter(None, self.roots[x])):
                 self.users[root].append(x)
         is_open = set(self.open)
@@ -72,7 +74,7 @@ class Search:
         for x, state in problem.wanted:
             if (asked := self.costs.asked_of_root(x, state, Placement())) is not None:
                 self.wanted.setdefault(asked[0], []).append(asked[1])
-        self.choice = {x: self.ways[x][0] for x in self.eager}
+        self.choice = {x: self.signatures[x][0] for x in self.searched}
         self.asked: dict[str, Counter[Ask]] = {}
 
     def _roots(self, name: str) -> tuple[str | None, ...]:
@@ -84,19 +86,21 @@ class Search:
     def _prune(self) -> None:
         """Keep the signatures that the rules allow, whatever is chosen for the others."""
         possible: dict[str | None, set[State]] = {None: {R}}
-        homes = home_ways(self.graph, self.problem.fixed, self.problem.wanted)
+        homes = owned_signatures(self.graph, self.problem.fixed, self.problem.wanted)
         self.homes = homes is not None
-        for x in self.eager:
-            ways = self.ways[x]
+        for x in self.searched:
+            signatures = self.signatures[x]
             if self.roots[x]:
                 pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
                 held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
-                ways = ways[:1] + tuple(w for w in ways[1:] if _anchored(w, held))
+                signatures = signatures[:1] + tuple(w for w in signatures[1:] if _anchored(w, held))
                 is_gradient = isinstance(self.graph[x].op, Gradient)
-                pinned = (is_gradient and len(ways) == 1) or x in self.problem.settled
-                ways += homes.of(x, held) if homes and not pinned else ()
-                self.ways[x] = ways = _without_giving_up(ways, self._firm(x, held, {R}))
-            possible[x] = {w.result for w in ways}
+                constrained = (is_gradient and len(signatures) == 1) or x in self.problem.settled
+                signatures += homes.of(x, held) if homes and not constrained else ()
+                self.signatures[x] = signatures = _without_giving_up(
+                    signatures, self._firm(x, held, {R})
+                )
+            possible[x] = {w.result for w in signatures}
 
     def states(self, name: str) -> list[State]:
         """How a node's operands lie."""
@@ -117,15 +121,15 @@ class Search:
 
     def rule_cost(self, name: str) -> float:
         """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
-        way = self.choice[name]
-        if not way.operands or len(self.ways[name]) == 1:
+        signature = self.choice[name]
+        if not signature.operands or len(self.signatures[name]) == 1:
             return 0.0
         states = self.states(name)
-        key = (name, id(self.ways[name]), id(way), *map(id, states))
+        key = (name, id(self.signatures[name]), id(signature), *map(id, states))
         cost = self.costs.rules.get(key)
         if cost is None:
             firm = self._firm(name, states, R)
-            cost = _rule_cost(way, states, firm, self.ways[name])
+            cost = _rule_cost(signature, states, firm, self.signatures[name])
             self.costs.know_rule(key, cost, *states)
         return cost
 
@@ -142,23 +146,23 @@ class Search:
 
     # -- moving ---------------------------------------------------------------------------------
 
-    def asks(self, name: str, way: Signature) -> tuple[tuple[str, Ask], ...]:
+    def asks(self, name: str, signature: Signature) -> tuple[tuple[str, Ask], ...]:
         """What a node asks for when it runs one way: (root of an operand, ask) pairs."""
-        return self.costs.asks(name, way)
+        return self.costs.asks(name, signature)
 
     def recount(self) -> None:
         """Count anew what is asked of every value."""
         self.asked = {x: Counter(self.wanted.get(x)) for x in self.choice}
-        for name, way in self.choice.items():
-            for x, ask in self.asks(name, way):
+        for name, signature in self.choice.items():
+            for x, ask in self.asks(name, signature):
                 self.asked[x][ask] += 1
 
-    def move(self, name: str, way: Signature) -> None:
+    def move(self, name: str, signature: Signature) -> None:
         for x, ask in self.asks(name, self.choice[name]):
             self._ask_less(x, ask)
-        for x, ask in self.asks(name, way):
+        for x, ask in self.asks(name, signature):
             self.asked[x][ask] += 1
-        self.choice[name] = way
+        self.choice[name] = signature
 
     def _ask_less(self, x: str, ask: Ask) -> None:
         asked = self.asked[x]
@@ -183,24 +187,24 @@ class Search:
         start = best = self.choice[name]
         for x, ask in self.asks(name, start):
             self._ask_less(x, ask)
-        least = self._cost_of_way(name, start)
-        for way in self.ways[name]:
-            cost = self._cost_of_way(name, way) if way is not start else least
+        least = self._cost_of_signature(name, start)
+        for signature in self.signatures[name]:
+            cost = self._cost_of_signature(name, signature) if signature is not start else least
             if cost < least - 1e-9:
-                least, best = cost, way
+                least, best = cost, signature
         for x, ask in self.asks(name, best):
             self.asked[x][ask] += 1
         self.choice[name] = best
         return best is not start
 
-    def _cost_of_way(self, name: str, way: Signature) -> float:
+    def _cost_of_signature(self, name: str, signature: Signature) -> float:
         """What depends on how a node runs, which asks for nothing yet."""
-        self.choice[name] = way
+        self.choice[name] = signature
         choice, conversion = self.choice, self.costs.conversion
         cost = self.value_cost(name) + self.rule_cost(name)
         for user in self.ruled[name]:
             cost += self.rule_cost(user)
-        for x, ask in dict.fromkeys(self.asks(name, way)):
+        for x, ask in dict.fromkeys(self.asks(name, signature)):
             if ask not in self.asked[x]:
                 cost += conversion(x, choice[x].result, ask)
         return cost
@@ -210,16 +214,16 @@ class Search:
         around = self.around(cluster)
         before = {x: self.choice[x] for x in cluster}
         best, least = before, self.cost_of(around)
-        for state in {w.result for x in cluster for w in self.ways[x]}:
-            options = {x: _first(self.ways[x], state) for x in cluster}
+        for state in {w.result for x in cluster for w in self.signatures[x]}:
+            options = {x: _first(self.signatures[x], state) for x in cluster}
             after = {x: w or before[x] for x, w in options.items()}
-            for x, way in after.items():
-                self.move(x, way)
+            for x, signature in after.items():
+                self.move(x, signature)
             cost = self.cost_of(around)
             if cost < least - 1e-9:
                 least, best = cost, after
-        for x, way in best.items():
-            self.move(x, way)
+        for x, signature in best.items():
+            self.move(x, signature)
         return best is not before
 
     # -- strategies of search -------------------------------------------------------------------
@@ -238,29 +242,31 @@ class Search:
 
         home: nodes run at home where they can
         """
-        for x in self.eager:
+        for x in self.searched:
             self.choice[x] = self._follow(x, self.states(x), late, home)
         self.recount()
 
     def _follow(self, name: str, states: list[State], late: bool, home: bool) -> Signature:
-        ways = self.ways[name]
+        signatures = self.signatures[name]
         if home:
-            for way in ways:
-                if isinstance(way.result, Home) and not _gives_up(way, states):
-                    return way
+            for signature in signatures:
+                if isinstance(signature.result, Home) and not _gives_up(signature, states):
+                    return signature
         partial = any(isinstance(s, Partial) for s in states)
         split = any(isinstance(s, Split) for s in states)
         if not split and not (partial and late):
-            return ways[0]
+            return signatures[0]
         for have in (self._firm(name, states, R), states):
-            for way in ways[1:] if any(s != R for s in have) else ():
-                if _keeps(way, have):
-                    return way
-        return min(ways, key=lambda w: self._entry_cost(name, w))
+            for signature in signatures[1:] if any(s != R for s in have) else ():
+                if _keeps(signature, have):
+                    return signature
+        return min(signatures, key=lambda w: self._entry_cost(name, w))
 
-    def _entry_cost(self, name: str, way: Signature) -> float:
+    def _entry_cost(self, name: str, signature: Signature) -> float:
         conversion = self.costs.conversion
-        return sum(conversion(x, self.choice[x].result, ask) for x, ask in self.asks(name, way))
+        return sum(
+            conversion(x, self.choice[x].result, ask) for x, ask in self.asks(name, signature)
+        )
 
     def descend(self) -> None:
         """Improve nodes and clusters until nothing changes, looking again only near a change."""
@@ -293,7 +299,9 @@ class Search:
         return [c for c in clusters.sets() if len(c) > 1]
 
     def _may_meet(self, x: str, y: str) -> bool:
-        homes = [{w.result for w in self.ways[n] if isinstance(w.result, Home)} for n in (x, y)]
+        homes = [
+            {w.result for w in self.signatures[n] if isinstance(w.result, Home)} for n in (x, y)
+        ]
         return not all(homes) or not homes[0].isdisjoint(homes[1])
 
     def result(self) -> dict[str, Signature]:
@@ -309,46 +317,46 @@ class Search:
 
 
 def _rule_cost(
-    way: Signature, states: list[State], firm: list[State], ways: tuple[Signature, ...]
+    signature: Signature, states: list[State], firm: list[State], signatures: tuple[Signature, ...]
 ) -> float:
-    pairs = list(zip(way.operands, states, strict=True))
+    pairs = list(zip(signature.operands, states, strict=True))
     takes, has = any(s != R for s, _ in pairs), any(s != R and is_there(s, h) for s, h in pairs)
-    gives_up = _gives_up(way, firm)
-    broken = (takes and not has) + (gives_up and any(_keeps(w, firm) for w in ways))
+    gives_up = _gives_up(signature, firm)
+    broken = (takes and not has) + (gives_up and any(_keeps(w, firm) for w in signatures))
     could = not takes and any(isinstance(have, Home) for have in states)
     return FORBIDDEN * broken + EVERYWHERE * could
 
 
-def _gives_up(way: Signature, states: list[State]) -> bool:
+def _gives_up(signature: Signature, states: list[State]) -> bool:
     """Whether the way takes a split operand otherwise than it is cut."""
-    pairs = zip(way.operands, states, strict=True)
+    pairs = zip(signature.operands, states, strict=True)
     return any(isinstance(have, Split) and have != s for s, have in pairs)
 
 
-def _anchored(way: Signature, held: list[set[State]]) -> bool:
+def _anchored(signature: Signature, held: list[set[State]]) -> bool:
     """Whether some operand can hold the state, other than R, that the way takes it in."""
-    return any(s != R and s in states for s, states in zip(way.operands, held, strict=True))
+    return any(s != R and s in states for s, states in zip(signature.operands, held, strict=True))
 
 
 def _without_giving_up(
-    ways: tuple[Signature, ...], held: list[set[State]]
+    signatures: tuple[Signature, ...], held: list[set[State]]
 ) -> tuple[Signature, ...]:
-    """The ways that keep a split, where it is certain that one is there and that some way does."""
+    """The signatures that keep a split, where one is certainly there and some keep it."""
     if any(len(states) > 1 for states in held):
-        return ways
+        return signatures
     have = [next(iter(states)) for states in held]
     if not any(isinstance(s, Split) for s in have):
-        return ways
-    return tuple(w for w in ways if _keeps(w, have)) or ways
+        return signatures
+    return tuple(w for w in signatures if _keeps(w, have)) or signatures
 
 
-def _keeps(way: Signature, states: list[State]) -> bool:
+def _keeps(signature: Signature, states: list[State]) -> bool:
     """Whether every operand that is not replicated, or at home, is taken as it is."""
-    return any(s != R for s in way.operands) and all(
+    return any(s != R for s in signature.operands) and all(
         have in (R, s) or isinstance(have, Home)
-        for have, s in zip(states, way.operands, strict=True)
+        for have, s in zip(states, signature.operands, strict=True)
     )
 
 
-def _first(ways: tuple[Signature, ...], state: State) -> Signature | None:
-    return next((w for w in ways if w.result == state), None)
+def _first(signatures: tuple[Signature, ...], state: State) -> Signature | None:
+    return next((w for w in signatures if w.result == state), None)

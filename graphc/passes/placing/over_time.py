@@ -24,23 +24,23 @@ def place_over_time(problem: AxisProblem) -> dict[str, Signature]:
     chosen: dict[str, Signature] = {}
     for node in problem.graph:
         if node.op.source:
-            way = Signature((), problem.fixed[node.name])
+            signature = Signature((), problem.fixed[node.name])
         else:
-            way = _choose(problem, node, states)
-        chosen[node.name], states[node.name] = way, way.result
+            signature = _choose(problem, node, states)
+        chosen[node.name], states[node.name] = signature, signature.result
     return chosen
 
 
 def _choose(problem: AxisProblem, node: Node, states: dict[str, State]) -> Signature:
-    whole, *rest = problem.ways[node.name]
+    whole, *rest = problem.signatures[node.name]
     have = [states[x] for x in node.operands]
     if Varying() in have:  # every turn makes its own
         return next((w for w in rest if w.result == Varying()), whole)
     split = any(isinstance(s, Split) for s in have)
-    for way in rest:
-        pairs = list(zip(have, way.operands, strict=True))
+    for signature in rest:
+        pairs = list(zip(have, signature.operands, strict=True))
         if _keeps_splits(pairs) if split else _sums_of_sums(pairs):
-            return way
+            return signature
     return whole
 
 

@@ -21,8 +21,8 @@ NOWHERE: Homes = frozenset()
 
 
 @dataclass(frozen=True)
-class HomeWays:
-    """The ways at home of a graph's nodes. ends: per node, the homes that its elementwise users
+class OwnedSignatures:
+    """The owned signatures of a graph's nodes. ends: per node, the homes that its elementwise users
     end at; per value, those of the nodes that use it. everywhere: what no home can do for all."""
 
     graph: Graph
@@ -31,7 +31,7 @@ class HomeWays:
     everywhere: Container[str] = ()
 
     def of(self, name: str, held: Sequence[Iterable[State]]) -> tuple[Signature, ...]:
-        """A node's ways to run at home. held: the states that each operand may lie in."""
+        """A node's signatures that run at home. held: the states that each operand may lie in."""
         node = self.graph[name]
         if node.op.replicas or name in self.everywhere:
             return ()
@@ -41,14 +41,14 @@ class HomeWays:
             if any(isinstance(s, Partial) for s in states):
                 found |= self.after.get(x, NOWHERE)
         ends = self.ends.get(name, NOWHERE)
-        homes = sorted(found & ends if ends else found, key=lambda h: h.place)
+        homes = sorted(found & ends if ends else found, key=lambda h: h.coordinate)
         return tuple(Signature((h,) * len(node.operands), h) for h in homes)
 
 
-def home_ways(
+def owned_signatures(
     graph: Graph, fixed: Mapping[str, State], wanted: Iterable[tuple[str, State]]
-) -> HomeWays | None:
-    """The ways at home of a graph whose sources lie as `fixed`; None where nothing is at home."""
+) -> OwnedSignatures | None:
+    """The owned signatures of a graph with sources as in `fixed`; None where nothing is owned."""
     if not any(isinstance(s, Home) for s in fixed.values()):
         return None
     after: dict[str, Homes] = {}
@@ -61,9 +61,11 @@ def home_ways(
         if node.op.elementwise:
             for x in node.operands:
                 after[x] = after.get(x, NOWHERE) | ends[node.name]
-    return HomeWays(graph, ends, after, varying_nodes(graph) | varying_nodes(graph, local=True))
+    return OwnedSignatures(
+        graph, ends, after, varying_nodes(graph) | varying_nodes(graph, local=True)
+    )
 
 
-def is_there(way: State, have: State) -> bool:
-    """Whether an operand that lies as `have` anchors a node that takes it as `way`."""
-    return way == have or (isinstance(way, Home) and isinstance(have, Partial))
+def is_there(signature: State, have: State) -> bool:
+    """Whether an operand that lies as `have` anchors a node that takes it as `signature`."""
+    return signature == have or (isinstance(signature, Home) and isinstance(have, Partial))

@@ -55,7 +55,7 @@ def is_local(layout: MeshLayout, axis: Axis) -> bool:
     return axis.name in layout.local
 
 
-class OwnWays:
+class ReplicaSignatures:
     """The signatures of the nodes of per-replica code, one for each along an axis of replicas.
 
     What is lazy is made as it is needed (graphc.passes.placing.lazy).
@@ -69,7 +69,7 @@ class OwnWays:
             if any(node.name in inside for inside in self.inside.values()):
                 _check_whole(graph, node)
 
-    def way(self, node: Node, axis: Axis) -> Signature | None:
+    def signature(self, node: Node, axis: Axis) -> Signature | None:
         """How a node runs along an axis; None where that is for placing to find."""
         if axis.name not in self.layout.batch or node.name in self.lazy:
             return None

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from graphc.ir.dims import DimsRule, Signature, parse_rule, signatures
+from graphc.ir.dims import DimsRule, Signature, legal_signatures, parse_rule
 from graphc.ir.graph import NO_MESH, Graph, Node
 from graphc.ir.op import Op
 from graphc.ir.placement import Axis, Mesh, R, Split, State, place
@@ -24,28 +24,28 @@ from graphc.ir.types import TensorType
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.choose_sharding import choose_cuts
 from graphc.passes.placing.costs import Costs
-from graphc.passes.placing.fixed_grid import exact_ways, varies, ways_after_leaves
-from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_own_ways
+from graphc.passes.placing.fixed_grid import exact_signatures, signatures_after_leaves, varies
+from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_lazy_signatures
 from graphc.passes.placing.over_space import Search, place_over_space
 from graphc.passes.placing.over_time import place_over_time
-from graphc.passes.placing.per_replica import OwnWays, check_turns, expanded
+from graphc.passes.placing.per_replica import ReplicaSignatures, check_turns, expanded
 from graphc.passes.placing.problem import AxisProblem, Placed
 from graphc.passes.placing.sharded_storage import stored_values
-from graphc.passes.placing.sharding_constraints import pinned_ways
+from graphc.passes.placing.sharding_constraints import constrained_signatures
 from graphc.passes.placing.variables import variable_states, variables_at_home
 from graphc.strategies import MeshLayout, OneDevice, Strategy, layout_of
 
-Ways = dict[str, tuple[Signature, ...]]
+Signatures = dict[str, tuple[Signature, ...]]
 Lazy = dict[str, int | None]  # what `lazy_nodes` gives
 
 
 @lru_cache(maxsize=16384)
-def _every_way(rule: str, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
-    return signatures(parse_rule(rule), op_class, operands)
+def _every_signature(rule: str, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
+    return legal_signatures(parse_rule(rule), op_class, operands)
 
 
-def ways_along(
-    graph: Graph, axis: Axis, placed: Placed, own: OwnWays | None = None
+def signatures_along(
+    graph: Graph, axis: Axis, placed: Placed, own: ReplicaSignatures | None = None
 ) -> dict[str, tuple[Signature, ...]]:
     """Every node's legal signatures along an axis, the replicated one first.
 
@@ -55,14 +55,14 @@ def ways_along(
     for node in graph:
         if node.op.source:
             continue
-        if own is not None and (way := own.way(node, axis)) is not None:
-            found[node.name] = (way,)
+        if own is not None and (signature := own.signature(node, axis)) is not None:
+            found[node.name] = (signature,)
             continue
         types = [graph[x].tensor for x in node.operands]
         text = node.op.dims(*types)
-        every = _every_way(text, type(node.op), len(types))
+        every = _every_signature(text, type(node.op), len(types))
         if "(" in text:
-            fits = _Groups(axis, placed, node, parse_rule(text), types).fits
+            fits = _FactorGroups(axis, placed, node, parse_rule(text), types).fits
             every = tuple(w for w in every if fits(w))
         if placed.mesh.deals(axis.name):
             rule = parse_rule(text)
@@ -71,21 +71,21 @@ def ways_along(
     return found
 
 
-def _is_counted_alike(way: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:
+def _is_counted_alike(signature: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:
     """Whether what is split has a run-time length in all operands and the result, or in none.
 
     Leaves cut only dims of run-time length; one of fixed length is cut elsewhere, and the parts of
     the two would not lie beside each other.
     """
-    if not way.letter:
+    if not signature.letter:
         return True
-    operands, result = rule.places(way.letter)
+    operands, result = rule.dims_of(signature.letter)
     dims = zip(types, (*operands, result), strict=True)
     return len({t.extent(d) is None for t, where in dims for d in where}) == 1
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _FactorGroups:
     """Where a dim is a group of factors, a split must fall between whole groups."""
 
     axis: Axis
@@ -94,26 +94,26 @@ class _Groups:
     rule: DimsRule
     types: Sequence[TensorType]
 
-    def fits(self, way: Signature) -> bool:
+    def fits(self, signature: Signature) -> bool:
         """Whether the major factor divides evenly; a dim of run-time length is cut in units."""
-        if not way.letter:
+        if not signature.letter:
             return True
-        at, out = self.rule.places(way.letter)
+        at, out = self.rule.dims_of(signature.letter)
         slot = next(i for i, where in enumerate(at) if where)
         if self.types[slot].extent(at[slot][0]) and out and self.node.tensor.extent(out[0]):
             return True
-        size, mesh = int(way.letter.rsplit("_", 1)[1]), self.placed.mesh
+        size, mesh = int(signature.letter.rsplit("_", 1)[1]), self.placed.mesh
         if mesh.deals(self.axis.name):
             return False  # what leaves cut has a run-time length
         if mesh.tiles is not None and self.axis.name in mesh.tiles.axes:
             return size % mesh.tiles.count == 0
-        return size % (self.axis.size * self._parts(way.letter)) == 0
+        return size % (self.axis.size * self._parts(signature.letter)) == 0
 
     def _parts(self, letter: str) -> int:
         """In how many parts other axes already split the letter."""
         parts = 1
-        for axis, ways in self.placed.ways.items():
-            if axis != self.axis.name and ways[self.node.name].letter == letter:
+        for axis, signatures in self.placed.signatures.items():
+            if axis != self.axis.name and signatures[self.node.name].letter == letter:
                 parts *= self.placed.mesh.axis(axis).size
         return parts
 
@@ -151,13 +151,13 @@ def place_graph(graph: Graph, layout: MeshLayout, lazy: Lazy) -> Placed:
     """The signature of every node along every axis of the layout's mesh."""
     placed = Placed(layout.mesh)
     for axis in layout.mesh.time:
-        placed.ways[axis.name] = place_over_time(_problem(graph, layout, axis, placed, lazy))
+        placed.signatures[axis.name] = place_over_time(_problem(graph, layout, axis, placed, lazy))
     dealt, searched = _kinds_of_space(layout.mesh)
     for axis in dealt:
-        placed.ways[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed, lazy))
+        placed.signatures[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed, lazy))
     rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
     for axis in dealt + searched * rounds:
-        placed.ways[axis.name] = place_over_space(_problem(graph, layout, axis, placed, lazy))
+        placed.signatures[axis.name] = place_over_space(_problem(graph, layout, axis, placed, lazy))
     return placed
 
 
@@ -173,21 +173,21 @@ def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
     follows after the leaves is searched, once it is known how these lie along all axes."""
     leaves = problem.placed.mesh.leaves
     assert leaves is not None, f"{problem.axis} deals out no leaves"
-    ways = problem.placed.ways[leaves.axes[-1]]
-    return ways | {name: Signature((), state) for name, state in problem.fixed.items()}
+    signatures = problem.placed.signatures[leaves.axes[-1]]
+    return signatures | {name: Signature((), state) for name, state in problem.fixed.items()}
 
 
 class Estimate:
     """Bytes moved under a layout, roughly: for comparing cuts of the variables.
 
-    What does not depend on the variables' cut (the ways of the nodes, the placing over time) is
-    worked out once; so is what conversions cost, as long as the graph lies along the other axes as
-    it did before.
+    What does not depend on the variables' cut (the signatures of the nodes, the placing over time)
+    is worked out once; so is what conversions cost, as long as the graph lies along the other axes
+    as it did before.
     """
 
     def __init__(self, graph: Graph, lazy: Lazy) -> None:
         self.graph, self.lazy = graph, lazy
-        self.ways: dict[str, Ways] = {}
+        self.signatures: dict[str, Signatures] = {}
         self.over_time: dict[str, dict[str, Signature]] = {}
         self.costs: dict[str, Costs] = {}
 
@@ -197,48 +197,56 @@ class Estimate:
             if axis.name not in self.over_time:
                 problem = self._problem(layout, axis, placed)
                 self.over_time[axis.name] = place_over_time(problem)
-            placed.ways[axis.name] = self.over_time[axis.name]
+            placed.signatures[axis.name] = self.over_time[axis.name]
         dealt, searched = _kinds_of_space(layout.mesh)
         for axis in dealt:
-            placed.ways[axis.name] = _as_over_leaves(self._problem(layout, axis, placed))
+            placed.signatures[axis.name] = _as_over_leaves(self._problem(layout, axis, placed))
         total = 0.0
         for axis in searched:
-            problem = self._problem(layout, axis, replace(placed, ways=dict(placed.ways)))
+            problem = self._problem(
+                layout, axis, replace(placed, signatures=dict(placed.signatures))
+            )
             known = self.costs.get(axis.name)
             same = known and known.fits(problem)
             search = Search(problem, known if same else None)
             search.descend_from_starts()
-            placed.ways[axis.name], self.costs[axis.name] = search.result(), search.costs
+            placed.signatures[axis.name], self.costs[axis.name] = search.result(), search.costs
             total += search.total()
         return total
 
     def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
-        if axis.name not in self.ways:
-            self.ways[axis.name] = ways_along(self.graph, axis, placed)
-        return _problem(self.graph, layout, axis, placed, self.lazy, self.ways[axis.name])
+        if axis.name not in self.signatures:
+            self.signatures[axis.name] = signatures_along(self.graph, axis, placed)
+        return _problem(self.graph, layout, axis, placed, self.lazy, self.signatures[axis.name])
 
 
 def _problem(
     graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, lazy: Lazy,
-    known: Ways | None = None,
+    known: Signatures | None = None,
 ) -> AxisProblem:  # fmt: skip
-    ways = known
-    if ways is None:
-        every = ways_along(graph, axis, placed, OwnWays(graph, layout, lazy))
-        ways = with_own_ways(graph, every, lazy)
-    ways = pinned_ways(graph, layout, axis, ways, lazy)
+    signatures = known
+    if signatures is None:
+        every = signatures_along(graph, axis, placed, ReplicaSignatures(graph, layout, lazy))
+        signatures = with_lazy_signatures(graph, every, lazy)
+    signatures = constrained_signatures(graph, layout, axis, signatures, lazy)
     settled: frozenset[str] = frozenset()
     if layout.grid and axis.name in layout.model_axes:
-        ways = exact_ways(graph, ways, axis, placed)
+        signatures = exact_signatures(graph, signatures, axis, placed)
     elif axis.over == "space" and layout.mesh.leaves is not None:
-        turns = placed.ways[layout.mesh.leaves.axes[-1]]
-        settled = frozenset(x for x, way in turns.items() if varies(way) and x not in lazy)
-        ways = ways_after_leaves(graph, ways, turns, lazy)
+        turns = placed.signatures[layout.mesh.leaves.axes[-1]]
+        settled = frozenset(x for x, how in turns.items() if varies(how) and x not in lazy)
+        signatures = signatures_after_leaves(graph, signatures, turns, lazy)
     return AxisProblem(
-        axis, graph, placed, source_states(graph, layout, axis), wanted_states(graph, layout, axis),
-        ways, LazyValues(graph, layout.mesh, lazy, ways), stored_values(graph, layout, axis, lazy),
+        axis,
+        graph,
+        placed,
+        source_states(graph, layout, axis),
+        wanted_states(graph, layout, axis),
+        signatures,
+        LazyValues(graph, layout.mesh, lazy, signatures),
+        stored_values(graph, layout, axis, lazy),
         settled,
-    )  # fmt: skip
+    )
 
 
 @register_pass

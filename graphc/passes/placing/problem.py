@@ -15,17 +15,15 @@ class Placed:
     """The placing of a graph so far: per axis and node, the signature it runs by."""
 
     mesh: Mesh
-    ways: dict[str, dict[str, Signature]] = field(default_factory=dict)
+    signatures: dict[str, dict[str, Signature]] = field(default_factory=dict)
 
     def placement(self, node: str) -> Placement:
         """The placement of a node's value."""
-        return place(self.mesh, ((axis, ways[node].result) for axis, ways in self.ways.items()))
+        return place(self.mesh, ((a, x[node].result) for a, x in self.signatures.items()))
 
     def operand(self, node: str, slot: int) -> Placement:
         """The placement that a node needs its operand in."""
-        return place(
-            self.mesh, ((axis, ways[node].operands[slot]) for axis, ways in self.ways.items())
-        )
+        return place(self.mesh, ((a, x[node].operands[slot]) for a, x in self.signatures.items()))
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class AxisProblem:
 
     fixed:   state of every source
     wanted:  (node, state) pairs: what outputs and updates ask for
-    ways:    the signatures of every node that has operands
+    signatures:    the signatures of every node that has operands
     lazy:    the nodes that are made anew wherever and however they are needed
     stored:  values that are cut because the variables that they are made of are kept so: what else
              a node takes decides how it runs
@@ -46,7 +44,7 @@ class AxisProblem:
     placed: Placed
     fixed: dict[str, State]
     wanted: tuple[tuple[str, State], ...]
-    ways: dict[str, tuple[Signature, ...]]
+    signatures: dict[str, tuple[Signature, ...]]
     lazy: LazyValues
     stored: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()

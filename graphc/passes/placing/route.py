@@ -45,14 +45,14 @@ def route(
     want: Placement,
     mesh: Mesh,
     orders: Mapping[str, Order] = NO_ORDERS,
-    eager: Iterable[str] = (),
+    scatter_per_microbatch: Iterable[str] = (),
 ) -> tuple[float, Route] | None:
     """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
 
     orders: how sums along an axis are taken, where that is chosen; those over leaves are a tree.
-    eager: the axes along which a sum is cut in every turn, before it is accumulated. Dijkstra's
-    search over the placements in which every axis is as it was, as it is wanted, or replicated
-    (which is at home too).
+    scatter_per_microbatch: the axes along which a sum is cut in every turn, before it is
+    accumulated. Dijkstra's search over the placements in which every axis is as it was, as it is
+    wanted, or replicated (which is at home too).
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
@@ -63,7 +63,7 @@ def route(
             return cost, path
         if cost > best[at]:
             continue
-        for step in _steps(at, want, mesh, orders, eager):
+        for step in _steps(at, want, mesh, orders, scatter_per_microbatch):
             after = place(mesh, (dict(at) | {a: step.target(a) for a in step.axes}).items())
             total = cost + _cost(t, at, want, step, mesh)
             if total < best.get(after, float("inf")):
@@ -82,11 +82,17 @@ def crossing(
 
 
 def _steps(
-    at: Placement, want: Placement, mesh: Mesh, orders: Mapping[str, Order], eager: Iterable[str]
+    at: Placement,
+    want: Placement,
+    mesh: Mesh,
+    orders: Mapping[str, Order],
+    scatter_per_microbatch: Iterable[str],
 ) -> Iterator[Conversion]:
     if mesh.leaves is not None and isinstance(at[mesh.leaves.axes[-1]], Partial):
         yield from _over_leaves(at, want, mesh)
-    uncut = any(isinstance(at[a], Partial) and isinstance(want[a], Split) for a in eager)
+    uncut = any(
+        isinstance(at[a], Partial) and isinstance(want[a], Split) for a in scatter_per_microbatch
+    )
     for axis in reversed(mesh.axes):
         source = at[axis.name]
         if mesh.deals(axis.name) and isinstance(source, Partial):
@@ -118,7 +124,7 @@ def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Convers
         match target:
             case Split(dim=dim) if not crossing(mesh, at, mesh.axis(name), source, target):
                 yield ReduceScatter(axis, dim, source.op, Order.TREE, name)
-            case Home(place=k):
+            case Home(coordinate=k):
                 yield Reduce(axis, k, source.op, Order.TREE, name)
 
 
@@ -136,6 +142,6 @@ def _cost(t: TensorType, at: Placement, want: Placement, step: Conversion, mesh:
     # Where a value is at home along another axis, only that home exchanges: the mean counts.
     parts = prod(assumed(a) for a in others if isinstance(at[a.name], Split | Home))
     turns = prod(assumed(a) for a in others if a.over == "time" and at[a.name] != R)
-    places = prod(assumed(mesh.axis(a)) for a in step.axes if mesh.axis(a).over == "space")
-    moved = step.traffic(places, t.bytes / parts)
-    return turns * (moved + (LATENCY if step.communicates else LOCAL))
+    devices = prod(assumed(mesh.axis(a)) for a in step.axes if mesh.axis(a).over == "space")
+    traffic = step.traffic(devices, t.bytes / parts)
+    return turns * (traffic + (LATENCY if step.communicates else LOCAL))

@@ -1,4 +1,4 @@
-"""Pins: where a layout says how gradients lie, their nodes have one way of running only.
+"""Sharding constraints: where a layout says how gradients lie, their nodes have one signature.
 
 A gradient is complete in a node of its own, `gradient`. Along an axis for which a rule says where
 it lies, that node takes it and gives it in just that state, so that a partial sum is converted
@@ -21,7 +21,7 @@ from graphc.passes.placing.lazy import at_home
 from graphc.passes.placing.variables import gradient_states
 from graphc.strategies import MeshLayout
 
-Ways = dict[str, tuple[Signature, ...]]
+Signatures = dict[str, tuple[Signature, ...]]
 
 
 def gradients(graph: Graph) -> dict[str, Node]:
@@ -29,29 +29,29 @@ def gradients(graph: Graph) -> dict[str, Node]:
     return {n.op.of: n for n in graph if isinstance(n.op, Gradient)}
 
 
-def pinned_ways(
-    graph: Graph, layout: MeshLayout, axis: Axis, ways: Ways, lazy: Container[str]
-) -> Ways:
-    """The ways along an axis, with just one for each gradient that the layout has a rule for."""
+def constrained_signatures(
+    graph: Graph, layout: MeshLayout, axis: Axis, signatures: Signatures, lazy: Container[str]
+) -> Signatures:
+    """The signatures along an axis: one for each gradient that the layout has a rule for."""
     complete = gradients(graph)
     if axis.over == "time":
         whole = complete if layout.grid else complete.keys() & _at_home(graph, layout)
         names = [complete[v].name for v in whole]
-        return ways | {x: ways[x][:1] for x in names if x not in lazy}
+        return signatures | {x: signatures[x][:1] for x in names if x not in lazy}
     if not layout.gradients:
-        return ways
-    pinned = dict(ways)
+        return signatures
+    constrained = dict(signatures)
     states = gradient_states(graph, layout, axis)
     for variable, node in complete.items():
         state = states.get(variable)
         if state is not None:
-            pinned[node.name] = (_identity(ways[node.name], state),)
+            constrained[node.name] = (_identity(signatures[node.name], state),)
             for x in _entry_by_entry(graph, node, lazy):
                 if isinstance(state, Split):
-                    pinned[x.name] = tuple(w for w in ways[x.name] if w.result == state)
+                    constrained[x.name] = tuple(w for w in signatures[x.name] if w.result == state)
                 elif isinstance(state, Home):
-                    pinned[x.name] = (at_home(ways[x.name][0], state),)
-    return pinned
+                    constrained[x.name] = (at_home(signatures[x.name][0], state),)
+    return constrained
 
 
 def _at_home(graph: Graph, layout: MeshLayout) -> set[str]:
@@ -60,15 +60,15 @@ def _at_home(graph: Graph, layout: MeshLayout) -> set[str]:
     return {v for states in along for v, s in states.items() if isinstance(s, Home)}
 
 
-def _identity(ways: tuple[Signature, ...], state: State) -> Signature:
+def _identity(signatures: tuple[Signature, ...], state: State) -> Signature:
     """The way that takes and gives a state."""
-    given = (w for w in ways if w.operands == (state,) and w.result == state)
+    given = (w for w in signatures if w.operands == (state,) and w.result == state)
     return next(given, Signature((state,), state))
 
 
-def _entry_by_entry(graph: Graph, pin: Node, lazy: Container[str]) -> Iterator[Node]:
+def _entry_by_entry(graph: Graph, constraint: Node, lazy: Container[str]) -> Iterator[Node]:
     """The nodes above a pin, up to a sum, that serve nothing else and change entry by entry."""
-    node, user = graph[pin.operands[0]], pin
+    node, user = graph[constraint.operands[0]], constraint
     while node.op.elementwise and set(graph.users[node.name]) == {user.name}:
         made = [x for x in node.operands if x not in lazy]
         if len(made) != 1 or node.name in graph.roots:

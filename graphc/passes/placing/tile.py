@@ -140,9 +140,9 @@ def _is_named(v: Variable, dim: int, grid: Grid) -> bool:
 def tiled_dims(graph: Graph, grid: Grid) -> set[Dim]:
     """Every dim of a value that may come to be cut: those that hang together with a seed."""
     near: dict[Dim, list[Dim]] = {}
-    for together in _links(graph, grid.tiles):
-        for dim in together:
-            near.setdefault(dim, []).extend(together)
+    for linked in _links(graph, grid.tiles):
+        for dim in linked:
+            near.setdefault(dim, []).extend(linked)
     reads = graph.reads
     reached = {(reads[v].name, d) for v, d in seed_dims(graph, grid) if v in reads}
     waiting = list(reached)
@@ -185,7 +185,7 @@ def _splittable(rule: str) -> tuple[str, ...]:
 
 
 def _at(rule: DimsRule, letter: str) -> list[tuple[int, ...]]:
-    at, out = rule.places(letter)
+    at, out = rule.dims_of(letter)
     return [*at, out]
 
 

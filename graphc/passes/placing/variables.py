@@ -123,7 +123,7 @@ def deal(sizes: Mapping[str, int], homes: int) -> dict[str, int]:
     """The home of each: the largest first, to the place that has the fewest bytes so far."""
     held, found = [0] * homes, {}
     for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
-        place = min(range(homes), key=lambda k: (held[k], k))
-        held[place] += sizes[name]
-        found[name] = place
+        home = min(range(homes), key=lambda k: (held[k], k))
+        held[home] += sizes[name]
+        found[name] = home
     return found

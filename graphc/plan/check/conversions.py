@@ -47,11 +47,11 @@ def _fits(x: Kernel, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
         case ToPartial(axis=axis):
             return _is_axis(mesh, axis, "space") and alike(a, b)
         case Accumulate(axis=axis) as op:
-            several = op.kept(max(mesh.turns, 2)) > 1  # one turn runs what more of them do
-            room = grown(a, b, op.kept(mesh.turns)) if several else alike(a, b)
+            several = op.partial_sums(max(mesh.turns, 2)) > 1  # one turn runs what more of them do
+            room = grown(a, b, op.partial_sums(mesh.turns)) if several else alike(a, b)
             return _is_axis(mesh, axis, "time") and a.dtype.kind != "b" and room
         case Settle(order=order, turns=made):
-            return made == mesh.turns and grown(b, a, order.kept(mesh.turns))
+            return made == mesh.turns and grown(b, a, order.partial_sums(mesh.turns))
         case TreeReduce() | ReduceScatter() | Reduce() as op:
             leaves = mesh.leaves
             over = leaves is not None and leaves.axes == op.axes and a.dtype.kind != "b"

@@ -60,8 +60,8 @@ def _misplaced(placement: Placement, rank: int, mesh: Mesh) -> str | None:
         match state:
             case Split(dim) if not 0 <= dim < rank:
                 return f"there is no dim {dim} to split"
-            case Home(place) if not 0 <= place < axis.size or axis.over == "time":
-                return f"'{name}' has no coordinate {place}"
+            case Home(coordinate) if not 0 <= coordinate < axis.size or axis.over == "time":
+                return f"'{name}' has no coordinate {coordinate}"
             case Partial():
                 return "it has no global value"
             case _ if state == R:

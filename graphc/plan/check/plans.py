@@ -19,7 +19,7 @@ Fits: TypeAlias = Callable[[Any], bool]
 KINDS = ("param", "state", "slot", "outer")
 ON = ("read", "write", "never")
 LARGEST = 1 << 62  # of a count, or a seed
-ALONE = "init"  # the program without the step's mesh and variables
+INIT = "init"  # the program without the step's mesh and variables
 PARTS = ("worker", "server")  # the programs of a step that was cut
 
 
@@ -56,7 +56,7 @@ def _programs(plan: Plan) -> Iterator[str]:
         yield from _sent(name, programs[name], programs["worker"])
     kept = {k: t.bare() for n in servers for k, t in programs[n].variable_types.items()}
     for name, program in programs.items():
-        if name != ALONE and name not in servers and not _has(kept, program.variable_types):
+        if name != INIT and name not in servers and not _has(kept, program.variable_types):
             yield f"program '{name}' has variables that no server owns"
 
 
@@ -75,7 +75,7 @@ def _sent(name: str, server: Program, worker: Program) -> Iterator[str]:
 
 def _variables(plan: Plan) -> Iterator[str]:
     types = {
-        k: t for n, p in plan.programs.items() if n != ALONE for k, t in p.variable_types.items()
+        k: t for n, p in plan.programs.items() if n != INIT for k, t in p.variable_types.items()
     }
     for name, t in types.items():
         v = plan.variables.get(name)
@@ -143,7 +143,7 @@ META: dict[str, Fits] = {
     "compile_seconds": _number,
     "duration": _or_none(_record({"count": _whole(1), "unit": lambda x: x in ("epochs", "steps")})),
     "fingerprint": _text,
-    "promise": _record({"bits": _text, "most": _whole(0), "breaks": _texts}),
+    "determinism": _record({"bits": _text, "most": _whole(0), "breaks": _texts}),
     "grid": _text,
     "every": _whole(0),
     "untiled": _texts,

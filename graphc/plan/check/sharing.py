@@ -10,37 +10,37 @@ from typing import TypeAlias
 from graphc.lowering.program.lifetimes import lifetimes, overwritten
 from graphc.lowering.program.program import Program
 
-Place: TypeAlias = tuple[int, int, int]  # start, stop, buffer
+MemoryRange: TypeAlias = tuple[int, int, int]  # start, stop, buffer
 
 
 def memory_is_not_shared(program: Program) -> Iterator[str]:
     """No two buffers that live at one time overlap, but a result on the operand that dies there."""
     buffers, lives = program.buffers, lifetimes(program)
     born: dict[int, list[int]] = defaultdict(list)
-    ends: dict[int, set[Place]] = defaultdict(set)
+    ends: dict[int, set[MemoryRange]] = defaultdict(set)
     for b, first in lives.first.items():
         if buffers[b].kind == "arena" and buffers[b].bytes:
             born[first].append(b)
-    alive: list[Place] = []  # in order, and apart from each other
+    alive: list[MemoryRange] = []  # in order, and apart from each other
     for at, x in enumerate(x for part in program.parts for x in part):
         heir = overwritten(at, x, buffers, lives) if at in born else None
         for b in born.get(at, ()):
-            place = buffers[b].offset, buffers[b].offset + buffers[b].bytes, b
-            for other in _met(alive, place):
-                if other[:2] != place[:2] or other[2] != heir:
+            range_ = buffers[b].offset, buffers[b].offset + buffers[b].bytes, b
+            for other in _met(alive, range_):
+                if other[:2] != range_[:2] or other[2] != heir:
                     yield f"{_shown(program, b)} and {_shown(program, other[2])} overlap in memory"
                     return
                 alive.remove(other)
                 ends[lives.last[other[2]]].discard(other)
-            insort(alive, place)
-            ends[lives.last[b]].add(place)
-        for place in ends.pop(at, ()):
-            alive.remove(place)
+            insort(alive, range_)
+            ends[lives.last[b]].add(range_)
+        for range_ in ends.pop(at, ()):
+            alive.remove(range_)
 
 
-def _met(alive: list[Place], place: Place) -> list[Place]:
+def _met(alive: list[MemoryRange], range_: MemoryRange) -> list[MemoryRange]:
     """Of places that are apart, those that a new one meets."""
-    start, stop, _ = place
+    start, stop, _ = range_
     first = bisect_left(alive, (start, 0, 0))
     first -= bool(first and alive[first - 1][1] > start)
     end = bisect_left(alive, (stop, 0, 0))

@@ -65,9 +65,9 @@ def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
     match op:
         case AllReduce() | TreeReduce() | ChainReduce():
             return alike(a, b) and a.home == b.home and _whole(a, op)
-        case Reduce(place=k):
+        case Reduce(coordinate=k):
             return alike(a, b) and _whole(a, op) and _at_home(b, a, op.along, k)
-        case Pull(axis=axis, place=k):
+        case Pull(axis=axis, coordinate=k):
             return alike(a, b) and _whole(b, op) and _at_home(a, b, axis, k)
         case ReduceScatter(dim=d):
             return is_part(a, b, d, op.along) and a.home == b.home and _whole(a, op)
@@ -87,6 +87,6 @@ def _whole(b: Buffer, op: Conversion) -> bool:
     return not any(axis in op.axes for axis, _ in b.home)
 
 
-def _at_home(b: Buffer, elsewhere: Buffer, axis: str, place: int) -> bool:
+def _at_home(b: Buffer, elsewhere: Buffer, axis: str, coordinate: int) -> bool:
     """Whether b lies where another buffer does, but for one axis, along which it is at home."""
-    return sorted(b.home) == sorted((*elsewhere.home, (axis, place)))
+    return sorted(b.home) == sorted((*elsewhere.home, (axis, coordinate)))

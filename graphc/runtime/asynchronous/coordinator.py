@@ -21,19 +21,19 @@ from typing import Any
 
 from graphc.runtime.asynchronous.messages import (
     Applied,
-    Apply,
+    ApplyPush,
     Done,
     Finish,
     Letters,
     Lost,
     Message,
     Ready,
-    Work,
+    WorkItem,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScheduleEntry:
     """One line of a schedule: a push, in the order in which it was applied.
 
     versions: how many pushes the variables of each server had seen when the worker pulled them
@@ -51,14 +51,14 @@ class Entry:
         return self.order - min(self.versions, default=self.order)
 
 
-OnEntry = Callable[[Entry, Mapping[str, Any]], None]
+OnEntry = Callable[[ScheduleEntry, Mapping[str, Any]], None]
 
 
 @dataclass
 class _Piece:
     """A piece of work under way: done once all servers have the push."""
 
-    work: Work
+    work: WorkItem
     done: Done | None = None
 
 
@@ -89,7 +89,7 @@ class Coordinator:
         self.pieces: dict[str, _Piece] = {}  # under way, by worker
         self.numbers: dict[str, int] = {}  # the last piece of each worker
         self.lost: set[str] = set()
-        self.orders: dict[int, tuple[Apply, set[str]]] = {}  # servers that have not applied it
+        self.orders: dict[int, tuple[ApplyPush, set[str]]] = {}  # servers that have not applied it
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -194,8 +194,8 @@ class Coordinator:
         piece = self.pieces.pop(worker)
         done = piece.done
         assert done is not None
-        entry = Entry(self.version, worker, done.number, done.batch, done.versions)
-        apply = Apply(self.version, worker, done.number)
+        entry = ScheduleEntry(self.version, worker, done.number, done.batch, done.versions)
+        apply = ApplyPush(self.version, worker, done.number)
         self.orders[self.version] = apply, set(self.servers)
         self.version += 1
         if worker not in self.lost:
@@ -226,6 +226,6 @@ class Coordinator:
         else:
             batch, self.next_batch = self.next_batch, self.next_batch + 1
         self.numbers[worker] += 1
-        work = Work(self.numbers[worker], batch, self.version)
+        work = WorkItem(self.numbers[worker], batch, self.version)
         self.pieces[worker] = _Piece(work)
         return [(worker, work)]

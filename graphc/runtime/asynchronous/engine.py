@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Footprint, by_kind
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
+from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
 from graphc.runtime.asynchronous.schedule import replay
 from graphc.runtime.asynchronous.server import Server
-from graphc.runtime.asynchronous.source import Source
+from graphc.runtime.asynchronous.source import NumberedStream
 from graphc.runtime.asynchronous.threads import Threads
 from graphc.runtime.asynchronous.worker import Compute
 from graphc.runtime.backends.backend import Backend
@@ -31,7 +31,7 @@ from graphc.runtime.transports import forks
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
-OnPush: TypeAlias = Callable[[Entry, Mapping[str, Any]], None]
+OnPush: TypeAlias = Callable[[ScheduleEntry, Mapping[str, Any]], None]
 
 
 @dataclass
@@ -41,13 +41,13 @@ class Observed:
     staleness: Counter[int] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: ScheduleEntry) -> None:
         """Count one push."""
         self.staleness[entry.staleness] += 1
         self.workers[entry.worker] += 1
 
 
-class _Kept:
+class _FirstError:
     """The first error of what the coordinator calls: it must not keep it from what it is doing."""
 
     def __init__(self) -> None:
@@ -123,8 +123,8 @@ class AsynchronousEngine:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    def quick(self, program: str, names: tuple[str, ...]) -> None:
-        """There is no short way: see `Engine.quick`."""
+    def fast_path(self, program: str, names: tuple[str, ...]) -> None:
+        """There is no short way: see `Engine.fast_path`."""
         return
 
     def resume_at(self, program: str, steps: int) -> None:
@@ -141,16 +141,16 @@ class AsynchronousEngine:
         versions = (0,) * len(self.stores)
         found: dict[str, Array] = {}
 
-        def note(entry: Entry, results: Mapping[str, Any]) -> None:
+        def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
             found.update(results)
             self._note(entry)
 
         compute = computing(self._worker("worker.0"), "worker.0", lambda _: batch)
         with Uninterrupted(), self._guarded():
-            replay([Entry(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
+            replay([ScheduleEntry(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
         return found
 
-    def run(self, source: Source[Any], on_push: OnPush) -> None:
+    def run(self, source: NumberedStream[Any], on_push: OnPush) -> None:
         """Train on all batches of a source; on_push is told of every push, in order.
 
         Ctrl-C finishes what is under way, then raises KeyboardInterrupt. Raises what a worker, a
@@ -158,23 +158,25 @@ class AsynchronousEngine:
         """
         servers = [Server(store.name, store) for store in self.stores]
         names = tuple(server.name for server in servers)
-        note, kept = self._noting(source, on_push), _Kept()
+        note, first_error = self._noting(source, on_push), _FirstError()
         coordinator = Coordinator(
             names, self.how.staleness,
-            lambda number: kept.error is None and bool(kept.call(source.has, number)),
-            lambda entry, results: kept.call(note, entry, results),
+            lambda number: first_error.error is None and bool(first_error.call(source.has, number)),
+            lambda entry, results: first_error.call(note, entry, results),
         )  # fmt: skip
 
         def hire(name: str) -> Compute:
             return computing(self._worker(name), name, source.get)
 
         with Uninterrupted() as stop, self._guarded():
-            stops = lambda: stop.noted is not None or kept.error is not None  # noqa: E731
+            stops = lambda: stop.noted is not None or first_error.error is not None  # noqa: E731
             Threads(coordinator, servers, hire, self.how.workers, stops).run()
-            if kept.error is not None:
-                raise kept.error
+            if first_error.error is not None:
+                raise first_error.error
 
-    def replay(self, entries: Sequence[Entry], source: Source[Any], on_push: OnPush) -> None:
+    def replay(
+        self, entries: Sequence[ScheduleEntry], source: NumberedStream[Any], on_push: OnPush
+    ) -> None:
         """Apply the pushes of a schedule again. Raises G0523 where its batches are not there."""
         note = self._noting(source, on_push)
 
@@ -187,7 +189,7 @@ class AsynchronousEngine:
         compute = computing(self._worker("worker.0"), "the replay", get)
         with Uninterrupted() as stop, self._guarded():
 
-            def stopping(entry: Entry, results: Mapping[str, Any]) -> None:
+            def stopping(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
                 note(entry, results)
                 if stop.noted:
                     raise stop.noted
@@ -211,15 +213,15 @@ class AsynchronousEngine:
             )
         return self._workers[name]
 
-    def _noting(self, source: Source[Any], on_push: OnPush) -> OnPush:
-        def note(entry: Entry, results: Mapping[str, Any]) -> None:
+    def _noting(self, source: NumberedStream[Any], on_push: OnPush) -> OnPush:
+        def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
             self._note(entry)
             source.release(entry.batch)
             on_push(entry, results)
 
         return note
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: ScheduleEntry) -> None:
         self.observed.note(entry)
         self.finished["train"] += 1
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import Entry
+from graphc.runtime.asynchronous.coordinator import ScheduleEntry
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.schedule import (
     Header,
-    Schedule,
+    PushSchedule,
     check_bound,
     check_header,
     load,
     recording,
 )  # fmt: skip
-from graphc.runtime.asynchronous.source import Source
+from graphc.runtime.asynchronous.source import NumberedStream
 from graphc.support.errors import GraphcError, GraphcWarning
 
 FEW = 10  # updates of each worker
@@ -37,7 +37,7 @@ class Training:
     ) -> None:  # fmt: skip
         self.engine, self.record = engine, record
         self.header = Header("", "", "", "", {})
-        self.schedule: Schedule | None = None
+        self.schedule: PushSchedule | None = None
         self.pushes = 0
         self.results: Mapping[str, Any] = {}
         if record or replayed:
@@ -47,12 +47,12 @@ class Training:
             check_header(self.schedule.header, self.header)
             check_bound(self.schedule, engine.how.staleness)
 
-    def run(self, source: Source[Any], on_push: Any) -> Mapping[str, Any]:
+    def run(self, source: NumberedStream[Any], on_push: Any) -> Mapping[str, Any]:
         """Train to the end; the results of the last push."""
 
         with recording(self.record, self.header) as write:
 
-            def note(entry: Entry, results: Mapping[str, Any]) -> None:
+            def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
                 write(entry)
                 self.pushes, self.results = self.pushes + 1, results
                 on_push(self.pushes, results)

@@ -33,7 +33,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkItem:
     """Compute a batch on variables to which at least `version` pushes have been applied."""
 
     number: int
@@ -42,7 +42,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class PullRequest:
     """Send your variables as soon as `version` pushes have been applied to them."""
 
     worker: str
@@ -51,7 +51,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class PulledVariables:
     """The variables of one server after `version` pushes."""
 
     server: str
@@ -92,7 +92,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class ApplyPush:
     """Apply a push as number `order` of all, counted from 0."""
 
     order: int
@@ -121,6 +121,16 @@ class Lost:
 
 
 Message: TypeAlias = (
-    Ready | Work | Pull | Values | Push | Staged | Done | Apply | Applied | Finish | Lost
+    Ready
+    | WorkItem
+    | PullRequest
+    | PulledVariables
+    | Push
+    | Staged
+    | Done
+    | ApplyPush
+    | Applied
+    | Finish
+    | Lost
 )
 Letters: TypeAlias = list[tuple[str, Message]]  # (to whom, what)

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphc.runtime.asynchronous.coordinator import Entry, OnEntry
-from graphc.runtime.asynchronous.server import Store
+from graphc.runtime.asynchronous.coordinator import OnEntry, ScheduleEntry
+from graphc.runtime.asynchronous.server import ServerVariables
 from graphc.runtime.asynchronous.worker import Compute
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, replaced, writing
@@ -48,11 +48,11 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PushSchedule:
     """A run: what it was, and its pushes in order."""
 
     header: Header
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ScheduleEntry, ...] = ()
 
     def text(self) -> str:
         """The content of a schedule file."""
@@ -60,7 +60,7 @@ class Schedule:
         return "".join([*lines, _end(len(self.entries), hashlib.sha256("".join(lines).encode()))])
 
 
-def _line(x: Header | Entry) -> str:
+def _line(x: Header | ScheduleEntry) -> str:
     head = {"format": FORMAT, "version": VERSION} if isinstance(x, Header) else {}
     return json.dumps(head | asdict(x)) + "\n"
 
@@ -70,7 +70,7 @@ def _end(pushes: int, digest: hashlib._Hash) -> str:
 
 
 @contextmanager
-def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Entry], None]]:
+def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[ScheduleEntry], None]]:
     """Gives what writes an entry to the file, which has all of them however the run ends.
 
     The file is there when the block ends, and whole. Without a path it does nothing. Raises G0512,
@@ -84,7 +84,7 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Ent
         with writing(path):
             file = stack.enter_context(replaced(path))
 
-        def write(x: Header | Entry) -> None:
+        def write(x: Header | ScheduleEntry) -> None:
             nonlocal pushes
             line = _line(x).encode()
             digest.update(line)
@@ -104,7 +104,7 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Ent
         raise stop
 
 
-def load(path: str | Path) -> Schedule:
+def load(path: str | Path) -> PushSchedule:
     """The schedule in a file. Raises G0521 where it can't be read, is none, or was changed."""
     try:
         text = read_whole(path, "G0521").decode()
@@ -113,7 +113,7 @@ def load(path: str | Path) -> Schedule:
     return parse(text, str(path))
 
 
-def parse(text: str, name: str = "the schedule") -> Schedule:
+def parse(text: str, name: str = "the schedule") -> PushSchedule:
     """The schedule that a text holds. Raises G0521 with the line."""
     lines = [line for line in text.splitlines() if line.strip()]
     head = _record(lines[0], name, 1) if lines else {}
@@ -122,15 +122,15 @@ def parse(text: str, name: str = "the schedule") -> Schedule:
     if (version := head.pop("version", None)) != VERSION:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
     header = _made(Header, head, name, 1)
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     end = _record(lines[-1], name, len(lines))
     for number, line in enumerate(lines[1:] if "order" in end else lines[1:-1], 2):
-        entry = _made(Entry, _record(line, name, number), name, number)
+        entry = _made(ScheduleEntry, _record(line, name, number), name, number)
         entries.append(_checked(entry, len(entries), name, number))
     twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
     if twice:
         raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
-    found = Schedule(header, tuple(entries))
+    found = PushSchedule(header, tuple(entries))
     if "pushes" not in end:
         raise GraphcError(
             "G0521", f"{name} is incomplete: it does not say how many pushes there are"
@@ -167,7 +167,7 @@ def _made(kind: Callable[..., Any], record: dict[str, Any], name: str, number: i
     return kind(**{k: tuple(x) if isinstance(x, list) else x for k, x in record.items()})
 
 
-def _checked(entry: Entry, order: int, name: str, number: int) -> Entry:
+def _checked(entry: ScheduleEntry, order: int, name: str, number: int) -> ScheduleEntry:
     """The entry, where it is the next one and pulled what was there. Raises G0521."""
     if entry.order != order:
         raise GraphcError(
@@ -181,7 +181,7 @@ def _checked(entry: Entry, order: int, name: str, number: int) -> Entry:
     return entry
 
 
-def check_bound(schedule: Schedule, bound: int | None) -> None:
+def check_bound(schedule: PushSchedule, bound: int | None) -> None:
     """Raise G0523 where a push is older than the strategy allows."""
     for number, entry in enumerate(schedule.entries, 2):
         if bound is not None and entry.staleness > bound:
@@ -214,7 +214,7 @@ def _short(value: Any) -> str:
 
 
 def replay(
-    entries: Iterable[Entry], stores: Sequence[Store], compute: Compute,
+    entries: Iterable[ScheduleEntry], stores: Sequence[ServerVariables], compute: Compute,
     on_entry: OnEntry = lambda entry, results: None,
 ) -> None:  # fmt: skip
     """Apply the pushes of a schedule again, each from the versions that it was made from.

@@ -9,18 +9,18 @@ from typing import Any, Protocol
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Applied,
-    Apply,
+    ApplyPush,
     Letters,
     Message,
-    Pull,
+    PulledVariables,
+    PullRequest,
     Push,
     Staged,
-    Values,
 )  # fmt: skip
 from graphc.support.errors import GraphcError
 
 
-class Store(Protocol):
+class ServerVariables(Protocol):
     """What a server keeps."""
 
     def read(self) -> Mapping[str, Any]:
@@ -50,22 +50,22 @@ class Server:
     """The state machine. version: how many pushes were applied."""
 
     name: str
-    store: Store
+    store: ServerVariables
     version: int = 0
     staged: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)  # the last push of each worker
-    orders: dict[int, Apply] = field(default_factory=dict)  # to be applied, by their place
-    pulls: dict[tuple[str, int], Pull] = field(default_factory=dict)  # for versions to come
+    orders: dict[int, ApplyPush] = field(default_factory=dict)  # to be applied, by their place
+    pulls: dict[tuple[str, int], PullRequest] = field(default_factory=dict)  # for versions to come
     copy: tuple[int, Mapping[str, Any]] | None = None  # of the variables: (version, values)
 
     def on_message(self, message: Message) -> Letters:
         """What to send because of a message."""
         match message:
-            case Pull():
+            case PullRequest():
                 return self._pull(message)
             case Push():
                 return self._push(message)
-            case Apply(order=order):
+            case ApplyPush(order=order):
                 if order >= self.version:
                     self.orders[order] = message
                 return [*self._apply(), (COORDINATOR, Applied(self.name, self.version - 1))]
@@ -76,13 +76,13 @@ class Server:
         """Nothing: a server answers, and waits for nobody."""
         return []
 
-    def _pull(self, pull: Pull) -> Letters:
+    def _pull(self, pull: PullRequest) -> Letters:
         if pull.version > self.version:
             self.pulls[pull.worker, pull.number] = pull
             return []
         if self.copy is None or self.copy[0] != self.version:
             self.copy = self.version, self.store.read()
-        return [(pull.worker, Values(self.name, pull.number, *self.copy))]
+        return [(pull.worker, PulledVariables(self.name, pull.number, *self.copy))]
 
     def _push(self, push: Push) -> Letters:
         key = push.worker, push.number

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
+from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Lost, Message
-from graphc.runtime.asynchronous.server import Server, Store
+from graphc.runtime.asynchronous.server import Server, ServerVariables
 from graphc.runtime.asynchronous.worker import Compute, Parts, Worker
 
 RETRY = 5.0  # time after which a role asks again
@@ -46,7 +46,7 @@ class Weather:
 class Outcome:
     """A finished run: what was applied, when, and how long all took."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ScheduleEntry] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     time: float = 0.0
     workers: int = 0  # how many there were, with those that took a lost one's place
@@ -61,7 +61,7 @@ class Simulation:
     batches: how many there are; workers: how many compute at a time
     """
 
-    stores: Sequence[Store]
+    stores: Sequence[ServerVariables]
     compute: Compute
     batches: int
     workers: int
@@ -94,7 +94,7 @@ class Simulation:
         self.outcome.stuck = not self.coordinator.finished
         return self.outcome
 
-    def _note(self, entry: Entry, results: Mapping[str, Any]) -> None:
+    def _note(self, entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
         self.outcome.entries.append(entry)
         self.outcome.times.append(self.now)
 

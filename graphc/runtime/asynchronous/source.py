@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Source(Generic[T]):
+class NumberedStream(Generic[T]):
     """A stream of (batch, what comes with it), numbered from 0; used from many threads.
 
     A batch is kept until it is released, as it may be asked for again.
@@ -17,7 +17,7 @@ class Source(Generic[T]):
 
     def __init__(self, stream: Iterator[tuple[Mapping[str, Any], T]]) -> None:
         self._stream, self._lock = stream, threading.Lock()
-        self._kept: dict[int, tuple[Mapping[str, Any], T]] = {}
+        self._pending: dict[int, tuple[Mapping[str, Any], T]] = {}
         self._read = 0
         self._released: set[int] = set()
         self.ended = False
@@ -32,20 +32,20 @@ class Source(Generic[T]):
                 if item is None:
                     self.ended = True
                 else:
-                    self._kept[self._read] = item
+                    self._pending[self._read] = item
                     self._read += 1
             return number < self._read
 
     def get(self, number: int) -> Mapping[str, Any]:
         """The batch of a number that there is, and that was not released."""
         assert self.has(number), f"there is no batch {number}"
-        return self._kept[number][0]
+        return self._pending[number][0]
 
     def release(self, number: int) -> None:
         """The batch was used; nobody will ask for it again."""
         with self._lock:
             self._released.add(number)
             while self._next in self._released:
-                self.applied = self._kept.pop(self._next)[1]
+                self.applied = self._pending.pop(self._next)[1]
                 self._released.discard(self._next)
                 self._next += 1

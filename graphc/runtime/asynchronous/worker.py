@@ -12,12 +12,12 @@ from graphc.runtime.asynchronous.messages import (
     Finish,
     Letters,
     Message,
-    Pull,
+    PulledVariables,
+    PullRequest,
     Push,
     Ready,
     Staged,
-    Values,
-    Work,
+    WorkItem,
 )  # fmt: skip
 
 Parts: TypeAlias = Sequence[Mapping[str, Any]]
@@ -34,8 +34,8 @@ class Worker:
     compute: Compute
     number: int = 0
     finished: bool = False
-    work: Work | None = None
-    values: dict[str, Values] = field(default_factory=dict)  # what came, by server
+    work: WorkItem | None = None
+    values: dict[str, PulledVariables] = field(default_factory=dict)  # what came, by server
     parts: Parts = ()
     results: Mapping[str, Any] = field(default_factory=dict)
     staged: set[str] = field(default_factory=set)
@@ -47,9 +47,9 @@ class Worker:
     def on_message(self, message: Message) -> Letters:
         """What to send because of a message."""
         match message:
-            case Work(number=number) if number == self.number + 1 and self._is_free():
+            case WorkItem(number=number) if number == self.number + 1 and self._is_free():
                 return self._begin(message)
-            case Values(number=number, server=server) if number == self.number:
+            case PulledVariables(number=number, server=server) if number == self.number:
                 return self._got(server, message)
             case Staged(number=number, server=server) if number == self.number:
                 self.staged.add(server)
@@ -57,7 +57,7 @@ class Worker:
             case Finish():
                 self.finished = True
                 return []
-            case Work() | Values() | Staged():
+            case WorkItem() | PulledVariables() | Staged():
                 return []  # it came before
             case _:
                 raise AssertionError(f"{self.name} got {message}")
@@ -74,7 +74,7 @@ class Worker:
             return [(COORDINATOR, done)]
         if len(self.values) < len(self.servers):
             missing = [s for s in self.servers if s not in self.values]
-            return [(s, Pull(self.name, self.number, self.work.version)) for s in missing]
+            return [(s, PullRequest(self.name, self.number, self.work.version)) for s in missing]
         return [
             (server, Push(self.name, self.number, part))
             for server, part in zip(self.servers, self.parts, strict=True)
@@ -85,12 +85,12 @@ class Worker:
         """Whether all servers have the last push."""
         return self.work is None or len(self.staged) == len(self.servers)
 
-    def _begin(self, work: Work) -> Letters:
+    def _begin(self, work: WorkItem) -> Letters:
         self.work, self.number = work, work.number
         self.values, self.staged, self.parts = {}, set(), ()
         return self.on_timer()
 
-    def _got(self, server: str, values: Values) -> Letters:
+    def _got(self, server: str, values: PulledVariables) -> Letters:
         if server in self.values:
             return []
         self.values[server] = values

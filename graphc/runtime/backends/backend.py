@@ -22,7 +22,7 @@ Array: TypeAlias = NDArray[Any]
 Programs: TypeAlias = Mapping[str, Program]
 
 
-class Quick(Protocol):
+class FastPath(Protocol):
     """The short way to the steps of a program, for batches that need nothing but the step itself.
 
     It may be used while `open` is True.
@@ -84,9 +84,9 @@ class Device(Protocol):
         """
         ...
 
-    def quick(
+    def fast_path(
         self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
-    ) -> Quick | None:
+    ) -> FastPath | None:
         """A short way to run the steps of a program on all devices, if there is one.
 
         names: the entries of the batches to come, in order; turn: is held while a step runs;

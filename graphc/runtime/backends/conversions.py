@@ -53,7 +53,7 @@ def convert(
             _copy(out, 0, x, after - before, length, dim)
             out[along(dim, length, None)] = 0
         case ToPartial(axis=axis):
-            np.copyto(out, x) if site.places[turn][axis] == 0 else out.fill(0)
+            np.copyto(out, x) if site.coordinates[turn][axis] == 0 else out.fill(0)
         case Accumulate(op=op, order=order) if out.ndim > x.ndim:
             keep(order, op, turn, x, out)
         case Accumulate(op=op):

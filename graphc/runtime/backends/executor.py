@@ -115,7 +115,7 @@ class KernelDevice:
     ) -> None:
         self._backend = backend
         self._comm = comm
-        self._runs = {n: Run(backend, p, rank, comm) for n, p in programs.items()}
+        self._runs = {n: ProgramRun(backend, p, rank, comm) for n, p in programs.items()}
         self._variables: dict[str, Any] = {}
         self.committing = False
 
@@ -134,7 +134,7 @@ class KernelDevice:
     def set(self, name: str, value: Array) -> None:
         self._variables[name] = self._backend.to_device(np.array(value, order="C"))
 
-    def quick(
+    def fast_path(
         self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
     ) -> None:
         return None
@@ -162,7 +162,7 @@ def values_at(program: Program, at: Mapping[str, int]) -> tuple[int, int]:
     return sum(b.bytes for b in here if b.id in constants), made
 
 
-class Run:
+class ProgramRun:
     """One program on one rank. values: buffer -> array; views are copies here."""
 
     def __init__(
@@ -204,7 +204,7 @@ class Run:
     @property
     def taken(self) -> tuple[int, int]:
         """Bytes of constants, and of what a step makes."""
-        return values_at(self.program, self.site.places[0])
+        return values_at(self.program, self.site.coordinates[0])
 
     def _held(self) -> list[tuple[str, int]]:
         """The variables that this rank has, with their buffers."""
@@ -251,7 +251,7 @@ class Run:
     def feed(self, source: str, result: int, turn: int) -> None:
         buffer = self.program.buffers[result]
         out = np.empty(buffer.shape, buffer.dtype.numpy)
-        self.supply.fill(source, buffer, self.site.places[turn], out)
+        self.supply.fill(source, buffer, self.site.coordinates[turn], out)
         self.values[result] = self.backend.to_device(out)
 
     def start(self, start: Start, turn: int) -> None:

@@ -20,7 +20,7 @@ BACKENDS, TRANSPORTS = "graphc.backends", "graphc.transports"
 
 
 @dataclass(frozen=True)
-class Found:
+class InstalledPlugin:
     """A plug-in: its name, the distribution it comes from, and why it can't run (or None)."""
 
     name: str
@@ -32,12 +32,12 @@ class Found:
         return self.reason is None
 
 
-def backends() -> list[Found]:
+def backends() -> list[InstalledPlugin]:
     """Every backend that is installed, by name."""
     return [_found(BACKENDS, point) for point in _points(BACKENDS)]
 
 
-def transports() -> list[Found]:
+def transports() -> list[InstalledPlugin]:
     """Every transport that is installed, by name."""
     return [_found(TRANSPORTS, point) for point in _points(TRANSPORTS)]
 
@@ -64,12 +64,12 @@ def _distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "unknown"
 
 
-def _found(group: str, point: EntryPoint) -> Found:
+def _found(group: str, point: EntryPoint) -> InstalledPlugin:
     try:
         reason = _load(group, point.name).available()
     except Exception as error:
         reason = error.message if isinstance(error, GraphcError) else _words(error)
-    return Found(point.name, _distribution(point), reason)
+    return InstalledPlugin(point.name, _distribution(point), reason)
 
 
 def _load(group: str, name: str) -> Any:

@@ -21,10 +21,10 @@ from graphc.ops import collective
 from graphc.ops.indexing import OutOfRange
 from graphc.runtime.data.supply import Supply, feeds
 from graphc.runtime.transports import transport
-from graphc.runtime.transports.transport import Call, Group
+from graphc.runtime.transports.transport import CollectiveCall, Group
 from graphc.support.errors import GraphcError
 
-KEPT = 4096  # shards and calls that are kept; every size of a short batch makes new ones
+CACHE_SIZE = 4096  # shards and calls that are kept; every size of a short batch makes new ones
 
 
 class Site:
@@ -32,8 +32,8 @@ class Site:
 
     def __init__(self, program: Program, rank: int) -> None:
         self.program, self.rank = program, rank
-        self.places = [program.mesh.coordinates(rank, t) for t in range(program.mesh.turns)]
-        self._kept: dict[Any, Any] = {}
+        self.coordinates = [program.mesh.coordinates(rank, t) for t in range(program.mesh.turns)]
+        self._cache: dict[Any, Any] = {}
         starts = (x for x in program.instructions if isinstance(x, Start))
         self._away = {x.token for x in starts if not self.runs(x)}
         self.group = lru_cache(maxsize=None)(self._group)
@@ -42,7 +42,7 @@ class Site:
 
     def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
         """(offset, length) of what this rank's buffer holds at a turn, per dim."""
-        at = self.places[turn]
+        at = self.coordinates[turn]
         return [supply.cut(r, at) for r in self.program.buffers[buffer].ranges]
 
     def placed(
@@ -58,7 +58,7 @@ class Site:
 
     def holds(self, buffer: int) -> bool:
         """Whether this rank has the buffer: one at another home has no memory here."""
-        return self.program.buffers[buffer].lies_at(self.places[0])
+        return self.program.buffers[buffer].lies_at(self.coordinates[0])
 
     def runs(self, x: Instruction) -> bool:
         """Whether this rank runs an instruction: one whose result lies at another home is not run.
@@ -72,7 +72,7 @@ class Site:
                 assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
                 buffers = self.program.buffers
                 homes = (*buffers[operand].home, *buffers[result].home)
-                return all(self.places[0][a] == k for a, k in homes if a not in op.axes)
+                return all(self.coordinates[0][a] == k for a, k in homes if a not in op.axes)
             case _:
                 made = writes(x)
                 return all(map(self.holds, reads(x) if made is None else (made,)))
@@ -83,7 +83,7 @@ class Site:
         """This rank's place in the order in which the mesh deals out leaves."""
         leaves, mesh, position = self.program.mesh.leaves, self.program.mesh, 0
         for name in leaves.axes[:-1] if leaves else ():
-            position = position * mesh.axis(name).size + self.places[0][name]
+            position = position * mesh.axis(name).size + self.coordinates[0][name]
         return position
 
     def present(self, supply: Supply) -> int:
@@ -136,7 +136,7 @@ class Site:
     def shard(self, kernel: Kernel, turn: int, supply: Supply) -> Shard:
         """What `run_shard` needs to know."""
         key = ("shard", kernel.result, turn, supply.key)
-        shard: Shard | None = self._kept.get(key)
+        shard: Shard | None = self._cache.get(key)
         if shard is None:
             positioned = self.positioned(kernel)
             assert positioned is not None, f"{kernel.op.name} has no position"
@@ -156,9 +156,9 @@ class Site:
 
     def _keep(self, key: Any, value: Any, supply: Supply) -> None:
         if supply.key is not None:
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            self._kept[key] = value
+            if len(self._cache) >= CACHE_SIZE:
+                self._cache.clear()
+            self._cache[key] = value
 
     # -- collectives ----------------------------------------------------------------------------
 
@@ -169,20 +169,20 @@ class Site:
             steps[a.name], step = step, step * a.size
         for name in axes:
             size, each = self.program.mesh.axis(name).size, steps[name]
-            start = -self.places[0][name] * each
+            start = -self.coordinates[0][name] * each
             ranks = [r + start + i * each for r in ranks for i in range(size)]
         return tuple(ranks)
 
-    def call(self, start: Start, turn: int, supply: Supply) -> Call:
+    def call(self, start: Start, turn: int, supply: Supply) -> CollectiveCall:
         """The transport's call for a collective at a turn."""
         key = ("call", start.token, turn, supply.key)
-        call: Call | None = self._kept.get(key)
+        call: CollectiveCall | None = self._cache.get(key)
         if call is None:
             call = self._call(start, turn, supply)
             self._keep(key, call, supply)
         return call
 
-    def _call(self, start: Start, turn: int, supply: Supply) -> Call:
+    def _call(self, start: Start, turn: int, supply: Supply) -> CollectiveCall:
         op = start.op
         assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
         space = [a for a in op.axes if self.program.mesh.axis(a).over == "space"]
@@ -196,19 +196,19 @@ class Site:
             return self._over_leaves(op, start, group, turn, supply, where)
         match op:
             case collective.AllReduce() | collective.TreeReduce() | collective.ChainReduce():
-                return transport.AllReduce(group, op.op, order, where=where)
-            case collective.Reduce(place=k):
-                return transport.Reduce(group, op.op, group[k], order, where=where)
-            case collective.Pull(place=k):
-                return transport.Broadcast(group, group[k], where=where)
+                return transport.AllReduceCall(group, op.op, order, where=where)
+            case collective.Reduce(coordinate=k):
+                return transport.ReduceCall(group, op.op, group[k], order, where=where)
+            case collective.Pull(coordinate=k):
+                return transport.BroadcastCall(group, group[k], where=where)
             case collective.ReduceScatter(dim=d):
-                return transport.ReduceScatter(
+                return transport.ReduceScatterCall(
                     group, op.op, d, lengths(y, d), shape[d], order, where=where
                 )
             case collective.AllGather(dim=d):
-                return transport.AllGather(group, d, lengths(x, d), shape[d], where=where)
+                return transport.AllGatherCall(group, d, lengths(x, d), shape[d], where=where)
             case collective.AllToAll(source_dim=s, target_dim=d):
-                return transport.AllToAll(
+                return transport.AllToAllCall(
                     group, d, lengths(y, d), shape[d], s, lengths(x, s), shape[s], where=where
                 )
             case _:
@@ -217,22 +217,22 @@ class Site:
     def _over_leaves(
         self, op: collective.Conversion, start: Start, group: Group, turn: int, supply: Supply,
         where: str,
-    ) -> Call:  # fmt: skip
+    ) -> CollectiveCall:  # fmt: skip
         """The call that joins the forests of all devices."""
         mesh = self.program.mesh
         each, present = mesh.turns, self.present(supply)
         at = [mesh.coordinates(rank).get(op.along, 0) for rank in group]
         match op:
             case collective.TreeReduce(op=how):
-                return transport.TreeReduce(group, how, each, present, where=where)
-            case collective.Reduce(op=how, place=k):
+                return transport.TreeReduceCall(group, how, each, present, where=where)
+            case collective.Reduce(op=how, coordinate=k):
                 roots = tuple(r for r, index in zip(group, at, strict=True) if index == k)
-                return transport.TreeReduce(group, how, each, present, roots, where=where)
+                return transport.TreeReduceCall(group, how, each, present, roots, where=where)
             case collective.ReduceScatter(op=how, dim=d):
                 spans = self._spans(op.along, turn, supply, start.result, d)
                 room = self.program.buffers[start.result].shape[d]
                 parts = tuple(spans[index] for index in at)
-                return transport.TreeReduceScatter(
+                return transport.TreeReduceScatterCall(
                     group, how, each, present, d, parts, room, where=where
                 )
             case _:
@@ -248,7 +248,7 @@ class Site:
         self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
     ) -> tuple[tuple[int, int], ...]:
         """Which entries of a dim each member along an axis holds: (offset, length)."""
-        r, at = self.program.buffers[buffer].ranges[dim], self.places[turn]
+        r, at = self.program.buffers[buffer].ranges[dim], self.coordinates[turn]
         size = self.program.mesh.axis(axis).size
         return tuple(supply.cut(r, {**at, axis: i}) for i in range(size))
 

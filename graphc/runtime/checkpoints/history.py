@@ -17,7 +17,7 @@ from graphc.support.errors import GraphcError, GraphcWarning
 
 
 @dataclass(frozen=True)
-class Part:
+class HistoryPart:
     """The steps after the first `start` ones, up to the next part.
 
     grid:    the factor that fixes the sums, such as reproducible(8); '' without one
@@ -28,27 +28,27 @@ class Part:
     grid: str
     kernels: dict[str, str]
 
-    def is_like(self, other: Part) -> bool:
+    def is_like(self, other: HistoryPart) -> bool:
         """Whether both make the same bits."""
         return (self.grid, self.kernels) == (other.grid, other.kernels)
 
 
-History: TypeAlias = tuple[Part, ...]
+History: TypeAlias = tuple[HistoryPart, ...]
 
 
-def gone_on(history: History, now: Part) -> History:
+def gone_on(history: History, now: HistoryPart) -> History:
     """The history of a run that goes on, after `now.start` steps, as `now` says."""
     made = tuple(part for part in history if part.start < now.start)
     return made if made and made[-1].is_like(now) else (*made, now)
 
 
 def changes(history: History) -> tuple[str, ...]:
-    """Where the promise of the same bits ends: `after step 6: core Haswell became SkylakeX`."""
+    """From where on bits may differ: `after step 6: core Haswell became SkylakeX`."""
     pairs = pairwise(history)
     return tuple(f"after step {b.start}: {x}" for a, b in pairs for x in _between(a, b))
 
 
-def _between(a: Part, b: Part) -> Iterator[str]:
+def _between(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
     if not a.kernels:
         yield "before it the kernels are unknown"
     else:
@@ -56,12 +56,12 @@ def _between(a: Part, b: Part) -> Iterator[str]:
         yield from _of_kernels(a, b)
 
 
-def _of_grid(a: Part, b: Part) -> Iterator[str]:
+def _of_grid(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
     if a.grid != b.grid:
         yield f"{a.grid or 'no grid'} became {b.grid or 'no grid'}"
 
 
-def _of_kernels(a: Part, b: Part) -> Iterator[str]:
+def _of_kernels(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
     for name in a.kernels | b.kernels:
         before, after = a.kernels.get(name, "none"), b.kernels.get(name, "none")
         if before != after:
@@ -79,7 +79,7 @@ def in_json(history: History) -> str:
 def of_json(text: str) -> History:
     """What `in_json` wrote. Raises G0509 for anything else; of no text it is an unknown part."""
     if not text:
-        return (Part(0, "", {}),)
+        return (HistoryPart(0, "", {}),)
     try:
         found = tuple(_part(entry) for entry in json.loads(text))
     except (ValueError, TypeError, RecursionError):
@@ -89,19 +89,19 @@ def of_json(text: str) -> History:
     return found
 
 
-def _part(entry: Any) -> Part:
+def _part(entry: Any) -> HistoryPart:
     start, grid, kernels = entry
     if not (isinstance(start, int) and isinstance(grid, str) and isinstance(kernels, dict)):
         raise TypeError
     if not all(isinstance(x, str) for pair in kernels.items() for x in pair):
         raise TypeError
-    return Part(start, grid, kernels)
+    return HistoryPart(start, grid, kernels)
 
 
 # -- on resume -------------------------------------------------------------------------------------
 
 
-def warn_of_change(path: object, before: Part, now: Part) -> None:
+def warn_of_change(path: object, before: HistoryPart, now: HistoryPart) -> None:
     """Say what has changed since a checkpoint, where `now` asks for the same bits."""
     if not now.grid or now.start == 0 or before.is_like(now):
         return

@@ -44,8 +44,8 @@ class Saved:
     values: global values of all variables
     order:  in which the data is read (Dataset.order)
     copies: what each replica has of its own, in a leading dim
-    before: what variables were before the meeting that ended the run; alone: how many steps the
-            replicas had made since they met before
+    before: what variables were before the meeting that ended the run; local_steps: how many steps
+            the replicas had made since they met before
     outer:  the variables that only strategies with an outer optimizer have
     """
 
@@ -57,13 +57,15 @@ class Saved:
     order: str = ""
     copies: dict[str, Array] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
-    alone: int = 0
+    local_steps: int = 0
     outer: tuple[str, ...] = ()
 
     def write(self, path: str | Path) -> None:
         """Write it to a file. Raises G0509."""
         at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
-        numbers = at | {"seed": self.seed} | ({"alone": self.alone} if self.copies else {})
+        numbers = (
+            at | {"seed": self.seed} | ({"local_steps": self.local_steps} if self.copies else {})
+        )
         notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
         notes |= {"order": self.order} if self.order else {}
@@ -81,12 +83,17 @@ def read(path: str | Path) -> Saved:
         help = "to start from its variables only: graphc run --load, or load(..., partial=True)"
         raise GraphcError("G0509", text, help=help)
     return Saved(
-        file.values, at["steps"], Position(at["epoch"], at["example"]),
-        of_json(file.notes.get("history", "")), max(_number(file.notes.get("seed", "")), 0),
+        file.values,
+        at["steps"],
+        Position(at["epoch"], at["example"]),
+        of_json(file.notes.get("history", "")),
+        max(_number(file.notes.get("seed", "")), 0),
         file.notes.get("order", ""),
-        file.beside(COPIES), file.beside(BEFORE), max(_number(file.notes.get("alone", "")), 0),
+        file.beside(COPIES),
+        file.beside(BEFORE),
+        max(_number(file.notes.get("local_steps", "")), 0),
         _names(file.notes.get("outer", "[]")),
-    )  # fmt: skip
+    )
 
 
 def _number(text: str) -> int:
@@ -123,7 +130,7 @@ def taken_up(
     copies = {n: a for n, a in own if mesh and n in types and has_all(a, types[n], mesh)}
     before = {n: a for n, a in found.before.items() if n in types} if copies else {}
     _check_all(path, values | before, types)
-    return values | before | copies, found.alone if copies else 0
+    return values | before | copies, found.local_steps if copies else 0
 
 
 def _fitted(found: Saved, plan: Plan) -> dict[str, Array]:

@@ -18,7 +18,7 @@ Batch: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class DimLength:
     """How long a dim may be: exactly `most` entries, or up to that many units of a named extent."""
 
     most: int
@@ -29,11 +29,11 @@ class Length:
         return f"{self.extent}<={self.most}" if self.extent else str(self.most)
 
 
-def lengths_of(t: TensorType, counts: Mapping[str, int]) -> list[Length]:
+def lengths_of(t: TensorType, counts: Mapping[str, int]) -> list[DimLength]:
     """The lengths of the dims of a global batch entry; only an extent in counts may vary."""
     extents = t.extents or (None,) * t.rank
     return [
-        Length(n, e.name, e.unit) if e and e.name in counts else Length(n)
+        DimLength(n, e.name, e.unit) if e and e.name in counts else DimLength(n)
         for n, e in zip(t.shape, extents, strict=True)
     ]
 
@@ -73,7 +73,7 @@ def check_names(inputs: Iterable[str], batch: Batch) -> None:
 
 
 def check_entry(
-    name: str, value: Any, dtype: DType, lengths: Sequence[Length], counts: dict[str, int]
+    name: str, value: Any, dtype: DType, lengths: Sequence[DimLength], counts: dict[str, int]
 ) -> Array:
     """The entry as an array. Adds the units of its extents to counts. Raises G0613-G0616."""
     array = _castable(name, value, dtype)
@@ -127,7 +127,7 @@ def _castable(name: str, value: Any, dtype: DType) -> Array:
     return array
 
 
-def _wrong_shape(name: str, array: Array, lengths: Sequence[Length]) -> GraphcError:
+def _wrong_shape(name: str, array: Array, lengths: Sequence[DimLength]) -> GraphcError:
     wanted = ", ".join(map(str, lengths))
     return GraphcError("G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.placement import chop
+from graphc.ir.placement import shard_bounds
 from graphc.ir.types import DTYPES, DType, TensorType, dtype_of
 from graphc.runtime.data.sharding import Sharding
 from graphc.support.array_files import csv_columns, csv_rows, npz_arrays, npz_shapes, shown_names
@@ -176,7 +176,7 @@ def replica_streams(
         if any(p.keys() != parts[0].keys() for p in parts):
             raise GraphcError("G0603", f"the streams have entries {[list(p) for p in parts]}")
         counts = [_examples(p) if p else 0 for p in given]
-        want = [chop(sum(counts), [(len(given), i)])[1] for i in range(len(given))]
+        want = [shard_bounds(sum(counts), [(len(given), i)])[1] for i in range(len(given))]
         if counts != want:
             text = f"the streams supply parts of {counts} examples, but the mesh would split {want}"
             help = (

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.placement import chop
+from graphc.ir.placement import shard_bounds
 from graphc.support import random
 from graphc.support.errors import GraphcError
 
@@ -98,8 +98,8 @@ def _dealt(streams: Sequence[Order], batch: int) -> Order:
 def _shares(left: Sequence[int], batch: int) -> list[int]:
     """How many examples of the next batch each stream gives."""
     total = min(batch, sum(left))
-    places = [(len(left), i) for i in range(len(left))]
-    shares = [min(chop(total, [p])[1], n) for p, n in zip(places, left, strict=True)]
+    coordinates = [(len(left), i) for i in range(len(left))]
+    shares = [min(shard_bounds(total, [p])[1], n) for p, n in zip(coordinates, left, strict=True)]
     while (lack := total - sum(shares)) > 0:
         fullest = max(range(len(left)), key=lambda i: left[i] - shares[i])
         shares[fullest] += min(lack, left[fullest] - shares[fullest])

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from graphc.ir.placement import Split, chop
+from graphc.ir.placement import Split, shard_bounds
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import (
     Buffer,
@@ -30,8 +30,8 @@ from graphc.lowering.program.program import (
     writes,
 )
 from graphc.ops.collective import Conversion
-from graphc.runtime.data.batches import Batch, Length, check_entry, check_names
-from graphc.runtime.data.supply import Array, Place, copy_padded, feeds, unpadded
+from graphc.runtime.data.batches import Batch, DimLength, check_entry, check_names
+from graphc.runtime.data.supply import Array, Coordinates, copy_padded, feeds, unpadded
 from graphc.support.errors import GraphcError
 
 
@@ -73,7 +73,7 @@ class MicrobatchStream:
         self._pull_to(self.program.mesh.turns - 1)
         return self._total.get(extent, static)
 
-    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+    def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
         if not self._over_time(r):
             return r.at(at, {r.extent: self.count(r.extent, r.count)} if r.extent else {})
         number = self._number(at)
@@ -82,16 +82,16 @@ class MicrobatchStream:
         before = turn.before[r.extent] if r.extent else number * self._each(r)
         return offset + before * r.unit, length
 
-    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+    def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         value, spans = self._found(source, buffer, at)
         copy_padded(value, spans, out, self._poison)
 
-    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         value, spans = self._found(source, buffer, at)
         return unpadded(value, spans, buffer)
 
     def _found(
-        self, source: str, buffer: Buffer, at: Place
+        self, source: str, buffer: Buffer, at: Coordinates
     ) -> tuple[Array, list[tuple[int, int]]]:  # fmt: skip
         """The array that an entry's part is in, and where."""
         turn = self._turn(self._number(at), at)
@@ -104,10 +104,10 @@ class MicrobatchStream:
     def _over_time(self, r: Range) -> bool:
         return any(a in self._time for a, _ in r.axes)
 
-    def _within(self, r: Range, turn: _Turn, at: Place) -> tuple[int, int]:
+    def _within(self, r: Range, turn: _Turn, at: Coordinates) -> tuple[int, int]:
         """(offset, length) in entries of a place's part, within the microbatch."""
         n = turn.sizes[r.extent] if r.extent else self._each(r)
-        offset, length = chop(n, [(n, at[a]) for a, n in r.axes if a not in self._time])
+        offset, length = shard_bounds(n, [(n, at[a]) for a, n in r.axes if a not in self._time])
         return offset * r.unit, length * r.unit
 
     def _each(self, r: Range) -> int:
@@ -116,13 +116,13 @@ class MicrobatchStream:
 
     # -- pulling --------------------------------------------------------------------------------
 
-    def _number(self, at: Place) -> int:
+    def _number(self, at: Coordinates) -> int:
         number = 0
         for axis in self.program.mesh.time:
             number = number * axis.size + at[axis.name]
         return number
 
-    def _turn(self, number: int, at: Place) -> _Turn:
+    def _turn(self, number: int, at: Coordinates) -> _Turn:
         self._pull_to(number)
         mesh = self.program.mesh
         with self._lock:
@@ -172,17 +172,17 @@ class MicrobatchStream:
                 self._constant.setdefault(name, arrays[name])
         return arrays
 
-    def _lengths(self, buffer: Buffer) -> list[Length]:
+    def _lengths(self, buffer: Buffer) -> list[DimLength]:
         """The lengths of the dims of one microbatch's entry."""
         lengths = []
         for r, padded in zip(buffer.ranges, buffer.shape, strict=True):
             if not self._over_time(r):
-                lengths.append(Length(r.count * r.unit, r.extent, r.unit))
+                lengths.append(DimLength(r.count * r.unit, r.extent, r.unit))
             elif not r.extent:
-                lengths.append(Length(self._each(r) * r.unit))
+                lengths.append(DimLength(self._each(r) * r.unit))
             else:
-                places = prod(n for a, n in r.axes if a not in self._time)
-                lengths.append(Length(padded * places, r.extent, r.unit))
+                coordinates = prod(n for a, n in r.axes if a not in self._time)
+                lengths.append(DimLength(padded * coordinates, r.extent, r.unit))
         return lengths
 
     def _nothing(self) -> dict[str, Array]:

@@ -16,7 +16,7 @@ from graphc.lowering.program.program import Buffer, Feed, Program, Range
 from graphc.runtime.data.batches import Batch, check_batch
 
 Array: TypeAlias = NDArray[Any]
-Place: TypeAlias = Mapping[str, int]  # mesh axis -> index
+Coordinates: TypeAlias = Mapping[str, int]  # mesh axis -> index
 
 
 class Supply(Protocol):
@@ -33,15 +33,15 @@ class Supply(Protocol):
         """The run-time number of units of an extent, over the whole batch."""
         ...
 
-    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+    def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
         """(offset, length) in entries of what a place on the mesh holds of a dim."""
         ...
 
-    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+    def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         """Write a place's part of the batch's entry `source` to `out`, and pad it."""
         ...
 
-    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         """What `fill` would write, as it lies in the batch: of the buffer's shape and dtype.
 
         None where it must be padded or cast.
@@ -57,13 +57,13 @@ class FullBatch:
     def count(self, extent: str, static: int) -> int:
         return static
 
-    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+    def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
         return r.at(at, {})
 
-    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+    def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         raise AssertionError(f"nothing is known of '{source}' before the first step")
 
-    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         return None
 
 
@@ -85,14 +85,14 @@ class WholeBatch:
     def count(self, extent: str, static: int) -> int:
         return self.counts.get(extent, static)
 
-    def cut(self, r: Range, at: Place) -> tuple[int, int]:
+    def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
         return r.at(at, self.counts)
 
-    def fill(self, source: str, buffer: Buffer, at: Place, out: Array) -> None:
+    def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         spans = [r.at(at, self.counts) for r in buffer.ranges]
         copy_padded(self._arrays[source], spans, out, self._poison)
 
-    def part(self, source: str, buffer: Buffer, at: Place) -> Array | None:
+    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         value = self._arrays[source]
         if value.shape == buffer.shape and not any(r.axes for r in buffer.ranges):
             return value if value.dtype == buffer.dtype.numpy else None

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Program, Start, Wait, Write
-from graphc.runtime.backends.executor import Run
+from graphc.runtime.backends.executor import ProgramRun
 from graphc.runtime.backends.reference import BACKEND
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
-Kept: TypeAlias = Mapping[int, Mapping[str, Array]]  # by rank: what it has of the variables
+SavedVariables: TypeAlias = Mapping[int, Mapping[str, Array]]  # by rank
 SHOWN = 4  # operands of which a value is shown
 
 
@@ -42,9 +42,9 @@ def first_bad(values: Mapping[str, Any]) -> str | None:
     return next((name for name, x in values.items() if is_bad(x)), None)
 
 
-def first_bad_kept(kept: Kept) -> str | None:
+def first_bad_variable(saved: SavedVariables) -> str | None:
     """The first variable that is not finite on some device."""
-    return next((name for _, shards in sorted(kept.items()) if (name := first_bad(shards))), None)
+    return next((name for _, shards in sorted(saved.items()) if (name := first_bad(shards))), None)
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Event:
     """A value that is not finite. order: when it was made, on any device.
 
     what: the instruction, or the name of a variable or an entry of the batch
-    bad:  the events of its operands; place, value: its first entry that is not finite
+    bad:  the events of its operands; entry, value: its first entry that is not finite
     seen: what is known of the operands, in words
     """
 
     order: tuple[int, int, int]
     what: Instruction | str
     bad: tuple[Event, ...]
-    place: tuple[int, ...]
+    entry: tuple[int, ...]
     value: float
     seen: str = ""
 
@@ -73,7 +73,7 @@ class Watch:
         self.made: dict[str, Event] = {}  # outputs and variables, of the lowest rank
 
 
-class _WatchedRun(Run):
+class _WatchedRun(ProgramRun):
     """A run that notes every value that is not finite."""
 
     watch: Watch
@@ -166,7 +166,7 @@ def _worst(x: Array) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), x.shape))
 
 
-def watch_again(
+def rerun_watched(
     watch: Watch, program: Program, comm: Communicator,
     variables: Mapping[str, Array], supply: Supply,
 ) -> None:  # fmt: skip
@@ -195,7 +195,7 @@ def explained(watch: Watch, program: Program, what: str) -> GraphcError:
         return GraphcError("G0537", text)
     root = _root(event)
     device = f" on device {root.order[1]}" if program.mesh.devices > 1 else ""
-    value, at = _named(root.value), f" at {list(root.place)}" if root.place else ""
+    value, at = _named(root.value), f" at {list(root.entry)}" if root.entry else ""
     if isinstance(root.what, str):
         return GraphcError("G0537", f"'{what}' is not finite: {root.what} has {value}{at}{device}")
     node = getattr(root.what, "node", "")

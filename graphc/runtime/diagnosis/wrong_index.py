@@ -13,7 +13,7 @@ from graphc.ir.op import Op
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Program, reads, writes
 from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.ops.indexing import check_of
-from graphc.runtime.backends.executor import Run
+from graphc.runtime.backends.executor import ProgramRun
 from graphc.runtime.backends.reference import BACKEND
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Array, Supply
@@ -35,7 +35,7 @@ def found(
     slice = _made_of(ids, site.program, kernel)
     if slice is None:
         return None
-    run = Run(BACKEND, site.program, site.rank, comm)
+    run = ProgramRun(BACKEND, site.program, site.rank, comm)
     run.begin(supply, {v: variable(v) for v, b in site.program.variables.items() if site.holds(b)})
     try:
         run.run(slice, turn)

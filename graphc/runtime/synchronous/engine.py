@@ -14,7 +14,7 @@ from graphc.ir.placement import Mesh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Footprint, Program, by_kind
 from graphc.plan.replica_copies import copy_at, copy_axes, copy_count, copy_of, joined
-from graphc.runtime.backends.backend import Backend, Device, Programs, Quick
+from graphc.runtime.backends.backend import Backend, Device, FastPath, Programs
 from graphc.runtime.data.batches import Batch, has_lengths, is_full
 from graphc.runtime.data.stream import MicrobatchStream, collected
 from graphc.runtime.data.supply import Supply, WholeBatch
@@ -68,7 +68,7 @@ class Engine:
         self._finished: Counter[str] = Counter()
         self._prepared: list[str] = []  # programs that all devices have made ready
         self._limit = limit
-        self._quick: dict[str, Quick] = {}
+        self._fast_paths: dict[str, FastPath] = {}
         self._turn = threading.Lock()  # held by whoever uses the devices
         self._lost = False
         transport = transport or _local()
@@ -106,8 +106,8 @@ class Engine:
         What every replica has a copy of may also come as all the copies, in a leading dim.
         """
         types, mesh, joins = self.first.variable_types, self.mesh, self.joins
-        kept = [n for n, t in types.items() if copy_axes(t, mesh)]
-        arrays = check_variables(self.first, values, partly=partly, kept=kept)
+        saved = [n for n, t in types.items() if copy_axes(t, mesh)]
+        arrays = check_variables(self.first, values, partly=partly, saved=saved)
         begun: list[int] = []
 
         def run(comm: Communicator) -> None:
@@ -131,8 +131,8 @@ class Engine:
                 raise
             if arrays.keys() >= types.keys():
                 self._invalid = ""
-                for quick in self._quick.values():
-                    quick.open = True
+                for fast_path in self._fast_paths.values():
+                    fast_path.open = True
 
     def variables(self, names: Container[str] | None = None) -> dict[str, Array]:
         """The global values of all variables, or of the named ones.
@@ -190,16 +190,16 @@ class Engine:
         """
         self._check_valid()
         chosen = program or next(iter(self.programs))
-        again = _Again(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
-        name, supply = self._supply(chosen, _iterated(again), poison)
+        rerun = _Replayed(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
+        name, supply = self._supply(chosen, _iterated(rerun), poison)
         with Uninterrupted():
             self._prepare(name)
-            kept = self._kept() if self.debug_nans else None
+            saved = self._saved_variables() if self.debug_nans else None
             outputs = self._run(name, supply)
-            if kept is not None:
-                what = nans.first_bad(outputs) or nans.first_bad_kept(self._kept())
+            if saved is not None:
+                what = nans.first_bad(outputs) or nans.first_bad_variable(self._saved_variables())
                 if what is not None:
-                    self._explain(what, kept, *self._supply(chosen, _iterated(again), poison))
+                    self._explain(what, saved, *self._supply(chosen, _iterated(rerun), poison))
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
@@ -218,28 +218,30 @@ class Engine:
             together = all(self._on_devices(lambda comm: comm.common is not None))
             self._limit.check(name, self._loaded.footprints([*self._prepared, name], together))
 
-    def _kept(self) -> nans.Kept:
+    def _saved_variables(self) -> nans.SavedVariables:
         """What every device has of the variables."""
-        types, kept = self.first.variable_types, dict[int, dict[str, Array]]()
+        types, saved = self.first.variable_types, dict[int, dict[str, Array]]()
 
         def run(comm: Communicator) -> None:
             device, rank = self._devices[comm.rank], comm.rank
-            kept[rank] = {n: device.get(n) for n, t in types.items() if is_held(t, self.mesh, rank)}
+            saved[rank] = {
+                n: device.get(n) for n, t in types.items() if is_held(t, self.mesh, rank)
+            }
 
         self._on_devices(run)
-        return kept
+        return saved
 
-    def _explain(self, what: str, kept: nans.Kept, name: str, supply: Supply) -> None:
+    def _explain(self, what: str, saved: nans.SavedVariables, name: str, supply: Supply) -> None:
         """Raise G0537 for a step whose result `what` is not finite, with the variables it had."""
         watch, program = nans.Watch(), self.programs[name]
 
-        def again(comm: Communicator) -> None:
-            for variable, value in kept[comm.rank].items():
+        def rerun(comm: Communicator) -> None:
+            for variable, value in saved[comm.rank].items():
                 self._devices[comm.rank].set(variable, value)
-            nans.watch_again(watch, program, comm, kept[comm.rank], supply)
+            nans.rerun_watched(watch, program, comm, saved[comm.rank], supply)
 
         try:
-            self._on_devices(again)
+            self._on_devices(rerun)
         except BaseException as error:
             self._fail(error)
             raise
@@ -273,16 +275,16 @@ class Engine:
         with self._turn:  # no signal is raised between its being taken and the block
             return self._session.run(run)
 
-    def quick(self, program: str, names: tuple[str, ...]) -> Quick | None:
+    def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
         """The short way to steps of a program on batches of these entries, where there is one."""
         devices = [self._devices[rank] for rank in sorted(self._devices)]
-        if len(devices) < self.mesh.devices or program in self._quick or self.debug_nans:
+        if len(devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
             return None
         with Uninterrupted():
             self._prepare(program)
-        made = devices[0].quick(program, names, self._turn, devices)
+        made = devices[0].fast_path(program, names, self._turn, devices)
         if made is not None:
-            self._quick[program] = made
+            self._fast_paths[program] = made
         return made
 
     def lost(self) -> None:
@@ -291,18 +293,18 @@ class Engine:
         self._shut()
 
     def _shut(self) -> None:
-        for quick in self._quick.values():
-            quick.open = False
+        for fast_path in self._fast_paths.values():
+            fast_path.open = False
 
     @property
     def finished(self) -> Counter[str]:
         """Steps by program, without `.short`."""
-        return self._finished + Counter({name: q.done for name, q in self._quick.items()})
+        return self._finished + Counter({name: q.done for name, q in self._fast_paths.items()})
 
     def resume_at(self, program: str, steps: int) -> None:
         """Count the steps of a program from there."""
-        quick = self._quick.get(program)
-        self._finished[program] = steps - (quick.done if quick else 0)
+        fast_path = self._fast_paths.get(program)
+        self._finished[program] = steps - (fast_path.done if fast_path else 0)
 
     def _supply(
         self, name: str, batch: Batch | Iterator[Batch], poison: bool
@@ -399,13 +401,13 @@ def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array
     return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
 
 
-class _Again(list[Batch]):
+class _Replayed(list[Batch]):
     """The microbatches of a stream, which can be gone through again."""
 
 
 def _iterated(batch: Any) -> Any:
     """An iterator of microbatches that are gone through again; all else as it is."""
-    return iter(batch) if isinstance(batch, _Again) else batch
+    return iter(batch) if isinstance(batch, _Replayed) else batch
 
 
 def _only(batches: Iterator[Batch]) -> Batch:

@@ -36,7 +36,7 @@ def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) ->
 def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
     """Whether a rank has any of a value: of one at home, only the home's ranks."""
     at = mesh.coordinates(rank)
-    return all(at[axis] == place for axis, place in t.placement.homes)
+    return all(at[axis] == coordinate for axis, coordinate in t.placement.homes)
 
 
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
@@ -57,11 +57,11 @@ def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
 
 
 def check_variables(
-    program: Program, values: Mapping[str, Any], *, partly: bool = False, kept: Container[str] = ()
+    program: Program, values: Mapping[str, Any], *, partly: bool = False, saved: Container[str] = ()
 ) -> dict[str, Array]:
     """The global values as arrays of the variables' types. Raises G0510, G0535.
 
-    partly: not every variable must be there. kept: variables of which each replica keeps its own:
+    partly: not every variable must be there. saved: variables of which each replica keeps its own:
     their values may have a copy for each.
     """
     types = program.variable_types
@@ -74,7 +74,7 @@ def check_variables(
     for name, value in values.items():
         t, array = types[name], array_of(name, value)
         alike = array.shape == t.shape
-        if not alike and name in kept:
+        if not alike and name in saved:
             alike = check_copies(name, array, t, copy_count(t, program.mesh))
         if not alike or not np.can_cast(array.dtype, t.dtype.numpy, "same_kind"):
             raise GraphcError(

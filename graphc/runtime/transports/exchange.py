@@ -17,15 +17,15 @@ from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 from graphc.runtime.transports.transport import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Broadcast,
-    Call,
-    Reduce,
-    ReduceScatter,
-    TreeReduce,
-    TreeReduceScatter,
+    AllGatherCall,
+    AllReduceCall,
+    AllToAllCall,
+    BroadcastCall,
+    CollectiveCall,
+    ReduceCall,
+    ReduceScatterCall,
+    TreeReduceCall,
+    TreeReduceScatterCall,
 )
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -49,7 +49,12 @@ class Scratch:
 
 
 def exchange(
-    call: Call, xs: Sequence[Array], outs: Sequence[Any], part: int, parts: int, scratch: Scratch
+    call: CollectiveCall,
+    xs: Sequence[Array],
+    outs: Sequence[Any],
+    part: int,
+    parts: int,
+    scratch: Scratch,
 ) -> None:
     """Do part `part` of `parts` (1, or one per member) of `call`.
 
@@ -59,32 +64,32 @@ def exchange(
     """
     members = range(len(xs))[part::parts]
     match call:
-        case AllReduce(op=op, order=order) | Reduce(op=op, order=order):
+        case AllReduceCall(op=op, order=order) | ReduceCall(op=op, order=order):
             size = xs[0].size
             cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
             targets = [_plane(out, 0)[cut] for out in outs if out is not None]
             tree = joins(len(xs), 1, len(xs)) if order is Order.TREE else None
             _reduce([_plane(x, 0)[cut] for x in xs], targets, op, tree, scratch)
-        case TreeReduce(op=op, each=each, present=present):
+        case TreeReduceCall(op=op, each=each, present=present):
             size = prod(xs[0].shape[1:])
             cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
             rows = _rows(xs, each, present)
             targets = [_plane(out, 0)[cut] for out in outs if out is not None]
             tree = joins(len(xs), each, present)
             _reduce([_plane(row, 0)[cut] for row in rows], targets, op, tree, scratch)
-        case ReduceScatter(lengths=lengths, order=order):
+        case ReduceScatterCall(lengths=lengths, order=order):
             tree = joins(len(xs), 1, len(xs)) if order is Order.TREE else None
             for i in members:
                 span = sum(lengths[:i]), lengths[i]
                 _reduce_part(xs, outs[i], call.dim, span, call.op, tree, scratch)
-        case TreeReduceScatter(each=each, present=present, spans=spans):
+        case TreeReduceScatterCall(each=each, present=present, spans=spans):
             rows, tree = _rows(xs, each, present), joins(len(xs), each, present)
             for i in members:
                 _reduce_part(rows, outs[i], call.dim, spans[i], call.op, tree, scratch)
-        case AllGather(dim=dim, lengths=lengths):
+        case AllGatherCall(dim=dim, lengths=lengths):
             for i in members:
                 _concat(outs[i], xs, dim, lengths)
-        case AllToAll(split_dim=dim, split_lengths=lengths):
+        case AllToAllCall(split_dim=dim, split_lengths=lengths):
             for i in members:
                 offset, length = sum(lengths[:i]), lengths[i]
                 pieces = [_along(x, dim, offset, offset + length) for x in xs]
@@ -92,7 +97,7 @@ def exchange(
                     _along(outs[i], dim, 0, length), pieces, call.concat_dim, call.concat_lengths
                 )
                 _along(outs[i], dim, length, None)[...] = 0
-        case Broadcast(root=root):
+        case BroadcastCall(root=root):
             for i in members:
                 np.copyto(outs[i], xs[call.group.index(root)])
 

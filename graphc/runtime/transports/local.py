@@ -19,7 +19,7 @@ import numpy as np
 
 from graphc.runtime.transports.exchange import Array, Scratch
 from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
-from graphc.runtime.transports.transport import Call, Communicator, Group, Handle, Shape
+from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group, Handle, Shape
 from graphc.support.errors import GraphcError
 from graphc.support.limits import MAX_DEVICES
 
@@ -42,7 +42,7 @@ class LocalCommunicator(Communicator):
         self._room = room
         self._turns: dict[Group, int] = {}
 
-    def start(self, call: Call, x: Any = None, out: Any = None) -> Handle:
+    def start(self, call: CollectiveCall, x: Any = None, out: Any = None) -> Handle:
         x = NOTHING if x is None else np.asarray(x, order="C")
         buffer = _buffer(call.result(x.shape), x, out) if call.receives(self.rank) else None
         turn = self._turns.get(call.group, 0)

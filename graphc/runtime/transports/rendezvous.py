@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphc.runtime.transports.exchange import Array, Scratch, exchange
-from graphc.runtime.transports.transport import Call, Group, PeerFailed
+from graphc.runtime.transports.transport import CollectiveCall, Group, PeerFailed
 from graphc.support.errors import GraphcError, InternalError
 
 SMALL = 1 << 16  # bytes posted to a meeting up to which one rank does the whole exchange
@@ -27,7 +27,7 @@ class Meeting:
 
     __slots__ = ("call", "dtype", "left", "missing", "outs", "parts", "shape", "todo", "xs")
 
-    def __init__(self, call: Call, x: Array) -> None:
+    def __init__(self, call: CollectiveCall, x: Array) -> None:
         n = len(call.group)
         assert len(set(call.group)) == n, f"{call} names a device twice"
         self.call, self.shape, self.dtype = call, x.shape, x.dtype
@@ -40,7 +40,7 @@ class Meeting:
     def __str__(self) -> str:
         return describe(self.call, self.shape, self.dtype)
 
-    def agrees(self, call: Call, x: Array) -> bool:
+    def agrees(self, call: CollectiveCall, x: Array) -> bool:
         return self.call == call and self.shape == x.shape and self.dtype == x.dtype
 
     def ready(self) -> bool:
@@ -59,7 +59,7 @@ class Room:
         self.mutex = threading.Lock()
         self.gates = [shut_gate() for _ in range(size)]  # opened once per sleep, under the mutex
         self.waiting: list[Meeting | str | None] = [None] * size
-        self.last: list[Call | None] = [None] * size
+        self.last: list[CollectiveCall | None] = [None] * size
         self.running, self.deadline = size, deadline
         self.meetings: dict[tuple[Group, int], Meeting] = {}
         self.errors: dict[int, BaseException] = {}
@@ -101,7 +101,9 @@ class Room:
 
     # -- collectives ---------------------------------------------------------------------------
 
-    def meet(self, rank: int, turn: int, call: Call, x: Array, out: Array | None) -> Meeting:
+    def meet(
+        self, rank: int, turn: int, call: CollectiveCall, x: Array, out: Array | None
+    ) -> Meeting:
         """Post x and out to the group's turn-th meeting. Raises G0561 where the calls differ."""
         with self.mutex:
             self.check()
@@ -217,11 +219,11 @@ def shut_gate() -> threading.Lock:
     return gate
 
 
-def name(call: Call) -> str:
+def name(call: CollectiveCall) -> str:
     return f"{call} for {call.where}" if call.where else str(call)
 
 
-def describe(call: Call, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+def describe(call: CollectiveCall, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     return f"{name(call)} of {dtype}{list(shape)}"
 
 

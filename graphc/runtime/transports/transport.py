@@ -26,7 +26,7 @@ Lengths: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CollectiveCall:
     """What all members of a group must agree on. `where` (a node, a source line) is for reports.
 
     Reductions are elementwise, in the dtype of x, and give every rank the same bits. Their order:
@@ -48,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier(Call):
+class BarrierCall(CollectiveCall):
     """Nobody goes on before all have come. No x, no result."""
 
     def receives(self, rank: int) -> bool:
@@ -56,7 +56,7 @@ class Barrier(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class AllReduce(Call):
+class AllReduceCall(CollectiveCall):
     """P -> R: x and the result have one shape; `out` may be x itself."""
 
     op: ReduceOp
@@ -64,7 +64,7 @@ class AllReduce(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class TreeReduce(Call):
+class TreeReduceCall(CollectiveCall):
     """P -> R over leaves (graphc.ir.leaf_tree): x is a forest, the result the sum of all members'
     leaves.
 
@@ -88,7 +88,7 @@ class TreeReduce(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class TreeReduceScatter(Call):
+class TreeReduceScatterCall(CollectiveCall):
     """P -> S(dim) over leaves: as TreeReduce, but position i gets its part of the sum only.
 
     spans: (offset, length) of every position's part of dim `dim`, padded to `capacity`. Each sends
@@ -111,7 +111,7 @@ class TreeReduceScatter(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce(Call):
+class ReduceCall(CollectiveCall):
     """P -> H: the rank `root` gets the result (`out` may be x); the others get None."""
 
     op: ReduceOp
@@ -127,7 +127,7 @@ class Reduce(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast(Call):
+class BroadcastCall(CollectiveCall):
     """H -> R: all get a copy of x of the rank `root`; elsewhere only x's shape and dtype count."""
 
     root: int
@@ -138,7 +138,7 @@ class Broadcast(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class ReduceScatter(Call):
+class ReduceScatterCall(CollectiveCall):
     """P -> S(dim): x is whole; position i gets the next lengths[i] entries, padded to capacity."""
 
     op: ReduceOp
@@ -153,7 +153,7 @@ class ReduceScatter(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class AllGather(Call):
+class AllGatherCall(CollectiveCall):
     """S(dim) -> R: the valid parts of all, one after the other, padded to `total` entries."""
 
     dim: int
@@ -166,7 +166,7 @@ class AllGather(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class AllToAll(Call):
+class AllToAllCall(CollectiveCall):
     """S(concat_dim) -> S(split_dim): an all_gather along one dim, cut along another.
 
     x holds concat_lengths[i] entries along concat_dim and is whole along split_dim; the result
@@ -188,7 +188,7 @@ class AllToAll(Call):
         return _resized(_resized(shape, self.split_dim, self.capacity), self.concat_dim, self.total)
 
 
-def _fits(call: Call, lengths: Lengths, capacity: int, total: int) -> None:
+def _fits(call: CollectiveCall, lengths: Lengths, capacity: int, total: int) -> None:
     ok = len(lengths) == len(call.group) and min(lengths) >= 0
     assert ok and max(lengths) <= capacity and sum(lengths) <= total, (
         f"{call}: lengths {lengths} do not fit shards of {capacity} and a whole of {total}"
@@ -200,7 +200,7 @@ def _resized(shape: Shape, dim: int, size: int) -> Shape:
 
 
 class PeerFailed(BaseException):
-    """Raised in a rank whose peer has failed, to end it. `Session.run` raises the peer's error.
+    """Raised in a rank whose peer has failed, to end it. `TransportSession.run` raises its error.
 
     No Exception, so that code which handles the errors of its own work does not swallow it.
     """
@@ -226,12 +226,12 @@ class Communicator(Protocol):
     size: int
     common: Any = None
 
-    def start(self, call: Call, x: Array = None, out: Array = None) -> Handle:
+    def start(self, call: CollectiveCall, x: Array = None, out: Array = None) -> Handle:
         """Begin a collective. Ranks may have several under way, if all start them in one order."""
         ...
 
     def barrier(self, group: Group) -> None:
-        self.start(Barrier(group)).wait()
+        self.start(BarrierCall(group)).wait()
 
     def meet_all(self) -> None:
         """Wait until all ranks have come so far. Raises PeerFailed if one never will."""
@@ -241,39 +241,41 @@ class Communicator(Protocol):
     def all_reduce(
         self, x: Array, op: ReduceOp, group: Group, order: Order = Order.ADD_N, *, out: Array = None
     ) -> Array:
-        return self.start(AllReduce(group, op, order), x, out).wait()
+        return self.start(AllReduceCall(group, op, order), x, out).wait()
 
     def reduce(
         self, x: Array, op: ReduceOp, root: int, group: Group, order: Order = Order.ADD_N, *,
         out: Array = None,
     ) -> Array:  # fmt: skip
-        return self.start(Reduce(group, op, root, order), x, out).wait()
+        return self.start(ReduceCall(group, op, root, order), x, out).wait()
 
     def broadcast(self, x: Array, root: int, group: Group, *, out: Array = None) -> Array:
-        return self.start(Broadcast(group, root), x, out).wait()
+        return self.start(BroadcastCall(group, root), x, out).wait()
 
     def reduce_scatter(
         self, x: Array, op: ReduceOp, group: Group, dim: int, lengths: Lengths, capacity: int,
         order: Order = Order.ADD_N, *, out: Array = None,
     ) -> Array:  # fmt: skip
-        return self.start(ReduceScatter(group, op, dim, lengths, capacity, order), x, out).wait()
+        return self.start(
+            ReduceScatterCall(group, op, dim, lengths, capacity, order), x, out
+        ).wait()
 
     def all_gather(
         self, x: Array, group: Group, dim: int, lengths: Lengths, total: int, *, out: Array = None
     ) -> Array:
-        return self.start(AllGather(group, dim, lengths, total), x, out).wait()
+        return self.start(AllGatherCall(group, dim, lengths, total), x, out).wait()
 
     def all_to_all(
         self, x: Array, group: Group, split_dim: int, split_lengths: Lengths, capacity: int,
         concat_dim: int, concat_lengths: Lengths, total: int, *, out: Array = None,
     ) -> Array:  # fmt: skip
-        call = AllToAll(
+        call = AllToAllCall(
             group, split_dim, split_lengths, capacity, concat_dim, concat_lengths, total
         )
         return self.start(call, x, out).wait()
 
 
-class Session(Protocol):
+class TransportSession(Protocol):
     """`size` ranks that stand ready. A context manager: leaving it closes it.
 
     A rank has the same communicator in every run.
@@ -304,6 +306,6 @@ class Transport(Protocol):
         """None where it can run here, else the reason why not."""
         ...
 
-    def open(self, size: int, *, deadline: float | None = None) -> Session:
+    def open(self, size: int, *, deadline: float | None = None) -> TransportSession:
         """A session of `size` ranks; a rank waits `deadline` seconds at most (None: for ever)."""
         ...

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Lanes, Printer
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, Vector
 from graphc_numpy.native.math.functions import apply
 from llvmlite import ir
 
@@ -40,7 +40,7 @@ def printed(
     p = Printer(ir.IRBuilder(f.append_basic_block()))
     *operands, result, size = f.args
 
-    def load(pointer: ir.Value, i: ir.Value, t: DType) -> Lanes:
+    def load(pointer: ir.Value, i: ir.Value, t: DType) -> Vector:
         place = p.at(pointer, i, t)
         return p.load(place, t) if lanes == 1 else p.load_lanes(place, t)
 

@@ -18,7 +18,7 @@ from graphc_numpy.native.llvm.machine import Target, target
 from guard import Guard
 from llvmlite import binding, ir
 
-from graphc.lowering.kernel.code import Kernel, Links, Nest
+from graphc.lowering.kernel.code import IndexLinks, LoopKernel, Nest
 from graphc.support import config
 from graphc.support.errors import GraphcError
 
@@ -71,7 +71,7 @@ class Compiled:
         return [errors, *mine]
 
 
-def compile_kernel(kernel: Kernel, name: str | None = None) -> Compiled:
+def compile_kernel(kernel: LoopKernel, name: str | None = None) -> Compiled:
     """Print, verify and compile. name: of a target, 'avx2', 'baseline'; this machine by default."""
     with _target(name) as chosen:
         module = ir.Module("test")
@@ -111,26 +111,26 @@ def _target(name: str | None) -> Iterator[Target]:
         config.get.cache_clear()
 
 
-def _printed(module: ir.Module, kernel: Kernel) -> tuple[ir.Function, int, int]:
+def _printed(module: ir.Module, kernel: LoopKernel) -> tuple[ir.Function, int, int]:
     # Only the half that is needed is imported: either can be tested without the other.
     if isinstance(kernel, Nest):
         from graphc_numpy.native.loops import nests
 
         made = nests.print_nest(module, kernel, "kernel")
         return made, nests.units(kernel), nests.scratch_bytes(kernel)
-    if isinstance(kernel, Links):
+    if isinstance(kernel, IndexLinks):
         from graphc_numpy.native.loops import index_links
 
         made = index_links.print_links(module, kernel, "kernel")
         return made, index_links.units(kernel), index_links.scratch_bytes(kernel)
     from graphc_numpy.native.gemm import products
 
-    made = products.print_product(module, kernel, "kernel")
+    made = products.print_gemm(module, kernel, "kernel")
     return made, products.units(kernel), products.scratch_bytes(kernel)
 
 
 def run_kernel(
-    kernel: Kernel, arrays: Sequence[Array], turns: Sequence[range] | None = None,
+    kernel: LoopKernel, arrays: Sequence[Array], turns: Sequence[range] | None = None,
     target: str | None = None,
 ) -> Array:  # fmt: skip
     """Run a kernel over arrays (one per parameter, changed in place); the errors noted.

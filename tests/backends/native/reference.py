@@ -12,12 +12,12 @@ from graphc.ir.types import DType
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
+    AxisIndex,
     Check,
-    Constant,
-    Fold,
-    Index,
     Load,
     Nest,
+    Number,
+    RowReduction,
     Statement,
     Store,
 )
@@ -39,7 +39,7 @@ def run_nest(nest: Nest, memory: Sequence[Array]) -> None:
     """Run a nest over flat arrays, one per parameter."""
     registers: dict[int, Array] = {}
     for phase in nest.phases:
-        columns = nest.columns if phase.cells else (1,) * len(nest.columns)
+        columns = nest.columns if phase.per_column else (1,) * len(nest.columns)
         for statement in phase.code:
             _run(statement, registers, memory, nest, (*nest.rows, *columns))
 
@@ -52,15 +52,15 @@ def _run(
         case Load(target, access):
             where = _where(access, registers, shape)
             registers[target] = memory[access.slot][where]
-        case Constant(target, value, dtype):
+        case Number(target, value, dtype):
             registers[target] = np.asarray(value, dtype.numpy)
-        case Index(target, axis):
+        case AxisIndex(target, axis):
             registers[target] = np.indices(shape)[axis] if shape else np.asarray(0)
         case Apply(target, function, arguments, dtype):
             registers[target] = applied(function, [registers[k] for k in arguments], dtype)
         case Check(target, source, limit):
             registers[target] = np.clip(registers[source], 0, limit - 1)
-        case Fold():
+        case RowReduction():
             x = np.broadcast_to(registers[statement.source], shape)
             registers[statement.target] = folded(statement, x, len(nest.rows))
         case Store(access, source):
@@ -79,7 +79,7 @@ def applied(function: str, xs: Sequence[Array], dtype: DType) -> Array:
         return np.asarray(FUNCTIONS[function](*wide)).astype(dtype.numpy)
 
 
-def folded(fold: Fold, x: Array, rows: int) -> Array:
+def folded(fold: RowReduction, x: Array, rows: int) -> Array:
     """A fold over all axes but the first `rows`, in twice the precision."""
     over = tuple(range(rows, x.ndim))
     if prod(x.shape[rows:]) == 0:

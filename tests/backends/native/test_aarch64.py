@@ -44,7 +44,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         raise Emitted
 
     monkeypatch.setattr(machine, "_target", lambda name: ARM)
-    monkeypatch.setattr(machine, "again", lambda key, names: None)
+    monkeypatch.setattr(machine, "load_cached", lambda key, names: None)
     monkeypatch.setattr(machine, "_linked", linked)
     return found
 

@@ -95,9 +95,9 @@ def test_a_file_replays_the_error(checked: None, monkeypatch: pytest.MonkeyPatch
         stepped(program_of(loss, params, batch), params, batch)
     assert caught.value.replay == "graphc-crash.plan"
     assert "-m graphc.runtime.diagnosis.replay graphc-crash.plan" in str(caught.value.help)
-    with pytest.raises(InternalError) as again:
+    with pytest.raises(InternalError) as load_cached:
         replay("graphc-crash.plan")
-    assert again.value.message == caught.value.message
+    assert load_cached.value.message == caught.value.message
 
 
 def test_a_file_of_a_program_without_faults_replays_nothing(tmp_path: Path) -> None:

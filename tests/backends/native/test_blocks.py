@@ -103,7 +103,7 @@ def test_reproducible_steps_in_blocks_have_the_same_bits_on_any_devices(
 ) -> None:
     eager.setattr(zero_tails, "FEWEST", 16)
     ways = "reproducible(4)", "mirrored(2) * reproducible(4)", "accumulate(2) * reproducible(4)"
-    assert len({trained(NATIVE, (4, 2, 48, 8), strategy=way)["sha"] for way in ways}) == 1
+    assert len({trained(NATIVE, (4, 2, 48, 8), strategy=along)["sha"] for along in ways}) == 1
 
 
 def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch) -> None:

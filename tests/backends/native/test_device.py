@@ -23,7 +23,7 @@ pytest.importorskip("llvmlite")
 from graphc_numpy import NumpyBackend
 from graphc_numpy.native import device
 from graphc_numpy.native.device import NativeDevice
-from graphc_numpy.native.fast_path import Quick
+from graphc_numpy.native.fast_path import NativeFastPath
 
 import graphc
 from graphc import nn
@@ -72,9 +72,9 @@ def compiled(
     )  # fmt: skip
 
 
-def quick_of(trainer: graphc.StepTrainer) -> Quick | None:
-    found = getattr(trainer.trainer.quick, "__self__", None)
-    assert found is None or isinstance(found, Quick)
+def quick_of(trainer: graphc.StepTrainer) -> NativeFastPath | None:
+    found = getattr(trainer.trainer.fast_path, "__self__", None)
+    assert found is None or isinstance(found, NativeFastPath)
     return found
 
 
@@ -121,12 +121,12 @@ def test_one_thread_and_two_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) 
 def test_whole_batches_take_the_short_way_and_others_do_not() -> None:
     with compiled(NATIVE) as trainer:
         trainer.step(data(12))
-        quick = quick_of(trainer)
-        assert quick is not None and quick.done == 0
+        fast_path = quick_of(trainer)
+        assert fast_path is not None and fast_path.done == 0
         trainer.step(data(12))
-        assert quick.done == 1
+        assert fast_path.done == 1
         trainer.step(data(7))
-        assert (quick.done, trainer.steps) == (1, 3)
+        assert (fast_path.done, trainer.steps) == (1, 3)
 
 
 SHORT = ["accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)"]
@@ -147,9 +147,9 @@ def test_turns_and_devices_go_the_short_way_to_the_same_bits(
         for k in range(4):
             made = short.step(data(12, k, width)), long.step(data(12, k, width))
             assert made[0] == made[1]
-            long.trainer.quick = lambda batch: None
-        quick = quick_of(short)
-        assert quick is not None and quick.done == 3
+            long.trainer.fast_path = lambda batch: None
+        fast_path = quick_of(short)
+        assert fast_path is not None and fast_path.done == 3
         assert short.params_sha256() == long.params_sha256()
     config.get.cache_clear()
 

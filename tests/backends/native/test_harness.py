@@ -10,14 +10,14 @@ from backends.native.harness import run_kernel
 from guard import POSSIBLE, Stray
 
 from graphc.ir.types import F32
-from graphc.lowering.kernel.code import Access, Load, Nest, Param, Phase, Store
+from graphc.lowering.kernel.code import Access, Load, Nest, Parameter, Phase, Store
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="rights of pages are set as on Linux")
 
 
 def copy(n: int) -> Nest:
     code = Load(0, Access(0, (1,))), Store(Access(1, (1,)), 0)
-    return Nest((Param(F32), Param(F32, written=True)), (n,), (), (Phase(False, code),))
+    return Nest((Parameter(F32), Parameter(F32, written=True)), (n,), (), (Phase(False, code),))
 
 
 def shifted(nest: Nest, statement: int, by: int) -> Nest:

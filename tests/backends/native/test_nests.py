@@ -15,22 +15,22 @@ pytest.importorskip("llvmlite")
 from backends.native.harness import compile_kernel, run_kernel
 from backends.native.reference import run_nest
 from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.loops.loop_interchange import arranged
+from graphc_numpy.native.loops.loop_interchange import interchanged
 from graphc_numpy.native.loops.nests import units
 
 from graphc.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64, U8, DType
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
+    AxisIndex,
     Check,
-    Constant,
-    Fold,
-    FoldKind,
-    Index,
     Load,
     Nest,
-    Param,
+    Number,
+    Parameter,
     Phase,
+    ReductionKind,
+    RowReduction,
     Statement,
     Store,
 )
@@ -82,7 +82,7 @@ def adding(
         Apply(2, "add" if dtype != BOOL else "maximum", (0, 1), dtype),
         Store(Access(2, strides(rows)), 2),
     )
-    params = (Param(dtype), Param(dtype), Param(dtype, written=True))
+    params = (Parameter(dtype), Parameter(dtype), Parameter(dtype, written=True))
     return Nest(params, rows, (), (Phase(False, code),))
 
 
@@ -131,11 +131,11 @@ def test_an_index_and_an_indirect_row_can_be_used_by_any_lane() -> None:
         Load(0, Access(1, (1, 0))),
         Check(1, 0, 3, 1),
         Load(2, Access(0, (0, 1), row=1, step=20)),
-        Index(3, 1),
+        AxisIndex(3, 1),
         Store(Access(2, (20, 1)), 2),
         Store(Access(3, (1, 20)), 3),
     )
-    params = (Param(F32), Param(I32), Param(F32, True), Param(I64, True))
+    params = (Parameter(F32), Parameter(I32), Parameter(F32, True), Parameter(I64, True))
     nest = Nest(params, (20, 20), (), (Phase(False, code),))
     arrays = [table, ids, np.zeros(400, np.float32), np.zeros(400, np.int64)]
     errors = run_kernel(nest, made := [x.copy() for x in arrays])
@@ -149,12 +149,12 @@ def test_an_index_and_an_indirect_row_can_be_used_by_any_lane() -> None:
 
 
 def folding(
-    dtype: DType, kind: FoldKind, rows: tuple[int, ...], columns: tuple[int, ...],
+    dtype: DType, kind: ReductionKind, rows: tuple[int, ...], columns: tuple[int, ...],
     along: tuple[int, ...], lanes: Way, first: float = 7,
 ) -> Nest:  # fmt: skip
-    cell = (Load(0, Access(0, along)), Fold(1, kind, 0, dtype, first))
+    cell = (Load(0, Access(0, along)), RowReduction(1, kind, 0, dtype, first))
     row = (Store(Access(1, strides(rows) + (0,) * len(columns)), 1),)
-    params = (Param(dtype), Param(dtype, written=True))
+    params = (Parameter(dtype), Parameter(dtype, written=True))
     return Nest(params, rows, columns, (Phase(True, cell), Phase(False, row)), lanes)
 
 
@@ -162,7 +162,7 @@ def folding(
 @pytest.mark.parametrize("kind", ["sum", "max", "min"])
 @pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
 @pytest.mark.parametrize("n", [1, 15, 33, 200])
-def test_folds_of_rows(dtype: DType, kind: FoldKind, n: int, lanes: Way) -> None:
+def test_folds_of_rows(dtype: DType, kind: ReductionKind, n: int, lanes: Way) -> None:
     if dtype == BOOL and kind == "sum":
         pytest.skip("bools are not added")
     nest = folding(dtype, kind, (5,), (n,), (n, 1), lanes)
@@ -205,7 +205,7 @@ def test_a_fold_of_no_columns_is_what_it_begins_with(columns: tuple[int, ...], l
 @pytest.mark.parametrize("kind", ["max", "min"])
 @pytest.mark.parametrize("dtype", [F64, F32, F16, BF16], ids=str)
 def test_the_largest_of_a_nan_is_nan_and_infinities_count(
-    dtype: DType, kind: FoldKind, lanes: Way
+    dtype: DType, kind: ReductionKind, lanes: Way
 ) -> None:
     x = numbers(dtype, 40 * 50).reshape(40, 50)
     for k in range(30):
@@ -249,13 +249,13 @@ def softmax(
     rows: tuple[int, ...], columns: tuple[int, ...], lanes: Way, dtype: DType = F32
 ) -> Nest:
     """Largest; exp stored in the result, and its sum; the result, divided."""
-    cell, params = strides((*rows, *columns)), (Param(dtype), Param(dtype, written=True))
+    cell, params = strides((*rows, *columns)), (Parameter(dtype), Parameter(dtype, written=True))
     return Nest(
         params,
         rows,
         columns,
         (
-            Phase(True, (Load(0, Access(0, cell)), Fold(1, "max", 0, dtype, 0))),
+            Phase(True, (Load(0, Access(0, cell)), RowReduction(1, "max", 0, dtype, 0))),
             Phase(
                 True,
                 (
@@ -263,10 +263,10 @@ def softmax(
                     Apply(3, "sub", (2, 1), dtype),
                     Apply(4, "exp", (3,), dtype),
                     Store(Access(1, cell), 4),
-                    Fold(5, "sum", 4, dtype, 0),
+                    RowReduction(5, "sum", 4, dtype, 0),
                 ),
             ),
-            Phase(False, (Constant(6, 1.0, dtype), Apply(7, "div", (6, 5), dtype))),
+            Phase(False, (Number(6, 1.0, dtype), Apply(7, "div", (6, 5), dtype))),
             Phase(
                 True,
                 (
@@ -302,9 +302,9 @@ def test_what_does_not_change_in_a_loop_is_computed_outside_of_it(lanes: Way) ->
     for k in range(2, 6):
         code.append(Apply(last + 1, "add", (last, k), F32))
         last += 1
-    code += [Store(Access(6, cell), last), Fold(last + 1, "sum", last, F32, 0)]
+    code += [Store(Access(6, cell), last), RowReduction(last + 1, "sum", last, F32, 0)]
     row = (Store(Access(7, (20, 1, 0, 0)), last + 1),)
-    params = (*(Param(F32) for _ in range(6)), Param(F32, True), Param(F32, True))
+    params = (*(Parameter(F32) for _ in range(6)), Parameter(F32, True), Parameter(F32, True))
     nest = Nest(params, rows, columns, (Phase(True, tuple(code)), Phase(False, row)), lanes)
     n = prod(rows) * prod(columns)
     sizes = [1, 60, 3, 35, 4, n, n, 60]
@@ -320,8 +320,8 @@ def test_a_load_of_what_the_kernel_writes_stays_where_it_stands(lanes: Way) -> N
         Apply(2, "add", (0, 1), F32),
         Store(Access(2, (9, 1)), 2),
     )
-    row = (Constant(5, 3.0, F32), Store(Access(1, (1, 0)), 5))
-    params = (Param(F32), Param(F32, True), Param(F32, True))
+    row = (Number(5, 3.0, F32), Store(Access(1, (1, 0)), 5))
+    params = (Parameter(F32), Parameter(F32, True), Parameter(F32, True))
     nest = Nest(params, (20,), (9,), (Phase(False, row), Phase(True, code)), lanes)
     check(nest, [numbers(F32, 180), numbers(F32, 20), numbers(F32, 180)])
 
@@ -333,22 +333,22 @@ def test_a_result_may_overwrite_its_operand(lanes: Way) -> None:
     apart = [x, np.zeros(n, np.float32)]
     nest = softmax((40,), (50,), lanes)
     run_kernel(nest, apart)
-    together = x.copy()
-    compile_kernel(nest)([together, together])
+    shared_variables = x.copy()
+    compile_kernel(nest)([shared_variables, shared_variables])
     # The second phase reads what the first has read, from memory that it overwrites.
-    np.testing.assert_array_equal(together, apart[1])
+    np.testing.assert_array_equal(shared_variables, apart[1])
 
 
 @pytest.mark.parametrize("n", [16, 40, 64, 100, 600, 1030])
 @pytest.mark.parametrize("dtype", [F32, F64, I32], ids=str)
 def test_long_code_after_a_fold_is_the_same_for_all_vectors_of_rows(n: int, dtype: DType) -> None:
     """A sum over columns, and an update that reads it, a row's own values and one for all."""
-    cell = (Load(0, Access(0, (1, n))), Fold(1, "sum", 0, dtype, 0))
-    before = (Load(2, Access(1, (1, 0))), Load(3, Access(2, (0, 0))), Index(20, 0))
+    cell = (Load(0, Access(0, (1, n))), RowReduction(1, "sum", 0, dtype, 0))
+    before = (Load(2, Access(1, (1, 0))), Load(3, Access(2, (0, 0))), AxisIndex(20, 0))
     code: list[Statement] = [Apply(4, "mul", (2, 3), dtype), Apply(5, "add", (4, 1), dtype)]
     code += [Apply(6 + k, "add", (5 + k, 2 + k % 2), dtype) for k in range(10)]
     code += [Store(Access(1, (1, 0)), 15), Store(Access(3, (1, 0)), 20)]
-    params = (Param(dtype), Param(dtype, True), Param(dtype), Param(I64, True))
+    params = (Parameter(dtype), Parameter(dtype, True), Parameter(dtype), Parameter(I64, True))
     phases = (Phase(False, before), Phase(True, cell), Phase(False, tuple(code)))
     nest = Nest(params, (n,), (70,), phases)
     arrays = [numbers(dtype, 70 * n), numbers(dtype, n, 1), numbers(dtype, 1), numbers(I64, n)]
@@ -365,16 +365,16 @@ def test_lanes_go_along_the_axis_that_lies_together_in_memory(
     order = [a for a in range(len(shape)) if a != long] + [long]
     inner = strides([shape[a] for a in order])
     along = tuple(inner[order.index(a)] for a in range(len(shape)))
-    code = (Load(0, Access(0, along)), Index(1, long), Store(Access(1, along), 0))
-    more = (Store(Access(2, along), 1), Fold(2, "sum", 0, F32, 0))
+    code = (Load(0, Access(0, along)), AxisIndex(1, long), Store(Access(1, along), 0))
+    more = (Store(Access(2, along), 1), RowReduction(2, "sum", 0, F32, 0))
     end = Phase(False, (Store(Access(3, strides(rows) + (0,) * len(columns)), 2),))
-    params = (Param(F32), Param(F32, True), Param(I64, True), Param(F32, True))
+    params = (Parameter(F32), Parameter(F32, True), Parameter(I64, True), Parameter(F32, True))
     nest = Nest(params, rows, columns, (Phase(True, (*code, *more)), end))
     n = prod(shape)
     arrays = [numbers(F32, n), numbers(F32, n, 1), numbers(I64, n), numbers(F32, n)]
     check(nest, arrays, 10)
-    assert arranged(nest).rows[-1] == max(rows)
-    assert arranged(replace(nest, serial=True)).rows == rows
+    assert interchanged(nest).rows[-1] == max(rows)
+    assert interchanged(replace(nest, serial=True)).rows == rows
 
 
 @pytest.mark.parametrize("stores", [False, True])
@@ -391,7 +391,7 @@ def test_transposes_go_in_tiles_where_they_can(rows: tuple[int, ...], stores: bo
 
 def test_a_tile_divides_what_it_is_cut_from() -> None:
     def cut(rows: int, columns: int) -> tuple[int, ...]:
-        return arranged(adding(F32, (rows, columns), (1, rows), (columns, 1))).rows
+        return interchanged(adding(F32, (rows, columns), (1, rows), (columns, 1))).rows
 
     assert cut(512, 256) == (32, 16, 16, 16)
     assert cut(100, 20) == (5, 1, 20, 20)
@@ -416,7 +416,7 @@ def test_a_scatter_adds_every_row(
         Load(1, Access(1, strides((*rows, *columns)))),
         Store(Access(2, (0,) * len(rows) + strides(columns), row=0, step=wide), 1, add=True),
     )
-    params = (Param(I64), Param(I64), Param(I64, True))
+    params = (Parameter(I64), Parameter(I64), Parameter(I64, True))
     nest = Nest(params, rows, columns, (Phase(True, code),), lanes, serial=True)
     assert units(nest) == 1 and len(code[1].access.strides) == axes
     check(nest, [ids, numbers(I64, prod(rows) * wide), numbers(I64, 5 * wide)])
@@ -429,7 +429,9 @@ def test_serial_rows_read_what_the_rows_before_them_wrote() -> None:
         Apply(2, "add", (0, 1), F64),
         Store(Access(1, (1,), 1), 2),
     )
-    nest = Nest((Param(F64), Param(F64, True)), (100,), (), (Phase(False, code),), serial=True)
+    nest = Nest(
+        (Parameter(F64), Parameter(F64, True)), (100,), (), (Phase(False, code),), serial=True
+    )
     x, y = numbers(F64, 100), np.zeros(101)
     run_kernel(nest, [x, y])
     np.testing.assert_allclose(y[1:], np.cumsum(x))
@@ -488,9 +490,13 @@ def test_a_sum_does_not_change_with_what_is_fused_to_it() -> None:
     found = []
     for more in (0, 3, 9):
         nest = folding(F32, "sum", (3,), (5000,), (5000, 1), "columns")
-        zeros = [Constant(90, 0.0, F32)]
+        zeros = [Number(90, 0.0, F32)]
         zeros += [Apply(10 + k, "add", (9 + k if k else 0, 90), F32) for k in range(more)]
-        cell = (nest.phases[0].code[0], *zeros, Fold(1, "sum", 9 + more if more else 0, F32, 0))
+        cell = (
+            nest.phases[0].code[0],
+            *zeros,
+            RowReduction(1, "sum", 9 + more if more else 0, F32, 0),
+        )
         nest = Nest(nest.params, (3,), (5000,), (Phase(True, cell), nest.phases[1]), "columns")
         run_kernel(nest, arrays := [x, np.zeros(3, np.float32)])
         found.append(arrays[1].tobytes())
@@ -513,6 +519,6 @@ def test_params_are_of_every_dtype() -> None:
     code: list[Statement] = []
     for k in range(len(kinds)):
         code += [Load(k, Access(k, (1,))), Store(Access(k + 8, (1,)), k)]
-    params = (*(Param(d) for d in kinds), *(Param(d, True) for d in kinds))
+    params = (*(Parameter(d) for d in kinds), *(Parameter(d, True) for d in kinds))
     nest = Nest(params, (37,), (), (Phase(False, tuple(code)),))
     check(nest, [numbers(d, 37) for d in kinds] + [numbers(d, 50, 1) for d in kinds])

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
-from graphc_numpy.native.gemm.contractions import BLOCK, blocks, simplified, turned
+from graphc_numpy.native.gemm.contractions import BLOCK, blocks, transposed, without_unit_axes
 from graphc_numpy.native.gemm.products import scratch_bytes, units
 from graphc_numpy.native.gemm.tiles import tiling
 
@@ -21,11 +21,11 @@ from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
-    Constant,
-    Index,
+    AxisIndex,
+    Gemm,
     Load,
-    Param,
-    Product,
+    Number,
+    Parameter,
     Side,
     Store,
 )
@@ -47,15 +47,15 @@ def dense(sizes: Sizes, order: Sizes | None = None) -> Sizes:
 def contraction(
     groups: Groups, dtype: DType = F32, left: Sizes | None = None, right: Sizes | None = None,
     result: Sizes | None = None,
-) -> Product:  # fmt: skip
+) -> Gemm:  # fmt: skip
     """A product of dense operands; left, right, result: in which order their axes lie."""
     batch, rows, inner, cols = groups
     b, m, k = len(batch), len(rows), len(inner)
     x, y = dense((*batch, *rows, *inner), left), dense((*batch, *inner, *cols), right)
     z = dense((*batch, *rows, *cols), result)
     nothing = [(0,) * len(g) for g in groups]
-    return Product(
-        (Param(dtype), Param(dtype), Param(dtype, True)),
+    return Gemm(
+        (Parameter(dtype), Parameter(dtype), Parameter(dtype, True)),
         Side(0, x[:b], x[b : b + m], x[b + m :], nothing[3]),
         Side(1, y[:b], nothing[1], y[b : b + k], y[b + k :]),
         batch, rows, inner, cols, dtype, (Store(Access(2, z), 0),),
@@ -68,7 +68,7 @@ def viewed(x: Array, sizes: Sizes, strides: Sizes, offset: int = 0) -> Array:
     )
 
 
-def reference(product: Product, x: Array, y: Array) -> Array:
+def reference(product: Gemm, x: Array, y: Array) -> Array:
     """By NumPy, in f64 or whole numbers: axes batch, rows, cols."""
     p = product
     wide = np.float64 if p.dtype.kind == "f" else p.dtype.numpy
@@ -81,7 +81,7 @@ def reference(product: Product, x: Array, y: Array) -> Array:
     return (a @ b).reshape((*p.batch, *p.rows, *p.cols))
 
 
-def memory(product: Product, slot: int) -> int:
+def memory(product: Gemm, slot: int) -> int:
     """Elements behind an operand's pointer."""
     p, side = product, (product.left, product.right)[slot]
     sizes = (*p.batch, *p.rows, *p.inner, *p.cols)
@@ -89,7 +89,7 @@ def memory(product: Product, slot: int) -> int:
     return side.offset + 1 + sum((n - 1) * abs(s) for n, s in zip(sizes, steps, strict=True) if n)
 
 
-def operands(product: Product, seed: int = 0) -> list[Array]:
+def operands(product: Gemm, seed: int = 0) -> list[Array]:
     made = np.random.default_rng(seed)
     found = []
     for slot in range(2):
@@ -99,7 +99,7 @@ def operands(product: Product, seed: int = 0) -> list[Array]:
     return found
 
 
-def result_of(product: Product, seed: int = 0, turns: list[range] | None = None) -> Array:
+def result_of(product: Gemm, seed: int = 0, turns: list[range] | None = None) -> Array:
     """What a product that stores through its last parameter, densely, has stored."""
     sizes = (*product.batch, *product.rows, *product.cols)
     store = next(s for s in product.code if isinstance(s, Store))
@@ -109,7 +109,7 @@ def result_of(product: Product, seed: int = 0, turns: list[range] | None = None)
     return viewed(out, sizes, store.access.strides).copy()
 
 
-def check(product: Product, seed: int = 0) -> None:
+def check(product: Gemm, seed: int = 0) -> None:
     made = result_of(product, seed)
     want = reference(product, *operands(product, seed))
     if product.dtype.kind != "f":
@@ -184,13 +184,13 @@ def test_groups_of_axes(case: tuple[Groups, dict[str, Sizes]], dtype: DType) -> 
     check(contraction(groups, dtype, **orders))
 
 
-def window(images: int, size: int, channels: int, out: int, kernel: int = 3) -> Product:
+def window(images: int, size: int, channels: int, out: int, kernel: int = 3) -> Gemm:
     """Convolution of padded NHWC images: the left operand is a view of overlapping windows."""
     wide = size + kernel - 1
     h, w = wide * channels, channels
     n = wide * h
-    return Product(
-        (Param(F32), Param(F32), Param(F32, True)),
+    return Gemm(
+        (Parameter(F32), Parameter(F32), Parameter(F32, True)),
         Side(0, (), (n, h, w), (h, w, 1), (0,)),
         Side(1, (), (0, 0, 0), (kernel * channels * out, channels * out, out), (1,)),
         (), (images, size, size), (kernel, kernel, channels), (out,), F32,
@@ -198,7 +198,7 @@ def window(images: int, size: int, channels: int, out: int, kernel: int = 3) -> 
     )  # fmt: skip
 
 
-def weights(images: int, size: int, channels: int, out: int, kernel: int = 3) -> Product:
+def weights(images: int, size: int, channels: int, out: int, kernel: int = 3) -> Gemm:
     """Its gradient for the weights: inner are the places."""
     forward = window(images, size, channels, out, kernel)
     places = dense((images, size, size, out))
@@ -217,7 +217,7 @@ def test_convolutions_without_copies_of_windows(sizes: tuple[int, int, int, int]
     check(weights(*sizes))
 
 
-def by_channel(images: int, size: int, channels: int, out: int) -> tuple[Product, Product]:
+def by_channel(images: int, size: int, channels: int, out: int) -> tuple[Gemm, Gemm]:
     """Convolution of padded NCHW images by OIHW weights, and its gradient for the weights."""
     wide = size + 2
     image, weight = dense((images, channels, wide, wide)), dense((out, channels, 3, 3))
@@ -225,12 +225,12 @@ def by_channel(images: int, size: int, channels: int, out: int) -> tuple[Product
     places = (image[0], wide, 1)
     entries = (wide * wide, wide, 1)
     stored = (result[0], size, 1, result[1])
-    params = (Param(F32), Param(F32), Param(F32, True))
-    forward = Product(
+    params = (Parameter(F32), Parameter(F32), Parameter(F32, True))
+    forward = Gemm(
         params, Side(0, (), places, entries, (0,)), Side(1, (), (0, 0, 0), weight[1:], weight[:1]),
         (), (images, size, size), (channels, 3, 3), (out,), F32, (Store(Access(2, stored), 0),),
     )  # fmt: skip
-    backward = Product(
+    backward = Gemm(
         params, Side(0, (), entries, places, (0,)), Side(1, (), (0, 0, 0), stored[:3], stored[3:]),
         (), (channels, 3, 3), (images, size, size), (out,), F32,
         (Store(Access(2, (*weight[1:], weight[0])), 0),),
@@ -273,14 +273,14 @@ def test_code_sees_every_whole_sum_once(result: Sizes) -> None:
         Apply(4, "mul", (3, 2), F32),
         *base.code[:0],
         Store(Access(2, dense(sizes, result)), 4),
-        Index(5, 1),
+        AxisIndex(5, 1),
         Apply(6, "cast", (5,), F32),
-        Constant(7, 2.0, F32),
+        Number(7, 2.0, F32),
         Apply(8, "mul", (6, 7), F32),
         Apply(9, "add", (0, 8), F32),
         Store(Access(5, dense(sizes)), 9),
     )
-    params = (*base.params, Param(F32), Param(F32), Param(F32, True))
+    params = (*base.params, Parameter(F32), Parameter(F32), Parameter(F32, True))
     product = replace(base, params=params, code=code)
     x, y = operands(base)
     sums = reference(base, x, y)
@@ -375,24 +375,26 @@ def test_units_can_be_dealt_out_in_any_way(inner: int) -> None:
 
 
 def test_axes_that_all_accesses_see_as_one_are_merged() -> None:
-    product = simplified(contraction(((2, 3), (4, 5), (6, 7), (8, 1, 9))))
+    product = without_unit_axes(contraction(((2, 3), (4, 5), (6, 7), (8, 1, 9))))
     assert (product.batch, product.rows, product.inner, product.cols) == (
         (6,),
         (20,),
         (6, 7),
         (72,),
     )
-    split = simplified(contraction(((2, 3), (4, 5), (6, 7), (8, 9)), result=(0, 2, 1, 3, 4, 5)))
+    split = without_unit_axes(
+        contraction(((2, 3), (4, 5), (6, 7), (8, 9)), result=(0, 2, 1, 3, 4, 5))
+    )
     assert (split.batch, split.rows, split.cols) == ((2, 3), (4, 5), (72,))
 
 
 def test_a_batch_that_one_operand_does_not_have_becomes_rows_or_cols() -> None:
     base = contraction(((3, 4), (5,), (6,), (20,)))
     left = replace(base, right=replace(base.right, batch=(0, 0)))
-    assert (simplified(left).batch, simplified(left).rows) == ((), (60,))
+    assert (without_unit_axes(left).batch, without_unit_axes(left).rows) == ((), (60,))
     both = replace(left, left=replace(base.left, batch=(120, 0)))
     both = replace(both, right=replace(base.right, batch=(0, 120)))
-    made = simplified(both)
+    made = without_unit_axes(both)
     assert (made.batch, made.rows, made.cols) == ((), (3, 5), (4, 20))
     check(left)
     check(both)
@@ -400,8 +402,8 @@ def test_a_batch_that_one_operand_does_not_have_becomes_rows_or_cols() -> None:
 
 def test_turned_twice_is_the_same() -> None:
     product = contraction(((2,), (3, 4), (5,), (6,)), result=(0, 3, 1, 2))
-    assert turned(turned(product)) == product
-    assert turned(product).code[0].access.strides == (72, 12, 4, 1)
+    assert transposed(transposed(product)) == product
+    assert transposed(product).code[0].access.strides == (72, 12, 4, 1)
 
 
 def test_a_result_that_lies_by_rows_turns_the_product() -> None:

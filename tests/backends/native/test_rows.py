@@ -24,7 +24,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.orders import Order
 from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType, TensorType
-from graphc.lowering.kernel.code import Chain, Check, Links, Nest, Param, statements
+from graphc.lowering.kernel.code import Check, IndexLinks, LinkedSum, Nest, Parameter, statements
 from graphc.lowering.kernel.lowered import Host, Native
 from graphc.lowering.lower import lower
 from graphc.lowering.program.program import Feed, Program
@@ -57,7 +57,7 @@ IDS: dict[str, list[int]] = {
 @pytest.mark.parametrize("name", IDS)
 def test_links_tell_the_next_place_of_an_index(name: str, dtype: DType) -> None:
     ids = np.array(IDS[name], dtype.numpy)
-    kernel = Links((Param(dtype), Param(I32, True)), len(ids), 1 << 21, 0)
+    kernel = IndexLinks((Parameter(dtype), Parameter(I32, True)), len(ids), 1 << 21, 0)
     wanted, found, parts = (np.full(len(ids), 99, np.int32) for _ in range(3))
     assert interpret.run(kernel, [ids, wanted]) == []
     assert not run_kernel(kernel, [ids, found]).any()
@@ -69,7 +69,7 @@ def test_links_tell_the_next_place_of_an_index(name: str, dtype: DType) -> None:
 @pytest.mark.parametrize("wrong", [-1, 8, -(1 << 31)])
 def test_an_index_that_no_row_has_is_noted(wrong: int) -> None:
     ids, found = np.array([1, wrong, 7, 1], np.int32), np.zeros(4, np.int32)
-    kernel = Links((Param(I32), Param(I32, True)), 4, 8, 2)
+    kernel = IndexLinks((Parameter(I32), Parameter(I32, True)), 4, 8, 2)
     errors = run_kernel(kernel, [ids, found])
     assert errors[2].tolist() == [1, wrong] and not errors[:2].any()
     assert found.tolist() == [3, 4, 4, -5]
@@ -305,8 +305,8 @@ def test_a_step_with_sparse_gradients_is_native_from_end_to_end(optimizer: str) 
     lowered = lower(program)
     assert hosted(program) == []
     calls = [c for part in lowered.parts for x in part if isinstance(x, Native) for c in x.calls]
-    chains = [x for c in calls for x in statements(c.kernel) if isinstance(x, Chain)]
-    assert len(chains) == 2 and sum(isinstance(c.kernel, Links) for c in calls) == 1
+    chains = [x for c in calls for x in statements(c.kernel) if isinstance(x, LinkedSum)]
+    assert len(chains) == 2 and sum(isinstance(c.kernel, IndexLinks) for c in calls) == 1
     assert not any(isinstance(c.kernel, Nest) and c.kernel.serial for c in calls)
     largest = max(program.buffers[b].bytes for b in program.variables.values())
     assert lowered.arena < 3 * largest  # no table beside the variables

@@ -19,9 +19,9 @@ from graphc_numpy.native.step.regions import (
     MEMORIES,
     SCRATCH,
     TURN,
-    compile_stretches,
+    compile_regions,
 )
-from graphc_numpy.native.step.sharing import Extent, extents, shared
+from graphc_numpy.native.step.sharing import ByteRange, byte_ranges, shared
 from graphc_numpy.native.threads import barrier
 from native_stubs import STUBS, call
 
@@ -29,17 +29,17 @@ from graphc.ir.types import F32, I64
 from graphc.lowering.kernel.code import (
     Access,
     Check,
-    Constant,
+    Gemm,
+    KernelCall,
     Load,
     Nest,
-    Param,
+    Number,
+    Parameter,
     Phase,
     Pointer,
-    Product,
     Side,
     Store,
 )
-from graphc.lowering.kernel.code import Call as KernelCall
 from graphc.lowering.kernel.lowered import Native
 
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -50,9 +50,9 @@ def run(
     natives: Sequence[Native], memories: Sequence[Any], threads: int, grain: int, turn: int = 0
 ) -> None:
     """Compile one stretch, and run it once on so many threads."""
-    made = compile_stretches([natives], STUBS, grain)
-    (stretch,) = made.found
-    scratch, errors = np.zeros(threads * stretch.scratch, np.uint8), np.zeros(16, np.int64)
+    made = compile_regions([natives], STUBS, grain)
+    (region,) = made.found
+    scratch, errors = np.zeros(threads * region.scratch, np.uint8), np.zeros(16, np.int64)
     words = np.zeros(barrier.WORDS + 8, np.int64)
     frame = np.zeros(MEMORIES + len(memories), np.int64)
     frame[SCRATCH], frame[ERRORS] = scratch.ctypes.data, errors.ctypes.data
@@ -60,10 +60,10 @@ def run(
     counts = np.zeros(1, np.int64)
     frame[COUNTS], frame[TURN] = counts.ctypes.data, turn
     frame[MEMORIES:] = [m.ctypes.data for m in memories]
-    at, function = frame.ctypes.data, KIND(stretch.address)
+    at, function = frame.ctypes.data, KIND(region.address)
     calls = [(function, (at, t, threads)) for t in range(threads)]
     if threads == 1:
-        calls = [(ALONE(stretch.alone), (at,))]
+        calls = [(ALONE(region.single_threaded), (at,))]
     workers = [threading.Thread(target=f, args=xs) for f, xs in calls]
     for worker in workers:
         worker.start()
@@ -105,7 +105,7 @@ def test_lines_wait_for_their_turn(threads: int, turn: int) -> None:
 def test_a_stretch_says_whether_threads_have_work() -> None:
     few = call(10, Pointer(0), Pointer(1))
     many = call(10_000_000, Pointer(0), Pointer(1))
-    made = compile_stretches([[Native((few,))], [Native((few, many))]], STUBS)
+    made = compile_regions([[Native((few,))], [Native((few, many))]], STUBS)
     assert [s.shared for s in made.found] == [False, True]
     assert made.found[0].scratch == 128
 
@@ -120,7 +120,7 @@ def test_equal_kernels_are_printed_once() -> None:
     from dataclasses import replace
 
     calls = [call(n, Pointer(0), Pointer(1)) for n in (71, 72, 71, 71, 72)]
-    compile_stretches([[Native(tuple(calls))], [Native((calls[0],))]], replace(STUBS, print=count))
+    compile_regions([[Native(tuple(calls))], [Native((calls[0],))]], replace(STUBS, print=count))
     assert len(printed) in (0, 2)  # 0: the object was on disk
 
 
@@ -171,29 +171,29 @@ def test_after_lines_that_may_not_run_nothing_is_taken_for_granted() -> None:
 def test_extents_of_strided_and_of_indirect_accesses() -> None:
     code = (
         Load(0, Access(0, (-3, 1), 40)),
-        Constant(1, 5, I64),
+        Number(1, 5, I64),
         Check(2, 1, 10, 0),
         Load(3, Access(1, (0, 1), 2, row=2, step=4)),
         Load(4, Access(2, (0, 0), 0, row=1, step=4)),
         Store(Access(3, (4, 1)), 0),
     )
-    params = (Param(F32), Param(F32), Param(F32), Param(F32, written=True))
+    params = (Parameter(F32), Parameter(F32), Parameter(F32), Parameter(F32, written=True))
     nest = Nest(params, (5,), (4,), (Phase(True, code),))
-    found = list(extents(KernelCall(nest, (at(0), at(1, 100), at(2), at(3)))))
-    assert found[0] == Extent(0, 4 * 28, 4 * 44, False)
-    assert found[1] == Extent(1, 100 + 8, 100 + 8 + 4 * (36 + 4), False)
+    found = list(byte_ranges(KernelCall(nest, (at(0), at(1, 100), at(2), at(3)))))
+    assert found[0] == ByteRange(0, 4 * 28, 4 * 44, False)
+    assert found[1] == ByteRange(1, 100 + 8, 100 + 8 + 4 * (36 + 4), False)
     assert (found[2].start, found[2].stop) == (-np.inf, np.inf)
-    assert found[3] == Extent(3, 0, 80, True)
+    assert found[3] == ByteRange(3, 0, 80, True)
 
 
 def test_extents_of_a_product() -> None:
     code = (Store(Access(2, (6, 1)), 0),)
-    product = Product(
-        (Param(F32), Param(F32), Param(F32, written=True)),
+    product = Gemm(
+        (Parameter(F32), Parameter(F32), Parameter(F32, written=True)),
         Side(0, (), (5,), (1,), (0,)), Side(1, (), (0,), (6,), (1,), offset=3),
         (), (4,), (5,), (6,), F32, code,
     )  # fmt: skip
-    found = list(extents(KernelCall(product, (at(0), at(1), at(2)))))
+    found = list(byte_ranges(KernelCall(product, (at(0), at(1), at(2)))))
     assert {(x.memory, x.start, x.stop, x.written) for x in found} == {
         (0, 0, 80, False), (1, 12, 12 + 120, False), (2, 0, 96, True),
     }  # fmt: skip

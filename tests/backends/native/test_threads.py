@@ -18,7 +18,7 @@ from graphc_numpy.native.step.regions import (
     ERRORS,
     MEMORIES,
     SCRATCH,
-    compile_stretches,
+    compile_regions,
 )
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads import pool as threads
@@ -37,7 +37,7 @@ class Job:
     def __init__(self, n: int, calls: int) -> None:
         ends = Pointer(0), Pointer(0, 8 * n)
         line = Native(tuple(call(n, ends[k % 2], ends[1 - k % 2]) for k in range(calls)))
-        self.made = compile_stretches([[line]], STUBS, 0)
+        self.made = compile_regions([[line]], STUBS, 0)
         self.memory = np.zeros(2 * n, np.int64)
         self.words = threads.new_words(barrier.WORDS)
         self.scratch = np.zeros(1 << 12, np.uint8)

@@ -10,8 +10,8 @@ import pytest
 from simulations import check
 
 from graphc.runtime.asynchronous import simulate
-from graphc.runtime.asynchronous.coordinator import Coordinator, Entry
-from graphc.runtime.asynchronous.messages import Apply, Values
+from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
+from graphc.runtime.asynchronous.messages import ApplyPush, PulledVariables
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.worker import Worker
 
@@ -55,7 +55,7 @@ def a_batch_is_given_again_though_its_push_is_there(patch: Patch) -> None:
 def a_second_order_for_a_push_that_comes_twice(patch: Patch) -> None:
     def done(old: Any, self: Coordinator, worker: str, message: Any) -> Any:
         if worker not in self.pieces and worker not in self.lost:
-            self.on_entry(Entry(self.version, worker, message.number, message.batch,
+            self.on_entry(ScheduleEntry(self.version, worker, message.number, message.batch,
                                 message.versions), message.results)  # fmt: skip
         return old(self, worker, message)
 
@@ -76,7 +76,7 @@ def a_worker_does_not_ask_again(patch: Patch) -> None:
 
 def a_server_applies_in_the_order_of_arrival(patch: Patch) -> None:
     def message(old: Any, self: Server, message: Any) -> Any:
-        if isinstance(message, Apply) and (message.worker, message.number) in self.staged:
+        if isinstance(message, ApplyPush) and (message.worker, message.number) in self.staged:
             message = replace(message, order=self.version)
         return old(self, message)
 
@@ -85,7 +85,7 @@ def a_server_applies_in_the_order_of_arrival(patch: Patch) -> None:
 
 def a_server_applies_again_what_comes_again(patch: Patch) -> None:
     def message(old: Any, self: Server, message: Any) -> Any:
-        if isinstance(message, Apply) and message.order < self.version:
+        if isinstance(message, ApplyPush) and message.order < self.version:
             self.store.apply({"batch": 0, "move": 0})
         return old(self, message)
 
@@ -99,7 +99,7 @@ def a_server_does_not_wait_for_the_version(patch: Patch) -> None:
 def a_server_says_that_it_is_newer_than_it_is(patch: Patch) -> None:
     def pull(old: Any, self: Server, pull: Any) -> Any:
         return [(to, replace(m, values={k: x + 1 for k, x in m.values.items()}))
-                if isinstance(m, Values) and self.version % 5 == 4 else (to, m)
+                if isinstance(m, PulledVariables) and self.version % 5 == 4 else (to, m)
                 for to, m in old(self, pull)]  # fmt: skip
 
     around(patch, Server, "_pull", pull)
@@ -107,7 +107,7 @@ def a_server_says_that_it_is_newer_than_it_is(patch: Patch) -> None:
 
 def a_worker_takes_any_answer(patch: Patch) -> None:
     def message(old: Any, self: Worker, message: Any) -> Any:
-        if isinstance(message, Values) and self.work is not None:
+        if isinstance(message, PulledVariables) and self.work is not None:
             message = replace(message, number=self.number)
         return old(self, message)
 

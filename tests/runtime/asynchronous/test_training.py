@@ -16,7 +16,7 @@ import graphc
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.plan import plan as plans
-from graphc.runtime.asynchronous.coordinator import Entry
+from graphc.runtime.asynchronous.coordinator import ScheduleEntry
 from graphc.runtime.asynchronous.schedule import load
 from graphc.runtime.data.dataset import Dataset, from_arrays
 from graphc.runtime.trainer import Trainer
@@ -145,7 +145,7 @@ def test_a_schedule_by_hand_in_which_every_pull_is_newest_is_the_single_device(
     file = tmp_path / "run.sched"
     strategy = "parameter_server(2, 2, staleness=1)"
     sha(strategy, record=file)
-    entries = (Entry(i, f"worker.{i % 2}", i // 2 + 1, i, (i, i)) for i in range(2 * 26))
+    entries = (ScheduleEntry(i, f"worker.{i % 2}", i // 2 + 1, i, (i, i)) for i in range(2 * 26))
     file.write_text(replace(load(file), entries=tuple(entries)).text())
     assert sha(strategy, replay=file) == sha("one_device()")
 

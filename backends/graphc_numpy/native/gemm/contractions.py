@@ -14,9 +14,9 @@ from math import prod
 from graphc.ir.types import I64
 from graphc.lowering.kernel.code import (
     Access,
-    Constant,
-    Index,
-    Product,
+    AxisIndex,
+    Gemm,
+    Number,
     Side,
     Statement,
     accesses,
@@ -25,7 +25,7 @@ from graphc.lowering.kernel.code import (
 
 
 @dataclass(frozen=True)
-class Axis:
+class GemmAxis:
     """An axis, its strides in the left, the right and every access of the code, and its number."""
 
     size: int
@@ -34,7 +34,7 @@ class Axis:
     fixed: bool  # code asks for its index: it stays as it is
 
 
-def simplified(product: Product) -> Product:
+def without_unit_axes(product: Gemm) -> Gemm:
     """The same product without axes of size 1, and with neighbours merged where they can be.
 
     Axes of `inner` are not merged here: the order of additions goes by them.
@@ -58,17 +58,17 @@ def simplified(product: Product) -> Product:
     )  # fmt: skip
 
 
-def turned(product: Product) -> Product:
+def transposed(product: Gemm) -> Gemm:
     """The same product with rows as columns: the right operand's transpose times the left's."""
     n, m = len(product.batch), len(product.rows)
     order = [*range(n), *range(n + m, n + m + len(product.cols)), *range(n, n + m)]
     return replace(
-        product, left=_turned(product.right), right=_turned(product.left),
+        product, left=_transposed(product.right), right=_transposed(product.left),
         rows=product.cols, cols=product.rows, code=_reordered(product.code, order),
     )  # fmt: skip
 
 
-def ending_with(product: Product, row: int, col: int) -> Product:
+def ending_with(product: Gemm, row: int, col: int) -> Gemm:
     """The same product with those axes as the last of rows and of cols."""
     n, m = len(product.batch), len(product.rows)
     rows, cols = _last(m, row), _last(len(product.cols), col)
@@ -93,14 +93,14 @@ def _picked(values: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
 
 def _reordered(code: Sequence[Statement], order: Sequence[int]) -> tuple[Statement, ...]:
     """Code whose axes come in another order."""
-    axes = [Axis(0, (), number, False) for number in order]
+    axes = [GemmAxis(0, (), number, False) for number in order]
     return tuple(with_accesses(s, lambda a: _permuted(a, order)) for s in _numbered(code, axes))
 
 
-def _axes(product: Product) -> list[list[Axis]]:
+def _axes(product: Gemm) -> list[list[GemmAxis]]:
     """Of batch, rows and cols; those of size 1 are left out."""
     found = list(accesses(product))
-    asked = {s.axis for s in product.code if isinstance(s, Index)}
+    asked = {s.axis for s in product.code if isinstance(s, AxisIndex)}
     groups, number = [], 0
     for name in ("batch", "rows", "cols"):
         axes = []
@@ -110,23 +110,25 @@ def _axes(product: Product) -> list[list[Axis]]:
         for size, left, right in zip(sizes, lefts, rights, strict=True):
             strides = (left, right, *(a.strides[number] for a in found))
             if size != 1:
-                axes.append(Axis(size, strides, number, number in asked))
+                axes.append(GemmAxis(size, strides, number, number in asked))
             number += 1
         groups.append(axes)
     return groups
 
 
-def _dealt(batch: list[Axis], rows: list[Axis], cols: list[Axis]) -> list[list[Axis]]:
+def _dealt(
+    batch: list[GemmAxis], rows: list[GemmAxis], cols: list[GemmAxis]
+) -> list[list[GemmAxis]]:
     """Axes of batch along which one operand stays where it is count as the other's own."""
-    own: list[list[Axis]] = [[], [], []]
+    own: list[list[GemmAxis]] = [[], [], []]
     for axis in batch:
         left, right = axis.strides[0] != 0, axis.strides[1] != 0
         own[0 if left == right else 1 if left else 2].append(axis)
     return [own[0], own[1] + rows, own[2] + cols]
 
 
-def _merged(axes: Sequence[Axis]) -> list[Axis]:
-    made: list[Axis] = []
+def _merged(axes: Sequence[GemmAxis]) -> list[GemmAxis]:
+    made: list[GemmAxis] = []
     for axis in axes:
         last = made[-1] if made else None
         if last is not None and _is_one(last, axis):
@@ -136,13 +138,13 @@ def _merged(axes: Sequence[Axis]) -> list[Axis]:
     return made
 
 
-def _is_one(outer: Axis, inner: Axis) -> bool:
+def _is_one(outer: GemmAxis, inner: GemmAxis) -> bool:
     """Whether a step of the outer axis is, for all, as far as the whole of the inner one."""
     whole = tuple(inner.size * s for s in inner.strides)
     return outer.strides == whole and not outer.fixed and not inner.fixed
 
 
-def _strides(axes: Sequence[Axis], k: int) -> tuple[int, ...]:
+def _strides(axes: Sequence[GemmAxis], k: int) -> tuple[int, ...]:
     return tuple(a.strides[k] for a in axes)
 
 
@@ -153,7 +155,7 @@ def _taken(values: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(x for x, n in zip(values, sizes, strict=True) if n != 1)
 
 
-def _renamed(code: Sequence[Statement], axes: Sequence[Axis]) -> tuple[Statement, ...]:
+def _renamed(code: Sequence[Statement], axes: Sequence[GemmAxis]) -> tuple[Statement, ...]:
     """Code with accesses of the new axes."""
     number = count(2)
 
@@ -164,16 +166,16 @@ def _renamed(code: Sequence[Statement], axes: Sequence[Axis]) -> tuple[Statement
     return tuple(with_accesses(s, renamed) for s in _numbered(code, axes))
 
 
-def _numbered(code: Sequence[Statement], axes: Sequence[Axis]) -> list[Statement]:
+def _numbered(code: Sequence[Statement], axes: Sequence[GemmAxis]) -> list[Statement]:
     """Code that asks for indices by the axes' new numbers; of an axis of size 1 it is 0."""
     numbers = {a.number: k for k, a in enumerate(axes)}
     made: list[Statement] = []
     for s in code:
         match s:
-            case Index(target, axis) if axis in numbers:
-                made.append(Index(target, numbers[axis]))
-            case Index(target):
-                made.append(Constant(target, 0, I64))
+            case AxisIndex(target, axis) if axis in numbers:
+                made.append(AxisIndex(target, numbers[axis]))
+            case AxisIndex(target):
+                made.append(Number(target, 0, I64))
             case _:
                 made.append(s)
     return made
@@ -183,7 +185,7 @@ def _permuted(access: Access, order: Sequence[int]) -> Access:
     return replace(access, strides=tuple(access.strides[k] for k in order))
 
 
-def _turned(side: Side) -> Side:
+def _transposed(side: Side) -> Side:
     return replace(side, rows=side.cols, cols=side.rows)
 
 
@@ -193,7 +195,7 @@ BLOCK = 512  # products that are added up from 0 before the sum is added to the 
 
 
 @dataclass(frozen=True)
-class Loop:
+class SumLoop:
     """One loop over entries of inner: how often, and the steps in the left and the right."""
 
     count: int
@@ -202,15 +204,15 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class SumBlocks:
     """Inner in blocks: sums over `inside` are made one after the other, added up over `outside`.
 
     The last loop outside counts pieces of the axis whose rest, `inside[0]`, may be shorter in the
     last piece: `rest` times.
     """
 
-    outside: tuple[Loop, ...]
-    inside: tuple[Loop, ...]
+    outside: tuple[SumLoop, ...]
+    inside: tuple[SumLoop, ...]
     rest: int
 
     @property
@@ -223,32 +225,32 @@ class Blocks:
         return prod(x.count for x in self.inside)
 
 
-def blocks(product: Product) -> Blocks:
+def blocks(product: Gemm) -> SumBlocks:
     """Blocks of at most BLOCK entries, of equal size but for rests; a function of `inner` alone.
 
     A block is a piece of one axis and the whole of all later ones.
     """
     sizes = product.inner
-    loops = [Loop(*x) for x in zip(sizes, product.left.inner, product.right.inner, strict=True)]
+    loops = [SumLoop(*x) for x in zip(sizes, product.left.inner, product.right.inner, strict=True)]
     at = len(sizes)
     while at > 0 and prod(sizes[at - 1 :]) <= BLOCK:
         at -= 1
     if at == 0:
-        inside = fused(loops) or (Loop(1, 0, 0),)
-        return Blocks((), inside, inside[0].count)
+        inside = fused(loops) or (SumLoop(1, 0, 0),)
+        return SumBlocks((), inside, inside[0].count)
     cut, after = loops[at - 1], loops[at:]
     longest = max(1, BLOCK // max(1, prod(sizes[at:])))
     pieces = -(-cut.count // longest)
     length = -(-cut.count // pieces)
     pieces = -(-cut.count // length)
-    outside = (*loops[: at - 1], Loop(pieces, length * cut.left, length * cut.right))
+    outside = (*loops[: at - 1], SumLoop(pieces, length * cut.left, length * cut.right))
     inside = fused([x for x in (replace(cut, count=length), *after) if x.count > 1])
     rest = cut.count - (pieces - 1) * length
-    return Blocks(outside, inside, rest * inside[0].count // length)
+    return SumBlocks(outside, inside, rest * inside[0].count // length)
 
 
-def fused(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    made: list[Loop] = []
+def fused(loops: Sequence[SumLoop]) -> tuple[SumLoop, ...]:
+    made: list[SumLoop] = []
     for x in loops:
         last = made[-1] if made else None
         whole = (x.count * x.left, x.count * x.right)

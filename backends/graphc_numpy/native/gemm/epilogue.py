@@ -10,17 +10,17 @@ from math import prod
 
 from llvmlite import ir
 
-from graphc.lowering.kernel.code import Access, Product, Store, reached
+from graphc.lowering.kernel.code import Access, Gemm, Store, reached
 from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.gemm.tiles import Tiling
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
-from graphc_numpy.native.loops.expression_codegen import Cells
+from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, WIDTH, Printer, Vector, index
+from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
 from graphc_numpy.native.loops.prefetch import LINE
 
 SOON = 32  # entries of inner: a tile of fewer is done before memory answers
 
 
-def print_finish(module: ir.Module, t: Tiling, name: str) -> ir.Function:
+def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     """`void f(ptr params..., ptr sums, i64 indices..., i64 rows, i64 cols, ptr errors)`."""
     product = t.product
     n, axes = len(product.params), _axes(product)
@@ -32,38 +32,46 @@ def print_finish(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     last_row = len(product.batch) + len(product.rows) - 1
     outer = range(axes - 1 if product.cols else axes)
 
-    def strip(cells: Cells, place: list[ir.Value], sums: ir.Value, col: ir.Value, n: int) -> None:
-        here = [*place[:-1], p.b.add(place[-1], col)] if product.cols else place
+    def strip(
+        expressions: ExpressionPrinter,
+        position: list[ir.Value],
+        sums: ir.Value,
+        col: ir.Value,
+        n: int,
+    ) -> None:
+        here = [*position[:-1], p.b.add(position[-1], col)] if product.cols else position
         registers = {0: _sum(p, t, p.at(sums, col, t.dtype))}
-        cells.run(product.code, registers, here, axes - 1 if product.cols else None, n)
+        expressions.run(product.code, registers, here, axes - 1 if product.cols else None, n)
 
     def turn(row: ir.Value) -> None:
         here = list(indices)
         if product.rows:
             here[last_row] = p.b.add(indices[last_row], row)
-        cells = Cells(p, product.params, pointers, errors).placed(product.code, here, outer)
+        expressions = ExpressionPrinter(p, product.params, pointers, errors).with_indices(
+            product.code, here, outer
+        )
         line = p.at(sums, p.b.mul(row, index(t.width)), t.dtype)
         whole = p.b.and_(cols, index(-WIDTH))
         if t.cols >= WIDTH:
-            p.loop(0, whole, WIDTH, lambda col: strip(cells, here, line, col, WIDTH))
+            p.loop(0, whole, WIDTH, lambda col: strip(expressions, here, line, col, WIDTH))
         if t.cols % WIDTH:
             rest = p.b.icmp_signed("<", whole, cols)
-            p.when(rest, lambda: strip(cells, here, line, whole, t.cols % WIDTH))
+            p.when(rest, lambda: strip(expressions, here, line, whole, t.cols % WIDTH))
 
     p.loop(0, rows, 1, turn)
     p.b.ret_void()
     return f
 
 
-def _axes(product: Product) -> int:
+def _axes(product: Gemm) -> int:
     return len(product.batch) + len(product.rows) + len(product.cols)
 
 
-def _sum(p: Printer, t: Tiling, address: ir.Value) -> Lanes:
+def _sum(p: Printer, t: Tiling, address: ir.Value) -> Vector:
     """Register 0: rounded where products are added up in another dtype."""
     dtype = t.product.dtype
     made = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
-    return p.rounded(Lanes(made.value, dtype, made.width))
+    return p.rounded(Vector(made.value, dtype, made.width))
 
 
 def ask(

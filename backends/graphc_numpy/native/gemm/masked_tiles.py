@@ -15,23 +15,23 @@ from llvmlite import ir
 
 from graphc.lowering.kernel.code import (
     Apply,
-    Constant,
-    Index,
+    AxisIndex,
+    Gemm,
     Load,
-    Product,
+    Number,
     Statement,
     Store,
     registers,
 )
 from graphc_numpy.native.llvm.vectors import Printer
-from graphc_numpy.native.loops.expression_codegen import Cells, Registers
+from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter, Registers
 
 Rises = dict[int, bool]  # for each axis whether a value grows along it (or falls)
 LARGER = {"ge": True, "gt": True, "le": False, "lt": False}  # whether the first is the larger one
 
 
 @dataclass(frozen=True)
-class Seen:
+class VisibleEntries:
     """Code that makes a register that tells whether an entry is seen, and how that goes by axes:
     along which it becomes true, and along which it becomes false."""
 
@@ -40,17 +40,17 @@ class Seen:
     rises: Rises
 
     def somewhere(
-        self, p: Printer, product: Product, pointers: Sequence[ir.Value],
+        self, p: Printer, product: Gemm, pointers: Sequence[ir.Value],
         first: Sequence[ir.Value], last: Sequence[ir.Value],
     ) -> ir.Value:  # fmt: skip
         """i1: whether an entry between two corners is seen."""
         at = [last[a] if self.rises.get(a) else x for a, x in enumerate(first)]
         found: Registers = {}
-        Cells(p, product.params, pointers, pointers[0]).run(self.code, found, at, None)
+        ExpressionPrinter(p, product.params, pointers, pointers[0]).run(self.code, found, at, None)
         return found[self.register].value
 
 
-def seen(product: Product) -> Seen | None:
+def visible_entries(product: Gemm) -> VisibleEntries | None:
     """Where the sums of a product are seen; None where that is everywhere, or not known."""
     makers = {x.target: x for x in product.code if not isinstance(x, Store)}
     condition = _condition(product)
@@ -65,11 +65,11 @@ def seen(product: Product) -> Seen | None:
             continue
         both: list[Rises] = [s for s in sides if s is not None]
         if all(both[0][a] == both[1][a] for a in both[0].keys() & both[1].keys()):
-            return Seen(_cone(product, register), register, both[0] | both[1])
+            return VisibleEntries(_cone(product, register), register, both[0] | both[1])
     return None
 
 
-def _condition(product: Product) -> int | None:
+def _condition(product: Gemm) -> int | None:
     """The one condition of all selects by which sums are seen, if they are seen by these alone."""
     depends, found = {0}, set[int]()
     for x in product.code:
@@ -104,9 +104,9 @@ def _all_of(makers: Mapping[int, Statement], register: int) -> list[int]:
 def _rises(makers: Mapping[int, Statement], register: int, up: bool) -> Rises | None:
     """How a sum of indices, times positive numbers, goes by axes; None of what is none."""
     match makers.get(register):
-        case Index(axis=axis):
+        case AxisIndex(axis=axis):
             return {axis: up}
-        case Constant():
+        case Number():
             return {}
         case Load(access=access) if not any(access.strides) and access.row is None:
             return {}
@@ -116,14 +116,14 @@ def _rises(makers: Mapping[int, Statement], register: int, up: bool) -> Rises | 
             parts = _rises(makers, x, up), _rises(makers, y, up)
         case Apply(function="mul", arguments=(x, y)):
             factor = makers.get(y)
-            positive = isinstance(factor, Constant) and factor.value > 0
+            positive = isinstance(factor, Number) and factor.value > 0
             return _rises(makers, x, up) if positive else None
         case _:
             return None
     return None if parts[0] is None or parts[1] is None else parts[0] | parts[1]
 
 
-def _cone(product: Product, register: int) -> tuple[Statement, ...]:
+def _cone(product: Gemm, register: int) -> tuple[Statement, ...]:
     """The code that makes a register."""
     needed, found = {register}, list[Statement]()
     for x in reversed(product.code):
@@ -133,4 +133,4 @@ def _cone(product: Product, register: int) -> tuple[Statement, ...]:
     return tuple(found[::-1])
 
 
-__all__ = ["Seen", "seen"]
+__all__ = ["VisibleEntries", "visible_entries"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from graphc.ir.types import DType
-from graphc_numpy.native.gemm.contractions import Loop
+from graphc_numpy.native.gemm.contractions import SumLoop
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, memory_type
 
 Values = list[ir.Value]
@@ -36,7 +36,7 @@ class MicroKernel:
     active: int
     width: int
     step: int
-    loops: tuple[Loop, ...]
+    loops: tuple[SumLoop, ...]
     adds: bool
 
     @property
@@ -117,17 +117,17 @@ def _added(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> Values:
     add = p.b.fadd if m.dtype.kind == "f" else p.b.add
     t = ir.VectorType(memory_type(m.dtype), WIDTH)
     return [
-        add(p.read(place, t, m.dtype.bytes), x)
-        for place, x in zip(_places(p, m, sums), made, strict=True)
+        add(p.read(address, t, m.dtype.bytes), x)
+        for address, x in zip(_addresses(p, m, sums), made, strict=True)
     ]
 
 
 def _stored(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> None:
-    for place, x in zip(_places(p, m, sums), made, strict=True):
-        p.write(x, place, m.dtype.bytes)
+    for address, x in zip(_addresses(p, m, sums), made, strict=True):
+        p.write(x, address, m.dtype.bytes)
 
 
-def _places(p: Printer, m: MicroKernel, sums: ir.Value) -> Values:
+def _addresses(p: Printer, m: MicroKernel, sums: ir.Value) -> Values:
     """Where the vectors of sums lie."""
     return [
         p.at(sums, r * m.width + v * WIDTH, m.dtype)

@@ -20,8 +20,8 @@ from graphc_numpy.native.llvm.vectors import (
     POINTER,
     VOID,
     WIDTH,
-    Lanes,
     Printer,
+    Vector,
     index,
     register_type,
 )
@@ -109,7 +109,7 @@ def _copied(
             active = max(0, min(WIDTH, x.active - first))
             value = p.load_lanes(p.at(here, first, x.dtype), x.dtype, 1, active).value
             # What a store writes past the width is written again by the next row's, or is padding.
-            p.store_lanes(Lanes(value, x.made, WIDTH), p.at(there, first, x.made))
+            p.store_lanes(Vector(value, x.made, WIDTH), p.at(there, first, x.made))
         return [p.at(here, x.loops[-1][1], x.dtype), p.at(there, x.width, x.made)]
 
     p.loop(0, count, 1, turn, [source, target])
@@ -210,7 +210,7 @@ def transposed(p: Printer, rows: Values) -> Values:
     high = _numbers(n // 2 + k // 2 + n * (k % 2) for k in range(n))
     for _ in range(n.bit_length() - 1):
         pairs = [(rows[i], rows[i + n // 2]) for i in range(n // 2)]
-        rows = [p.b.shuffle_vector(x, y, way) for x, y in pairs for way in (low, high)]
+        rows = [p.b.shuffle_vector(x, y, halves) for x, y in pairs for halves in (low, high)]
     return rows
 
 
@@ -238,7 +238,7 @@ def _row(
     """One row of the target, element by element."""
 
     def element(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
-        p.store(Lanes(p.load(here, x.dtype).value, x.made), there)
+        p.store(Vector(p.load(here, x.dtype).value, x.made), there)
         return [p.at(here, across, x.dtype), p.at(there, 1, x.made)]
 
     end = p.loop(0, x.active, 1, element, [source, target])[1]

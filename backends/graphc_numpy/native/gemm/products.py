@@ -6,7 +6,7 @@ the first-level cache and the right's panels in the second):
     jobs      batch, outer axes of cols, groups of panels        units are tiles of rows of a job
     blocks    of inner; the right operand's panels are packed
     tiles     of rows; the left operand's rows are packed
-    panels    a tile of sums (`microkernels`), and after the last block the code (`Cells`)
+    panels    a tile of sums (`microkernels`), and after the last block the epilogue
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from math import prod
 from llvmlite import ir
 
 from graphc.ir.types import DType
-from graphc.lowering.kernel.code import Param, Product, Side
-from graphc_numpy.native.gemm.contractions import Loop, fused
-from graphc_numpy.native.gemm.epilogue import ask, print_finish
-from graphc_numpy.native.gemm.masked_tiles import seen
+from graphc.lowering.kernel.code import Gemm, Parameter, Side
+from graphc_numpy.native.gemm.contractions import SumLoop, fused
+from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
+from graphc_numpy.native.gemm.masked_tiles import visible_entries
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, tile_function
 from graphc_numpy.native.gemm.packing import Packing, pack_function
 from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
@@ -34,17 +34,17 @@ WORTH = (
 # little in them, but to optimise them would take LLVM as long as the tiles do
 
 
-def units(product: Product, instructions: str | None = None) -> int:
+def units(product: Gemm, instructions: str | None = None) -> int:
     """How many units of work there are."""
     return _tiling(product, instructions).units
 
 
-def scratch_bytes(product: Product, instructions: str | None = None) -> int:
+def scratch_bytes(product: Gemm, instructions: str | None = None) -> int:
     """Memory that a thread needs."""
     return _tiling(product, instructions).scratch
 
 
-def units_until(p: Printer, product: Product, row: ir.Value) -> ir.Value:
+def units_until(p: Printer, product: Gemm, row: ir.Value) -> ir.Value:
     """The units that make all rows before `row`, of a product with one axis of rows and cols."""
     t = _tiling(product, None)
     if t.product.left.slot == product.left.slot:
@@ -55,17 +55,17 @@ def units_until(p: Printer, product: Product, row: ir.Value) -> ir.Value:
     return p.b.mul(jobs, index(t.tiles))
 
 
-def print_product(
-    module: ir.Module, product: Product, name: str, instructions: str | None = None,
+def print_gemm(
+    module: ir.Module, product: Gemm, name: str, instructions: str | None = None,
     until: bool = False,
 ) -> ir.Function:  # fmt: skip
-    """`void name(ptr ..., i64 begin, i64 end, ptr scratch, ptr errors)`: a stretch of units.
+    """`void name(ptr ..., i64 begin, i64 end, ptr scratch, ptr errors)`: some units of it.
 
     instructions: the instruction set that tiles are chosen for; by default the target's.
     until: an i64 more says how many entries of inner are added up (at least one), of one axis
     """
     t = _tiling(product, instructions)
-    finish = print_finish(module, t, f"{name}_finish")
+    epilogue = print_epilogue(module, t, f"{name}_epilogue")
     pointers = [POINTER] * len(product.params)
     arguments = [*pointers, INT64, INT64, POINTER, POINTER]
     f = helper(module, ir.FunctionType(VOID, [*arguments, *[INT64] * until]), name)
@@ -76,13 +76,15 @@ def print_product(
     entries = f.args[-1] if until else None
     lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
     if t.units:
-        made = _Loops(p, t, finish, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries)
+        made = _GemmPrinter(
+            p, t, epilogue, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries
+        )
         made.jobs(begin, end)
     p.b.ret_void()
     return f
 
 
-def _tiling(product: Product, instructions: str | None) -> Tiling:
+def _tiling(product: Gemm, instructions: str | None) -> Tiling:
     return tiling(product, instructions or machine.target().instructions)
 
 
@@ -107,7 +109,7 @@ class _Job:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _SumBlock:
     """A block of inner: where it begins, how often its first loop turns, which of them it is."""
 
     left: ir.Value
@@ -118,12 +120,12 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Loops:
+class _GemmPrinter:
     """Prints the loops of one product."""
 
     p: Printer
     t: Tiling
-    finish: ir.Function
+    epilogue: ir.Function
     pointers: Sequence[ir.Value]
     scratch: ir.Value
     errors: ir.Value
@@ -163,7 +165,7 @@ class _Loops:
         b, t = self.p.b, self.t
         product = t.product
         sizes = (*product.batch, *product.cols[:-1], t.groups)
-        *outer, group = self.places(number, sizes)
+        *outer, group = self.positions(number, sizes)
         batch, cols = outer[: len(product.batch)], outer[len(product.batch) :]
         first = b.mul(group, index(t.panels))
         panels = self.p.intrinsic("smin", index(t.panels), b.sub(index(t.wide), first))
@@ -171,7 +173,7 @@ class _Loops:
         left = self.start(product.left, batch, product.left.batch)
         right = self.start(product.right, batch, product.right.batch)
         steps = product.right.cols or (0,)
-        right = self.moved(right, product.right, [*cols, col], steps)
+        right = self.advanced(right, product.right, [*cols, col], steps)
         return _Job(batch, cols, col, panels, left, right)
 
     def chunk(self, job: _Job, start: ir.Value, end: ir.Value) -> None:
@@ -185,7 +187,7 @@ class _Loops:
         if not blocks.outside:
             yes = ir.Constant(ir.IntType(1), 1)
             count = whole if self.entries is None else self.entries
-            self.block(job, _Block(job.left, job.right, count, yes, yes), start, stop)
+            self.block(job, _SumBlock(job.left, job.right, count, yes, yes), start, stop)
             return
         pieces, rest = self.pieces(whole)
         end = (
@@ -193,13 +195,17 @@ class _Loops:
         )
 
         def turn(number: ir.Value) -> None:
-            places = self.places(number, tuple(x.count for x in blocks.outside))
-            left = self.moved(job.left, product.left, places, [x.left for x in blocks.outside])
-            right = self.moved(job.right, product.right, places, [x.right for x in blocks.outside])
-            count = b.select(b.icmp_signed("==", places[-1], end), rest, whole)
+            positions = self.positions(number, tuple(x.count for x in blocks.outside))
+            left = self.advanced(
+                job.left, product.left, positions, [x.left for x in blocks.outside]
+            )
+            right = self.advanced(
+                job.right, product.right, positions, [x.right for x in blocks.outside]
+            )
+            count = b.select(b.icmp_signed("==", positions[-1], end), rest, whole)
             first = b.icmp_signed("==", number, index(0))
             last = b.icmp_signed("==", number, b.sub(pieces, index(1)))
-            self.block(job, _Block(left, right, count, first, last), start, stop)
+            self.block(job, _SumBlock(left, right, count, first, last), start, stop)
 
         self.loop(index(0), pieces, 1, turn)
 
@@ -211,12 +217,12 @@ class _Loops:
         before = b.udiv(b.sub(self.entries, index(1)), whole)
         return b.add(before, index(1)), b.sub(self.entries, b.mul(before, whole))
 
-    def block(self, job: _Job, block: _Block, start: ir.Value, stop: ir.Value) -> None:
+    def block(self, job: _Job, block: _SumBlock, start: ir.Value, stop: ir.Value) -> None:
         if self.t.packs_right:
             self.loop(0, job.panels, 1, lambda panel: self.pack_panel(job, block, panel))
         self.loop(start, stop, 1, lambda tile: self.tile(job, block, tile, start))
 
-    def pack_panel(self, job: _Job, block: _Block, panel: ir.Value) -> None:
+    def pack_panel(self, job: _Job, block: _SumBlock, panel: ir.Value) -> None:
         t, b, side = self.t, self.p.b, self.t.product.right
         across = side.cols[-1] if side.cols else 0
         loops = tuple((x.count, x.right) for x in t.blocks.inside)
@@ -231,12 +237,12 @@ class _Loops:
 
         self.either(self.is_last_panel(job, panel), t.width, t.last_width, t.wide, pack)
 
-    def tile(self, job: _Job, block: _Block, tile: ir.Value, start: ir.Value) -> None:
+    def tile(self, job: _Job, block: _SumBlock, tile: ir.Value, start: ir.Value) -> None:
         t, b, side = self.t, self.p.b, self.t.product.left
         sizes = (*t.product.rows[:-1], t.high)
-        *outer, high = self.places(tile, sizes)
+        *outer, high = self.positions(tile, sizes)
         rows = [*outer, b.mul(high, index(t.height))]
-        left = self.moved(block.left, side, rows, side.rows or (0,))
+        left = self.advanced(block.left, side, rows, side.rows or (0,))
         low = b.icmp_signed("==", high, index(t.high - 1))
         if t.packs_left:
             self.either(
@@ -250,7 +256,7 @@ class _Loops:
 
         self.loop(0, job.panels, 1, panel)
 
-    def pack_rows(self, left: ir.Value, block: _Block, active: int) -> None:
+    def pack_rows(self, left: ir.Value, block: _SumBlock, active: int) -> None:
         t, side = self.t, self.t.product.left
         across = side.rows[-1] if side.rows else 0
         loops = tuple((x.count, x.left) for x in t.blocks.inside)
@@ -258,7 +264,7 @@ class _Loops:
         self.p.b.call(pack_function(self.p.b.module, packing), [left, self.strip, block.count])
 
     def panel(
-        self, job: _Job, block: _Block, panel: ir.Value, left: ir.Value, sums: ir.Value,
+        self, job: _Job, block: _SumBlock, panel: ir.Value, left: ir.Value, sums: ir.Value,
         rows: Values, low: ir.Value,
     ) -> None:  # fmt: skip
         """One tile of sums, and the code on it after the last block."""
@@ -293,13 +299,13 @@ class _Loops:
 
         self.where_seen(indices, height, width, tile)
         done = [*self.pointers, here, *indices, height, width, self.errors]
-        self.p.when(block.last, lambda: b.call(self.finish, done))
+        self.p.when(block.last, lambda: b.call(self.epilogue, done))
 
     def where_seen(
         self, indices: Values, height: ir.Value, width: ir.Value, tile: Callable[[], None]
     ) -> None:
         """A tile of sums, unless the code sees none of them."""
-        found = seen(self.t.product)
+        found = visible_entries(self.t.product)
         if found is None:
             tile()
             return
@@ -321,14 +327,14 @@ class _Loops:
         adds = t.blocks.number > 1
         return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds)
 
-    def reading(self, height: int, width: int) -> tuple[Loop, ...]:
+    def reading(self, height: int, width: int) -> tuple[SumLoop, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
-        made: list[Loop] = []
+        made: list[SumLoop] = []
         entries = 1
         for x in reversed(self.t.blocks.inside):
             left = entries * height if self.t.packs_left else x.left
             right = entries * width if self.t.packs_right else x.right
-            made.insert(0, Loop(x.count, left, right))
+            made.insert(0, SumLoop(x.count, left, right))
             entries *= x.count
         return fused(made)
 
@@ -342,24 +348,24 @@ class _Loops:
         self.p.loop(start, stop, step, lambda k: do(opaque(self.p, k)))
 
     def dtype(self, side: Side) -> DType:
-        param: Param = self.t.product.params[side.slot]
+        param: Parameter = self.t.product.params[side.slot]
         return param.dtype
 
-    def start(self, side: Side, places: Values, steps: Sequence[int]) -> ir.Value:
+    def start(self, side: Side, positions: Values, steps: Sequence[int]) -> ir.Value:
         pointer = self.p.at(self.pointers[side.slot], side.offset, self.dtype(side))
-        return self.moved(pointer, side, places, steps)
+        return self.advanced(pointer, side, positions, steps)
 
-    def moved(
-        self, pointer: ir.Value, side: Side, places: Values, steps: Sequence[int]
+    def advanced(
+        self, pointer: ir.Value, side: Side, positions: Values, steps: Sequence[int]
     ) -> ir.Value:
         """The pointer, so many steps further."""
-        for place, step in zip(places, steps, strict=True):
+        for position, step in zip(positions, steps, strict=True):
             if step:
-                where = self.p.b.mul(place, index(step))
+                where = self.p.b.mul(position, index(step))
                 pointer = self.p.at(pointer, where, self.dtype(side))
         return pointer
 
-    def places(self, number: ir.Value, sizes: Sequence[int]) -> Values:
+    def positions(self, number: ir.Value, sizes: Sequence[int]) -> Values:
         """Indices along axes of those sizes, of which the last runs fastest."""
         found: Values = []
         for size in reversed(sizes[1:]):

@@ -1,6 +1,6 @@
 """How a product is cut: its tiles, which operands are packed, and in how many units of work.
 
-Of all ways that there are, the one with the lowest estimate of cycles is taken. No choice changes
+Of all tilings, the one with the lowest estimate of cycles is taken. No choice changes
 a bit of the result: that is fixed by `contractions.blocks`.
 """
 
@@ -12,8 +12,14 @@ from functools import lru_cache
 from math import ceil, gcd, inf, prod
 
 from graphc.ir.types import BF16, F16, F32, DType
-from graphc.lowering.kernel.code import Product, Store, reached
-from graphc_numpy.native.gemm.contractions import Blocks, blocks, ending_with, simplified, turned
+from graphc.lowering.kernel.code import Gemm, Store, reached
+from graphc_numpy.native.gemm.contractions import (
+    SumBlocks,
+    blocks,
+    ending_with,
+    transposed,
+    without_unit_axes,
+)
 from graphc_numpy.native.llvm.vectors import WIDTH
 
 # bytes of a vector register and the number of registers, by instruction set
@@ -38,13 +44,13 @@ class Tiling:
     panels: tiles along the columns for which the right operand is packed at a time
     """
 
-    product: Product
+    product: Gemm
     height: int
     vectors: int
     packs_left: bool
     packs_right: bool
     panels: int
-    blocks: Blocks
+    blocks: SumBlocks
 
     @property
     def dtype(self) -> DType:
@@ -145,35 +151,35 @@ class Tiling:
 
 
 @lru_cache(maxsize=1024)
-def tiling(product: Product, instructions: str) -> Tiling:
+def tiling(product: Gemm, instructions: str) -> Tiling:
     """The cheapest way to cut a product on an instruction set."""
-    plain = simplified(product)
+    plain = without_unit_axes(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
         return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
-    ways = [
-        way
-        for product in (plain, turned(plain))
-        for arranged in _arranged(product)
-        for way in _ways(arranged, instructions)
+    tilings = [
+        tiling_
+        for product in (plain, transposed(plain))
+        for interchanged in _interchanged(product)
+        for tiling_ in _tilings(interchanged, instructions)
     ]
-    return _cheapest(ways, instructions)
+    return _cheapest(tilings, instructions)
 
 
-def _cheapest(ways: Iterable[Tiling], instructions: str) -> Tiling:
+def _cheapest(tilings: Iterable[Tiling], instructions: str) -> Tiling:
     """The first of least cost. How unevenly threads share a product only adds to its cycles, and
-    takes as long to tell: it is asked of those ways alone that may be the best so far."""
+    takes as long to tell: it is asked only of tilings that may be the best so far."""
     least, best = inf, None
-    for way in ways:
-        cost = cycles(way, instructions)
+    for tiling_ in tilings:
+        cost = cycles(tiling_, instructions)
         if cost < least:
-            cost *= _uneven(way)
+            cost *= _uneven(tiling_)
             if cost < least:
-                least, best = cost, way
+                least, best = cost, tiling_
     assert best is not None
     return best
 
 
-def _arranged(product: Product) -> Iterator[Product]:
+def _interchanged(product: Gemm) -> Iterator[Gemm]:
     """With other last axes: the longest of rows, and those of cols that are near in code."""
     sizes, first = product.rows, len(product.batch) + len(product.rows)
     rows = {len(sizes) - 1, *([max(range(len(sizes)), key=lambda k: sizes[k])] if sizes else [])}
@@ -186,7 +192,7 @@ def _arranged(product: Product) -> Iterator[Product]:
     yield from (ending_with(product, row, col) for row in sorted(rows) for col in sorted(cols))
 
 
-def _ways(product: Product, instructions: str) -> Iterator[Tiling]:
+def _tilings(product: Gemm, instructions: str) -> Iterator[Tiling]:
     half = product.params[product.left.slot].dtype in HALVES
     dtype = F32 if half else product.dtype
     plain = Tiling(product, 1, 1, half, half, 1, blocks(product))
@@ -255,7 +261,7 @@ def cycles(t: Tiling, instructions: str) -> float:
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
     low, narrow = t.last_height != t.height, t.last_width != t.width
     code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
-    return batch * (work + rows * cols * _finishing(t)) * code
+    return batch * (work + rows * cols * _epilogue(t)) * code
 
 
 def _uneven(t: Tiling) -> float:
@@ -320,7 +326,7 @@ def _packing(across: tuple[int, ...], inner: tuple[int, ...], each: int) -> floa
     return 0.35 * each if inner and inner[-1] == 1 else 2.0
 
 
-def _finishing(t: Tiling) -> float:
+def _epilogue(t: Tiling) -> float:
     """Of the code, for all tiles that differ by the last axes alone."""
     work, far = 0.0, list[int]()
     for s in t.product.code:
@@ -331,11 +337,11 @@ def _finishing(t: Tiling) -> float:
         else:
             work += 2.0
     for step in far:
-        lost = t.width * len(far) > WAYS * _places(step)
+        lost = t.width * len(far) > WAYS * _cache_sets(step)
         work += LOST if lost else 24.0
     return work * t.rows * ceil(t.cols / WIDTH)
 
 
-def _places(step: int) -> int:
+def _cache_sets(step: int) -> int:
     """How many places of a first-level cache there are for lines that lie `step` bytes apart."""
     return min(PAGE // gcd(step, PAGE), PAGE // LINE)

@@ -17,7 +17,7 @@ from typing import Literal
 from llvmlite import ir
 
 from graphc.ir.types import F32, F64, DType
-from graphc.lowering.kernel.code import OWN, Apply, Load, Product, Step, Store
+from graphc.lowering.kernel.code import OWN, Apply, Gemm, Load, Store, TilePart
 from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, WIDTH, Printer, index, vector
 
@@ -26,13 +26,13 @@ FEWEST = 128  # columns for which a look is worth it
 
 
 @dataclass(frozen=True)
-class Zeros:
+class ZeroTail:
     """Where a product's left operand may end with zeros: rows of `columns`, one after the other.
 
     width, step: of the right operand's rows, in elements
     """
 
-    way: Literal["inner", "rows"]
+    along: Literal["inner", "rows"]
     dtype: DType
     rows: int
     columns: int
@@ -46,30 +46,30 @@ class Zeros:
     @property
     def name(self) -> str:
         sizes = f"{self.rows}x{self.columns}_w{self.width}s{self.step}".replace("-", "m")
-        return f"zeros_{self.way}_{self.dtype}_{sizes}"
+        return f"zeros_{self.along}_{self.dtype}_{sizes}"
 
 
-def zeros_of(step: Step, x: object) -> Zeros | None:
+def zeros_of(step: TilePart, x: object) -> ZeroTail | None:
     """What a kernel of a step may leave out; None where it may not."""
-    if not isinstance(x, Product) or x.dtype not in (F32, F64) or x.batch:
+    if not isinstance(x, Gemm) or x.dtype not in (F32, F64) or x.batch:
         return None
     left, right = x.left, x.right
     if x.params[left.slot].dtype != x.dtype:
         return None
     one = all(len(sizes) == 1 for sizes in (x.rows, x.inner, x.cols))
-    if not one or step.places[left.slot].slot != OWN or right.cols != (1,):
+    if not one or step.offsets[left.slot].slot != OWN or right.cols != (1,):
         return None
     rows, inner, width, step_ = x.rows[0], x.inner[0], x.cols[0], right.inner[0]
     found = None
     if (left.rows, left.inner) == ((inner,), (1,)):
-        found = Zeros("inner", x.dtype, rows, inner, width, step_)
+        found = ZeroTail("inner", x.dtype, rows, inner, width, step_)
     elif (left.rows, left.inner) == ((1,), (rows,)) and _only_adds(x):
-        found = Zeros("rows", x.dtype, inner, rows, width, step_)
+        found = ZeroTail("rows", x.dtype, inner, rows, width, step_)
     fits = found and found.columns >= FEWEST and any(found.columns % n == 0 for n in CHUNKS)
     return found if fits else None
 
 
-def _only_adds(x: Product) -> bool:
+def _only_adds(x: Gemm) -> bool:
     """Whether all that is done with a sum is to add it to what is in memory."""
     match x.code:
         case (Load(a, there), Apply(b, "add", (c, 0)), Store(place, d)):
@@ -78,7 +78,7 @@ def _only_adds(x: Product) -> bool:
             return False
 
 
-def print_zeros(module: ir.Module, x: Zeros) -> ir.Function:
+def print_zeros(module: ir.Module, x: ZeroTail) -> ir.Function:
     """`i64 f(ptr left, ptr right)`: how many columns there are before the zeros, at least one
     chunk; all of them where a factor is not finite."""
     found: ir.Function | None = module.globals.get(x.name)
@@ -101,7 +101,7 @@ def print_zeros(module: ir.Module, x: Zeros) -> ir.Function:
     end.add_incoming(start, before)
     b.branch(head)
     b.position_at_end(done)
-    first, stop = (end, x.columns) if x.way == "inner" else (index(0), x.rows)
+    first, stop = (end, x.columns) if x.along == "inner" else (index(0), x.rows)
     none = b.icmp_signed("==", end, index(x.columns))
     with b.if_then(none):
         b.ret(end)
@@ -110,11 +110,11 @@ def print_zeros(module: ir.Module, x: Zeros) -> ir.Function:
     return f
 
 
-def _bits(x: Zeros) -> ir.Type:
+def _bits(x: ZeroTail) -> ir.Type:
     return INT32 if x.dtype == F32 else INT64
 
 
-def _some(p: Printer, x: Zeros, left: ir.Value, start: ir.Value) -> ir.Value:
+def _some(p: Printer, x: ZeroTail, left: ir.Value, start: ir.Value) -> ir.Value:
     """i1: whether a chunk of columns has an entry that is not 0."""
     b, t = p.b, vector(_bits(x), WIDTH)
 
@@ -129,7 +129,7 @@ def _some(p: Printer, x: Zeros, left: ir.Value, start: ir.Value) -> ir.Value:
     return b.icmp_unsigned("!=", b.shl(every, p.number(1, _bits(x))), p.number(0, _bits(x)))
 
 
-def _finite(p: Printer, x: Zeros, right: ir.Value, first: ir.Value, stop: int) -> ir.Value:
+def _finite(p: Printer, x: ZeroTail, right: ir.Value, first: ir.Value, stop: int) -> ir.Value:
     """i1: whether some rows of the right operand have neither infinities nor NaNs."""
     b, t = p.b, vector(_bits(x), WIDTH)
     size = 8 * x.dtype.bytes
@@ -149,4 +149,4 @@ def _finite(p: Printer, x: Zeros, right: ir.Value, first: ir.Value, stop: int) -
     return b.icmp_unsigned("<", largest, p.number(exponent, _bits(x)))
 
 
-__all__ = ["Zeros", "print_zeros", "zeros_of"]
+__all__ = ["ZeroTail", "print_zeros", "zeros_of"]

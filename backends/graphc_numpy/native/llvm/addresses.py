@@ -4,7 +4,7 @@ A pointer that a kernel is called with carries a mark in its upper 16 bits, whic
 the number of an entry of a table that says where its buffer begins and ends. Whatever is added to
 the pointer, the mark stays. Before each access the entry is looked up. An address outside of its
 buffer is noted, if it is the first one, and memory that nobody needs takes its place, so that the
-step goes on to the end of its stretch; there the host asks for what was noted.
+step goes on to the end of its region; there the host asks for what was noted.
 
 Each thread has 256 entries: 0 says which call it is in, then come the arguments of that call, and
 the last is its scratch memory. A pointer without a mark is not checked.
@@ -21,7 +21,7 @@ from llvmlite import ir
 from graphc.support.errors import InternalError
 
 if TYPE_CHECKING:
-    from graphc.lowering.kernel.code import Call
+    from graphc.lowering.kernel.code import KernelCall
     from graphc.lowering.program.program import Program
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
@@ -33,7 +33,7 @@ NOWHERE = 128  # bytes: as many as the widest vector has
 NAME = "noted_address"
 
 
-class Noted(NamedTuple):
+class BadAccess(NamedTuple):
     """The first access outside of its buffer."""
 
     some: int
@@ -147,7 +147,7 @@ def _number(n: int) -> ir.Constant:
 class Addresses:
     """What a compiled program has noted, told in words of the program."""
 
-    def __init__(self, function: int, calls: Sequence[Call], program: Program) -> None:
+    def __init__(self, function: int, calls: Sequence[KernelCall], program: Program) -> None:
         self._ask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
         self._words = (ctypes.c_int64 * WORDS)()
         self._calls, self._program = calls, program
@@ -155,11 +155,11 @@ class Addresses:
     def check(self) -> None:
         """Raise G0998 if a kernel has reached outside of its buffers."""
         self._ask(ctypes.addressof(self._words))
-        noted = Noted(*self._words)
+        noted = BadAccess(*self._words)
         if noted.some:
             raise self._error(noted)
 
-    def _error(self, x: Noted) -> InternalError:
+    def _error(self, x: BadAccess) -> InternalError:
         call, slot = self._calls[x.call], x.mark % EACH
         does, at = "writes" if x.written else "reads", x.address - x.start
         where = f"at byte {at} of {self._name(call, slot)}, which has {x.stop - x.start}"
@@ -170,7 +170,7 @@ class Addresses:
         origins = (getattr(i, "origin", None) for i in made if getattr(i, "node", "") in names)
         return error.at(next((x for x in origins if x is not None), None))
 
-    def _name(self, call: Call, slot: int) -> str:
+    def _name(self, call: KernelCall, slot: int) -> str:
         if slot == SCRATCH:
             return "its scratch memory"
         if not 0 < slot <= len(call.spans):

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT32, INT64, Lanes, Printer, suffix, vector
+from graphc_numpy.native.llvm.vectors import INT32, INT64, Printer, Vector, suffix, vector
 
-Number: TypeAlias = "Term | float | int"
+Number: TypeAlias = "Expression | float | int"
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class Expression:
     """A value, and the printer that prints what is done with it."""
 
     p: Printer
@@ -49,130 +49,130 @@ class Term:
 
     def number(self, x: Number) -> ir.Value:
         """The value of x, where it is a Python number: in this term's type."""
-        return x.value if isinstance(x, Term) else self.p.number(x, self.value.type)
+        return x.value if isinstance(x, Expression) else self.p.number(x, self.value.type)
 
-    def constant(self, x: float | int) -> Term:
+    def constant(self, x: float | int) -> Expression:
         """A number in this term's type."""
-        return Term(self.p, self.number(x))
+        return Expression(self.p, self.number(x))
 
     # -- arithmetic -----------------------------------------------------------------------------
 
-    def _made(self, name: str, y: Number, swapped: bool = False) -> Term:
+    def _made(self, name: str, y: Number, swapped: bool = False) -> Expression:
         a, b = self.value, self.number(y)
         made = getattr(self.p.b, f"f{name}" if self.floats else name)
-        return Term(self.p, made(b, a) if swapped else made(a, b))
+        return Expression(self.p, made(b, a) if swapped else made(a, b))
 
-    def __add__(self, y: Number) -> Term:
+    def __add__(self, y: Number) -> Expression:
         return self._made("add", y)
 
-    def __sub__(self, y: Number) -> Term:
+    def __sub__(self, y: Number) -> Expression:
         return self._made("sub", y)
 
-    def __rsub__(self, y: Number) -> Term:
+    def __rsub__(self, y: Number) -> Expression:
         return self._made("sub", y, swapped=True)
 
-    def __mul__(self, y: Number) -> Term:
+    def __mul__(self, y: Number) -> Expression:
         return self._made("mul", y)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __truediv__(self, y: Number) -> Term:
+    def __truediv__(self, y: Number) -> Expression:
         return self._made("div", y)
 
-    def __rtruediv__(self, y: Number) -> Term:
+    def __rtruediv__(self, y: Number) -> Expression:
         return self._made("div", y, swapped=True)
 
-    def __neg__(self) -> Term:
-        return Term(self.p, self.p.b.fneg(self.value)) if self.floats else 0 - self
+    def __neg__(self) -> Expression:
+        return Expression(self.p, self.p.b.fneg(self.value)) if self.floats else 0 - self
 
-    def fma(self, y: Number, z: Number) -> Term:
+    def fma(self, y: Number, z: Number) -> Expression:
         """self * y + z, rounded once."""
-        return Term(self.p, self.p.fma(self.value, self.number(y), self.number(z)))
+        return Expression(self.p, self.p.fma(self.value, self.number(y), self.number(z)))
 
-    def __abs__(self) -> Term:
+    def __abs__(self) -> Expression:
         return self.called("fabs")
 
-    def called(self, name: str, *xs: Number) -> Term:
+    def called(self, name: str, *xs: Number) -> Expression:
         """The intrinsic `llvm.<name>` of this term and others of its type."""
         values = [self.number(x) for x in xs]
-        return Term(self.p, self.p.intrinsic(name, self.value, *values))
+        return Expression(self.p, self.p.intrinsic(name, self.value, *values))
 
     # -- tests ----------------------------------------------------------------------------------
 
-    def compared(self, sign: str, y: Number, unsigned: bool = False) -> Term:
+    def compared(self, sign: str, y: Number, unsigned: bool = False) -> Expression:
         """The comparison `==`, `!=`, `<`, ...; with a NaN only `!=` holds."""
         b, other = self.p.b, self.number(y)
         if self.floats:
             made = b.fcmp_unordered if sign == "!=" else b.fcmp_ordered
         else:
             made = b.icmp_unsigned if unsigned else b.icmp_signed
-        return Term(self.p, made(sign, self.value, other))
+        return Expression(self.p, made(sign, self.value, other))
 
-    def __lt__(self, y: Number) -> Term:
+    def __lt__(self, y: Number) -> Expression:
         return self.compared("<", y)
 
-    def __le__(self, y: Number) -> Term:
+    def __le__(self, y: Number) -> Expression:
         return self.compared("<=", y)
 
-    def __gt__(self, y: Number) -> Term:
+    def __gt__(self, y: Number) -> Expression:
         return self.compared(">", y)
 
-    def __ge__(self, y: Number) -> Term:
+    def __ge__(self, y: Number) -> Expression:
         return self.compared(">=", y)
 
-    def equals(self, y: Number) -> Term:
+    def equals(self, y: Number) -> Expression:
         return self.compared("==", y)
 
-    def differs(self, y: Number) -> Term:
+    def differs(self, y: Number) -> Expression:
         """Whether they are not equal, or one is a NaN."""
         return self.compared("!=", y)
 
-    def is_nan(self) -> Term:
-        return Term(self.p, self.p.b.fcmp_unordered("uno", self.value, self.value))
+    def is_nan(self) -> Expression:
+        return Expression(self.p, self.p.b.fcmp_unordered("uno", self.value, self.value))
 
-    def choose(self, yes: Number, no: Number) -> Term:
+    def choose(self, yes: Number, no: Number) -> Expression:
         """Of a truth value: `yes` where it holds, else `no`; one of the two is a term."""
-        some = yes if isinstance(yes, Term) else no
-        assert isinstance(some, Term)
-        return Term(self.p, self.p.b.select(self.value, some.number(yes), some.number(no)))
+        some = yes if isinstance(yes, Expression) else no
+        assert isinstance(some, Expression)
+        return Expression(self.p, self.p.b.select(self.value, some.number(yes), some.number(no)))
 
-    def at_most(self, high: float) -> Term:
+    def at_most(self, high: float) -> Expression:
         """The smaller one; a NaN stays."""
         return (self > high).choose(high, self)
 
-    def at_least(self, low: float) -> Term:
+    def at_least(self, low: float) -> Expression:
         return (self < low).choose(low, self)
 
-    def rarely(self, where: Term, other: Callable[[], Term]) -> Term:
+    def rarely(self, where: Expression, other: Callable[[], Expression]) -> Expression:
         """This term, but `other()` in the lanes where `where` holds; see the function."""
         return rarely(where, (self,), lambda: (other(),))[0]
 
     # -- bits -----------------------------------------------------------------------------------
 
-    def __and__(self, y: Number) -> Term:
-        return Term(self.p, self.p.b.and_(self.value, self.number(y)))
+    def __and__(self, y: Number) -> Expression:
+        return Expression(self.p, self.p.b.and_(self.value, self.number(y)))
 
-    def __or__(self, y: Number) -> Term:
-        return Term(self.p, self.p.b.or_(self.value, self.number(y)))
+    def __or__(self, y: Number) -> Expression:
+        return Expression(self.p, self.p.b.or_(self.value, self.number(y)))
 
-    def __xor__(self, y: Number) -> Term:
-        return Term(self.p, self.p.b.xor(self.value, self.number(y)))
+    def __xor__(self, y: Number) -> Expression:
+        return Expression(self.p, self.p.b.xor(self.value, self.number(y)))
 
-    def __invert__(self) -> Term:
+    def __invert__(self) -> Expression:
         return self ^ -1
 
-    def __lshift__(self, n: Number) -> Term:
-        return Term(self.p, self.p.b.shl(self.value, self.number(n)))
+    def __lshift__(self, n: Number) -> Expression:
+        return Expression(self.p, self.p.b.shl(self.value, self.number(n)))
 
-    def __rshift__(self, n: Number) -> Term:
+    def __rshift__(self, n: Number) -> Expression:
         """With the sign."""
-        return Term(self.p, self.p.b.ashr(self.value, self.number(n)))
+        return Expression(self.p, self.p.b.ashr(self.value, self.number(n)))
 
-    def bits(self) -> Term:
+    def bits(self) -> Expression:
         """A float's bits, as an integer of its size."""
         return self._cast("bitcast", INT64 if self.double else INT32)
 
-    def from_bits(self) -> Term:
+    def from_bits(self) -> Expression:
         """The float that has these bits."""
         wide = self.element == INT64
         return self._cast("bitcast", ir.DoubleType() if wide else ir.FloatType())
@@ -188,25 +188,25 @@ class Term:
         """The number of bits below the exponent."""
         return 52 if self.bias == 1023 else 23
 
-    def power_of_two(self) -> Term:
+    def power_of_two(self) -> Expression:
         """2^n of an integer n for which it is a normal float."""
         return ((self + self.bias) << self.mantissa).from_bits()
 
-    def scaled(self, n: Term) -> Term:
+    def scaled(self, n: Expression) -> Expression:
         """self * 2^n, rounded once; self is near 1, and n in reach of two normal factors."""
         if machine.target().instructions == "avx512":
             x, k = self.value, n.to(INT32).value
             name = f"llvm.ldexp.{suffix(x.type)}.{suffix(k.type)}"
-            return Term(self.p, self.p.call(name, (x, k), x.type))
+            return Expression(self.p, self.p.call(name, (x, k), x.type))
         half = n >> 1  # the first product is exact
         return self * half.power_of_two() * (n - half).power_of_two()
 
     # -- conversions ----------------------------------------------------------------------------
 
-    def _cast(self, name: str, t: ir.Type) -> Term:
-        return Term(self.p, getattr(self.p.b, name)(self.value, vector(t, self.width)))
+    def _cast(self, name: str, t: ir.Type) -> Expression:
+        return Expression(self.p, getattr(self.p.b, name)(self.value, vector(t, self.width)))
 
-    def to(self, t: ir.Type, signed: bool = True) -> Term:
+    def to(self, t: ir.Type, signed: bool = True) -> Expression:
         """Converted to another type of one lane; a float to an integer only where it fits."""
         if self.element == t:
             return self
@@ -220,22 +220,22 @@ class Term:
         return self._cast("fpext" if isinstance(t, ir.DoubleType) else "fptrunc", t)
 
 
-def terms(p: Printer, xs: Sequence[Lanes]) -> tuple[Term, ...]:
+def expressions(p: Printer, xs: Sequence[Vector]) -> tuple[Expression, ...]:
     """The operands, all as wide as the widest."""
-    return tuple(Term(p, x) for x in p.together(*xs)[1])
+    return tuple(Expression(p, x) for x in p.widened_alike(*xs)[1])
 
 
-def horner(x: Term, coefficients: Sequence[float]) -> Term:
+def horner(x: Expression, coefficients: Sequence[float]) -> Expression:
     """The polynomial in x with these coefficients, from the highest power down, by fma."""
-    y: Term = x.constant(coefficients[0])
+    y: Expression = x.constant(coefficients[0])
     for c in coefficients[1:]:
         y = y.fma(x, c)
     return y
 
 
 def rarely(
-    where: Term, usual: Sequence[Term], other: Callable[[], Sequence[Term]]
-) -> tuple[Term, ...]:
+    where: Expression, usual: Sequence[Expression], other: Callable[[], Sequence[Expression]]
+) -> tuple[Expression, ...]:
     """`usual`, but `other()` where `where` holds: that runs only if it does in some lane."""
     p, b = where.p, where.p.b
     some = where.value
@@ -250,13 +250,13 @@ def rarely(
         phi = b.phi(x.value.type)
         phi.add_incoming(x.value, before)
         phi.add_incoming(y.value, inside)
-        made.append(Term(p, phi))
+        made.append(Expression(p, phi))
     return tuple(made)
 
 
 def outlined(
-    name: str, function: Callable[..., Term], *xs: Term, result: ir.Type | None = None
-) -> Term:
+    name: str, function: Callable[..., Expression], *xs: Expression, result: ir.Type | None = None
+) -> Expression:
     """`function(*xs)`, printed once a module as a function of its own.
 
     result: the type of what it gives, if not the first term's.
@@ -270,6 +270,6 @@ def outlined(
         found.attributes.add("noinline")
         found.attributes.add("nounwind")
         inner = Printer(ir.IRBuilder(found.append_basic_block()))
-        y = function(*[Term(inner, a) for a in found.args])
+        y = function(*[Expression(inner, a) for a in found.args])
         inner.b.ret(y.value)
-    return Term(p, p.b.call(found, [x.value for x in xs]))
+    return Expression(p, p.b.call(found, [x.value for x in xs]))

@@ -126,7 +126,7 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
     """
     key, chosen = key_of(description), target()
     shows = config.get().debug >= SHOW_LLVM
-    found = None if shows else again(key, names)
+    found = None if shows else load_cached(key, names)
     if found is not None:
         return found
     with _LOCK:
@@ -159,7 +159,7 @@ def key_of(description: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def again(key: str, names: tuple[str, ...]) -> Symbols | None:
+def load_cached(key: str, names: tuple[str, ...]) -> Symbols | None:
     """The functions of an object that is in the cache; None where it is not, or is damaged."""
     with _LOCK:
         found = Objects.at(config.cache_folder()).read(key)

@@ -1,6 +1,6 @@
 """The layer that prints LLVM: values of one lane or of sixteen, memory, loops.
 
-A register of a kernel is `Lanes`: a scalar where all lanes would be the same, else a vector of
+A register of a kernel is `Vector`: a scalar where all lanes would be the same, else a vector of
 WIDTH entries, on every instruction set: wider or narrower machine registers change the speed, never
 the bits. Half precision is held in f32 (exactly), bool in i1.
 """
@@ -50,7 +50,7 @@ def register_type(dtype: DType) -> ir.Type:
 
 
 @dataclass(frozen=True)
-class Lanes:
+class Vector:
     """A value: one lane (width 1: the same in all) or WIDTH of them."""
 
     value: ir.Value
@@ -99,11 +99,11 @@ class Printer:
             return ir.Constant(t, [ir.Constant(t.element, value)] * t.count)
         return ir.Constant(t, value)
 
-    def constant(self, value: float | int | bool, dtype: DType) -> Lanes:
+    def constant(self, value: float | int | bool, dtype: DType) -> Vector:
         """A literal, in one lane."""
         t = register_type(dtype)
         kind = float if dtype.kind == "f" else int
-        return Lanes(ir.Constant(t, kind(value)), dtype)
+        return Vector(ir.Constant(t, kind(value)), dtype)
 
     def splat(self, x: ir.Value, width: int = WIDTH) -> ir.Value:
         """A scalar in every lane."""
@@ -114,11 +114,11 @@ class Printer:
         first = self.b.insert_element(nothing, x, ir.Constant(INT32, 0))
         return self.b.shuffle_vector(first, nothing, self.number(0, ir.VectorType(INT32, width)))
 
-    def widened(self, x: Lanes, width: int) -> ir.Value:
+    def widened(self, x: Vector, width: int) -> ir.Value:
         """The value in as many lanes."""
         return x.value if x.width == width else self.splat(x.value, width)
 
-    def together(self, *xs: Lanes) -> tuple[int, list[ir.Value]]:
+    def widened_alike(self, *xs: Vector) -> tuple[int, list[ir.Value]]:
         """(width, values): all in as many lanes as the widest has."""
         width = max(x.width for x in xs)
         return width, [self.widened(x, width) for x in xs]
@@ -177,14 +177,14 @@ class Printer:
         i = index(where) if isinstance(where, int) else where
         return self.b.gep(pointer, [i], source_etype=memory_type(dtype))
 
-    def load(self, address: ir.Value, dtype: DType) -> Lanes:
+    def load(self, address: ir.Value, dtype: DType) -> Vector:
         """One element."""
         raw = self.read(address, memory_type(dtype), dtype.bytes)
-        return Lanes(self._held(raw, dtype), dtype)
+        return Vector(self._held(raw, dtype), dtype)
 
     def load_lanes(
         self, address: ir.Value, dtype: DType, stride: int = 1, active: int = WIDTH
-    ) -> Lanes:
+    ) -> Vector:
         """WIDTH elements, `stride` apart; only the first `active` are touched, the rest are 0."""
         t = ir.VectorType(memory_type(dtype), WIDTH)
         if stride != 1:
@@ -195,15 +195,15 @@ class Printer:
             address = self._allowed(address, active * dtype.bytes)
             xs = (address, ir.Constant(INT32, dtype.bytes), _mask(active), self.number(0, t))
             raw = self.call(f"llvm.masked.load.{suffix(t)}.p0", xs, t)
-        return Lanes(self._held(raw, dtype), dtype, WIDTH)
+        return Vector(self._held(raw, dtype), dtype, WIDTH)
 
-    def store(self, x: Lanes, address: ir.Value) -> None:
+    def store(self, x: Vector, address: ir.Value) -> None:
         """One element."""
         assert x.width == 1
         self.write(self._lain(x.value, x.dtype), address, x.dtype.bytes)
 
     def store_lanes(
-        self, x: Lanes, address: ir.Value, stride: int = 1, active: int = WIDTH
+        self, x: Vector, address: ir.Value, stride: int = 1, active: int = WIDTH
     ) -> None:
         """WIDTH elements, `stride` apart; only the first `active` are written."""
         # LLVM 22 turns a masked store of one narrowed lane into one that writes its neighbour too.
@@ -225,15 +225,15 @@ class Printer:
         hints = (ir.Constant(INT32, k) for k in (int(written), 3, 1))  # into all caches, data
         self.call("llvm.prefetch.p0", [address, *hints], VOID)
 
-    def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Lanes:
+    def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Vector:
         """One element from each address (at most WIDTH; the other lanes are 0)."""
         raw: ir.Value = self.number(0, ir.VectorType(memory_type(dtype), WIDTH))
         for k, address in enumerate(addresses):
             lane = self.read(address, memory_type(dtype), dtype.bytes)
             raw = self.b.insert_element(raw, lane, ir.Constant(INT32, k))
-        return Lanes(self._held(raw, dtype), dtype, WIDTH)
+        return Vector(self._held(raw, dtype), dtype, WIDTH)
 
-    def scatter(self, x: Lanes, addresses: Sequence[ir.Value]) -> None:
+    def scatter(self, x: Vector, addresses: Sequence[ir.Value]) -> None:
         """One lane to each address, in order."""
         raw = self._lain(self.widened(x, WIDTH), x.dtype)
         for k, address in enumerate(addresses):
@@ -261,11 +261,11 @@ class Printer:
             return self.b.trunc(self.b.lshr(bits, self.number(16, bits.type)), vector(I16, width))
         return halves.narrowed(self, x) if dtype == F16 else x
 
-    def rounded(self, x: Lanes) -> Lanes:
+    def rounded(self, x: Vector) -> Vector:
         """The nearest value that half precision has (ties to even); others are as they are."""
         b = self.b
         if x.dtype == F16:
-            return Lanes(halves.widened(self, halves.narrowed(self, x.value)), F16, x.width)
+            return Vector(halves.widened(self, halves.narrowed(self, x.value)), F16, x.width)
         if x.dtype != BF16:
             return x
         t = vector(INT32, x.width)
@@ -275,7 +275,7 @@ class Printer:
         nan = b.fcmp_unordered("uno", x.value, x.value)
         kept = b.select(nan, b.or_(bits, self.number(0x400000, t)), up)
         high = b.and_(kept, self.number(-65536, t))
-        return Lanes(b.bitcast(high, x.type), BF16, x.width)
+        return Vector(b.bitcast(high, x.type), BF16, x.width)
 
     # -- loops ----------------------------------------------------------------------------------
 
@@ -357,4 +357,4 @@ def _mask(active: int) -> ir.Constant:
     return ir.Constant(ir.VectorType(I1, WIDTH), [int(k < active) for k in range(WIDTH)])
 
 
-__all__ = ["I32", "I64", "WIDTH", "Lanes", "Printer", "index", "memory_type", "register_type"]
+__all__ = ["I32", "I64", "WIDTH", "Printer", "Vector", "index", "memory_type", "register_type"]

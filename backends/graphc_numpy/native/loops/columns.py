@@ -16,90 +16,90 @@ from llvmlite import ir
 
 from graphc.lowering.kernel.code import (
     Apply,
+    AxisIndex,
     Check,
-    Constant,
-    Fold,
-    Index,
     Load,
     Nest,
+    Number,
+    RowReduction,
     Statement,
     registers,
 )
-from graphc_numpy.native.llvm.vectors import WIDTH, Lanes, Printer, index
+from graphc_numpy.native.llvm.vectors import WIDTH, Printer, Vector, index
 from graphc_numpy.native.loops import folds
-from graphc_numpy.native.loops.expression_codegen import Cells, Registers
-from graphc_numpy.native.loops.invariant_motion import Stage, effort
+from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter, Registers
+from graphc_numpy.native.loops.invariant_motion import HoistedPhase, effort
 
 ACCUMULATORS = 4
 BLOCK = 128  # additions in a chain
 
 
 @dataclass(frozen=True)
-class Place:
+class LoopPoint:
     """A point of the loops: its indices, what is known there, and how many lanes are in use."""
 
-    cells: Cells
+    expressions: ExpressionPrinter
     registers: Registers
     indices: tuple[ir.Value, ...]
     active: int = WIDTH
 
-    def inside(self, at: dict[int, ir.Value], code: Sequence[Statement]) -> Place:
+    def inside(self, at: dict[int, ir.Value], code: Sequence[Statement]) -> LoopPoint:
         """A point in inner loops, where these axes have an index; code: what will run there."""
         indices = tuple(at.get(a, i) for a, i in enumerate(self.indices))
-        cells = self.cells.placed(code, indices, at, self.registers)
-        return Place(cells, dict(self.registers), indices, self.active)
+        expressions = self.expressions.with_indices(code, indices, at, self.registers)
+        return LoopPoint(expressions, dict(self.registers), indices, self.active)
 
-    def moved(self, at: dict[int, ir.Value]) -> Place:
+    def elsewhere(self, at: dict[int, ir.Value]) -> LoopPoint:
         """A point elsewhere: addresses are made anew, from the pointers on."""
         indices = tuple(at.get(a, i) for a, i in enumerate(self.indices))
-        cells = replace(self.cells, bases={}, shift=0)
-        return Place(cells, dict(self.registers), indices, self.active)
+        expressions = replace(self.expressions, bases={}, shift=0)
+        return LoopPoint(expressions, dict(self.registers), indices, self.active)
 
     def run(self, code: Sequence[Statement], lanes: int | None) -> None:
         """Print code here."""
-        self.cells.run(code, self.registers, self.indices, lanes, self.active)
+        self.expressions.run(code, self.registers, self.indices, lanes, self.active)
 
-    def beside(self, vectors: int, active: int = WIDTH) -> Place:
+    def beside(self, vectors: int, active: int = WIDTH) -> LoopPoint:
         """The point so many vectors further along the axis of lanes."""
-        cells = self.cells.shifted(vectors * WIDTH)
-        return Place(cells, dict(self.registers), self.indices, active)
+        expressions = self.expressions.shifted(vectors * WIDTH)
+        return LoopPoint(expressions, dict(self.registers), self.indices, active)
 
 
-def run_each(places: Sequence[Place], code: Sequence[Statement], lanes: int | None) -> None:
+def run_each(points: Sequence[LoopPoint], code: Sequence[Statement], lanes: int | None) -> None:
     """Print code at places side by side along the axis of lanes; once what is alike in all."""
-    if len(places) < 2 or lanes is None:
-        for place in places:
-            place.run(code, lanes)
+    if len(points) < 2 or lanes is None:
+        for point in points:
+            point.run(code, lanes)
         return
-    first, *others = places
+    first, *others = points
     alike = {k for k, x in first.registers.items() if _everywhere(k, x, others)}
     once, rest = list[Statement](), list[Statement]()
     for x in code:
-        if _is_alike(x, lanes, first.cells) and alike.issuperset(registers(x)):
+        if _is_alike(x, lanes, first.expressions) and alike.issuperset(registers(x)):
             alike.add(x.target)  # type: ignore[union-attr]
             once.append(x)
         else:
             rest.append(x)
     first.run(once, lanes)
-    for place in others:
-        place.registers.update({k: first.registers[k] for k in alike})
-    for place in places:
-        place.run(rest, lanes)
+    for point in others:
+        point.registers.update({k: first.registers[k] for k in alike})
+    for point in points:
+        point.run(rest, lanes)
 
 
-def _everywhere(k: int, x: Lanes, places: Sequence[Place]) -> bool:
-    return all(k in p.registers and p.registers[k].value is x.value for p in places)
+def _everywhere(k: int, x: Vector, points: Sequence[LoopPoint]) -> bool:
+    return all(k in p.registers and p.registers[k].value is x.value for p in points)
 
 
-def _is_alike(x: Statement, lanes: int, cells: Cells) -> bool:
+def _is_alike(x: Statement, lanes: int, expressions: ExpressionPrinter) -> bool:
     """Whether a statement does the same all along the axis of lanes, if its registers do."""
     match x:
         case Load(access=access):
-            return access.strides[lanes] == 0 and not cells.params[access.slot].written
-        case Index(axis=axis):
+            return access.strides[lanes] == 0 and not expressions.params[access.slot].written
+        case AxisIndex(axis=axis):
             return axis != lanes
         case _:
-            return isinstance(x, Constant | Apply | Check)
+            return isinstance(x, Number | Apply | Check)
 
 
 @dataclass(frozen=True)
@@ -108,53 +108,55 @@ class Columns:
 
     p: Printer
     nest: Nest
-    stage: Stage
+    phase: HoistedPhase
     by_rows: bool
     lanes: int | None
     row_lanes: int | None
 
-    def nothing(self, places: int = 1) -> list[ir.Value]:
+    def nothing(self, points: int = 1) -> list[ir.Value]:
         """What folds begin with."""
         width = 1 if self.lanes is None else WIDTH
-        return [folds.identity(self.p, fold, width) for fold in self.stage.folds] * places
+        return [folds.identity(self.p, fold, width) for fold in self.phase.folds] * points
 
     def combined(self, xs: Sequence[ir.Value], ys: Sequence[ir.Value]) -> list[ir.Value]:
         """Totals of both."""
-        kinds = self.stage.folds * (len(xs) // max(len(self.stage.folds), 1))
+        kinds = self.phase.folds * (len(xs) // max(len(self.phase.folds), 1))
         return [folds.combined(self.p, f, x, y) for f, x, y in zip(kinds, xs, ys, strict=True)]
 
-    def axis(self, k: int, places: Sequence[Place], totals: Sequence[ir.Value]) -> list[ir.Value]:
+    def axis(
+        self, k: int, points: Sequence[LoopPoint], totals: Sequence[ir.Value]
+    ) -> list[ir.Value]:
         """Column axis k and all inside of it: the totals, with what these cells add."""
         if k == len(self.nest.columns):
-            return self.cell(places, totals)
-        run_each(places, self.stage.code[k], self.row_lanes)
+            return self.element(points, totals)
+        run_each(points, self.phase.code[k], self.row_lanes)
         n, last = self.nest.columns[k], k == len(self.nest.columns) - 1
         if last and not self.by_rows:
-            return self.vectors(places[0], totals)
+            return self.vectors(points[0], totals)
 
         def turn(i: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            return self.axis(k + 1, self._inside(k, i, places), carried)
+            return self.axis(k + 1, self._inside(k, i, points), carried)
 
         if k == 0 or not totals:
             return self.blocks(n, 1, 1, turn, totals)
-        return self.combined(totals, self.blocks(n, 1, 1, turn, self.nothing(len(places))))
+        return self.combined(totals, self.blocks(n, 1, 1, turn, self.nothing(len(points))))
 
-    def _inside(self, k: int, i: ir.Value, places: Sequence[Place]) -> list[Place]:
-        code = [x for inner in self.stage.code[k + 1 :] for x in inner]
-        return [place.inside({len(self.nest.rows) + k: i}, code) for place in places]
+    def _inside(self, k: int, i: ir.Value, points: Sequence[LoopPoint]) -> list[LoopPoint]:
+        code = [x for inner in self.phase.code[k + 1 :] for x in inner]
+        return [point.inside({len(self.nest.rows) + k: i}, code) for point in points]
 
-    def cell(self, places: Sequence[Place], totals: Sequence[ir.Value]) -> list[ir.Value]:
+    def element(self, points: Sequence[LoopPoint], totals: Sequence[ir.Value]) -> list[ir.Value]:
         """One cell of each place."""
-        run_each(places, self.stage.innermost, self.lanes)
-        made = [self._source(fold, place) for place in places for fold in self.stage.folds]
+        run_each(points, self.phase.innermost, self.lanes)
+        made = [self._source(fold, point) for point in points for fold in self.phase.folds]
         return self.combined(totals, made)
 
-    def _source(self, fold: Fold, place: Place) -> ir.Value:
-        x: Lanes = place.registers[fold.source]
+    def _source(self, fold: RowReduction, point: LoopPoint) -> ir.Value:
+        x: Vector = point.registers[fold.source]
         if self.lanes is None:
             return x.value
         wide = self.p.widened(x, WIDTH)
-        return wide if self.by_rows else folds.masked(self.p, fold, wide, place.active)
+        return wide if self.by_rows else folds.masked(self.p, fold, wide, point.active)
 
     def blocks(
         self, n: int, step: int, chains: int, turn: Callable[..., Sequence[ir.Value]],
@@ -171,14 +173,14 @@ class Columns:
 
         def one(i: ir.Value, *carried: ir.Value) -> list[ir.Value]:
             end = self.p.intrinsic("smin", self.p.b.add(i, block), index(n))
-            nothing = self.nothing(len(totals) // len(self.stage.folds))
+            nothing = self.nothing(len(totals) // len(self.phase.folds))
             return self.combined(carried, self.p.loop(i, end, step, turn, nothing))
 
         return self.p.loop(0, n, block.constant, one, totals)
 
     # -- lanes along the last column axis -------------------------------------------------------
 
-    def vectors(self, place: Place, totals: Sequence[ir.Value]) -> list[ir.Value]:
+    def vectors(self, point: LoopPoint, totals: Sequence[ir.Value]) -> list[ir.Value]:
         """The last column axis, a vector at a time; accumulators take turns."""
         n = self.nest.columns[-1]
         turns, many = n // WIDTH, ACCUMULATORS if n >= ACCUMULATORS * WIDTH else 1
@@ -188,7 +190,7 @@ class Columns:
             main = turns // unroll * unroll
 
         def turn(count: int) -> Callable[..., list[ir.Value]]:
-            return lambda i, *carried: self._turns(place, i, count, carried)
+            return lambda i, *carried: self._turns(point, i, count, carried)
 
         if main:
             chains = many * WIDTH
@@ -196,32 +198,32 @@ class Columns:
         if main < turns:
             found = self.p.loop(main * WIDTH, turns * WIDTH, WIDTH, turn(1), found)
         if n % WIDTH:
-            found = self._turns(place, index(turns * WIDTH), 1, found, n % WIDTH)
-        return self._together(found, -(-n // WIDTH), many, totals)
+            found = self._turns(point, index(turns * WIDTH), 1, found, n % WIDTH)
+        return self._all_totals(found, -(-n // WIDTH), many, totals)
 
     def _unroll(self, turns: int) -> int:
         """Vectors in one turn of the loop; the order of additions is the same for any."""
-        code = effort(self.stage.innermost)
+        code = effort(self.phase.innermost)
         most = 4 if code <= 2 else 2 if code <= 10 else 1
         return most if turns >= most else 1
 
     def _turns(
-        self, place: Place, first: ir.Value, count: int, carried: Sequence[ir.Value],
+        self, point: LoopPoint, first: ir.Value, count: int, carried: Sequence[ir.Value],
         active: int = WIDTH,
     ) -> list[ir.Value]:  # fmt: skip
         """Some vectors, one after the other; the first accumulator gets what the first one adds."""
-        place = self._inside(len(self.nest.columns) - 1, first, [place])[0]
-        found, n = list(carried), len(self.stage.folds)
+        point = self._inside(len(self.nest.columns) - 1, first, [point])[0]
+        found, n = list(carried), len(self.phase.folds)
         for k in range(count):
-            found = found[n:] + self.cell([place.beside(k, active)], found[:n])
+            found = found[n:] + self.element([point.beside(k, active)], found[:n])
         return found
 
-    def _together(
+    def _all_totals(
         self, found: list[ir.Value], turns: int, many: int, totals: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """All accumulators, in the order of the vectors that they began with, and the totals."""
-        n, made = len(self.stage.folds), list[ir.Value]()
-        for k, fold in enumerate(self.stage.folds):
+        n, made = len(self.phase.folds), list[ir.Value]()
+        for k, fold in enumerate(self.phase.folds):
             order = [found[(j - turns) % many * n + k] for j in range(many)]
-            made.append(folds.together(self.p, fold, order))
+            made.append(folds.tree_of(self.p, fold, order))
         return self.combined(totals, made)

@@ -2,7 +2,8 @@
 
 A register whose value is the same in all lanes stays a scalar; an operation splats it only when
 the other operand is a vector. Addresses are cheap where the loops are printed from outside in:
-`Cells.placed` adds the part of an address that outer axes make, once, and `run` only the rest.
+`ExpressionPrinter.with_indices` adds the part of an address that outer axes make, once, and `run`
+only the rest.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from graphc.ir.types import F32, I64, DType
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
-    Chain,
+    AxisIndex,
     Check,
-    Constant,
-    Fold,
-    Index,
+    LinkedSum,
     Load,
-    Param,
+    Number,
+    Parameter,
+    RowReduction,
     Statement,
     Store,
     reached,
 )
-from graphc_numpy.native.llvm.vectors import I8, INT64, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.llvm.vectors import I8, INT64, WIDTH, Printer, Vector, index
 from graphc_numpy.native.loops import linked_sums
-from graphc_numpy.native.loops.prefetch import LINE, Ahead
+from graphc_numpy.native.loops.prefetch import LINE, Prefetch
 from graphc_numpy.native.math import functions
 
-Registers = dict[int, Lanes]
+Registers = dict[int, Vector]
 
 
 @dataclass(frozen=True)
@@ -46,33 +47,37 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Cells:
+class ExpressionPrinter:
     """Prints statements.
 
-    pointers: one per param; errors: an i64 array, two entries a check; bases: what `placed` made;
-    shift: how many entries these cells are behind the index of the axis of lanes (a constant, which
-    costs nothing in an address); aheads: what to ask the memory for where a register is set
+    pointers: one per param; errors: an i64 array, two entries a check; bases: what `with_indices`
+    made; shift: how many entries these cells are behind the index of the axis of lanes (a constant,
+    which costs nothing in an address); prefetches: what to ask the memory for where a register is
+    set
     """
 
     p: Printer
-    params: Sequence[Param]
+    params: Sequence[Parameter]
     pointers: Sequence[ir.Value]
     errors: ir.Value
     bases: Mapping[Access, Base] = field(default_factory=dict)
     shift: int = 0
-    aheads: Mapping[int, Ahead] = field(default_factory=dict)
+    prefetches: Mapping[int, Prefetch] = field(default_factory=dict)
 
-    def placed(
-        self, code: Iterable[Statement], indices: Sequence[ir.Value], axes: Iterable[int],
-        registers: Mapping[int, Lanes] | None = None,
-    ) -> Cells:  # fmt: skip
+    def with_indices(
+        self,
+        code: Iterable[Statement],
+        indices: Sequence[ir.Value],
+        axes: Iterable[int],
+        registers: Mapping[int, Vector] | None = None,
+    ) -> ExpressionPrinter:
         """These cells, with what `axes` (and a row that is known by now) add to addresses done."""
         bases, known = dict(self.bases), registers or {}
         for access in (access for x in code for access in reached(x)):
             bases[access] = self._base(access, indices, frozenset(axes), known)
         return replace(self, bases=bases)
 
-    def shifted(self, entries: int) -> Cells:
+    def shifted(self, entries: int) -> ExpressionPrinter:
         """These cells, further along the axis of lanes."""
         return replace(self, shift=self.shift + entries)
 
@@ -90,31 +95,31 @@ class Cells:
             match statement:
                 case Load(target, access):
                     registers[target] = self._load(access, registers, indices, lanes, active)
-                case Constant(target, value, dtype):
+                case Number(target, value, dtype):
                     registers[target] = self.p.constant(value, dtype)
-                case Index(target, axis):
+                case AxisIndex(target, axis):
                     registers[target] = self._index(indices[axis], axis == lanes)
                 case Apply(target, function, arguments, dtype):
                     xs = [registers[k] for k in arguments]
                     registers[target] = functions.apply(self.p, function, xs, dtype)
-                case Chain(target):
+                case LinkedSum(target):
                     registers[target] = self._chain(statement, registers, indices, lanes, active)
                 case Store():
                     self._store(statement, registers, indices, lanes, active)
                 case Check(target):
                     x = registers[statement.source]
                     registers[target] = self.checked(x, statement.limit, statement.number, active)
-                case Fold():
+                case RowReduction():
                     pass
             match statement:
-                case Load(target=k) | Apply(target=k) | Check(target=k) if k in self.aheads:
-                    self._ask(self.aheads[k], registers, indices)
+                case Load(target=k) | Apply(target=k) | Check(target=k) if k in self.prefetches:
+                    self._ask(self.prefetches[k], registers, indices)
 
     # -- addresses ------------------------------------------------------------------------------
 
     def _base(
         self, access: Access, indices: Sequence[ir.Value], axes: frozenset[int],
-        registers: Mapping[int, Lanes],
+        registers: Mapping[int, Vector],
     ) -> Base:  # fmt: skip
         """The address with the parts of these axes, and of the row if it is one known scalar."""
         b, dtype = self.p.b, self.params[access.slot].dtype
@@ -146,21 +151,21 @@ class Cells:
         dtype, stride = self.params[access.slot].dtype, _stride(access, lanes)
         base = self._base(access, indices, frozenset(range(len(access.strides))), registers)
         offset = access.offset + self.shift * stride
-        first = self._moved(base.pointer, offset, dtype)
+        first = self._offset_by(base.pointer, offset, dtype)
         if access.row is None or base.row:
             return first, None
         b, rows = self.p.b, self._wide(registers[access.row])
-        places = []
+        lane_addresses = []
         for k in range(active):
             row = b.mul(b.extract_element(rows, index(k)), index(access.step))
             there = self.p.at(base.pointer, row, dtype)
-            places.append(self._moved(there, offset + k * stride, dtype))
-        return first, places
+            lane_addresses.append(self._offset_by(there, offset + k * stride, dtype))
+        return first, lane_addresses
 
-    def _moved(self, pointer: ir.Value, by: int, dtype: DType) -> ir.Value:
+    def _offset_by(self, pointer: ir.Value, by: int, dtype: DType) -> ir.Value:
         return self.p.at(pointer, by, dtype) if by else pointer
 
-    def _wide(self, x: Lanes) -> ir.Value:
+    def _wide(self, x: Vector) -> ir.Value:
         """An integer as i64."""
         if x.type == INT64 or x.dtype == I64:
             return x.value
@@ -172,21 +177,21 @@ class Cells:
     def _load(
         self, access: Access, registers: Registers, indices: Sequence[ir.Value],
         lanes: int | None, active: int,
-    ) -> Lanes:  # fmt: skip
+    ) -> Vector:  # fmt: skip
         dtype = self.params[access.slot].dtype
-        first, places = self._addresses(access, registers, indices, lanes, active)
-        if places is not None:
-            return self.p.gather(places, dtype)
+        first, lane_addresses = self._addresses(access, registers, indices, lanes, active)
+        if lane_addresses is not None:
+            return self.p.gather(lane_addresses, dtype)
         stride = _stride(access, lanes)
         if stride == 0:
             return self.p.load(first, dtype)
         return self.p.load_lanes(first, dtype, stride, active)
 
-    def _index(self, first: ir.Value, by_lane: bool) -> Lanes:
+    def _index(self, first: ir.Value, by_lane: bool) -> Vector:
         if not by_lane:
-            return Lanes(first, I64)
+            return Vector(first, I64)
         steps = ir.Constant(ir.VectorType(INT64, WIDTH), [self.shift + k for k in range(WIDTH)])
-        return Lanes(self.p.b.add(self.p.splat(first), steps), I64, WIDTH)
+        return Vector(self.p.b.add(self.p.splat(first), steps), I64, WIDTH)
 
     def _store(
         self, store: Store, registers: Registers, indices: Sequence[ir.Value],
@@ -201,14 +206,19 @@ class Cells:
             body = partial(self._store, plain, registers, indices, lanes, active)
             self.p.when(where.value, body)
             return
-        first, places = self._addresses(access, registers, indices, lanes, active)
+        first, lane_addresses = self._addresses(access, registers, indices, lanes, active)
         stride = _stride(access, lanes)
-        if where is not None and places is None:
-            places = [self._moved(first, k * stride, dtype) for k in range(active)]
-        if lanes is not None and stride == 0 and places is None and (store.add or x.width > 1):
-            places = [first] * active
-        if places is not None:
-            self._store_by_lane(x, places, store.add, where, dtype)
+        if where is not None and lane_addresses is None:
+            lane_addresses = [self._offset_by(first, k * stride, dtype) for k in range(active)]
+        if (
+            lanes is not None
+            and stride == 0
+            and lane_addresses is None
+            and (store.add or x.width > 1)
+        ):
+            lane_addresses = [first] * active
+        if lane_addresses is not None:
+            self._store_by_lane(x, lane_addresses, store.add, where, dtype)
         elif lanes is None or stride == 0:
             self.p.store(self._added(self.p.load(first, dtype), x) if store.add else x, first)
         else:
@@ -217,51 +227,56 @@ class Cells:
             self.p.store_lanes(x, first, stride, active)
 
     def _store_by_lane(
-        self, x: Lanes, places: Sequence[ir.Value], add: bool, where: Lanes | None, dtype: DType
+        self,
+        x: Vector,
+        lane_addresses: Sequence[ir.Value],
+        add: bool,
+        where: Vector | None,
+        dtype: DType,
     ) -> None:
         """Lane after lane: two of them may lie at one place."""
         if not add and where is None:
-            self.p.scatter(x, places)
+            self.p.scatter(x, lane_addresses)
             return
-        for k, place in enumerate(places):
+        for k, lane_address in enumerate(lane_addresses):
             value = x.value if x.width == 1 else self.p.b.extract_element(x.value, index(k))
-            write = partial(self._store_lane, Lanes(value, x.dtype), place, add, dtype)
+            write = partial(self._store_lane, Vector(value, x.dtype), lane_address, add, dtype)
             if where is None:
                 write()
             else:
                 self.p.when(self.p.b.extract_element(where.value, index(k)), write)
 
-    def _store_lane(self, x: Lanes, place: ir.Value, add: bool, dtype: DType) -> None:
-        self.p.store(self._added(self.p.load(place, dtype), x) if add else x, place)
+    def _store_lane(self, x: Vector, lane_address: ir.Value, add: bool, dtype: DType) -> None:
+        self.p.store(self._added(self.p.load(lane_address, dtype), x) if add else x, lane_address)
 
-    def _added(self, x: Lanes, y: Lanes) -> Lanes:
+    def _added(self, x: Vector, y: Vector) -> Vector:
         """x + y, of the dtype of x: half precision is rounded once."""
-        xs = [Lanes(x.value, y.dtype, x.width), y]
-        total: Lanes = functions.apply(self.p, "add", xs, y.dtype)
-        return self.p.rounded(Lanes(total.value, x.dtype, total.width))
+        xs = [Vector(x.value, y.dtype, x.width), y]
+        total: Vector = functions.apply(self.p, "add", xs, y.dtype)
+        return self.p.rounded(Vector(total.value, x.dtype, total.width))
 
     def _chain(
-        self, chain: Chain, registers: Registers, indices: Sequence[ir.Value],
+        self, chain: LinkedSum, registers: Registers, indices: Sequence[ir.Value],
         lanes: int | None, active: int,
-    ) -> Lanes:  # fmt: skip
+    ) -> Vector:  # fmt: skip
         here = self._load(chain.access, registers, indices, lanes, active)
-        cells, _ = self._addresses(chain.cells, registers, indices, lanes, active)
-        stride, links = _stride(chain.cells, lanes), self.pointers[chain.links]
+        elements, _ = self._addresses(chain.elements, registers, indices, lanes, active)
+        stride, links = _stride(chain.elements, lanes), self.pointers[chain.links]
         dtype = self.params[chain.access.slot].dtype
         printed = linked_sums.Printed(self.p, chain, dtype, stride, active)
-        return printed.sum(here, registers[chain.link], cells, links)
+        return printed.sum(here, registers[chain.link], elements, links)
 
-    def _ask(self, x: Ahead, registers: Registers, indices: Sequence[ir.Value]) -> None:
+    def _ask(self, x: Prefetch, registers: Registers, indices: Sequence[ir.Value]) -> None:
         """Have lines come that a later turn will need."""
-        b, cells, made = self.p.b, replace(self, bases={}, aheads={}), dict(registers)
+        b, inner, made = self.p.b, replace(self, bases={}, prefetches={}), dict(registers)
         later = self.p.intrinsic("smin", b.add(indices[x.axis], index(x.by)), index(x.size - 1))
         there = [later if a == x.axis else i for a, i in enumerate(indices)]
-        cells.run(x.code, made, there, None)
-        first, _ = cells._addresses(x.access, made, there, None, 1)
+        inner.run(x.code, made, there, None)
+        first, _ = inner._addresses(x.access, made, there, None, 1)
         for k in range(x.lines):
             self.p.prefetch(b.gep(first, [index(k * LINE)], source_etype=I8), x.written)
 
-    def checked(self, x: Lanes, limit: int, number: int, active: int = WIDTH) -> Lanes:
+    def checked(self, x: Vector, limit: int, number: int, active: int = WIDTH) -> Vector:
         """Clamped; a value outside (the first, if several lanes have one) is noted."""
         b = self.p.b
         high = min(limit, _above(x.dtype)) - 1  # -1: there is no valid value
@@ -277,9 +292,9 @@ class Cells:
         value, largest = x.value, self.p.number(max(high, 0), x.type)
         if x.dtype.kind == "i":
             value = self.p.intrinsic("smax", value, self.p.number(0, x.type))
-        return Lanes(self.p.intrinsic("umin", value, largest), x.dtype, x.width)
+        return Vector(self.p.intrinsic("umin", value, largest), x.dtype, x.width)
 
-    def _note(self, number: int, x: Lanes, bad: ir.Value) -> None:
+    def _note(self, number: int, x: Vector, bad: ir.Value) -> None:
         """errors[2 * number] = 1, errors[2 * number + 1] = the value, if none is noted yet."""
         b, value = self.p.b, x.value
         if x.width > 1:
@@ -290,9 +305,9 @@ class Cells:
         noted = self.p.load(flag, I64).value
 
         def write() -> None:
-            wide = Lanes(self._wide(Lanes(value, x.dtype)), I64)
+            wide = Vector(self._wide(Vector(value, x.dtype)), I64)
             self.p.store(wide, self.p.at(self.errors, 2 * number + 1, I64))
-            self.p.store(Lanes(index(1), I64), flag)
+            self.p.store(Vector(index(1), I64), flag)
 
         self.p.when(b.icmp_signed("==", noted, index(0)), write)
 

@@ -9,16 +9,16 @@ from llvmlite import ir
 
 from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import BOOL, DType
-from graphc.lowering.kernel.code import Fold
-from graphc_numpy.native.llvm.vectors import INT32, WIDTH, Lanes, Printer, register_type, vector
+from graphc.lowering.kernel.code import RowReduction
+from graphc_numpy.native.llvm.vectors import INT32, WIDTH, Printer, Vector, register_type, vector
 
 
-def identity(p: Printer, fold: Fold, width: int = WIDTH) -> ir.Value:
+def identity(p: Printer, fold: RowReduction, width: int = WIDTH) -> ir.Value:
     """What changes nothing, in every lane."""
     return p.number(_neutral(fold), vector(register_type(fold.dtype), width))
 
 
-def combined(p: Printer, fold: Fold, x: ir.Value, y: ir.Value) -> ir.Value:
+def combined(p: Printer, fold: RowReduction, x: ir.Value, y: ir.Value) -> ir.Value:
     """x and y as one value; a NaN in either is one in the result."""
     b, dtype = p.b, fold.dtype
     if fold.kind == "sum" and dtype != BOOL:
@@ -33,7 +33,7 @@ def combined(p: Printer, fold: Fold, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.fcmp_unordered("uno", x, x), x, found)
 
 
-def masked(p: Printer, fold: Fold, x: ir.Value, active: int) -> ir.Value:
+def masked(p: Printer, fold: RowReduction, x: ir.Value, active: int) -> ir.Value:
     """x in the first `active` lanes, and what changes nothing in the others."""
     if active == WIDTH:
         return x
@@ -41,12 +41,12 @@ def masked(p: Printer, fold: Fold, x: ir.Value, active: int) -> ir.Value:
     return p.b.select(here, x, identity(p, fold))
 
 
-def together(p: Printer, fold: Fold, xs: Sequence[ir.Value]) -> ir.Value:
+def tree_of(p: Printer, fold: RowReduction, xs: Sequence[ir.Value]) -> ir.Value:
     """All values as one: neighbours first."""
     return tree_total(xs, partial(combined, p, fold))
 
 
-def across(p: Printer, fold: Fold, x: ir.Value) -> ir.Value:
+def across(p: Printer, fold: RowReduction, x: ir.Value) -> ir.Value:
     """All lanes as one scalar: the upper half is added to the lower, again and again."""
     half = WIDTH // 2
     while half:
@@ -59,13 +59,13 @@ def across(p: Printer, fold: Fold, x: ir.Value) -> ir.Value:
     return p.b.extract_element(x, ir.Constant(INT32, 0))
 
 
-def result(p: Printer, fold: Fold, x: ir.Value) -> Lanes:
+def result(p: Printer, fold: RowReduction, x: ir.Value) -> Vector:
     """The folded value, rounded to its dtype."""
     width = x.type.count if isinstance(x.type, ir.VectorType) else 1
-    return p.rounded(Lanes(x, fold.dtype, width))
+    return p.rounded(Vector(x, fold.dtype, width))
 
 
-def _neutral(fold: Fold) -> float | int:
+def _neutral(fold: RowReduction) -> float | int:
     dtype = fold.dtype
     match fold.kind:
         case "sum":

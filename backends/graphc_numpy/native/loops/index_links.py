@@ -9,31 +9,31 @@ from __future__ import annotations
 from llvmlite import ir
 
 from graphc.ir.types import I32
-from graphc.lowering.kernel.code import Links
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, Lanes, Printer, index
-from graphc_numpy.native.loops.expression_codegen import Cells
+from graphc.lowering.kernel.code import IndexLinks
+from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, Printer, Vector, index
+from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
 
 LINE = 64  # bytes: a table is some of them
 UNITS = 64  # parts of the hashes
 GOLDEN = 0x9E3779B97F4A7C15  # multiplicative hashing: Knuth, The Art of Computer Programming, 6.4
 
 
-def units(kernel: Links) -> int:
+def units(kernel: IndexLinks) -> int:
     """How many parts of the hashes there are."""
     return UNITS
 
 
-def scratch_bytes(kernel: Links) -> int:
+def scratch_bytes(kernel: IndexLinks) -> int:
     """A table in which at least half of the slots stay free."""
     return 4 << _bits(kernel)
 
 
-def _bits(kernel: Links) -> int:
+def _bits(kernel: IndexLinks) -> int:
     """Of a slot's number."""
     return max((2 * kernel.count - 1).bit_length() + 1, 6)
 
 
-def print_links(module: ir.Module, kernel: Links, name: str) -> ir.Function:
+def print_links(module: ir.Module, kernel: IndexLinks, name: str) -> ir.Function:
     """`void name(ptr ids, ptr links, i64 begin, i64 end, ptr scratch, ptr errors)`."""
     kinds = [POINTER, POINTER, INT64, INT64, POINTER, POINTER]
     function = ir.Function(module, ir.FunctionType(VOID, kinds), name)
@@ -41,15 +41,15 @@ def print_links(module: ir.Module, kernel: Links, name: str) -> ir.Function:
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
-    _Printing(p, kernel).run()
+    _LinkPrinter(p, kernel).run()
     p.b.ret_void()
     return function
 
 
-class _Printing:
+class _LinkPrinter:
     """Prints the loop over all places. A slot holds 1 + the last place of its index, or 0."""
 
-    def __init__(self, p: Printer, kernel: Links) -> None:
+    def __init__(self, p: Printer, kernel: IndexLinks) -> None:
         self.p, self.kernel, self.bits = p, kernel, _bits(kernel)
         self.ids, self.links, begin, end, self.table, self.errors = p.b.function.args
         part = self.bits - (UNITS.bit_length() - 1)
@@ -70,40 +70,40 @@ class _Printing:
             b.icmp_unsigned(sign, slot, x) for sign, x in ((">=", self.first), ("<", self.stop))
         )
         with b.if_then(b.and_(above, below)):
-            Cells(p, self.kernel.params, (self.ids, self.links), self.errors).checked(
+            ExpressionPrinter(p, self.kernel.params, (self.ids, self.links), self.errors).checked(
                 given, self.kernel.limit, self.kernel.number
             )
             self._link(k, given, slot)
 
-    def _link(self, k: ir.Value, given: Lanes, slot: ir.Value) -> None:
+    def _link(self, k: ir.Value, given: Vector, slot: ir.Value) -> None:
         """Look from the slot on for the index of place k, or for room."""
         p, b, before = self.p, self.p.b, self.p.b.block
-        look, held, again, found, new, after = (
+        look, held, retry, found, new, after = (
             b.append_basic_block(x) for x in ("look", "held", "again", "found", "new", "after")
         )
         b.branch(look)
         b.position_at_end(look)
         at = b.phi(INT64)
         at.add_incoming(slot, before)
-        place = p.at(self.table, at, I32)
-        kept = p.load(place, I32).value
+        slot_address = p.at(self.table, at, I32)
+        kept = p.load(slot_address, I32).value
         b.cbranch(b.icmp_unsigned("==", kept, ir.Constant(INT32, 0)), new, held)
         b.position_at_end(held)
         last = b.zext(b.sub(kept, ir.Constant(INT32, 1)), INT64)
         other = p.load(p.at(self.ids, last, given.dtype), given.dtype).value
-        b.cbranch(b.icmp_unsigned("==", other, given.value), found, again)
-        b.position_at_end(again)
+        b.cbranch(b.icmp_unsigned("==", other, given.value), found, retry)
+        b.position_at_end(retry)
         following = b.and_(b.add(at, index(1)), index((1 << self.bits) - 1))
-        at.add_incoming(following, again)
+        at.add_incoming(following, retry)
         b.branch(look)
-        self._append(found, after, k, last, place)
+        self._append(found, after, k, last, slot_address)
         b.position_at_end(new)
-        self._end(k, place, b.trunc(k, INT32), self.kernel.count)
+        self._end(k, slot_address, b.trunc(k, INT32), self.kernel.count)
         b.branch(after)
         b.position_at_end(after)
 
     def _append(
-        self, found: ir.Block, after: ir.Block, k: ir.Value, last: ir.Value, place: ir.Value
+        self, found: ir.Block, after: ir.Block, k: ir.Value, last: ir.Value, slot_address: ir.Value
     ) -> None:
         """Place k comes after `last`, whose link was `count` or ~count."""
         p, b = self.p, self.p.b
@@ -111,12 +111,12 @@ class _Printing:
         narrow, address = b.trunc(k, INT32), p.at(self.links, last, I32)
         old = p.load(address, I32).value
         begins = b.icmp_signed(">=", old, ir.Constant(INT32, 0))
-        p.store(Lanes(b.select(begins, narrow, b.not_(narrow)), I32), address)
-        self._end(k, place, narrow, -1 - self.kernel.count)
+        p.store(Vector(b.select(begins, narrow, b.not_(narrow)), I32), address)
+        self._end(k, slot_address, narrow, -1 - self.kernel.count)
         b.branch(after)
 
-    def _end(self, k: ir.Value, place: ir.Value, narrow: ir.Value, link: int) -> None:
+    def _end(self, k: ir.Value, slot_address: ir.Value, narrow: ir.Value, link: int) -> None:
         """Place k is the last one of its index so far."""
         p, b = self.p, self.p.b
-        p.store(Lanes(ir.Constant(INT32, link), I32), p.at(self.links, k, I32))
-        p.store(Lanes(b.add(narrow, ir.Constant(INT32, 1)), I32), place)
+        p.store(Vector(ir.Constant(INT32, link), I32), p.at(self.links, k, I32))
+        p.store(Vector(b.add(narrow, ir.Constant(INT32, 1)), I32), slot_address)

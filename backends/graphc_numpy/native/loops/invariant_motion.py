@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from graphc.lowering.kernel.code import (
     Apply,
-    Chain,
-    Fold,
-    Index,
+    AxisIndex,
+    LinkedSum,
     Load,
     Nest,
+    RowReduction,
     Statement,
     Store,
     registers,
@@ -31,12 +31,12 @@ LONG = 20  # instructions of one of those
 
 
 @dataclass
-class Stage:
+class HoistedPhase:
     """A phase. code: what runs in a row, in a turn of the first column axis, of the second..."""
 
-    cells: bool
+    per_column: bool
     code: list[list[Statement]]
-    folds: list[Fold] = field(default_factory=list)
+    folds: list[RowReduction] = field(default_factory=list)
 
     @property
     def statements(self) -> list[Statement]:
@@ -50,37 +50,37 @@ class Stage:
 
 
 @dataclass
-class Schedule:
+class HoistedCode:
     """entry: code that runs once; outer: once for all entries of the axis of lanes, if that is the
     last row axis; then stages, once a row."""
 
     entry: list[Statement] = field(default_factory=list)
     outer: list[Statement] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
+    phases: list[HoistedPhase] = field(default_factory=list)
 
     @property
     def statements(self) -> list[Statement]:
         """All that run in a row."""
-        return [x for stage in self.stages for x in stage.statements]
+        return [x for phase in self.phases for x in phase.statements]
 
 
-def schedule(nest: Nest, by_rows: bool) -> Schedule:
+def hoisted(nest: Nest, by_rows: bool) -> HoistedCode:
     """Every statement as far out as it may run. by_rows: the lanes go along the last row axis."""
-    found, depths = Schedule(), dict[int, int]()
+    found, depths = HoistedCode(), dict[int, int]()
     for phase in nest.phases:
-        last = ROW + len(nest.columns) if phase.cells else ROW
-        stage = Stage(phase.cells, [[] for _ in range(last - ROW + 1)])
+        last = ROW + len(nest.columns) if phase.per_column else ROW
+        made = HoistedPhase(phase.per_column, [[] for _ in range(last - ROW + 1)])
         for statement in phase.code:
             depth = _depth(statement, nest, by_rows, depths, last)
-            if isinstance(statement, Fold):
-                stage.folds.append(statement)
+            if isinstance(statement, RowReduction):
+                made.folds.append(statement)
                 depths[statement.target] = ROW
                 continue
             if not isinstance(statement, Store):
                 depths[statement.target] = depth
-            places = [found.entry, found.outer, *stage.code]
-            places[depth].append(statement)
-        found.stages.append(stage)
+            depths_ = [found.entry, found.outer, *made.code]
+            depths_[depth].append(statement)
+        found.phases.append(made)
     return found
 
 
@@ -90,7 +90,7 @@ def effort(code: Iterable[Statement]) -> int:
 
 
 def _is_long(x: Statement) -> bool:
-    return isinstance(x, Chain) or (isinstance(x, Apply) and x.function in DEAR)
+    return isinstance(x, LinkedSum) or (isinstance(x, Apply) and x.function in DEAR)
 
 
 def _depth(
@@ -98,13 +98,13 @@ def _depth(
 ) -> int:
     """The innermost loop that changes what a statement does."""
     match statement:
-        case Store() | Fold():
+        case Store() | RowReduction():
             return last
-        case Load() | Chain() if any(nest.params[k].written for k in slots(statement)):
+        case Load() | LinkedSum() if any(nest.params[k].written for k in slots(statement)):
             return last
-        case Load(access=access) | Chain(access=access):
+        case Load(access=access) | LinkedSum(access=access):
             axes = [a for a, stride in enumerate(access.strides) if stride]
-        case Index(axis=axis):
+        case AxisIndex(axis=axis):
             axes = [axis]
         case _:
             axes = []

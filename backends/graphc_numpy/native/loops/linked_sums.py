@@ -15,9 +15,9 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from graphc.ir.types import F32, I32, DType
-from graphc.lowering.kernel.code import Chain
+from graphc.lowering.kernel.code import LinkedSum
 from graphc_numpy.native.gemm.microkernels import helper
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, WIDTH, Printer, Vector, index
 from graphc_numpy.native.math import functions
 
 _Level: TypeAlias = Callable[[ir.Value], ir.Value]
@@ -31,35 +31,37 @@ class Printed:
     """
 
     p: Printer
-    chain: Chain
+    chain: LinkedSum
     dtype: DType
     stride: int
     active: int
 
-    def sum(self, here: Lanes, link: Lanes, cells: ir.Value, links: ir.Value) -> Lanes:
+    def sum(self, here: Vector, link: Vector, elements: ir.Value, links: ir.Value) -> Vector:
         """here: the elements at the place itself. 0 where the chain begins elsewhere."""
         if link.width > 1:
-            return self._by_lane(here, link, cells, links)
-        total = self._whole(here.value, link.value, cells, links)
-        return self.p.rounded(Lanes(total, here.dtype, here.width))
+            return self._by_lane(here, link, elements, links)
+        total = self._whole(here.value, link.value, elements, links)
+        return self.p.rounded(Vector(total, here.dtype, here.width))
 
-    def _by_lane(self, here: Lanes, link: Lanes, cells: ir.Value, links: ir.Value) -> Lanes:
+    def _by_lane(self, here: Vector, link: Vector, elements: ir.Value, links: ir.Value) -> Vector:
         b = self.p.b
 
         def lane(k: ir.Value, found: ir.Value) -> list[ir.Value]:
             first, following = (b.extract_element(x, k) for x in (found, link.value))
-            return [b.insert_element(found, self._whole(first, following, cells, links), k)]
+            return [b.insert_element(found, self._whole(first, following, elements, links), k)]
 
         (total,) = self.p.loop(0, self.active, 1, lane, [self.p.widened(here, WIDTH)])
-        return self.p.rounded(Lanes(total, here.dtype, WIDTH))
+        return self.p.rounded(Vector(total, here.dtype, WIDTH))
 
-    def _whole(self, here: ir.Value, link: ir.Value, cells: ir.Value, links: ir.Value) -> ir.Value:
+    def _whole(
+        self, here: ir.Value, link: ir.Value, elements: ir.Value, links: ir.Value
+    ) -> ir.Value:
         """The sum, not rounded yet."""
         b = self.p.b
         before, more = b.block, b.icmp_unsigned("<", link, ir.Constant(INT32, self.chain.count))
         with b.if_then(more):
             rest = self._rest(here.type)
-            made, end = b.call(rest, [cells, links, here, link]), b.block
+            made, end = b.call(rest, [elements, links, here, link]), b.block
         total = b.phi(here.type)
         total.add_incoming(here, before)
         total.add_incoming(made, end)
@@ -72,8 +74,8 @@ class Printed:
         """The function that goes on, printed at its first use in a module."""
         c, vector = self.chain, isinstance(t, ir.VectorType)
         lanes = f"{self.stride}x{self.active}" if vector else "1"
-        places = "_".join(f"{low}.{n}.{stride}" for low, n, stride in c.places)
-        name = f"chain.{self.dtype}.{lanes}.{c.count}.{places}.{'tree' if c.tree else 'run'}"
+        offsets = "_".join(f"{low}.{n}.{stride}" for low, n, stride in c.offsets)
+        name = f"chain.{self.dtype}.{lanes}.{c.count}.{offsets}.{'tree' if c.tree else 'run'}"
         found = self.p.b.module.globals.get(name)
         if isinstance(found, ir.Function):
             return found
@@ -86,24 +88,26 @@ class Printed:
         return function
 
     def _running(
-        self, cells: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value
+        self, elements: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value
     ) -> None:
         b, entry = self.p.b, self.p.b.block
         turn, done = b.append_basic_block("turn"), b.append_basic_block("done")
         b.branch(turn)
         b.position_at_end(turn)
-        total, place = b.phi(first.type), b.phi(INT32)
+        total, position = b.phi(first.type), b.phi(INT32)
         total.add_incoming(first, entry)
-        place.add_incoming(following, entry)
-        made = self._added(total, self._element(cells, place, first.type))
-        after = self._after(links, place)
+        position.add_incoming(following, entry)
+        made = self._added(total, self._element(elements, position, first.type))
+        after = self._after(links, position)
         total.add_incoming(made, turn)
-        place.add_incoming(after, turn)
+        position.add_incoming(after, turn)
         b.cbranch(self._is_place(after), turn, done)
         b.position_at_end(done)
         b.ret(made)
 
-    def _tree(self, cells: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value) -> None:
+    def _tree(
+        self, elements: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value
+    ) -> None:
         """A sum waits for its neighbour at the level of each bit of how many elements there are."""
         p, b, t = self.p, self.p.b, first.type
         levels = b.alloca(t, size=index(self.chain.count.bit_length() + 1))
@@ -115,10 +119,10 @@ class Printed:
         level = self._level(levels, t)
         b.branch(turn)
         b.position_at_end(turn)
-        count, place = b.phi(INT64), b.phi(INT32)
+        count, position = b.phi(INT64), b.phi(INT32)
         count.add_incoming(index(1), entry)
-        place.add_incoming(following, entry)
-        element = self._element(cells, place, t)
+        position.add_incoming(following, entry)
+        element = self._element(elements, position, t)
         b.cbranch(_odd(b, count), add, put)
         b.position_at_end(add)
         sum_, bits, at = b.phi(t), b.phi(INT64), b.phi(INT64)
@@ -135,14 +139,14 @@ class Printed:
             phi.add_incoming(x, turn)
             phi.add_incoming(y, add)
         b.store(whole, level(where))
-        after, counted = self._after(links, place), b.add(count, index(1))
+        after, counted = self._after(links, position), b.add(count, index(1))
         count.add_incoming(counted, put)
-        place.add_incoming(after, put)
+        position.add_incoming(after, put)
         b.cbranch(self._is_place(after), turn, done)
         b.position_at_end(done)
-        b.ret(self._together(p, level, counted, t))
+        b.ret(self._total_of_levels(p, level, counted, t))
 
-    def _together(self, p: Printer, level: _Level, count: ir.Value, t: ir.Type) -> ir.Value:
+    def _total_of_levels(self, p: Printer, level: _Level, count: ir.Value, t: ir.Type) -> ir.Value:
         """The sums that wait, the last of them first."""
         b = p.b
         low = p.intrinsic("cttz", count, ir.Constant(ir.IntType(1), 1))
@@ -164,20 +168,20 @@ class Printed:
     def _is_place(self, link: ir.Value) -> ir.Value:
         return self.p.b.icmp_unsigned("<", link, ir.Constant(INT32, self.chain.count))
 
-    def _after(self, links: ir.Value, place: ir.Value) -> ir.Value:
+    def _after(self, links: ir.Value, position: ir.Value) -> ir.Value:
         """The next place: later places of a chain keep it as ~."""
         b = self.p.b
-        return b.not_(self.p.load(self.p.at(links, b.zext(place, INT64), I32), I32).value)
+        return b.not_(self.p.load(self.p.at(links, b.zext(position, INT64), I32), I32).value)
 
-    def _element(self, cells: ir.Value, place: ir.Value, t: ir.Type) -> ir.Value:
+    def _element(self, elements: ir.Value, position: ir.Value, t: ir.Type) -> ir.Value:
         b, where = self.p.b, index(0)
-        for k, (low, n, stride) in enumerate(self.chain.places):
-            at = b.udiv(place, ir.Constant(INT32, low)) if low > 1 else place
-            if k + 1 < len(self.chain.places):
+        for k, (low, n, stride) in enumerate(self.chain.offsets):
+            at = b.udiv(position, ir.Constant(INT32, low)) if low > 1 else position
+            if k + 1 < len(self.chain.offsets):
                 at = b.urem(at, ir.Constant(INT32, n))
             if stride:
                 where = b.add(where, b.mul(b.zext(at, INT64), index(stride)))
-        address = self.p.at(cells, where, self.dtype)
+        address = self.p.at(elements, where, self.dtype)
         if not isinstance(t, ir.VectorType):
             return self.p.load(address, self.dtype).value
         if self.stride == 0:
@@ -188,7 +192,7 @@ class Printed:
         """In f32 for half precision, without rounding."""
         wide = F32 if self.dtype.kind == "f" and self.dtype.bytes == 2 else self.dtype
         width = WIDTH if isinstance(x.type, ir.VectorType) else 1
-        xs = [Lanes(v, wide, width) for v in (x, y)]
+        xs = [Vector(v, wide, width) for v in (x, y)]
         total: ir.Value = functions.apply(self.p, "add", xs, wide).value
         return total
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from graphc.lowering.kernel.code import (
     Access,
-    Chain,
-    Index,
+    AxisIndex,
+    LinkedSum,
     Load,
     Nest,
     Phase,
@@ -26,7 +26,7 @@ from graphc_numpy.native.loops.invariant_motion import effort
 
 
 @lru_cache(maxsize=256)
-def arranged(nest: Nest) -> Nest:
+def interchanged(nest: Nest) -> Nest:
     """The nest with that row axis last along which vectors cost least, and tiles for a transpose.
 
     One whose rows must run in order, or whose lanes go along the columns, stays as it is.
@@ -41,7 +41,7 @@ def arranged(nest: Nest) -> Nest:
 
 def _cost(nest: Nest, axis: int) -> float:
     """About how many instructions an entry takes, if lanes go along an axis."""
-    code = [x for p in nest.phases if p.cells or not nest.columns for x in p.code]
+    code = [x for p in nest.phases if p.per_column or not nest.columns for x in p.code]
     work = effort(code) + sum(_jumps(x, axis) for x in code)
     size = nest.rows[axis]
     return work * -(-size // WIDTH) / max(size, 1)
@@ -50,7 +50,7 @@ def _cost(nest: Nest, axis: int) -> float:
 def _jumps(statement: Statement, axis: int) -> int:
     """What it costs if lanes along an axis do not lie together."""
     match statement:
-        case Load(access=access) | Chain(access=access) if access.strides[axis] not in (0, 1):
+        case Load(access=access) | LinkedSum(access=access) if access.strides[axis] not in (0, 1):
             return 2 * WIDTH
         case Store(access=access) if access.strides[axis] not in (0, 1):
             return 3 * WIDTH
@@ -69,11 +69,13 @@ def _tiled(nest: Nest) -> Nest:
     if nest.columns or not across:
         return nest
     parts = {across[-1]: _part(nest.rows[across[-1]], 1), last: _part(nest.rows[last], WIDTH)}
-    counted = any(isinstance(x, Index) and x.axis in parts for x in every)
+    counted = any(isinstance(x, AxisIndex) and x.axis in parts for x in every)
     if counted or not all(parts.values()):
         return nest
     sizes = [size // parts.get(a, 1) for a, size in enumerate(nest.rows)]
-    phases = tuple(Phase(p.cells, tuple(_split(x, parts) for x in p.code)) for p in nest.phases)
+    phases = tuple(
+        Phase(p.per_column, tuple(_split(x, parts) for x in p.code)) for p in nest.phases
+    )
     return replace(nest, rows=(*sizes, *parts.values()), phases=phases)
 
 
@@ -99,13 +101,15 @@ def _split(statement: Statement, parts: Mapping[int, int]) -> Statement:
 def _ordered(nest: Nest, order: Sequence[int]) -> Nest:
     """The nest with row axis k being what `order[k]` was."""
     every = [*order, *range(len(order), len(order) + len(nest.columns))]
-    phases = tuple(Phase(p.cells, tuple(_moved(x, every) for x in p.code)) for p in nest.phases)
+    phases = tuple(
+        Phase(p.per_column, tuple(_reordered(x, every) for x in p.code)) for p in nest.phases
+    )
     return replace(nest, rows=tuple(nest.rows[a] for a in order), phases=phases)
 
 
-def _moved(statement: Statement, order: Sequence[int]) -> Statement:
+def _reordered(statement: Statement, order: Sequence[int]) -> Statement:
     """A statement for axes in another order: new axis k is the old order[k]."""
-    if isinstance(statement, Index):
+    if isinstance(statement, AxisIndex):
         return replace(statement, axis=order.index(statement.axis))
     return with_accesses(
         statement, lambda x: replace(x, strides=tuple(x.strides[a] for a in order))

@@ -12,22 +12,22 @@ from math import prod
 
 from llvmlite import ir
 
-from graphc.lowering.kernel.code import Fold, Load, Nest, Statement, registers
+from graphc.lowering.kernel.code import Load, Nest, RowReduction, Statement, registers
 from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Lanes, Printer, index
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, Vector, index
 from graphc_numpy.native.loops import folds
-from graphc_numpy.native.loops.columns import Columns, Place, run_each
-from graphc_numpy.native.loops.expression_codegen import Cells
-from graphc_numpy.native.loops.invariant_motion import Schedule, Stage, effort, schedule
-from graphc_numpy.native.loops.loop_interchange import arranged
-from graphc_numpy.native.loops.prefetch import Ahead, aheads
+from graphc_numpy.native.loops.columns import Columns, LoopPoint, run_each
+from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
+from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase, effort, hoisted
+from graphc_numpy.native.loops.loop_interchange import interchanged
+from graphc_numpy.native.loops.prefetch import Prefetch, prefetches
 
 GRAIN = 4096  # cells of a unit, about
 SHORT = 8  # statements that are rather printed again than looped over
 
 
 @dataclass(frozen=True)
-class Grid:
+class UnitGrid:
     """What a unit is: `rows` of the outer rows, whole; or `strip` entries along the lanes of one.
 
     outer: sizes of the axes whose entries are outer rows; inner: of those inside of an outer row;
@@ -55,7 +55,7 @@ class Grid:
 
 def units(nest: Nest) -> int:
     """How many parts a nest has; 1 if its rows must run in order."""
-    return _grid(arranged(nest)).units
+    return _grid(interchanged(nest)).units
 
 
 def scratch_bytes(nest: Nest) -> int:
@@ -70,15 +70,15 @@ def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    nest = arranged(nest)
+    nest = interchanged(nest)
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
     *pointers, begin, end, _, errors = function.args
     if prod(nest.rows):
-        grid, asked = _grid(nest), dict[int, Ahead]()
+        grid, asked = _grid(nest), dict[int, Prefetch]()
         if _by_rows(nest):
-            asked |= aheads(nest, grid.many * WIDTH)
-        cells = Cells(p, nest.params, pointers, errors, aheads=asked)
-        _Printing(p, nest, grid).units(cells, begin, end)
+            asked |= prefetches(nest, grid.many * WIDTH)
+        expressions = ExpressionPrinter(p, nest.params, pointers, errors, prefetches=asked)
+        _NestPrinter(p, nest, grid).units(expressions, begin, end)
     p.b.ret_void()
     return function
 
@@ -93,28 +93,31 @@ def _is_chained(nest: Nest) -> bool:
     return nest.serial and any(nest.params[x.access.slot].written for x in loads)
 
 
-def _grid(nest: Nest) -> Grid:
-    cells = max(prod(nest.columns), 1)
-    grain = max(prod(nest.rows) * cells, 1) if nest.serial else GRAIN
+def _grid(nest: Nest) -> UnitGrid:
+    columns = max(prod(nest.columns), 1)
+    grain = max(prod(nest.rows) * columns, 1) if nest.serial else GRAIN
     by_rows = _by_rows(nest)
     length = nest.rows[-1] if by_rows else 1
     many = max(min(_side_by_side(nest), -(-length // WIDTH)), 1) if by_rows else 1
     step = many * WIDTH if by_rows else 1
-    strip = -(-max(grain // cells, 1) // step) * step
+    strip = -(-max(grain // columns, 1) // step) * step
     axes = nest.rows[:-1] if by_rows else nest.rows
-    whole, k = cells * length, len(axes)
+    whole, k = columns * length, len(axes)
     while strip >= length and k and whole * axes[k - 1] <= grain:
         k -= 1
         whole *= axes[k]
     rows = max(grain // max(whole, 1), 1) if strip >= length else 1
-    return Grid(axes[:k], axes[k:], length, rows, strip, many)
+    return UnitGrid(axes[:k], axes[k:], length, rows, strip, many)
 
 
 def _side_by_side(nest: Nest) -> int:
     """Vectors in one turn of a fold: memory is read in long pieces; accumulators in registers."""
-    code = [x for phase in nest.phases if phase.cells for x in phase.code]
+    code = [x for phase in nest.phases if phase.per_column for x in phase.code]
     # A vector of 8-byte entries takes twice the registers.
-    long, sums = effort(code), sum(x.dtype.bytes // 4 or 1 for x in code if isinstance(x, Fold))
+    long, sums = (
+        effort(code),
+        sum(x.dtype.bytes // 4 or 1 for x in code if isinstance(x, RowReduction)),
+    )
     if not nest.columns or long > 24:
         return 1
     if long <= 2:
@@ -123,59 +126,59 @@ def _side_by_side(nest: Nest) -> int:
     return 2 if long > 12 or few else 4
 
 
-class _Printing:
+class _NestPrinter:
     """Prints the loops of one nest."""
 
-    def __init__(self, p: Printer, nest: Nest, grid: Grid) -> None:
+    def __init__(self, p: Printer, nest: Nest, grid: UnitGrid) -> None:
         self.p, self.nest, self.grid = p, nest, grid
         self.by_rows = _by_rows(nest)
         self.first = len(nest.rows)  # the first column axis
-        self.schedule: Schedule = schedule(nest, self.by_rows)
-        self._all = [*self.schedule.outer, *self.schedule.statements]
+        self.hoisted: HoistedCode = hoisted(nest, self.by_rows)
+        self._all = [*self.hoisted.outer, *self.hoisted.statements]
 
     # -- rows -----------------------------------------------------------------------------------
 
-    def units(self, cells: Cells, begin: ir.Value, end: ir.Value) -> None:
+    def units(self, expressions: ExpressionPrinter, begin: ir.Value, end: ir.Value) -> None:
         """The rows of the units from `begin` to `end`."""
         axes = len(self.nest.rows) + len(self.nest.columns)
-        place = Place(cells, {}, (index(0),) * axes)
-        place.run(self.schedule.entry, None)
+        point = LoopPoint(expressions, {}, (index(0),) * axes)
+        point.run(self.hoisted.entry, None)
         grid, b = self.grid, self.p.b
         if grid.strips == 1:
             start, stop = (b.mul(x, index(grid.rows)) for x in (begin, end))
             stop = self._least(stop, prod(grid.outer))
-            self.p.loop(start, stop, 1, lambda r: self._outer_row(place, r, index(0), index(1)))
+            self.p.loop(start, stop, 1, lambda r: self._outer_row(point, r, index(0), index(1)))
         elif prod(grid.outer) == 1:
-            self._outer_row(place, index(0), begin, end)
+            self._outer_row(point, index(0), begin, end)
         else:
-            self.p.loop(begin, end, 1, lambda u: self._strip(place, u))
+            self.p.loop(begin, end, 1, lambda u: self._strip(point, u))
 
-    def _strip(self, place: Place, unit: ir.Value) -> None:
+    def _strip(self, point: LoopPoint, unit: ir.Value) -> None:
         b, strips = self.p.b, index(self.grid.strips)
         strip = b.urem(unit, strips)
-        self._outer_row(place, b.udiv(unit, strips), strip, b.add(strip, index(1)))
+        self._outer_row(point, b.udiv(unit, strips), strip, b.add(strip, index(1)))
 
-    def _outer_row(self, place: Place, row: ir.Value, begin: ir.Value, end: ir.Value) -> None:
+    def _outer_row(self, point: LoopPoint, row: ir.Value, begin: ir.Value, end: ir.Value) -> None:
         """The strips from `begin` to `end` of one outer row."""
         at = self._split(row)
-        self._inner(place.inside(at, self._all), len(self.grid.outer), begin, end)
+        self._inner(point.inside(at, self._all), len(self.grid.outer), begin, end)
 
-    def _inner(self, place: Place, axis: int, begin: ir.Value, end: ir.Value) -> None:
+    def _inner(self, point: LoopPoint, axis: int, begin: ir.Value, end: ir.Value) -> None:
         """The rows from an inner axis on."""
         if axis < len(self.grid.outer) + len(self.grid.inner):
 
             def turn(i: ir.Value) -> None:
-                self._inner(place.inside({axis: i}, self._all), axis + 1, begin, end)
+                self._inner(point.inside({axis: i}, self._all), axis + 1, begin, end)
 
             self.p.loop(0, self.nest.rows[axis], 1, turn)
             return
-        place.run(self.schedule.outer, None)
+        point.run(self.hoisted.outer, None)
         if self.by_rows:
-            self._vectors_of_rows(place, begin, end)
+            self._vectors_of_rows(point, begin, end)
         else:
-            self._row([place])
+            self._row([point])
 
-    def _vectors_of_rows(self, place: Place, begin: ir.Value, end: ir.Value) -> None:
+    def _vectors_of_rows(self, point: LoopPoint, begin: ir.Value, end: ir.Value) -> None:
         grid, b = self.grid, self.p.b
         step = grid.many * WIDTH
         whole = grid.length // step * step
@@ -184,12 +187,12 @@ class _Printing:
             start = b.mul(begin, index(grid.strip))
             stop = self._least(b.mul(end, index(grid.strip)), whole)
         if whole:
-            self.p.loop(start, stop, step, lambda i: self._side_by_side(place, i, step))
+            self.p.loop(start, stop, step, lambda i: self._side_by_side(point, i, step))
         if whole == grid.length:
             return
 
         def rest() -> None:
-            self._side_by_side(place, index(whole), grid.length - whole)
+            self._side_by_side(point, index(whole), grid.length - whole)
 
         if grid.strips > 1:
             at_end = b.icmp_signed("==", end, index(grid.strips))
@@ -197,11 +200,11 @@ class _Printing:
         else:
             rest()
 
-    def _side_by_side(self, place: Place, first: ir.Value, entries: int) -> None:
+    def _side_by_side(self, point: LoopPoint, first: ir.Value, entries: int) -> None:
         """Rows from `first` on, a vector of them at a time."""
-        place = place.inside({self.first - 1: first}, self.schedule.statements)
+        point = point.inside({self.first - 1: first}, self.hoisted.statements)
         actives = [min(entries - k, WIDTH) for k in range(0, entries, WIDTH)]
-        self._row([place.beside(k, active) for k, active in enumerate(actives)])
+        self._row([point.beside(k, active) for k, active in enumerate(actives)])
 
     def _split(self, row: ir.Value) -> dict[int, ir.Value]:
         """The indices of the outer axes, from one that counts through all of them."""
@@ -231,50 +234,50 @@ class _Printing:
         """The axis of lanes outside of the columns."""
         return self.first - 1 if self.by_rows else None
 
-    def _row(self, places: Sequence[Place]) -> None:
+    def _row(self, points: Sequence[LoopPoint]) -> None:
         """All phases of a row, or of vectors of rows side by side."""
-        stages = list(self.schedule.stages)
-        last = max((k for k, stage in enumerate(stages) if stage.cells), default=-1)
-        for stage in stages[: last + 1]:
-            if not stage.cells:
-                self._each(places, stage.innermost)
+        phases = list(self.hoisted.phases)
+        last = max((k for k, phase in enumerate(phases) if phase.per_column), default=-1)
+        for phase in phases[: last + 1]:
+            if not phase.per_column:
+                self._each(points, phase.innermost)
             elif prod(self.nest.columns):
-                self._columns(stage, places)
+                self._columns(phase, points)
             else:
-                for place in places:
-                    for fold in stage.folds:
-                        place.registers[fold.target] = self.p.constant(fold.first, fold.dtype)
-        end = [x for stage in stages[last + 1 :] for x in stage.innermost]
-        whole = [place for place in places if place.active == WIDTH]
+                for point in points:
+                    for fold in phase.folds:
+                        point.registers[fold.target] = self.p.constant(fold.first, fold.dtype)
+        end = [x for phase in phases[last + 1 :] for x in phase.innermost]
+        whole = [point for point in points if point.active == WIDTH]
         if len(whole) < 2 or effort(end) <= SHORT:
-            self._each(places, end)
+            self._each(points, end)
         else:
             self._looped(whole, end)
-            self._each(places[len(whole) :], end)
+            self._each(points[len(whole) :], end)
 
-    def _each(self, places: Sequence[Place], code: Sequence[Statement]) -> None:
-        run_each(places, code, self.row_lanes)
+    def _each(self, points: Sequence[LoopPoint], code: Sequence[Statement]) -> None:
+        run_each(points, code, self.row_lanes)
 
-    def _looped(self, places: Sequence[Place], code: Sequence[Statement]) -> None:
+    def _looped(self, points: Sequence[LoopPoint], code: Sequence[Statement]) -> None:
         """Long code for vectors side by side, printed once: what it reads waits on the stack."""
-        p, first, axis = self.p, places[0], self.first - 1
-        kept = dict[int, tuple[Lanes, ir.Value]]()
+        p, first, axis = self.p, points[0], self.first - 1
+        kept = dict[int, tuple[Vector, ir.Value]]()
         for k in sorted({k for x in code for k in registers(x)} & set(first.registers)):
-            xs = [place.registers[k] for place in places]
+            xs = [point.registers[k] for point in points]
             if any(x.value is not xs[0].value for x in xs):
                 kept[k] = (xs[0], self._array(xs))
 
         def turn(i: ir.Value) -> None:
             row = p.b.add(first.indices[axis], p.b.mul(i, index(WIDTH)))
-            place = first.moved({axis: row})
+            point = first.elsewhere({axis: row})
             for k, (x, array) in kept.items():
                 where = p.b.gep(array, [i], source_etype=x.type)
-                place.registers[k] = Lanes(p.b.load(where, typ=x.type), x.dtype, x.width)
-            place.run(code, axis)
+                point.registers[k] = Vector(p.b.load(where, typ=x.type), x.dtype, x.width)
+            point.run(code, axis)
 
-        p.loop(0, len(places), 1, turn)
+        p.loop(0, len(points), 1, turn)
 
-    def _array(self, xs: Sequence[Lanes]) -> ir.Value:
+    def _array(self, xs: Sequence[Vector]) -> ir.Value:
         """The values, one after the other on the stack."""
         b, t = self.p.b, xs[0].type
         with b.goto_entry_block():
@@ -283,15 +286,15 @@ class _Printing:
             b.store(x.value, b.gep(array, [index(k)], source_etype=t))
         return array
 
-    def _columns(self, stage: Stage, places: Sequence[Place]) -> None:
+    def _columns(self, phase: HoistedPhase, points: Sequence[LoopPoint]) -> None:
         """A cell phase: all columns."""
-        turn = Columns(self.p, self.nest, stage, self.by_rows, self.lanes, self.row_lanes)
-        totals = turn.axis(0, places, turn.nothing(len(places)))
-        for k, place in enumerate(places):
-            for fold, total in zip(stage.folds, totals[k * len(stage.folds) :], strict=False):
+        turn = Columns(self.p, self.nest, phase, self.by_rows, self.lanes, self.row_lanes)
+        totals = turn.axis(0, points, turn.nothing(len(points)))
+        for k, point in enumerate(points):
+            for fold, total in zip(phase.folds, totals[k * len(phase.folds) :], strict=False):
                 if not self.by_rows and self.lanes is not None:
                     total = folds.across(self.p, fold, total)
-                place.registers[fold.target] = folds.result(self.p, fold, total)
+                point.registers[fold.target] = folds.result(self.p, fold, total)
 
 
 __all__ = ["print_nest", "scratch_bytes", "units"]

@@ -15,9 +15,9 @@ from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Check,
-    Constant,
     Load,
     Nest,
+    Number,
     Statement,
     Store,
     reached,
@@ -31,7 +31,7 @@ NEAR = 1 << 19  # bytes of a table that stays in a second-level cache
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Prefetch:
     """Ask for `lines` of what `access` reaches where an axis of `size` is `by` entries further.
 
     code: sets the access's row; indices that are out of range do no harm, so nothing is checked
@@ -46,25 +46,25 @@ class Ahead:
     written: bool
 
 
-def aheads(nest: Nest, together: int) -> Mapping[int, Ahead]:
+def prefetches(nest: Nest, width: int) -> Mapping[int, Prefetch]:
     """What to ask for, by the register that holds the row; lanes go along the last row axis.
 
-    together: entries along the lanes that are read in one turn of the columns
+    width: entries along the lanes that are read in one turn of the columns
     """
     code = [x for phase in nest.phases for x in phase.code]
-    found, lanes = dict[int, Ahead](), len(nest.rows) - 1
+    found, lanes = dict[int, Prefetch](), len(nest.rows) - 1
     for statement in code:
         for access in reached(statement):
             if access.row is not None and access.strides[lanes] == 1:
-                size = together if nest.columns else nest.rows[-1]
-                made = _ahead(nest, access, code, size, isinstance(statement, Store))
+                size = width if nest.columns else nest.rows[-1]
+                made = _prefetch(nest, access, code, size, isinstance(statement, Store))
                 found |= {access.row: made} if made else {}
     return found
 
 
-def _ahead(
+def _prefetch(
     nest: Nest, access: Access, code: Iterable[Statement], entries: int, written: bool
-) -> Ahead | None:
+) -> Prefetch | None:
     assert access.row is not None
     made = {x.target: x for x in code if not isinstance(x, Store)}
     bytes_ = nest.params[access.slot].dtype.bytes
@@ -78,7 +78,7 @@ def _ahead(
     lines = min(-(-entries * bytes_ // LINE), MOST)
     axis, size, by = _later(nest, loads[0], LINES // lines)
     access = replace(access, row=row)
-    return Ahead(access, tuple(bare), axis, size, by, lines, written) if size > by else None
+    return Prefetch(access, tuple(bare), axis, size, by, lines, written) if size > by else None
 
 
 def _is_known(nest: Nest, x: Statement) -> bool:
@@ -88,7 +88,7 @@ def _is_known(nest: Nest, x: Statement) -> bool:
             along_lanes = a.strides[len(nest.rows) - 1]
             return a.row is None and not along_lanes and not nest.params[a.slot].written
         case _:
-            return isinstance(x, Constant | Apply)
+            return isinstance(x, Number | Apply)
 
 
 def _source(register: int, made: Mapping[int, Statement]) -> tuple[int, int | None]:
@@ -100,7 +100,7 @@ def _source(register: int, made: Mapping[int, Statement]) -> tuple[int, int | No
                 register, limit = k, n
             case Apply(function="minimum" | "maximum" as name, arguments=(k, bound)):
                 match made.get(bound):
-                    case Constant(value=most) if name == "minimum":
+                    case Number(value=most) if name == "minimum":
                         limit = int(most) + 1
                 register = k
             case _:
@@ -129,4 +129,4 @@ def _later(nest: Nest, ids: Access, rows: int) -> tuple[int, int, int]:
     return 0, 0, 0
 
 
-__all__ = ["Ahead", "aheads"]
+__all__ = ["Prefetch", "prefetches"]

@@ -10,7 +10,7 @@ from math import inf, nan
 
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.expressions import Term, horner, outlined
+from graphc_numpy.native.llvm.expressions import Expression, horner, outlined
 from graphc_numpy.native.math.double_double import Pair, two_sum
 
 # arctan(t) = t + t^3 * p(t^2) for |t| <= tan(pi/8), relative error 1.3e-18
@@ -21,7 +21,7 @@ _QUARTER = (1.5707963267948966, 6.123233995736766e-17)  # pi/2
 _STEEP = 0.4142135623730951
 
 
-def arctan2(y: Term, x: Term) -> Term:
+def arctan2(y: Expression, x: Expression) -> Expression:
     """From -pi to pi; in f32 by way of f64."""
     if y.double:
         return _angle(y, x)
@@ -29,7 +29,7 @@ def arctan2(y: Term, x: Term) -> Term:
     return outlined("arctan2", _angle, a, b).to(ir.FloatType())
 
 
-def _angle(y: Term, x: Term) -> Term:
+def _angle(y: Expression, x: Expression) -> Expression:
     tall = abs(y) > abs(x)
     small, large = _scaled(tall.choose(abs(x), abs(y)), tall.choose(abs(y), abs(x)))
     steep = small > large * _STEEP
@@ -43,7 +43,7 @@ def _angle(y: Term, x: Term) -> Term:
     return (x.is_nan() | y.is_nan()).choose(nan, angle).called("copysign", y)
 
 
-def _scaled(small: Term, large: Term) -> Pair:
+def _scaled(small: Expression, large: Expression) -> Pair:
     """Two numbers of the same ratio, neither very large nor very small.
 
     The ratio of two zeros is 0, of two infinities 1.
@@ -55,7 +55,7 @@ def _scaled(small: Term, large: Term) -> Pair:
     return small * scale, large.equals(0.0).choose(1.0, large * scale)
 
 
-def _arctan(small: Term, large: Term, steep: Term) -> Term:
+def _arctan(small: Expression, large: Expression, steep: Expression) -> Expression:
     """arctan(small / large), less pi/4 where that is steep."""
     top, bottom = two_sum(small, -large), two_sum(large, small)
     top = steep.choose(top[0], small), steep.choose(top[1], 0.0)

@@ -9,33 +9,33 @@ from __future__ import annotations
 from llvmlite import ir
 
 from graphc.ir.types import BF16, BOOL, F16, F64, DType
-from graphc_numpy.native.llvm.expressions import Term
-from graphc_numpy.native.llvm.vectors import INT32, Lanes, Printer, register_type
+from graphc_numpy.native.llvm.expressions import Expression
+from graphc_numpy.native.llvm.vectors import INT32, Printer, Vector, register_type
 
 
-def cast(p: Printer, x: Lanes, dtype: DType) -> Lanes:
+def cast(p: Printer, x: Vector, dtype: DType) -> Vector:
     """x, converted to dtype."""
-    term = Term(p, x.value)
+    expression = Expression(p, x.value)
     if x.dtype == dtype:
         return x
     if dtype == BOOL:
-        made = term.differs(0)
+        made = expression.differs(0)
     elif dtype.kind == "f":
-        made = _to_float(term, x.dtype, dtype)
+        made = _to_float(expression, x.dtype, dtype)
     elif x.dtype.kind == "f":
-        made = _to_integer(term, register_type(dtype))
+        made = _to_integer(expression, register_type(dtype))
     else:
-        made = term.to(register_type(dtype), signed=x.dtype.kind == "i")
-    return p.rounded(Lanes(made.value, dtype, x.width))
+        made = expression.to(register_type(dtype), signed=x.dtype.kind == "i")
+    return p.rounded(Vector(made.value, dtype, x.width))
 
 
-def _to_float(x: Term, source: DType, dtype: DType) -> Term:
+def _to_float(x: Expression, source: DType, dtype: DType) -> Expression:
     if source.kind != "f":
         return x.to(register_type(dtype), signed=source.kind == "i")
     return _to_odd(x) if source == F64 and dtype in (F16, BF16) else x.to(register_type(dtype))
 
 
-def _to_odd(x: Term) -> Term:
+def _to_odd(x: Expression) -> Expression:
     """An f64 as an f32, towards zero, with the last bit set where that was not exact.
 
     So it is rounded once when it is rounded again, to half precision.
@@ -47,7 +47,7 @@ def _to_odd(x: Term) -> Term:
     return inexact.choose(bits | 1, bits).from_bits()
 
 
-def _to_integer(x: Term, t: ir.IntType) -> Term:
+def _to_integer(x: Expression, t: ir.IntType) -> Expression:
     if t.width < 32:
         return _to_integer(x, INT32).to(t)
     limit: float = 2.0 ** (t.width - 1)

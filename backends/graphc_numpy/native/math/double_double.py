@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from graphc_numpy.native.llvm.expressions import Number, Term
+from graphc_numpy.native.llvm.expressions import Expression, Number
 
-Pair: TypeAlias = tuple[Term, Term]
+Pair: TypeAlias = tuple[Expression, Expression]
 
 
-def two_sum(a: Term, b: Number) -> Pair:
+def two_sum(a: Expression, b: Number) -> Pair:
     """a + b."""
     s = a + b
     back = s - a
     return s, (a - (s - back)) + (b - back)
 
 
-def fast_two_sum(a: Term, b: Term) -> Pair:
+def fast_two_sum(a: Expression, b: Expression) -> Pair:
     """a + b where |a| >= |b|, or a is 0."""
     s = a + b
     return s, b - (s - a)
 
 
-def two_product(a: Term, b: Number) -> Pair:
+def two_product(a: Expression, b: Number) -> Pair:
     """a * b."""
     y = a * b
     return y, a.fma(b, -y)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphc_numpy.native.llvm.expressions import Term, horner
+from graphc_numpy.native.llvm.expressions import Expression, horner
 
 _LOG2_E = 1.4426950408889634
 
 
 @dataclass(frozen=True)
-class _Constants:
+class _ExponentialConstants:
     """Of one float type; polynomials from the highest power down.
 
     q:     e^r - 1 = r + r^2 * q(r)
@@ -42,7 +42,7 @@ class _Constants:
 
 
 # Relative errors of e^r - 1, tanh and erf: 1.4e-8, 3.7e-8, 4.3e-9
-_SINGLE = _Constants(
+_SINGLE = _ExponentialConstants(
     (0.0013860821491107345, 0.008366551250219345, 0.04166754335165024, 0.1666654348373413,
      0.4999999701976776),
     (0.016438130289316177, -0.0526721328496933, 0.133207306265831, -0.3333294689655304),
@@ -54,7 +54,7 @@ _SINGLE = _Constants(
 )  # fmt: skip
 
 # 1.9e-17, 2.0e-17, 1.3e-17
-_DOUBLE = _Constants(
+_DOUBLE = _ExponentialConstants(
     (2.506085046966603e-08, 2.7626268084453647e-07, 2.755738516409879e-06, 2.480150459097835e-05,
      0.00019841269744084013, 0.001388888893226678, 0.008333333333377957, 0.041666666666573884,
      0.16666666666666607, 0.5000000000000006),
@@ -73,11 +73,11 @@ _DOUBLE = _Constants(
 )  # fmt: skip
 
 
-def _of(x: Term) -> _Constants:
+def _of(x: Expression) -> _ExponentialConstants:
     return _DOUBLE if x.double else _SINGLE
 
 
-def _reduced(x: Term) -> tuple[Term, Term]:
+def _reduced(x: Expression) -> tuple[Expression, Expression]:
     """(r, shifted): x = r + n * ln 2; the bits of `shifted` end with n + bias. |x| is not huge."""
     c = _of(x)
     shifted = x.fma(_LOG2_E, c.magic)
@@ -85,34 +85,34 @@ def _reduced(x: Term) -> tuple[Term, Term]:
     return n.fma(-c.ln2[1], n.fma(-c.ln2[0], x)), shifted
 
 
-def _power_of_two(shifted: Term) -> Term:
+def _power_of_two(shifted: Expression) -> Expression:
     """2^n, where that is a normal float."""
     return (shifted.bits() << shifted.mantissa).from_bits()
 
 
-def _integer(shifted: Term) -> Term:
+def _integer(shifted: Expression) -> Expression:
     """n, as an integer."""
     return shifted.bits() - shifted.constant(_of(shifted).magic).bits()
 
 
-def _small(r: Term) -> Term:
+def _small(r: Expression) -> Expression:
     """e^r - 1 for |r| <= ln(2)/2."""
     return horner(r, _of(r).q).fma(r * r, r)
 
 
-def exp(x: Term) -> Term:
+def exp(x: Expression) -> Expression:
     c = _of(x)
     return exp_of_sum(x.at_most(c.over).at_least(c.under), None)
 
 
-def exp_of_sum(x: Term, rest: Term | None) -> Term:
+def exp_of_sum(x: Expression, rest: Expression | None) -> Expression:
     """e^(x + rest) for an x between `under` and `over`, and a small rest."""
     r, shifted = _reduced(x)
     r = r if rest is None else r + rest
     return (_small(r) + 1.0).scaled(_integer(shifted))
 
 
-def expm1(x: Term) -> Term:
+def expm1(x: Expression) -> Expression:
     """2^n - 1 + 2^n r + 2^n (e^r - 1 - r): what rounding r has lost goes with the last one."""
     c = _of(x)
     x = x.at_most(c.over).at_least(c.minus_one)
@@ -129,13 +129,13 @@ def expm1(x: Term) -> Term:
     return top.choose(y + y, y).called("copysign", x)
 
 
-def logistic(x: Term) -> Term:
+def logistic(x: Expression) -> Expression:
     """1 / (1 + e), or e / (1 + e) of a negative x, with e = e^-|x|."""
     e = exp_of_sum((-abs(x)).at_least(_of(x).under), None)
     return (x < 0.0).choose(e, 1.0) / (e + 1.0)
 
 
-def tanh(x: Term) -> Term:
+def tanh(x: Expression) -> Expression:
     """Odd; 1 - 2 / (e^2x + 1) where that loses nothing, and where ln 2 need not have two parts."""
     c, size = _of(x), abs(x)
     z = size * size
@@ -150,7 +150,7 @@ def tanh(x: Term) -> Term:
     return (size < 0.55).choose(near, far).called("copysign", x)
 
 
-def erf(x: Term) -> Term:
+def erf(x: Expression) -> Expression:
     """Odd; 1 - e^-y, where y is a polynomial and the difference is one of small numbers."""
     size = abs(x).at_most(_of(x).erf_one)
     r, shifted = _reduced(-horner(size, _of(x).erf).fma(size, size))

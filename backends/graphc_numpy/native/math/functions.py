@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import DType
-from graphc_numpy.native.llvm.expressions import Term, terms
-from graphc_numpy.native.llvm.vectors import Lanes, Printer
+from graphc_numpy.native.llvm.expressions import Expression, expressions
+from graphc_numpy.native.llvm.vectors import Printer, Vector
 from graphc_numpy.native.math import integers
 from graphc_numpy.native.math.angles import arctan2
 from graphc_numpy.native.math.casts import cast
@@ -24,10 +24,10 @@ from graphc_numpy.native.math.logarithms import log, log1p
 from graphc_numpy.native.math.powers import power
 from graphc_numpy.native.math.trigonometry import cos, sin
 
-Function: TypeAlias = Callable[..., Term]
+Function: TypeAlias = Callable[..., Expression]
 
 
-def apply(p: Printer, function: str, xs: Sequence[Lanes], dtype: DType) -> Lanes:
+def apply(p: Printer, function: str, xs: Sequence[Vector], dtype: DType) -> Vector:
     """Print `function(*xs)`, a value of dtype: as wide as the widest operand.
 
     function is the name of an elementwise op, or `aggregate:tree` for an aggregate in that order.
@@ -36,12 +36,12 @@ def apply(p: Printer, function: str, xs: Sequence[Lanes], dtype: DType) -> Lanes
         case "cast":
             return cast(p, xs[0], dtype)
         case "aggregate:tree":
-            y = tree_total(terms(p, xs), add)
+            y = tree_total(expressions(p, xs), add)
         case _ if function.startswith("aggregate"):
-            y = reduce(add, terms(p, xs))
+            y = reduce(add, expressions(p, xs))
         case _:
-            y = _FUNCTIONS[function](xs[-1].dtype.kind, *terms(p, xs))
-    made = Lanes(y.value, dtype, y.width)
+            y = _FUNCTIONS[function](xs[-1].dtype.kind, *expressions(p, xs))
+    made = Vector(y.value, dtype, y.width)
     return made if function in _EXACT else p.rounded(made)
 
 
@@ -53,19 +53,19 @@ def supports(function: str) -> bool:
 # -- of any dtype; kind is the operands' -----------------------------------------------------------
 
 
-def _larger(kind: str, a: Term, b: Term) -> Term:
+def _larger(kind: str, a: Expression, b: Expression) -> Expression:
     if kind == "f":
         return a.is_nan().choose(a, (a > b).choose(a, b))  # b is chosen where b is a NaN
     return _compare(">", kind, a, b).choose(a, b)
 
 
-def _smaller(kind: str, a: Term, b: Term) -> Term:
+def _smaller(kind: str, a: Expression, b: Expression) -> Expression:
     if kind == "f":
         return a.is_nan().choose(a, (a < b).choose(a, b))
     return _compare("<", kind, a, b).choose(a, b)
 
 
-def _compare(sign: str, kind: str, a: Term, b: Term) -> Term:
+def _compare(sign: str, kind: str, a: Expression, b: Expression) -> Expression:
     return a.compared(sign, b, unsigned=kind in "ub")
 
 
@@ -73,7 +73,7 @@ def _comparison(sign: str) -> Function:
     return lambda kind, a, b: _compare(sign, kind, a, b)
 
 
-def _size(kind: str, x: Term) -> Term:
+def _size(kind: str, x: Expression) -> Expression:
     match kind:
         case "f":
             return abs(x)
@@ -82,7 +82,7 @@ def _size(kind: str, x: Term) -> Term:
     return (x < 0).choose(-x, x)
 
 
-def _sign(kind: str, x: Term) -> Term:
+def _sign(kind: str, x: Expression) -> Expression:
     if kind == "u":
         return x.differs(0).choose(x.constant(1), 0)
     below = (x < 0).choose(-1, x.equals(0).choose(0, x))  # what is left over is a NaN
@@ -96,19 +96,19 @@ def _step(intrinsic: str) -> Function:
 # -- division --------------------------------------------------------------------------------------
 
 
-def _mod(kind: str, a: Term, b: Term) -> Term:
+def _mod(kind: str, a: Expression, b: Expression) -> Expression:
     if kind != "f":
         return integers.mod(a, b, signed=kind == "i")
-    rest = Term(a.p, a.p.b.frem(a.value, b.value))
+    rest = Expression(a.p, a.p.b.frem(a.value, b.value))
     across = rest.differs(0) & _apart(rest, b)
     inside = rest.equals(0).choose(rest.constant(0).called("copysign", b), rest)
     return b.equals(0).choose(rest, across.choose(rest + b, inside))
 
 
-def _floor_div(kind: str, a: Term, b: Term) -> Term:
+def _floor_div(kind: str, a: Expression, b: Expression) -> Expression:
     if kind != "f":
         return integers.floor_div(a, b, signed=kind == "i")
-    rest = Term(a.p, a.p.b.frem(a.value, b.value))
+    rest = Expression(a.p, a.p.b.frem(a.value, b.value))
     exact = (a - rest) / b
     across = rest.differs(0) & _apart(rest, b)
     exact = across.choose(exact - 1.0, exact)
@@ -119,7 +119,7 @@ def _floor_div(kind: str, a: Term, b: Term) -> Term:
     return b.equals(0).choose(quotient, exact.equals(0).choose(zero, nearest))
 
 
-def _apart(a: Term, b: Term) -> Term:
+def _apart(a: Expression, b: Expression) -> Expression:
     """Whether one is below zero and the other is not."""
     return (a < 0) ^ (b < 0)
 
@@ -127,11 +127,11 @@ def _apart(a: Term, b: Term) -> Term:
 # -- of floats -------------------------------------------------------------------------------------
 
 
-def _is_finite(kind: str, x: Term) -> Term:
+def _is_finite(kind: str, x: Expression) -> Expression:
     return abs(x) < float("inf")
 
 
-def _smooth(function: Callable[[Term], Term]) -> Function:
+def _smooth(function: Callable[[Expression], Expression]) -> Function:
     return lambda kind, x: function(x)
 
 

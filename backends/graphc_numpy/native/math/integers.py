@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.expressions import Term
+from graphc_numpy.native.llvm.expressions import Expression
 from graphc_numpy.native.llvm.vectors import INT32
 
 
-def floor_div(a: Term, b: Term, signed: bool) -> Term:
+def floor_div(a: Expression, b: Expression, signed: bool) -> Expression:
     """floor(a / b)"""
     return _wide_floor_div(a, b) if a.element.width == 64 else _narrow_floor_div(a, b, signed)
 
 
-def mod(a: Term, b: Term, signed: bool) -> Term:
+def mod(a: Expression, b: Expression, signed: bool) -> Expression:
     """a - floor(a / b) * b, and 0 where b is 0."""
     return b.equals(0).choose(0, a - floor_div(a, b, signed) * b)
 
 
-def _narrow_floor_div(a: Term, b: Term, signed: bool) -> Term:
+def _narrow_floor_div(a: Expression, b: Expression, signed: bool) -> Expression:
     """Of at most 32 bits: in f64, whose quotient is never rounded past an integer."""
     x, y = (t.to(ir.DoubleType(), signed) for t in (a, b))
     q = (x / b.equals(0).choose(1.0, y)).called("floor")
@@ -31,9 +31,9 @@ def _narrow_floor_div(a: Term, b: Term, signed: bool) -> Term:
     return b.equals(0).choose(0, q.to(INT32).to(a.element))
 
 
-def _wide_floor_div(a: Term, b: Term) -> Term:
+def _wide_floor_div(a: Expression, b: Expression) -> Expression:
     safe = (b.equals(0) | b.equals(-1)).choose(1, b)
-    q = Term(a.p, a.p.b.sdiv(a.value, safe.value))
+    q = Expression(a.p, a.p.b.sdiv(a.value, safe.value))
     rest = a - q * safe
     uneven = rest.differs(0) & ((rest ^ safe) < 0)
     floored = uneven.choose(q - 1, q)

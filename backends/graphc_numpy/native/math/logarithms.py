@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from graphc_numpy.native.llvm.expressions import Term, horner
+from graphc_numpy.native.llvm.expressions import Expression, horner
 
 # ln(1 + f) = f - f^2/2 + f^3 * p(f) on [sqrt(1/2) - 1, sqrt(2) - 1], relative error 5.9e-9
 _SINGLE = (-0.07628755271434784, 0.12759536504745483, -0.13160981237888336, 0.14201916754245758,
@@ -23,7 +23,7 @@ _LN2 = {False: (0.693145751953125, 1.428606765330187e-06),
 _ROOT = {False: 0x3F3504F3, True: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 
 
-def split(x: Term) -> tuple[Term, Term]:
+def split(x: Expression) -> tuple[Expression, Expression]:
     """(m, e): x = m * 2^e with m in [sqrt(1/2), sqrt(2)), e an integer; for finite x above 0."""
     lift = x.mantissa + 1
     tiny = x < 2.0 ** (1 - x.bias)  # a denormal number has no exponent of its own
@@ -33,13 +33,13 @@ def split(x: Term) -> tuple[Term, Term]:
     return m, tiny.choose(e - lift, e)
 
 
-def log(x: Term) -> Term:
+def log(x: Expression) -> Expression:
     m, e = split(x)
     y = _logarithm(m - 1.0, e)
     return y.rarely(~((x > 0.0) & (x < inf)), lambda: _outside(x))
 
 
-def log1p(x: Term) -> Term:
+def log1p(x: Expression) -> Expression:
     """ln(u + c), where u is 1 + x rounded, and c what that has lost."""
     u = x + 1.0
     back = u - x
@@ -51,7 +51,7 @@ def log1p(x: Term) -> Term:
     return x.equals(0.0).choose(x, y)  # with its sign
 
 
-def _logarithm(f: Term, e: Term) -> Term:
+def _logarithm(f: Expression, e: Expression) -> Expression:
     """ln(1 + f) + e * ln 2"""
     high, low = _LN2[f.double]
     k = e.to(f.element)
@@ -65,7 +65,7 @@ def _logarithm(f: Term, e: Term) -> Term:
     return k.fma(high, f - (half - y))
 
 
-def _outside(x: Term) -> Term:
+def _outside(x: Expression) -> Expression:
     """Of 0, of what has no logarithm, and of infinity, which is its own."""
     below = x.equals(0.0).choose(x.constant(-inf), nan)
     return (x <= 0.0).choose(below, x)

@@ -12,7 +12,7 @@ from math import inf
 
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.expressions import Term, outlined
+from graphc_numpy.native.llvm.expressions import Expression, outlined
 from graphc_numpy.native.llvm.vectors import INT32, INT64, Printer, index
 from graphc_numpy.native.math.double_double import Pair, two_sum
 
@@ -31,26 +31,26 @@ _DIGITS = (
 )  # fmt: skip
 
 
-def quarters(x: Term, large: Term) -> tuple[Term, Term, Term]:
+def quarters(x: Expression, large: Expression) -> tuple[Expression, Expression, Expression]:
     """(n, r, rest) of an f64: x = n * pi/2 + r + rest modulo 2 pi, in lanes where x is `large`."""
     p, b = x.p, x.p.b
     safe = (large & (abs(x) < inf)).choose(x, LEAST)
 
-    def parts(lane: Term) -> list[ir.Value]:
+    def parts(lane: Expression) -> list[ir.Value]:
         found = outlined("quarters", _quarters, lane, result=_FOUR)
         return [b.extract_element(found.value, ir.Constant(INT32, k)) for k in range(3)]
 
     def body(k: ir.Value, *before: ir.Value) -> list[ir.Value]:
-        found = parts(Term(p, b.extract_element(safe.value, k)))
+        found = parts(Expression(p, b.extract_element(safe.value, k)))
         return [b.insert_element(v, t, k) for v, t in zip(before, found, strict=True)]
 
     zero = p.number(0.0, x.value.type)
     made = parts(safe) if x.width == 1 else p.loop(0, x.width, 1, body, [zero] * 3)
-    n, r, rest = (Term(p, v) for v in made)
+    n, r, rest = (Expression(p, v) for v in made)
     return n, r, rest
 
 
-def _quarters(x: Term) -> Term:
+def _quarters(x: Expression) -> Expression:
     """<n, r, rest, 0> of one finite f64 of at least LEAST; n is between -3 and 3."""
     p, bits = x.p, abs(x).bits()
     exponent = _shifted(bits, 52)
@@ -68,29 +68,29 @@ def _quarters(x: Term) -> Term:
     for k, part in enumerate((n.to(_DOUBLE), r, rest)):
         value = (x < 0.0).choose(-part, part).value
         found = p.b.insert_element(found, value, ir.Constant(INT32, k))
-    return Term(p, found)
+    return Expression(p, found)
 
 
-def _shifted(x: Term, n: int) -> Term:
+def _shifted(x: Expression, n: int) -> Expression:
     """The integer without its last n bits, taken as one without a sign."""
-    return Term(x.p, x.p.b.lshr(x.value, x.number(n)))
+    return Expression(x.p, x.p.b.lshr(x.value, x.number(n)))
 
 
-def _window(p: Printer, place: Term) -> list[Term]:
-    """Three words of the digits, from bit `place` on."""
+def _window(p: Printer, bit: Expression) -> list[Expression]:
+    """Three words of the digits, from bit `bit` on."""
     name, t = "graphc.digits", ir.ArrayType(INT64, len(_DIGITS))
     digits = p.b.module.globals.get(name)
     if digits is None:
         digits = ir.GlobalVariable(p.b.module, t, name)
         digits.linkage, digits.global_constant = "internal", True
         digits.initializer = ir.Constant(t, [index(d) for d in _DIGITS])
-    first, shift = place >> 6, place & 63
-    places = [p.b.gep(digits, [(first + k).value], source_etype=INT64) for k in range(4)]
-    words = [p.b.load(x, typ=INT64) for x in places]
-    return [Term(p, p.intrinsic("fshl", x, y, shift.value)) for x, y in pairwise(words)]
+    first, shift = bit >> 6, bit & 63
+    addresses = [p.b.gep(digits, [(first + k).value], source_etype=INT64) for k in range(4)]
+    words = [p.b.load(x, typ=INT64) for x in addresses]
+    return [Expression(p, p.intrinsic("fshl", x, y, shift.value)) for x, y in pairwise(words)]
 
 
-def _fraction(top: Term, second: Term) -> Pair:
+def _fraction(top: Expression, second: Expression) -> Pair:
     """A signed number with 62 and 64 more bits behind the point."""
     a, c = (top >> 32).to(_DOUBLE) * 2.0**-30, (top & 0xFFFFFFFF).to(_DOUBLE) * 2.0**-62
     d = _shifted(second, 32).to(_DOUBLE) * 2.0**-94

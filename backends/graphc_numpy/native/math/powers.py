@@ -10,7 +10,7 @@ from math import inf, nan
 
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.expressions import Term, horner, outlined
+from graphc_numpy.native.llvm.expressions import Expression, horner, outlined
 from graphc_numpy.native.math.double_double import (
     Pair,
     fast_two_sum,
@@ -31,7 +31,7 @@ _LN2 = (0.6931471805598903, 5.497923018708371e-14)
 _REACH = 800.0  # e^x is 0 or infinite beyond
 
 
-def power(a: Term, b: Term) -> Term:
+def power(a: Expression, b: Expression) -> Expression:
     size = abs(a)
     y = _double(size, b) if a.double else _single(size, b)
     whole = b.called("floor").equals(b)
@@ -43,12 +43,12 @@ def power(a: Term, b: Term) -> Term:
     return one.choose(1.0, y)
 
 
-def _single(a: Term, b: Term) -> Term:
+def _single(a: Expression, b: Expression) -> Expression:
     x, y = (t.to(ir.DoubleType()) for t in (a, b))
     return outlined("exp", exp, y * outlined("log", log, x)).to(ir.FloatType())
 
 
-def _double(a: Term, b: Term) -> Term:
+def _double(a: Expression, b: Expression) -> Expression:
     high, low = _logarithm(a)
     high = a.equals(0.0).choose(-inf, (a < inf).choose(high, a))
     y = high * b
@@ -57,7 +57,7 @@ def _double(a: Term, b: Term) -> Term:
     return exp_of_sum(y.at_most(_REACH).at_least(-_REACH), near.choose(rest, 0.0))
 
 
-def _logarithm(x: Term) -> Pair:
+def _logarithm(x: Expression) -> Pair:
     """ln x of a finite x above 0."""
     m, e = split(x)
     f, below = m - 1.0, two_sum(m, 1.0)

@@ -12,13 +12,13 @@ from math import inf, nan, pi
 
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.expressions import Term, horner, outlined, rarely
+from graphc_numpy.native.llvm.expressions import Expression, horner, outlined, rarely
 from graphc_numpy.native.math.double_double import fast_two_sum
 from graphc_numpy.native.math.payne_hanek import LEAST, quarters
 
 
 @dataclass(frozen=True)
-class _Constants:
+class _TrigonometricConstants:
     """sin(r) = r + r^3 * sin(r^2), cos(r) = 1 - r^2/2 + r^4 * cos(r^2); quarter: pi/2 in parts.
 
     limit: up to here x is reduced with them.
@@ -32,7 +32,7 @@ class _Constants:
 
 
 # Relative errors 4.0e-9 and 1.2e-10
-_SINGLE = _Constants(
+_SINGLE = _TrigonometricConstants(
     (-0.00019518072076607496, 0.008332188241183758, -0.16666655242443085),
     (2.4432336431345902e-05, -0.0013887309469282627, 0.04166664555668831),
     (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
@@ -41,7 +41,7 @@ _SINGLE = _Constants(
 )
 
 # 3.8e-18 and 5.7e-20
-_DOUBLE = _Constants(
+_DOUBLE = _TrigonometricConstants(
     (1.5895960780798188e-10, -2.5050742551690307e-08, 2.755731358318858e-06,
      -0.0001984126982945915, 0.008333333333321917, -0.1666666666666663),
     (-1.13587814549263e-11, 2.0875706002844176e-09, -2.7557314221204346e-07,
@@ -52,16 +52,16 @@ _DOUBLE = _Constants(
 )  # fmt: skip
 
 
-def sin(x: Term) -> Term:
+def sin(x: Expression) -> Expression:
     y = _wave(x, 0)
     return x.equals(0.0).choose(x, y)  # with its sign
 
 
-def cos(x: Term) -> Term:
+def cos(x: Expression) -> Expression:
     return _wave(x, 1)
 
 
-def _wave(x: Term, turn: int) -> Term:
+def _wave(x: Expression, turn: int) -> Expression:
     """sin(x + turn * pi/2)"""
     large = ~(abs(x) <= (_DOUBLE if x.double else _SINGLE).limit)
     if x.double:
@@ -72,16 +72,16 @@ def _wave(x: Term, turn: int) -> Term:
     r = x
     for part in c.quarter:
         r = n.fma(-part, r)
-    y = _turned(shifted.bits(), turn, _sin(r, None), _cos(r, None))
+    y = _in_quadrant(shifted.bits(), turn, _sin(r, None), _cos(r, None))
 
-    def wide() -> Term:
+    def wide() -> Expression:
         z = outlined("cos" if turn else "sin", cos if turn else sin, x.to(ir.DoubleType()))
         return z.to(ir.FloatType())
 
     return y.rarely(large, wide)
 
 
-def _double_wave(x: Term, turn: int, large: Term) -> Term:
+def _double_wave(x: Expression, turn: int, large: Expression) -> Expression:
     c = _DOUBLE
     shifted = x.fma(2 / pi, c.magic)
     n = shifted - c.magic
@@ -93,11 +93,11 @@ def _double_wave(x: Term, turn: int, large: Term) -> Term:
     n, r, rest = rarely(large, (n, r, rest), lambda: quarters(x, large))
     high, low = fast_two_sum(r, rest)
     k = (n + c.magic).bits()
-    y = _turned(k, turn, _sin(high, low), _cos(high, low))
+    y = _in_quadrant(k, turn, _sin(high, low), _cos(high, low))
     return (abs(x) < inf).choose(y, nan)
 
 
-def _sin(r: Term, low: Term | None) -> Term:
+def _sin(r: Expression, low: Expression | None) -> Expression:
     """sin(r + low)"""
     z = r * r
     y = horner(z, (_DOUBLE if r.double else _SINGLE).sin) * (z * r)
@@ -106,7 +106,7 @@ def _sin(r: Term, low: Term | None) -> Term:
     return r + (y + z.fma(low * -0.5, low))  # cos(r) * low
 
 
-def _cos(r: Term, low: Term | None) -> Term:
+def _cos(r: Expression, low: Expression | None) -> Expression:
     """cos(r + low)"""
     z = r * r
     half = z * 0.5
@@ -116,7 +116,7 @@ def _cos(r: Term, low: Term | None) -> Term:
     return near + (y if low is None else y - r * low)
 
 
-def _turned(n: Term, turn: int, s: Term, c: Term) -> Term:
+def _in_quadrant(n: Expression, turn: int, s: Expression, c: Expression) -> Expression:
     """sin of an angle in quadrant n + turn, from its sine and cosine in quadrant 0."""
     n = n + turn
     y = (n & 1).equals(0).choose(s, c)

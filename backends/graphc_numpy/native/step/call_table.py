@@ -1,4 +1,4 @@
-"""The calls of a stretch as a table of words, and the one function that goes through it.
+"""The calls of a region as a table of words, and the one function that goes through it.
 
     kernel, units, turns, meet, dealt, n, then n times (word of the frame, bytes from there)
 
@@ -23,25 +23,25 @@ from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
 SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, MEMORIES = range(9)  # of a frame
-KERNEL, UNITS, WHEN, MEET, DEALT, COUNT, PLACES = range(7)  # words of a call
-NUMBER, ROOM = PLACES, PLACES + 1  # of one that is checked: then PLACES come later
+KERNEL, UNITS, WHEN, MEET, DEALT, COUNT, POINTERS = range(7)  # words of a call
+NUMBER, ROOM = POINTERS, POINTERS + 1  # of one that is checked: then PLACES come later
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
 OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
-TOGETHER, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
+ALL_THREADS, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
 NAME = "run_calls"
 
 Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
 
 
-def places_at() -> tuple[int, int]:
+def pointers_at() -> tuple[int, int]:
     """The word of a call where its places begin, and how many words each has."""
-    return (PLACES + 2, 4) if target().checked else (PLACES, 2)
+    return (POINTERS + 2, 4) if target().checked else (POINTERS, 2)
 
 
 def last_meeting() -> list[int]:
     """A call of nothing."""
     words = [0, 0, TURNS["any"], ALL, 0, 0]
-    return words + [0] * (places_at()[0] - len(words))
+    return words + [0] * (pointers_at()[0] - len(words))
 
 
 def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariable:
@@ -93,7 +93,7 @@ class _Dispatcher:
 
     def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
         self.b, self.p = b, Printer(b)
-        self.first, self.each = places_at()
+        self.first, self.each = pointers_at()
         self.frame, _, _, size, self.thread, self.threads = function.args
         self.errors = self.read(self.frame, ERRORS, POINTER)
         self.barrier = self.read(self.frame, BARRIER, POINTER)
@@ -133,10 +133,10 @@ class _Dispatcher:
         """Wait for the threads of this device, or of all: the call is left if one has failed."""
         b = self.b
         own = b.and_(b.icmp_signed("==", who, index(OWN)), self.several)
-        alone = b.icmp_unsigned("==", b.ptrtoint(self.common, INT64), index(0))
-        with b.if_then(b.and_(own, alone)):
+        single_threaded = b.icmp_unsigned("==", b.ptrtoint(self.common, INT64), index(0))
+        with b.if_then(b.and_(own, single_threaded)):
             b.call(print_barrier(b.module), [self.barrier, self.threads])
-        with b.if_then(b.and_(own, b.not_(alone))):
+        with b.if_then(b.and_(own, b.not_(single_threaded))):
             self._meet(self.barrier, self.threads)
         with b.if_then(b.icmp_signed("==", who, index(ALL))):
             self._meet(word(b, self.common, barrier.COMMON), self.workers)
@@ -153,34 +153,36 @@ class _Dispatcher:
         across = b.icmp_signed("!=", b.and_(how, index(ACROSS)), index(0))
         thread = b.select(across, self.worker, self.thread)
         threads = b.select(across, self.workers, self.threads)
-        together = b.icmp_signed("!=", b.and_(how, index(TOGETHER)), index(0))
+        all_threads = b.icmp_signed("!=", b.and_(how, index(ALL_THREADS)), index(0))
         first = b.icmp_signed("==", thread, index(0))
         whole, before = b.select(first, units, index(0)), b.block
-        with b.if_then(b.and_(together, b.icmp_signed(">", threads, index(1)))):
+        with b.if_then(b.and_(all_threads, b.icmp_signed(">", threads, index(1)))):
             bounds = (thread, b.add(thread, index(1)))
             begin, end = (b.sdiv(b.mul(units, t), threads) for t in bounds)
             dealt = b.block
         results = []
-        for alone, shared in ((index(0), begin), (whole, end)):
+        for single_threaded, shared in ((index(0), begin), (whole, end)):
             result = b.phi(INT64)
-            result.add_incoming(alone, before)
+            result.add_incoming(single_threaded, before)
             result.add_incoming(shared, dealt)
             results.append(result)
         return results[0], results[1]
 
     def point(self, at: ir.Value) -> None:
         """Put the call's pointers in a row."""
-        b, places = self.b, word(self.b, at, self.first)
+        b, pointer_words = self.b, word(self.b, at, self.first)
 
         def turn(k: ir.Value) -> None:
-            place = b.gep(places, [b.mul(k, index(self.each))], source_etype=INT64)
+            pointer_word = b.gep(pointer_words, [b.mul(k, index(self.each))], source_etype=INT64)
             base = b.load(
-                b.gep(self.frame, [self.read(place, 0)], source_etype=INT64), typ=INT64, align=8
+                b.gep(self.frame, [self.read(pointer_word, 0)], source_etype=INT64),
+                typ=INT64,
+                align=8,
             )
             there = b.gep(self.pointers, [k], source_etype=INT64)
-            pointer = b.add(base, self.read(place, 1))
+            pointer = b.add(base, self.read(pointer_word, 1))
             if self.p.checked:
-                start, stop = (b.add(base, self.read(place, n)) for n in (2, 3))
+                start, stop = (b.add(base, self.read(pointer_word, n)) for n in (2, 3))
                 slot = b.add(k, index(1))
                 pointer = addresses.marked(b, self.worker, slot, pointer, start, stop)
             b.store(pointer, there, align=8)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc.lowering.kernel import code
-from graphc.lowering.kernel.code import Call, Check, Links, statements
+from graphc.lowering.kernel.code import Check, IndexLinks, KernelCall, statements
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.lowering.program.program import Kernel
 from graphc.ops.indexing import check_of
@@ -16,9 +16,9 @@ from graphc.support.errors import GraphcError
 from graphc_numpy.native.threads.pool import LINE, new_words
 
 
-def checks_of(kernel: code.Kernel) -> Iterator[Check]:
+def checks_of(kernel: code.LoopKernel) -> Iterator[Check]:
     """The checks in a kernel's code."""
-    if isinstance(kernel, Links):
+    if isinstance(kernel, IndexLinks):
         yield Check(0, 0, kernel.limit, kernel.number)
     for statement in statements(kernel):
         if isinstance(statement, Check):
@@ -28,11 +28,11 @@ def checks_of(kernel: code.Kernel) -> Iterator[Check]:
 def limits_of(lowered: Lowered) -> dict[int, int]:
     """What is to be below what, by the number of the check."""
     lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
-    calls: Iterable[Call] = (c for line in lines for c in line.calls)
+    calls: Iterable[KernelCall] = (c for line in lines for c in line.calls)
     return {x.number: x.limit for c in calls for x in checks_of(c.kernel)}
 
 
-class Noted:
+class FailedChecks:
     """What the checks of a step have noted: for each, whether one failed, and a wrong value.
 
     Each row of the words is of one device, at one turn.

@@ -1,9 +1,9 @@
-"""Prints the stretches of a step: functions that run one kernel after the other.
+"""Prints the regions of a step: functions that run one kernel after the other.
 
-    void stretch(ptr frame, i64 thread, i64 threads)
+    void region(ptr frame, i64 thread, i64 threads)
 
 Every thread calls it, with a number of its own; all is done when all have returned. The frame is a
-table of words: per-thread scratch memory, errors, the barrier, how often each stretch was run, the
+table of words: per-thread scratch memory, errors, the barrier, how often each region was run, the
 turn of a loop, what all devices share, the device's number, how many there are, and then the base
 of every memory block. The calls are a table, too (`calls`).
 """
@@ -17,7 +17,7 @@ from operator import attrgetter
 
 from llvmlite import ir
 
-from graphc.lowering.kernel.code import Blocks, Call, Kernel, Links, Nest, Product
+from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
 from graphc.lowering.kernel.lowered import Memory, Native, Turn
 from graphc_numpy.native.llvm import addresses, machine
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, index
@@ -52,85 +52,87 @@ LINE = 64  # bytes of a cache line
 class Printers:
     """How kernels are printed, measured in units, and how much scratch memory a thread needs."""
 
-    print: Callable[[ir.Module, Kernel, str], ir.Function]
-    units: Callable[[Kernel], int]
-    scratch_bytes: Callable[[Kernel], int]
+    print: Callable[[ir.Module, LoopKernel, str], ir.Function]
+    units: Callable[[LoopKernel], int]
+    scratch_bytes: Callable[[LoopKernel], int]
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A compiled stretch. scratch: bytes per thread; shared: more than one thread has work.
+class NativeRegion:
+    """A compiled region. scratch: bytes per thread; shared: more than one thread has work.
 
-    alone: of `void f(ptr frame)`, for one thread: each argument more takes ctypes as long as a
-    small kernel takes. across: devices meet in it; they do so at its end, too
+    single_threaded: of `void f(ptr frame)`, for one thread: each argument more takes ctypes as long
+    as a small kernel takes. across: devices meet in it; they do so at its end, too
     """
 
     address: int
-    alone: int
+    single_threaded: int
     scratch: int
     shared: bool
     across: bool = False
 
 
 @dataclass
-class Stretches:
-    """The stretches of one program, compiled: their addresses are valid as long as this lives.
+class NativeRegions:
+    """The regions of one program, compiled: their addresses are valid as long as this lives.
 
     code: what their object is kept under
     calls: all of them, as a build that checks addresses counts them
     """
 
     symbols: machine.Symbols
-    found: list[Stretch]
+    found: list[NativeRegion]
     code: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[KernelCall, ...] = ()
 
 
-def compile_stretches(
-    stretches: Sequence[Sequence[Native]], printers: Printers | None = None, grain: int = GRAIN,
+def compile_regions(
+    regions: Sequence[Sequence[Native]], printers: Printers | None = None, grain: int = GRAIN,
     memories: Sequence[Memory] = (),
-) -> Stretches:  # fmt: skip
-    """Machine code of every stretch, in one object, with each distinct kernel once."""
+) -> NativeRegions:  # fmt: skip
+    """Machine code of every region, in one object, with each distinct kernel once."""
     printers = printers or _printers()
     reached = reached_by_others(memories)
-    lines = [shared(natives, grain, reached) for natives in stretches]
-    names = names_of(len(stretches))
+    lines = [shared(natives, grain, reached) for natives in regions]
+    names = names_of(len(regions))
 
     def make() -> ir.Module:
-        step = _Step(printers)
-        scratch = [_scratch(natives, printers) for natives in stretches]
-        for i, (natives, dealt, size) in enumerate(zip(stretches, lines, scratch, strict=True)):
-            step.stretch(i, natives, dealt, size)
+        step = _ModuleWriter(printers)
+        scratch = [_scratch(natives, printers) for natives in regions]
+        for i, (natives, dealt, size) in enumerate(zip(regions, lines, scratch, strict=True)):
+            step.region(i, natives, dealt, size)
         _print_sizes(step.module, scratch)
         if machine.target().checked:
             addresses.print_noted(step.module)
         return step.finish()
 
-    description = _description(stretches, grain, reached)
+    description = _description(regions, grain, reached)
     noted = (addresses.NAME,) if machine.target().checked else ()
     symbols = machine.load(description, make, (*sum(names, ()), "sizes", *noted))
     sizes = (ctypes.c_int64 * len(names))()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
     found = [
-        Stretch(symbols[n], symbols[alone], size, *(_any(dealt, of) for of in _ASKED))
-        for (n, alone), dealt, size in zip(names, lines, sizes, strict=True)
+        NativeRegion(
+            symbols[n], symbols[single_threaded], size, *(_any(dealt, of) for of in _ASKED)
+        )
+        for (n, single_threaded), dealt, size in zip(names, lines, sizes, strict=True)
     ]
-    calls = tuple(c for natives in stretches for native in natives for c in native.calls)
-    return Stretches(symbols, found, machine.key_of(description), calls)
+    calls = tuple(c for natives in regions for native in natives for c in native.calls)
+    return NativeRegions(symbols, found, machine.key_of(description), calls)
 
 
-def scratch_bytes(stretches: Iterable[Sequence[Native]]) -> int:
+def scratch_bytes(regions: Iterable[Sequence[Native]]) -> int:
     """Bytes of scratch memory that a thread needs which runs all of these."""
     printers = _printers()
-    return max((_scratch(natives, printers) for natives in stretches), default=0)
+    return max((_scratch(natives, printers) for natives in regions), default=0)
 
 
-def names_of(stretches: int) -> list[tuple[str, str]]:
+def names_of(regions: int) -> list[tuple[str, str]]:
     """What the functions of each are called: for any number of threads, and for one."""
-    return [(f"stretch{i}", f"alone{i}") for i in range(stretches)]
+    return [(f"region{i}", f"single{i}") for i in range(regions)]
 
 
-_ASKED = _TOGETHER, _ACROSS = attrgetter("together"), attrgetter("across")
+_ASKED = _ALL_THREADS, _ACROSS = attrgetter("all_threads"), attrgetter("across")
 
 
 def _any(lines: list[list[Shared]], of: Callable[[Shared], bool]) -> bool:
@@ -138,7 +140,7 @@ def _any(lines: list[list[Shared]], of: Callable[[Shared], bool]) -> bool:
 
 
 def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
-    """`void sizes(ptr out)`: the scratch memory of each stretch, so that an object from the disk
+    """`void sizes(ptr out)`: the scratch memory of each region, so that an object from the disk
     says it itself."""
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER]), "sizes")
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -152,37 +154,37 @@ def _printers() -> Printers:
     from graphc_numpy.native.loops import index_links, nests
     from graphc_numpy.native.step import tiled_kernels
 
-    def print_kernel(module: ir.Module, kernel: Kernel, name: str) -> ir.Function:
+    def print_kernel(module: ir.Module, kernel: LoopKernel, name: str) -> ir.Function:
         match kernel:
             case Nest():
                 return nests.print_nest(module, kernel, name)
-            case Product():
-                return products.print_product(module, kernel, name)
-            case Links():
+            case Gemm():
+                return products.print_gemm(module, kernel, name)
+            case IndexLinks():
                 return index_links.print_links(module, kernel, name)
-            case Blocks():
+            case TiledKernel():
                 return tiled_kernels.print_blocks(module, kernel, name, found)
 
-    def units(kernel: Kernel) -> int:
+    def units(kernel: LoopKernel) -> int:
         match kernel:
             case Nest():
                 return nests.units(kernel)
-            case Product():
+            case Gemm():
                 return products.units(kernel)
-            case Links():
+            case IndexLinks():
                 return index_links.units(kernel)
-            case Blocks():
+            case TiledKernel():
                 return tiled_kernels.units(kernel)
 
-    def scratch_bytes(kernel: Kernel) -> int:
+    def scratch_bytes(kernel: LoopKernel) -> int:
         match kernel:
             case Nest():
                 return nests.scratch_bytes(kernel)
-            case Product():
+            case Gemm():
                 return products.scratch_bytes(kernel)
-            case Links():
+            case IndexLinks():
                 return index_links.scratch_bytes(kernel)
-            case Blocks():
+            case TiledKernel():
                 return tiled_kernels.scratch_bytes(kernel, found)
 
     found = Printers(print_kernel, units, scratch_bytes)
@@ -195,12 +197,12 @@ def _scratch(natives: Sequence[Native], printers: Printers) -> int:
     return -(-max(sizes, default=0) // LINE) * LINE
 
 
-def _description(stretches: Sequence[Sequence[Native]], grain: int, reached: Reached) -> str:
+def _description(regions: Sequence[Sequence[Native]], grain: int, reached: Reached) -> str:
     """All that the code depends on: kernels once each, and calls by the numbers of kernels."""
-    numbers: dict[Kernel, int] = {}
+    numbers: dict[LoopKernel, int] = {}
     lines, checked = [f"grain {grain} {reached}"], machine.target().checked
-    for natives in stretches:
-        lines.append("stretch")
+    for natives in regions:
+        lines.append("region")
         for native in natives:
             calls = (
                 (
@@ -215,25 +217,25 @@ def _description(stretches: Sequence[Sequence[Native]], grain: int, reached: Rea
 
 
 @dataclass
-class _Step:
+class _ModuleWriter:
     """The module, the kernels that stand in it, and what calls them."""
 
     printers: Printers
     module: ir.Module = field(default_factory=lambda: ir.Module("step"))
-    numbers: dict[Kernel, int] = field(default_factory=dict)
+    numbers: dict[LoopKernel, int] = field(default_factory=dict)
     count: int = 0  # calls so far
 
-    def stretch(
+    def region(
         self, number: int, natives: Sequence[Native], lines: list[list[Shared]], scratch: int
     ) -> None:
-        """Print one stretch: a table of its calls, and a function that has them run."""
+        """Print one region: a table of its calls, and a function that has them run."""
         words: list[int] = []
         for native, dealt in zip(natives, lines, strict=True):
             for x in dealt:
                 words += self.entry(x, native.turn)
         words += last_meeting() if _any(lines, _ACROSS) else []
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
-        function = ir.Function(self.module, kind, f"stretch{number}")
+        function = ir.Function(self.module, kind, f"region{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
         frame, thread, threads = function.args
         calls = table(self.module, f"calls{number}", words)
@@ -241,14 +243,14 @@ class _Step:
         b.call(dispatcher(self.module), [frame, calls, stop, index(scratch), thread, threads])
         _count(b, frame, thread, number)
         b.ret_void()
-        self.alone(number, function)
+        self.single_threaded(number, function)
 
-    def alone(self, number: int, stretch: ir.Function) -> None:
-        """Print the call of a stretch on one thread."""
+    def single_threaded(self, number: int, region: ir.Function) -> None:
+        """Print the call of a region on one thread."""
         kind = ir.FunctionType(VOID, [POINTER])
-        function = ir.Function(self.module, kind, f"alone{number}")
+        function = ir.Function(self.module, kind, f"single{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        b.call(stretch, [function.args[0], index(0), index(1)])
+        b.call(region, [function.args[0], index(0), index(1)])
         b.ret_void()
 
     def entry(self, x: Shared, turn: Turn) -> list[int]:
@@ -258,15 +260,15 @@ class _Step:
         if not units:
             return []
         number = self.numbers.setdefault(x.call.kernel, len(self.numbers))
-        places = [[MEMORIES + p.memory, p.offset] for p in x.call.arguments]
+        pointer_words = [[MEMORIES + p.memory, p.offset] for p in x.call.arguments]
         meet = ALL if x.meet_all else int(x.meet)
-        dealt = x.together + ACROSS * x.dealt
-        words = [number, units, TURNS[turn], meet, dealt, len(places)]
+        dealt = x.all_threads + ACROSS * x.dealt
+        words = [number, units, TURNS[turn], meet, dealt, len(pointer_words)]
         if machine.target().checked:
             words += [self.count - 1, self.printers.scratch_bytes(x.call.kernel)]
             spans = ([s.start, s.stop] for s in x.call.spans)
-            places = [p + s for p, s in zip(places, spans, strict=True)]
-        return [*words, *(word for p in places for word in p)]
+            pointer_words = [p + s for p, s in zip(pointer_words, spans, strict=True)]
+        return [*words, *(word for p in pointer_words for word in p)]
 
     def finish(self) -> ir.Module:
         """The module, with the kernels and what calls them."""
@@ -279,8 +281,8 @@ class _Step:
 
 
 def _count(b: ir.IRBuilder, frame: ir.Value, thread: ir.Value, number: int) -> None:
-    """One more run of a stretch. It is counted here, where no signal of Python's comes in."""
+    """One more run of a region. It is counted here, where no signal of Python's comes in."""
     with b.if_then(b.icmp_signed("==", thread, index(0))):
         counts = b.load(word(b, frame, COUNTS), typ=POINTER, align=8)
-        place = word(b, counts, number)
-        b.store(b.add(b.load(place, typ=INT64, align=8), index(1)), place, align=8)
+        counter = word(b, counts, number)
+        b.store(b.add(b.load(counter, typ=INT64, align=8), index(1)), counter, align=8)

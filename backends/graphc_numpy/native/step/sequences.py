@@ -1,11 +1,11 @@
-"""Stretches of all devices of a process as one native call: turns and devices without Python.
+"""Regions of all devices of a process as one native call: turns and devices without Python.
 
     void sequence(ptr job, i64 thread, i64 threads)
 
 A job is a table of words: how many threads each device has, the address of its look, then for each
-device the address of its list, which is: how many stretches, which of them is the first that writes
+device the address of its list, which is: how many regions, which of them is the first that writes
 variables, then the function and the frame of each. Threads are counted through the devices; those
-of one device wait for each other between its stretches.
+of one device wait for each other between its regions.
 
 A look is where all threads meet before the first write, to see whether a check has failed: then
 they all end there, and nothing is written.
@@ -24,11 +24,13 @@ from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, inde
 from graphc_numpy.native.step.call_table import BARRIER
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, word
-from graphc_numpy.native.threads.pool import STRETCH, Words, new_words
+from graphc_numpy.native.threads.pool import REGION, Words, new_words
 
-Run: TypeAlias = tuple[int, int]  # the addresses of a stretch and of the frame that it runs with
+RegionCall: TypeAlias = tuple[
+    int, int
+]  # the addresses of a region and of the frame that it runs with
 PER, LOOK, LISTS = 0, 1, 2  # words of a job
-LENGTH, WRITES, RUNS = 0, 1, 2  # words of a list
+LENGTH, WRITES, CALLS = 0, 1, 2  # words of a list
 STOPPED, WHERE, COUNT = barrier.WORDS, barrier.WORDS + 1, barrier.WORDS + 2  # of a look
 NEVER = -1
 
@@ -58,9 +60,12 @@ class Job:
     """
 
     def __init__(
-        self, body: Sequence[Sequence[Run]], commit: Sequence[Sequence[Run]], per: int,
+        self,
+        body: Sequence[Sequence[RegionCall]],
+        commit: Sequence[Sequence[RegionCall]],
+        per: int,
         look: Look | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._look = look
         self._lists = [
             _words(
@@ -96,12 +101,12 @@ def _module() -> ir.Module:
     p, (job, thread, threads) = Printer(b), function.args
     per = b.load(word(b, job, PER), typ=INT64, align=8)
     device, own = b.sdiv(thread, per), b.srem(thread, per)
-    runs = b.load(b.gep(word(b, job, LISTS), [device], source_etype=INT64), typ=POINTER, align=8)
-    writes = b.load(word(b, runs, WRITES), typ=INT64, align=8)
+    calls = b.load(b.gep(word(b, job, LISTS), [device], source_etype=INT64), typ=POINTER, align=8)
+    writes = b.load(word(b, calls, WRITES), typ=INT64, align=8)
 
     def turn(k: ir.Value) -> None:
-        at = b.gep(word(b, runs, RUNS), [b.mul(k, index(2))], source_etype=INT64)
-        stretch = b.load(at, typ=ir.PointerType(STRETCH), align=8)
+        at = b.gep(word(b, calls, CALLS), [b.mul(k, index(2))], source_etype=INT64)
+        region = b.load(at, typ=ir.PointerType(REGION), align=8)
         frame = b.load(word(b, at, 1), typ=POINTER, align=8)
         later = b.icmp_signed(">", k, index(0))
         with b.if_then(b.and_(later, b.icmp_signed(">", per, index(1)))):
@@ -110,9 +115,9 @@ def _module() -> ir.Module:
         with b.if_then(b.icmp_signed("==", k, writes)):
             look = b.load(word(b, job, LOOK), typ=POINTER, align=8)
             _look(p, look, thread, threads)
-        b.call(stretch, [frame, own, per])
+        b.call(region, [frame, own, per])
 
-    p.loop(0, b.load(word(b, runs, LENGTH), typ=INT64, align=8), 1, turn)
+    p.loop(0, b.load(word(b, calls, LENGTH), typ=INT64, align=8), 1, turn)
     b.ret_void()
     return module
 

@@ -1,4 +1,4 @@
-"""Which calls of a stretch all threads share, and where they must wait for each other.
+"""Which calls of a region all threads share, and where they must wait for each other.
 
 A barrier stands only before a call that touches bytes that another thread may have written (or
 reads, and the call writes them) since the last barrier. What one thread does is in order anyway.
@@ -18,14 +18,14 @@ from typing import TypeAlias
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
-    Blocks,
-    Call,
-    Chain,
-    Links,
+    Gemm,
+    IndexLinks,
+    KernelCall,
+    LinkedSum,
     Nest,
-    Product,
     Side,
-    Step,
+    TiledKernel,
+    TilePart,
     reached,
     statements,
 )
@@ -42,7 +42,7 @@ GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another th
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ByteRange:
     """Bytes [start, stop) of a memory block that a call reads, or also writes.
 
     shared: all devices have the block; peer: each has one, and this is another's
@@ -64,8 +64,8 @@ class Shared:
     other devices do too; meet_all: the threads of all devices meet before it
     """
 
-    call: Call
-    together: bool
+    call: KernelCall
+    all_threads: bool
     meet: bool
     dealt: bool = False
     across: bool = False
@@ -125,10 +125,10 @@ class _Touched:
     def copy(self) -> _Touched:
         return _Touched({k: _Ranges([*r.starts], [*r.stops]) for k, r in self.ranges.items()})
 
-    def add(self, x: Extent, how: How) -> None:
+    def add(self, x: ByteRange, how: How) -> None:
         self.ranges.setdefault((x.memory, x.written, how), _Ranges()).add(x.start, x.stop)
 
-    def clashes(self, x: Extent, hows: Iterable[How]) -> bool:
+    def clashes(self, x: ByteRange, hows: Iterable[How]) -> bool:
         """Whether the order of what was touched in one of these ways and of an extent matters."""
         written = (True, False) if x.written else (True,)
         found = (self.ranges.get((x.memory, w, how)) for how in hows for w in written)
@@ -158,12 +158,12 @@ class _Since:
             for extent in self._extents(x.call):
                 self._add(extent, x)
 
-    def _add(self, extent: Extent, x: Shared) -> None:
-        self.own.add(extent, (x.together,))
+    def _add(self, extent: ByteRange, x: Shared) -> None:
+        self.own.add(extent, (x.all_threads,))
         if self.reached:
             self.all.add(extent, (extent.peer, x.dealt))
 
-    def next(self, call: Call) -> Shared:
+    def next(self, call: KernelCall) -> Shared:
         """One more call."""
         mine = self._extents(call)
         dealt = any(x.shared and x.written for x in mine)
@@ -172,14 +172,14 @@ class _Since:
         if (across and self.unknown) or self._meet_all(mine, made):
             made = replace(made, meet_all=True)
             self.own, self.all, self.unknown = _Touched(), _Touched(), False
-        elif any(self.own.clashes(x, BY_ALL[: 1 + made.together]) for x in mine):
+        elif any(self.own.clashes(x, BY_ALL[: 1 + made.all_threads]) for x in mine):
             made = replace(made, meet=True)
             self.own = _Touched()
         for x in mine:
             self._add(x, made)
         return made
 
-    def _meet_all(self, mine: Iterable[Extent], made: Shared) -> bool:
+    def _meet_all(self, mine: Iterable[ByteRange], made: Shared) -> bool:
         """Whether another device may touch the same: its own memory, or what all have."""
         for x in mine:
             hows = (
@@ -191,10 +191,10 @@ class _Since:
                 return True
         return False
 
-    def _extents(self, call: Call) -> list[Extent]:
-        return [self._known(x) for x in extents(call)]
+    def _extents(self, call: KernelCall) -> list[ByteRange]:
+        return [self._known(x) for x in byte_ranges(call)]
 
-    def _known(self, x: Extent) -> Extent:
+    def _known(self, x: ByteRange) -> ByteRange:
         """An extent in another device's arena is told as one in the arena."""
         match self.reached.get(x.memory):
             case "peer":
@@ -205,18 +205,18 @@ class _Since:
                 return x
 
 
-def extents(call: Call) -> Iterator[Extent]:
+def byte_ranges(call: KernelCall) -> Iterator[ByteRange]:
     """What a call touches, one extent for each of its accesses."""
-    if isinstance(call.kernel, Blocks):
+    if isinstance(call.kernel, TiledKernel):
         yield from _of_blocks(call, call.kernel)
         return
     for slot, start, stop in _ends(call.kernel):
         pointer = call.arguments[slot]
         written = call.kernel.params[slot].written
-        yield Extent(pointer.memory, pointer.offset + start, pointer.offset + stop, written)
+        yield ByteRange(pointer.memory, pointer.offset + start, pointer.offset + stop, written)
 
 
-def _of_blocks(call: Call, blocks: Blocks) -> Iterator[Extent]:
+def _of_blocks(call: KernelCall, blocks: TiledKernel) -> Iterator[ByteRange]:
     """What the steps touch of memory that is not the thread's own."""
     last = blocks.count - 1
     for step in blocks.steps:
@@ -227,22 +227,22 @@ def _of_blocks(call: Call, blocks: Blocks) -> Iterator[Extent]:
 
 
 def _of_step(
-    call: Call, kernel: Nest | Product, step: Step, sizes: Sequence[int], first: int
-) -> Iterator[Extent]:
+    call: KernelCall, kernel: Nest | Gemm, step: TilePart, sizes: Sequence[int], first: int
+) -> Iterator[ByteRange]:
     """What a kernel touches in some blocks, from the first one on."""
     for slot, start, stop in _ends(kernel):
-        place = step.places[slot]
-        if place.slot == OWN:
+        offset_of = step.offsets[slot]
+        if offset_of.slot == OWN:
             continue
-        pointer = call.arguments[place.slot]
-        at = pointer.offset + place.offset + first * place.steps[-1]
-        ends = [(n - 1) * s for n, s in zip(sizes, place.steps, strict=True)]
+        pointer = call.arguments[offset_of.slot]
+        at = pointer.offset + offset_of.offset + first * offset_of.steps[-1]
+        ends = [(n - 1) * s for n, s in zip(sizes, offset_of.steps, strict=True)]
         low, high = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
         written = kernel.params[slot].written
-        yield Extent(pointer.memory, at + low + start, at + high + stop, written)
+        yield ByteRange(pointer.memory, at + low + start, at + high + stop, written)
 
 
-def _ends(kernel: Nest | Product | Links) -> Iterator[tuple[int, float, float]]:
+def _ends(kernel: Nest | Gemm | IndexLinks) -> Iterator[tuple[int, float, float]]:
     """(slot, first byte, byte after the last) of what is reached behind each parameter."""
     limits = {x.target: x.limit for x in checks_of(kernel)}
     for slot, strides, sizes, offset, rows in _reached(kernel, limits):
@@ -259,38 +259,38 @@ def _ends(kernel: Nest | Product | Links) -> Iterator[tuple[int, float, float]]:
 Reach = tuple[int, tuple[int, ...], tuple[int, ...], int, tuple[float, float] | None]
 
 
-def _reached(kernel: Nest | Product | Links, limits: dict[int, int]) -> Iterator[Reach]:
+def _reached(kernel: Nest | Gemm | IndexLinks, limits: dict[int, int]) -> Iterator[Reach]:
     """(slot, strides, sizes, offset, extremes of what an indirect row adds) of every access."""
     for statement in statements(kernel):
         for access in reached(statement):
             rows = _rows(access, limits)
             yield access.slot, access.strides, _axes(kernel), access.offset, rows
-        if isinstance(statement, Chain):
+        if isinstance(statement, LinkedSum):
             yield from _chained(statement, _axes(kernel))
-    if isinstance(kernel, Links):
+    if isinstance(kernel, IndexLinks):
         for slot in range(2):
             yield slot, (1,), (kernel.count,), 0, None
-    if isinstance(kernel, Product):
+    if isinstance(kernel, Gemm):
         sizes = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)
         for side in (kernel.left, kernel.right):
             yield side.slot, _strides(side), sizes, side.offset, None
 
 
-def _chained(chain: Chain, axes: tuple[int, ...]) -> Iterator[Reach]:
+def _chained(chain: LinkedSum, axes: tuple[int, ...]) -> Iterator[Reach]:
     """Of all places, and of all links."""
-    ends = [(n - 1) * stride for _, n, stride in chain.places]
+    ends = [(n - 1) * stride for _, n, stride in chain.offsets]
     rows = sum(min(x, 0) for x in ends), sum(max(x, 0) for x in ends)
-    yield chain.cells.slot, chain.cells.strides, axes, chain.cells.offset, rows
+    yield chain.elements.slot, chain.elements.strides, axes, chain.elements.offset, rows
     yield chain.links, (1,), (chain.count,), 0, None
 
 
-def _axes(kernel: Nest | Product | Links) -> tuple[int, ...]:
+def _axes(kernel: Nest | Gemm | IndexLinks) -> tuple[int, ...]:
     match kernel:
         case Nest(rows=rows, columns=columns):
             return (*rows, *columns)
-        case Product(batch=batch, rows=rows, cols=cols):
+        case Gemm(batch=batch, rows=rows, cols=cols):
             return (*batch, *rows, *cols)
-        case Links(count=count):
+        case IndexLinks(count=count):
             return (count,)
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from graphc.ir.types import I64
-from graphc.lowering.kernel.code import OWN, Blocks, Kernel, Nest, Product, Step
+from graphc.lowering.kernel.code import OWN, Gemm, LoopKernel, Nest, TiledKernel, TilePart
 from graphc_numpy.native.gemm import products
 from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.gemm.zero_tails import print_zeros, zeros_of
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Lanes, Printer, index
+from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Printer, Vector, index
 from graphc_numpy.native.threads.barrier import word
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 Values = list[ir.Value]
 
 
-def units(x: Blocks) -> int:
+def units(x: TiledKernel) -> int:
     """The parts that threads may share: blocks, or outer indices where blocks are in order."""
     return prod(x.outer) * (1 if x.ordered else x.count)
 
 
-def scratch_bytes(x: Blocks, printers: Printers) -> int:
+def scratch_bytes(x: TiledKernel, printers: Printers) -> int:
     """What lives between the steps, and then what a kernel needs."""
     return x.own + max((printers.scratch_bytes(k) for s in x.steps for k in s.kernels), default=0)
 
 
-def print_blocks(module: ir.Module, x: Blocks, name: str, printers: Printers) -> ir.Function:
+def print_blocks(module: ir.Module, x: TiledKernel, name: str, printers: Printers) -> ir.Function:
     """`void name(ptr params..., i64 begin, i64 end, ptr scratch, ptr errors)`: those units."""
     every = dict.fromkeys(k for step in x.steps for k in _used(x, step))
     short = {k for s in x.steps for k in _used(x, s) if _ends_early(s, k)}
@@ -62,33 +62,33 @@ def print_blocks(module: ir.Module, x: Blocks, name: str, printers: Printers) ->
 
 
 def _function(
-    module: ir.Module, kernel: Nest | Product, until: bool, printers: Printers
+    module: ir.Module, kernel: Nest | Gemm, until: bool, printers: Printers
 ) -> ir.Function:
     """The function of a kernel, of which other blocks may have one like it."""
     name = f"part_{hashlib.sha256(repr(kernel).encode()).hexdigest()[:16]}" + "_until" * until
     found: ir.Function | None = module.globals.get(name)
     if found is not None:
         return found
-    if until and isinstance(kernel, Product):
-        return products.print_product(module, kernel, name, until=True)
+    if until and isinstance(kernel, Gemm):
+        return products.print_gemm(module, kernel, name, until=True)
     return printers.print(module, kernel, name)
 
 
-def _ends_early(step: Step, kernel: Nest | Product) -> bool:
+def _ends_early(step: TilePart, kernel: Nest | Gemm) -> bool:
     """Whether a product's sum may end before the zeros of its left operand."""
     zeros = zeros_of(step, kernel)
-    return zeros is not None and zeros.way == "inner"
+    return zeros is not None and zeros.along == "inner"
 
 
-def _used(x: Blocks, step: Step) -> Iterable[Nest | Product]:
+def _used(x: TiledKernel, step: TilePart) -> Iterable[Nest | Gemm]:
     """The kernels of a step that some block runs."""
     first, middle, last = step.kernels
     return ((last,), (first, last), (first, middle, last))[min(x.count, 3) - 1]
 
 
 def _print_block(
-    module: ir.Module, x: Blocks, name: str, kernels: dict[Nest | Product, ir.Function],
-    units: Callable[[Kernel], int],
+    module: ir.Module, x: TiledKernel, name: str, kernels: dict[Nest | Gemm, ir.Function],
+    units: Callable[[LoopKernel], int],
 ) -> ir.Function:  # fmt: skip
     """`void f(ptr params..., i64 outer, i64 block, ptr scratch, ptr errors)`: all steps."""
     pointers = [POINTER] * len(x.params)
@@ -96,13 +96,13 @@ def _print_block(
     f = helper(module, kind, f"{name}_block")
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     *pointers, outer, number, scratch, errors = f.args
-    places: Values = []
+    offsets: Values = []
     for n in reversed(x.outer):
-        places.insert(0, p.b.urem(outer, index(n)))
+        offsets.insert(0, p.b.urem(outer, index(n)))
         outer = p.b.udiv(outer, index(n))
-    for k, place in enumerate((*places, p.b.mul(number, index(x.rows)))):
-        p.store(Lanes(place, I64), word(p.b, scratch, k))
-    made = _Block(p, x, pointers, [*places, number], scratch, errors, kernels, units)
+    for k, offset_of in enumerate((*offsets, p.b.mul(number, index(x.rows)))):
+        p.store(Vector(offset_of, I64), word(p.b, scratch, k))
+    made = _TilePrinter(p, x, pointers, [*offsets, number], scratch, errors, kernels, units)
     for step in x.steps:
         made.step(step)
     p.b.ret_void()
@@ -110,25 +110,25 @@ def _print_block(
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Prints the calls for one block. places: indices of outer, and of the block."""
+class _TilePrinter:
+    """Prints the calls for one block. offsets: indices of outer, and of the block."""
 
     p: Printer
-    x: Blocks
+    x: TiledKernel
     pointers: Sequence[ir.Value]
-    places: Values
+    offsets: Values
     scratch: ir.Value
     errors: ir.Value
-    kernels: dict[Nest | Product, ir.Function]
-    units: Callable[[Kernel], int]
+    kernels: dict[Nest | Gemm, ir.Function]
+    units: Callable[[LoopKernel], int]
 
-    def step(self, step: Step) -> None:
+    def step(self, step: TilePart) -> None:
         """The kernel of the first block, of one between, or of the last."""
         first, middle, last = step.kernels
-        number, b = self.places[-1], self.p.b
+        number, b = self.offsets[-1], self.p.b
         arguments = self.arguments(step)
 
-        def run(kernel: Nest | Product) -> None:
+        def run(kernel: Nest | Gemm) -> None:
             """All of a kernel's units."""
             own = self.p.b.gep(self.scratch, [index(self.x.own)], source_etype=I8)
             pointers = arguments[: len(kernel.params)]
@@ -150,25 +150,25 @@ class _Block:
                 before_last()
 
     def until(
-        self, step: Step, kernel: Nest | Product, pointers: Values
+        self, step: TilePart, kernel: Nest | Gemm, pointers: Values
     ) -> tuple[ir.Value, Values]:
         """The units to be done; of a sum that may end early, how many entries it has."""
         function, zeros = self.kernels[kernel], zeros_of(step, kernel)
         short = len(function.args) > len(pointers) + 4
         every = index(self.units(kernel))
-        if zeros is None or not isinstance(kernel, Product):
+        if zeros is None or not isinstance(kernel, Gemm):
             return every, [index(kernel.inner[0])] if short else []  # type: ignore[union-attr]
         operands = [pointers[s.slot] for s in (kernel.left, kernel.right)]
         sides = zip(operands, (kernel.left, kernel.right), strict=True)
-        places = [self.p.at(x, side.offset, kernel.dtype) for x, side in sides]
-        found = self.p.b.call(print_zeros(self.p.b.module, zeros), places)
-        if zeros.way == "rows":
+        offsets = [self.p.at(x, side.offset, kernel.dtype) for x, side in sides]
+        found = self.p.b.call(print_zeros(self.p.b.module, zeros), offsets)
+        if zeros.along == "rows":
             return products.units_until(self.p, kernel, found), []
         return every, [found]
 
     def either(
-        self, where: ir.Value, one: Nest | Product, other: Nest | Product,
-        run: Callable[[Nest | Product], None],
+        self, where: ir.Value, one: Nest | Gemm, other: Nest | Gemm,
+        run: Callable[[Nest | Gemm], None],
     ) -> None:  # fmt: skip
         if one == other:
             run(one)
@@ -179,14 +179,14 @@ class _Block:
             with otherwise:
                 run(other)
 
-    def arguments(self, step: Step) -> Values:
+    def arguments(self, step: TilePart) -> Values:
         """Where the parameters of a step begin, in this block."""
         b, found = self.p.b, list[ir.Value]()
-        for place in step.places:
-            at: ir.Value = index(place.offset)
-            for k, far in zip(self.places, place.steps, strict=True):
+        for offset_of in step.offsets:
+            at: ir.Value = index(offset_of.offset)
+            for k, far in zip(self.offsets, offset_of.steps, strict=True):
                 at = b.add(at, b.mul(k, index(far))) if far else at
-            base = self.scratch if place.slot == OWN else self.pointers[place.slot]
+            base = self.scratch if offset_of.slot == OWN else self.pointers[offset_of.slot]
             found.append(b.gep(base, [at], source_etype=I8))
         return found
 

@@ -83,20 +83,20 @@ def word(b: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:
     return b.gep(words, [index(number)], source_etype=INT64)
 
 
-def changed(b: ir.IRBuilder, place: ir.Value, value: ir.Value) -> ir.Value:
+def changed(b: ir.IRBuilder, address: ir.Value, value: ir.Value) -> ir.Value:
     """Whether the word at a place is another by now."""
-    return b.icmp_signed("!=", b.load_atomic(place, "acquire", 8, typ=INT64), value)
+    return b.icmp_signed("!=", b.load_atomic(address, "acquire", 8, typ=INT64), value)
 
 
-def put(b: ir.IRBuilder, place: ir.Value, value: ir.Value) -> ir.Value:
+def put(b: ir.IRBuilder, address: ir.Value, value: ir.Value) -> ir.Value:
     """Write a word that others look at, after all that was done before; what was there."""
-    return b.atomic_rmw("xchg", place, value, "seq_cst")
+    return b.atomic_rmw("xchg", address, value, "seq_cst")
 
 
 def spin(b: ir.IRBuilder, done: Callable[[], ir.Value], looks: int | None = None) -> ir.Value:
     """Wait until `done`, or for so many looks; i1: whether it was done."""
     before = b.block
-    look, again, rest, give, after = (
+    look, retry, rest, give, after = (
         b.append_basic_block(name) for name in ("look", "again", "rest", "give", "after")
     )
     b.branch(look)
@@ -109,13 +109,13 @@ def spin(b: ir.IRBuilder, done: Callable[[], ir.Value], looks: int | None = None
         if looks is not None
         else ir.Constant(ir.IntType(1), 0)
     )
-    b.cbranch(b.or_(is_done, late), after, again)
-    b.position_at_end(again)
+    b.cbranch(b.or_(is_done, late), after, retry)
+    b.position_at_end(retry)
     more = b.add(spins, index(1))
     pause(b)
     b.cbranch(b.icmp_signed(">", more, index(SPINS)), give, rest)
     b.position_at_end(give)
-    give_way(b)
+    yield_processor(b)
     b.branch(rest)
     b.position_at_end(rest)
     spins.add_incoming(more, rest)
@@ -147,7 +147,7 @@ def pause(b: ir.IRBuilder) -> None:
         _call(b, "llvm.aarch64.hint", VOID, ir.Constant(INT32, 1))
 
 
-def give_way(b: ir.IRBuilder) -> None:
+def yield_processor(b: ir.IRBuilder) -> None:
     """Let another thread have this processor: a call of the system's library."""
     _call(b, "SwitchToThread" if sys.platform == "win32" else "sched_yield", INT32)
 

@@ -1,4 +1,4 @@
-"""The threads that share the stretches of a device: one that leads, and workers that wait natively.
+"""The threads that share the regions of a device: one that leads, and workers that wait natively.
 
 A worker looks at a mailbox for a while, in native code and without the GIL, and then sleeps on a
 lock of Python's. So steps that follow each other closely wake nobody.
@@ -29,7 +29,7 @@ LINE = 8  # words of a cache line; each thread has one from ASLEEP on
 DONE = ASLEEP + 1  # after it in the line: the last job that the worker has done
 AWAKE, SLEEPING, CALLED = range(3)  # a worker; CALLED: its lock will be opened
 LOOKS = 6000  # at the mailbox before a worker sleeps: about a millisecond
-STRETCH = ir.FunctionType(VOID, [POINTER, INT64, INT64])
+REGION = ir.FunctionType(VOID, [POINTER, INT64, INT64])
 
 
 def thread_count(devices: int) -> int:
@@ -45,7 +45,7 @@ def _cores() -> int:
 
 
 class Pool:
-    """Runs stretches on `threads` threads, of which the caller is one. Starts the others at once.
+    """Runs regions on `threads` threads, of which the caller is one. Starts the others at once.
 
     The workers end with the pool.
     """
@@ -164,7 +164,7 @@ def _begin(module: ir.Module, name: str, result: ir.Type, *xs: ir.Type) -> ir.IR
 
 def _do(b: ir.IRBuilder, mailbox: ir.Value, thread: ir.Value) -> None:
     """Call the job's function, unless there is none."""
-    function = b.load(word(b, mailbox, FUNCTION), typ=ir.PointerType(STRETCH), align=8)
+    function = b.load(word(b, mailbox, FUNCTION), typ=ir.PointerType(REGION), align=8)
     frame = b.load(word(b, mailbox, FRAME), typ=POINTER, align=8)
     threads = b.load(word(b, mailbox, THREADS), typ=INT64, align=8)
     b.call(function, [frame, thread, threads])
@@ -177,8 +177,8 @@ def _lead(b: ir.IRBuilder, mailbox: ir.Value) -> None:
     threads = b.load(word(b, mailbox, THREADS), typ=INT64, align=8)
 
     def wait(number: ir.Value) -> None:
-        place = _of_worker(b, mailbox, number, DONE)
-        spin(b, lambda: b.not_(changed(b, place, job)))
+        address = _of_worker(b, mailbox, number, DONE)
+        spin(b, lambda: b.not_(changed(b, address, job)))
 
     Printer(b).loop(1, threads, 1, wait)
 
@@ -190,9 +190,9 @@ def _print_publish(b: ir.IRBuilder) -> None:
     job = word(b, mailbox, JOB)
     put(b, job, b.add(b.load(job, typ=INT64, align=8), index(1)))
     called = _each_worker(b, threads, lambda n: _set_called(b, mailbox, n))
-    alone = b.icmp_signed("==", called, index(0))
+    single_threaded = b.icmp_signed("==", called, index(0))
     ends = b.icmp_signed("==", function, index(0))
-    with b.if_then(b.and_(alone, b.not_(ends))):
+    with b.if_then(b.and_(single_threaded, b.not_(ends))):
         _lead(b, mailbox)
     b.ret(called)
 
@@ -209,9 +209,9 @@ def _of_worker(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value, first: int)
     return b.gep(mailbox, [at], source_etype=INT64)
 
 
-def _exchange(b: ir.IRBuilder, place: ir.Value, old: int, new: int) -> ir.Value:
+def _exchange(b: ir.IRBuilder, address: ir.Value, old: int, new: int) -> ir.Value:
     """Make `old` to `new`; i1: whether it was `old`."""
-    return b.extract_value(b.cmpxchg(place, index(old), index(new), "seq_cst", "seq_cst"), 1)
+    return b.extract_value(b.cmpxchg(address, index(old), index(new), "seq_cst", "seq_cst"), 1)
 
 
 def _set_called(b: ir.IRBuilder, mailbox: ir.Value, number: ir.Value) -> ir.Value:

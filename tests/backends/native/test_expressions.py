@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Lanes, Printer, index
-from graphc_numpy.native.loops.expression_codegen import Cells
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, Vector, index
+from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
 from llvmlite import binding, ir
 
 from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
+    AxisIndex,
     Check,
-    Constant,
-    Index,
     Load,
-    Param,
+    Number,
+    Parameter,
     Statement,
     Store,
 )
@@ -36,10 +36,10 @@ def run(
     module, kinds = ir.Module("test"), [POINTER] * (len(arrays) + 1)
     function = ir.Function(module, ir.FunctionType(VOID, kinds), "cell")
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
-    params = tuple(Param(d) for d in dtypes)
-    cells = Cells(p, params, function.args[:-1], function.args[-1])
+    params = tuple(Parameter(d) for d in dtypes)
+    cells = ExpressionPrinter(p, params, function.args[:-1], function.args[-1])
     indices = [index(k) for k in at]
-    cells = cells.placed(code, indices, placed)
+    cells = cells.with_indices(code, indices, placed)
     cells.run(code, {}, indices, lanes, active)
     p.b.ret_void()
     errors = np.zeros((4, 2), np.int64)
@@ -104,7 +104,7 @@ def test_lanes_that_add_to_one_place_all_count() -> None:
     rows, y = np.array([1, 0, 1, 1] * 4, np.int64), np.zeros(3, np.float32)
     code = (
         Load(0, Access(0, (1,))),
-        Constant(1, 2.0, F32),
+        Number(1, 2.0, F32),
         Store(Access(1, (0,), row=0, step=1), 1, add=True),
         Store(Access(1, (0,), 2), 1, add=True),
     )
@@ -124,7 +124,12 @@ def test_an_adding_store_adds_once_an_entry(stride: int) -> None:
 
 def test_an_index_counts_along_the_lanes_and_is_one_number_along_other_axes() -> None:
     y, z = np.zeros(16, np.int64), np.zeros(16, np.int64)
-    code = (Index(0, 1), Index(1, 0), Store(Access(0, (0, 1)), 0), Store(Access(1, (0, 1)), 1))
+    code = (
+        AxisIndex(0, 1),
+        AxisIndex(1, 0),
+        Store(Access(0, (0, 1)), 0),
+        Store(Access(1, (0, 1)), 1),
+    )
     run(code, [y[0:], z], [I64, I64], (5, 0), 1)
     np.testing.assert_array_equal(y, np.arange(16))
     np.testing.assert_array_equal(z, np.full(16, 5))
@@ -151,7 +156,7 @@ def test_a_check_clamps_and_notes_the_first_value_outside(
 
 def test_lanes_that_are_masked_off_note_no_error() -> None:
     x, y = np.arange(16, dtype=np.int64), np.zeros(16, np.int64)
-    code = (Load(0, Access(0, (1,))), Index(1, 0), Check(2, 1, 4, 0), Store(Access(1, (1,)), 2))
+    code = (Load(0, Access(0, (1,))), AxisIndex(1, 0), Check(2, 1, 4, 0), Store(Access(1, (1,)), 2))
     assert not run(code, [x, y], [I64, I64], (0,), 0, 4).any()
     assert run(code, [x, y], [I64, I64], (0,), 0, 5).any()
 
@@ -160,8 +165,8 @@ def test_arithmetic_on_uniform_registers_stays_in_one_lane() -> None:
     module = ir.Module("test")
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, POINTER]), "cell")
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
-    registers: dict[int, Lanes] = {}
-    cells = Cells(p, (Param(F32),), function.args[:1], function.args[1])
+    registers: dict[int, Vector] = {}
+    cells = ExpressionPrinter(p, (Parameter(F32),), function.args[:1], function.args[1])
     code = (Load(0, Access(0, (0,))), Load(1, Access(0, (1,))), Apply(2, "add", (0, 0), F32))
     cells.run((*code, Apply(3, "mul", (1, 2), F32)), registers, [ir.Constant(INT64, 0)], 0)
     assert [registers[k].width for k in range(4)] == [1, 16, 1, 16]

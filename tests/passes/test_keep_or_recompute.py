@@ -37,14 +37,16 @@ def test_a_value_is_weighed_by_its_bytes_and_by_the_products_of_its_op() -> None
     assert weights.keep["h"] == EACH * WIDTH * 4
     assert weights.make["h"] == EACH * INNER * WIDTH / WORK
     assert weights.make["t"] == EACH * WIDTH / WORK
-    assert weights.make["x"] == weights.again["x"] == 0  # the batch is read again
+    assert weights.make["x"] == weights.recompute["x"] == 0  # the batch is read again
 
 
 def test_what_is_made_again_takes_its_operands_kept_or_made() -> None:
     weights = weigh(earliest(partitioned(step(), f"accumulate({TURNS})")))
-    assert weights.again["h"] == weights.make["h"]
-    assert weights.again["t"] == weights.make["t"] + min(weights.keep["h"], weights.again["h"])
-    assert weights.again_or_kept("t") == weights.keep["t"]
+    assert weights.recompute["h"] == weights.make["h"]
+    assert weights.recompute["t"] == weights.make["t"] + min(
+        weights.keep["h"], weights.recompute["h"]
+    )
+    assert weights.recompute_or_keep("t") == weights.keep["t"]
 
 
 def test_weights_are_those_of_a_device_and_a_turn() -> None:

@@ -20,7 +20,7 @@ from native_stubs import call
 
 import graphc
 from graphc import nn
-from graphc.lowering.kernel.code import Call, Pointer
+from graphc.lowering.kernel.code import KernelCall, Pointer
 from graphc.lowering.kernel.lowered import Memory, Native
 from graphc.lowering.lower import lower
 from graphc.lowering.nodes.peers import alike
@@ -81,7 +81,7 @@ def hosted(device: NativeDevice) -> list[type]:
 
 def only_the_long_way(trainer: graphc.StepTrainer) -> None:
     """From now on each device runs its step on a thread of Python's."""
-    trainer.trainer.quick = lambda batch: None
+    trainer.trainer.fast_path = lambda batch: None
 
 
 # -- sums ---------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_no_collective_of_a_full_batch_is_left_to_the_host(strategy: str, optimi
 def test_devices_meet_once_before_they_write(optimizer: Any) -> None:
     with compiled("mirrored(2)", NATIVE, optimizer) as trainer:
         program = engine_of(trainer).programs["train"]
-        lowered = lower(program, together=alike({"train": program}))
+        lowered = lower(program, shared_variables=alike({"train": program}))
         natives = [x for part in lowered.parts for x in part if isinstance(x, Native)]
         lines = shared(natives, reached=reached_by_others(lowered.memories))
         assert sum(x.meet_all for line in lines for x in line) == 1
@@ -240,14 +240,14 @@ def test_a_device_that_fails_ends_the_others_where_they_wait(rank: int) -> None:
     with compiled("mirrored(3)") as trainer:
         trainer.step(data(24))
         before = trainer.params_sha256()
-        quick, step = trainer.trainer.quick, devices(trainer)[rank]._steps["train"]
+        fast_path, step = trainer.trainer.fast_path, devices(trainer)[rank]._steps["train"]
         only_the_long_way(trainer)
         step.body[0].insert(0, failing(1))  # before it comes to the first sum
         with pytest.raises(RuntimeError, match="no more") as caught:
             trainer.step(data(24))
         assert caught.value.__notes__ == [f"on device {rank}"]
         assert trainer.params_sha256() == before
-        trainer.trainer.quick = quick  # which finds nobody waiting
+        trainer.trainer.fast_path = fast_path  # which finds nobody waiting
         trainer.step(data(24))
         assert trainer.params_sha256() != before
 
@@ -304,7 +304,7 @@ def at(memory: int, offset: int = 0) -> Pointer:
     return Pointer(memory, offset)
 
 
-def meets(*calls: Call) -> list[bool]:
+def meets(*calls: KernelCall) -> list[bool]:
     (line,) = shared([Native(calls)], 0, REACHED)
     return [x.meet_all for x in line]
 

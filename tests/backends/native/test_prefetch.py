@@ -17,14 +17,14 @@ from graphc.lowering.kernel.code import (
     Access,
     Apply,
     Check,
-    Constant,
-    Fold,
-    Kernel,
+    Gemm,
     Load,
+    LoopKernel,
     Nest,
-    Param,
+    Number,
+    Parameter,
     Phase,
-    Product,
+    RowReduction,
     Side,
     Store,
 )
@@ -37,22 +37,22 @@ def lookup(batch: int, each: int, width: int, limit: int) -> Nest:
     """The sums of `each` rows of a table, for every entry of a batch."""
     cells = (
         Load(0, Access(0, (each, 0, 1))), Check(1, 0, limit, 0),
-        Load(2, Access(1, (0, 1, 0), row=1, step=width)), Fold(3, "sum", 2, F32, 0),
+        Load(2, Access(1, (0, 1, 0), row=1, step=width)), RowReduction(3, "sum", 2, F32, 0),
     )  # fmt: skip
     end = (Store(Access(2, (width, 1, 0)), 3),)
-    params = Param(I32), Param(F32), Param(F32, True)
+    params = Parameter(I32), Parameter(F32), Parameter(F32, True)
     return Nest(params, (batch, width), (each,), (Phase(True, cells), Phase(False, end)), "rows")
 
 
 def update(batch: int, each: int, width: int, limit: int) -> Nest:
     """Rows are added to a table, where an index is clamped to the rows that there are."""
     code = (
-        Load(0, Access(0, (each, 1, 0))), Constant(1, 0, I32),
-        Apply(2, "maximum", (0, 1), I32), Constant(3, limit - 1, I32),
+        Load(0, Access(0, (each, 1, 0))), Number(1, 0, I32),
+        Apply(2, "maximum", (0, 1), I32), Number(3, limit - 1, I32),
         Apply(4, "minimum", (2, 3), I32), Load(5, Access(2, (width, 0, 1))),
         Store(Access(1, (0, 0, 1), row=4, step=width), 5, add=True),
     )  # fmt: skip
-    params = Param(I32), Param(F32, True), Param(F32)
+    params = Parameter(I32), Parameter(F32, True), Parameter(F32)
     return Nest(params, (batch, each, width), (), (Phase(False, code),), "rows")
 
 
@@ -63,7 +63,7 @@ def arrays(batch: int, each: int, width: int, limit: int) -> list[Array]:
     return [ids, table, np.ones(batch * width, np.float32)]
 
 
-def text(nest: Kernel) -> str:
+def text(nest: LoopKernel) -> str:
     compiled = compile_kernel(nest)
     return str(compiled.module)
 
@@ -97,15 +97,15 @@ def test_an_index_is_read_and_checked_once_for_all_vectors_beside_each_other() -
     assert text(lookup(2, 8, 64, LARGE)).count("icmp ugt") == 1
 
 
-def product(inner: int) -> Product:
+def product(inner: int) -> Gemm:
     """A matrix product, of which a part is added to a matrix and a bias to all rows."""
     code = (
         Load(1, Access(2, (512, 1))), Apply(2, "add", (0, 1), F32), Load(3, Access(3, (0, 1))),
         Apply(4, "add", (2, 3), F32), Store(Access(2, (512, 1)), 4),
     )  # fmt: skip
     sides = Side(0, (), (inner,), (1,), (0,)), Side(1, (), (0,), (512,), (1,))
-    params = Param(F32), Param(F32), Param(F32, True), Param(F32)
-    return Product(params, *sides, (), (64,), (inner,), (512,), F32, code)
+    params = Parameter(F32), Parameter(F32), Parameter(F32, True), Parameter(F32)
+    return Gemm(params, *sides, (), (64,), (inner,), (512,), F32, code)
 
 
 def test_what_a_products_code_reaches_of_each_tile_is_asked_for_once_before_it() -> None:
