@@ -72,6 +72,10 @@ def written_apart(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
+def _accumulates(x: Instruction) -> bool:
+    return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
+
+
 class _Lowering:
     def __init__(
         self, program: Program, shared_variables: frozenset[str] | None, apart: bool = False
@@ -171,13 +175,11 @@ class _Lowering:
             item.built = in_blocks(item.built, self.buffers, shared, exact, homes)
         return self._placed(found)
 
-    # -- regions --------------------------------------------------------------------------------
-
     def _items(
         self, part: Sequence[Instruction], loop: bool = False, begun: Region | None = None
     ) -> list[Item]:
         """The regions and host instructions of a part."""
-        kept = loop and any(map(self._accumulates, part))
+        kept = loop and any(map(_accumulates, part))
         if not kept:
             found = list(self._variant(part, "any", begun or Region()))
             if loop:
@@ -191,9 +193,6 @@ class _Lowering:
         self.values.later_turn = False
         pairs = zip(first, later_turn, strict=True)
         return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
-
-    def _accumulates(self, x: Instruction) -> bool:
-        return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
 
     def _variant(self, part: Sequence[Instruction], turn: Turn, now: Region) -> Iterator[Item]:
         now.turn = turn
@@ -258,7 +257,7 @@ class _Lowering:
                     shared.add(b)
         regions = (i for part in parts for i in part if isinstance(i, Region))
         nodes = (n for s in regions if s.turn != "any" for n in s.nodes)
-        return shared | {n.result.buffer for n in nodes if self._accumulates(n.instruction)}
+        return shared | {n.result.buffer for n in nodes if _accumulates(n.instruction)}
 
     def _touched(self, item: Item) -> set[int]:
         if isinstance(item, Host):

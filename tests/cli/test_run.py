@@ -285,9 +285,9 @@ def test_a_plan_runs_without_the_source_the_front_ends_and_the_passes(
         (lambda t: t[: len(t) // 2], "not a plan, or it is incomplete"),
         (lambda t: t.replace('"mirrored(2)"', '"mirrored(3)"'), "changed after it was written"),
         (lambda t: t.replace(f'"version":{VERSION}', '"version":99'), "format 99"),
-        (lambda t: "", "no plan"),
+        (lambda t: "", "not a plan"),
         (lambda t: "[1, 2]", "not a plan of graphc"),
-        (lambda t: "[" * 100_000, "no plan"),
+        (lambda t: "[" * 100_000, "not a plan"),
         (lambda t: "\udcff", "not text"),
     ],
 )

@@ -133,7 +133,7 @@ def test_a_run_goes_on_with_the_seed_of_its_checkpoint(drawn: Path, call: Call) 
     same = call("run", "drawn.gc", *FAST, "--steps", "7", "--resume", HALF)
     assert (report(same)["params_sha256"], report(same)["seed"], same.err) == (whole, 3, "")
     other = call("run", "drawn.gc", *FAST, "--steps", "7", "--resume", HALF, "--seed", "4")
-    assert f"warning[G0530]: the seed is 4, and {HALF} was made with 3" in other.err
+    assert f"warning[G0530]: the seed is 4, but {HALF} was made with 3" in other.err
     assert report(other)["params_sha256"] != whole
 
 

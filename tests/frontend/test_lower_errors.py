@@ -115,7 +115,7 @@ CASES = [
     ("G0206", "index 4 is out of range for dim 0 of length 4", "report y = ⟦x[4]⟧"),
     ("G0206", "3 indices for a tensor of rank 2", "report y = ⟦x[0, 0, 0]⟧"),
     ("G0122", "a list of 3 entries can't be unpacked into 2 names", "a, b = ⟦[1, 2, 3]⟧\nreport y = 1"),
-    ("G0122", "a tensor can't be unpacked into 2 names", "a, b = ⟦x⟧\nreport y = 1"),
+    ("G0122", "a tensor f32[batch=4,3] can't be unpacked into 2 names", "a, b = ⟦x⟧\nreport y = 1"),
     ("G0122", "the number 0 can't be unpacked into 2 names",
      "for a, b in ⟦range(3)⟧ { }\nreport y = 1"),
     ("G0108", "'x' is a tensor f32[batch=4,3], not a family", "⟦x[0]⟧ = 1\nreport y = 1"),
@@ -202,7 +202,7 @@ CASES = [
     ("G0304", "'n' is written twice", "state n: f32 = 0.0\nn <- 1.0\n⟦n <- 2.0⟧\nreport y = 1"),
     ("G0208", "variable 'step' is a param", "param step: f32[3] = ones()\nreport y = ⟦dropout(x)⟧"),
     # -- minimize and report
-    ("G0301", "a loss must be a float scalar, not f32[batch=4,3]| with mean or sum",
+    ("G0301", "a loss must be a float scalar, not f32[batch=4,3] | with mean or sum",
      "minimize ⟦x⟧ with sgd(0.1)"),
     ("G0301", "a loss must be a float scalar, not i32[]", "minimize ⟦3⟧ with sgd(0.1)"),
     ("G0122", "a tensor is needed here, not a list of 1 entry", "minimize ⟦[x]⟧ with sgd(0.1)"),

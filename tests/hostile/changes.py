@@ -62,11 +62,11 @@ def swap_offsets(body: Json) -> None:
 
 
 CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
-    ("moves", "scatter_add.size", lambda b: kernel(b, "scatter_add")["op"].update(size=10**9), "it makes f32"),
+    ("moves", "scatter_add.size", lambda b: kernel(b, "scatter_add")["op"].update(size=10**9), "it computes f32"),
     ("moves", "cumsum.dim", lambda b: kernel(b, "cumsum")["op"].update(dim=7), "there is no dim 7"),
     ("moves", "a view's stride", lambda b: result(b, "slice").update(strides=[1, 1]), "not in the memory of its operand"),
     ("moves", "a view's offset", lambda b: result(b, "slice").update(offset=0), "not in the memory of its operand"),
-    ("moves", "an operand", lambda b: kernel(b, "concat")["operands"].pop(), "it makes f32"),
+    ("moves", "an operand", lambda b: kernel(b, "concat")["operands"].pop(), "it computes f32"),
     ("moves", "two values at one place", swap_offsets, "overlap in memory"),
     ("rows", "a short arena", lambda b: program(b).update(arena=64), "lies outside the arena"),
     ("rows", "a variable's type", lambda b: program(b)["variable_types"]["w"].update(shape=[2, 8]), "which buffer"),
@@ -81,8 +81,8 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("alone", "what is read first", lambda b: program(b)["body"].reverse(), "not computed before it"),
     ("alone", "a constant's bytes", lambda b: kernel(b, "const")["op"].update(value=10**400), "does not fit into"),
     ("alone", "a batch of none", lambda b: b["data"]["train"].update(batch=0), "'batch' has an impossible value"),
-    ("alone", "a duration", lambda b: b["meta"]["duration"].update(unit="days"), "'duration' is not"),
-    ("local", "a period", lambda b: b["meta"].update(every="2"), "'every' is not"),
+    ("alone", "a duration", lambda b: b["meta"]["duration"].update(unit="days"), "'duration' has an impossible value"),
+    ("local", "a period", lambda b: b["meta"].update(every="2"), "'every' has an impossible value"),
     ("free", "the servers", lambda b: b["asynchronous"].update(servers=2), "programs of 2 servers"),
 ]  # fmt: skip
 

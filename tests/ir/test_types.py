@@ -83,7 +83,7 @@ def test_docstring_begins_with_the_equation(cls: type) -> None:
 
 BAD = [
     ("add", (), "f32[2], f32[3]", "G0203", r"add: shapes \(2,\) and \(3,\)"),
-    ("add", (), "f32[2], i32[2]", "G0202", "add: f32 with i32"),
+    ("add", (), "f32[2], i32[2]", "G0202", "add: dtypes f32 and i32 differ"),
     ("exp", (), "i32[2]", "G0202", "exp does not take i32"),
     ("select", (), "f32[2], f32[2], f32[2]", "G0202", "condition must be bool, not f32"),
     ("reshape", ((5,),), "f32[2,3]", "G0203", r"can't reshape \(2, 3\) to \(5,\)"),

@@ -105,14 +105,14 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.99])
 def test_a_plan_that_was_cut_off_is_refused(plan: Plan, part: float) -> None:
     text = plan.text()
-    with pytest.raises(GraphcError, match=r"no plan") as error:
+    with pytest.raises(GraphcError, match=r"not a plan") as error:
         plans.parse(text[: int(len(text) * part)])
     assert error.value.code == "G0507"
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '{"format": "other"}', "null", "{" * 5000])
 def test_other_text_is_no_plan(text: str) -> None:
-    with pytest.raises(GraphcError, match="no plan"):
+    with pytest.raises(GraphcError, match="not a plan"):
         plans.parse(text)
 
 
@@ -167,7 +167,7 @@ def loop(body: Any) -> Any:
         (lambda b: kernel(b).update(result=10**6), "names a buffer that does not exist"),
         (lambda b: kernel(b).update(result=True), "Kernel.result: True is no int"),
         (lambda b: kernel(b).update({"is": "Popen"}), "none of the classes that may stand here"),
-        (lambda b: loop(b).update(turns=7), "a loop has 7 turns"),
+        (lambda b: loop(b).update(turns=7), "a loop has 7 microbatches"),
         (lambda b: program(b)["inputs"].clear(), "a feed of 'x', which is not an input"),
     ],
 )

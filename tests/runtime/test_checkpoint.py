@@ -203,7 +203,7 @@ def test_another_seed_than_that_of_the_checkpoint_is_warned_of(tmp_path: Path) -
     with trainer(seed=3) as first:
         first.step(BATCH)
         first.save(path)
-    with trainer(seed=4) as other, pytest.warns(GraphcWarning, match="the seed is 4, and .* 3"):
+    with trainer(seed=4) as other, pytest.warns(GraphcWarning, match="the seed is 4, but .* 3"):
         other.load(path)
 
 

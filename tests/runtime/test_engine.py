@@ -303,6 +303,6 @@ def test_a_result_of_a_wrong_type_is_named() -> None:
     half = KernelBackend("half", lambda op, xs: np.asarray(op.run(*xs)).astype(np.float16))
     with Engine({"p": counter()}, half) as engine:
         engine.load_variables({"w": np.ones(3)})
-        message = r"backend 'half' computes \w+ as float16.*, it is f32"
+        message = r"backend 'half' computes \w+ as float16.*, but it must be f32"
         with pytest.raises(GraphcError, match=message):
             engine.step(BATCH)

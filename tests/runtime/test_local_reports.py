@@ -58,7 +58,9 @@ def test_a_rank_that_ends_before_its_call_is_reported(session):
 
 def test_a_call_that_is_started_by_some_only_is_reported(session):
     call = AllGatherCall((0, 1), 0, (2, 2), 4)
-    with pytest.raises(InternalError, match=r"device 1 never reached AllGather\(group=\(0, 1\)"):
+    with pytest.raises(
+        InternalError, match=r"device 1 never reached AllGatherCall\(group=\(0, 1\)"
+    ):
         session(2).run(lambda c: c.rank or (c.start(call, np.ones(2)) and None))
 
 

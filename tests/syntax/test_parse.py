@@ -106,21 +106,21 @@ def test_the_look_over_knows_strings_and_comments_as_the_grammar_does() -> None:
 @pytest.mark.parametrize(
     ("text", "tree"),
     [
-        ("1 + 2 - 3", "Chain(Int(1), [Link('+', Int(2)), Link('-', Int(3))])"),
-        ("a + b * c", "Chain(Name('a'), [Link('+', Chain(Name('b'), [Link('*', Name('c'))]))])"),
-        ("(a + b) + c", "Chain(Chain(Name('a'), [Link('+', Name('b'))]), [Link('+', Name('c'))])"),
+        ("1 + 2 - 3", "OperatorChain(Int(1), [Link('+', Int(2)), Link('-', Int(3))])"),
+        ("a + b * c", "OperatorChain(Name('a'), [Link('+', OperatorChain(Name('b'), [Link('*', Name('c'))]))])"),
+        ("(a + b) + c", "OperatorChain(OperatorChain(Name('a'), [Link('+', Name('b'))]), [Link('+', Name('c'))])"),
         ("-a ** 2", "Unary('-', Power(Name('a'), Int(2)))"),
         ("a ** b ** c", "Power(Name('a'), Power(Name('b'), Name('c')))"),
         ("2 ** -1", "Power(Int(2), Unary('-', Int(1)))"),
-        ("not a == b", "Unary('not', Chain(Name('a'), [Link('==', Name('b'))]))"),
+        ("not a == b", "Unary('not', OperatorChain(Name('a'), [Link('==', Name('b'))]))"),
         ("a or b and c",
-         "Chain(Name('a'), [Link('or', Chain(Name('b'), [Link('and', Name('c'))]))])"),
+         "OperatorChain(Name('a'), [Link('or', OperatorChain(Name('b'), [Link('and', Name('c'))]))])"),
         ("a if c else b", "Conditional(Name('a'), Name('c'), Name('b'))"),
         ("f(x)(y).z[0]", "Index(Attribute(Call(Call(Name('f'), [Argument(None, Name('x'))]), "
                          "[Argument(None, Name('y'))]), 'z'), [Int(0)])"),
         ("f(a, b=1)", "Call(Name('f'), [Argument(None, Name('a')), Argument('b', Int(1))])"),
-        ("x[:, 1:, ::2, ...]", "Index(Name('x'), [Slice(None, None, None), "
-                               "Slice(Int(1), None, None), Slice(None, None, Int(2)), Dots()])"),
+        ("x[:, 1:, ::2, ...]", "Index(Name('x'), [SliceExpr(None, None, None), "
+                               "SliceExpr(Int(1), None, None), SliceExpr(None, None, Int(2)), Dots()])"),
         ("()", "Tuple([])"),
         ("(a,)", "Tuple([Name('a')])"),
         ("(a)", "Name('a')"),
@@ -170,9 +170,9 @@ def test_different_values_are_different_trees(a: str, b: str) -> None:
         ("w[i].k = 1", "Assign([Attribute(Index(Name('w'), [Name('i')]), 'k')], Int(1))"),
         ("m <- -m", "Update(Name('m'), Unary('-', Name('m')))"),
         ("param w[0]: f32[2] = zeros() { decay=false }",
-         "Variable('param', Index(Name('w'), [Int(0)]), TypeExpr('f32', [Int(2)]), "
+         "VariableStatement('param', Index(Name('w'), [Int(0)]), TypeExpr('f32', [Int(2)]), "
          "Call(Name('zeros'), []), [Argument('decay', Bool(False))])"),
-        ("state n: i64 = 0", "Variable('state', Name('n'), TypeExpr('i64', []), Int(0), [])"),
+        ("state n: i64 = 0", "VariableStatement('state', Name('n'), TypeExpr('i64', []), Int(0), [])"),
         ("minimize l with sgd(1) over {a.b, \"c\"}",
          "Minimize(Name('l'), [Call(Name('sgd'), [Argument(None, Int(1))])], "
          "[Attribute(Name('a'), 'b'), Str('c')], [])"),
@@ -197,13 +197,13 @@ def test_statements_of_a_step(text: str, tree: str) -> None:
         ('import "a.gc" as b', "Import(Str('a.gc'), Name('b'))"),
         ("fn f() = 1", "Function(Name('f'), [], [Return(Int(1))])"),
         ("fn f(a, b=2,) { return a, b }",
-         "Function(Name('f'), [Parameter(Name('a'), None), Parameter(Name('b'), Int(2))], "
+         "Function(Name('f'), [ParameterDeclaration(Name('a'), None), ParameterDeclaration(Name('b'), Int(2))], "
          "[Return(Tuple([Name('a'), Name('b')]))])"),
         ("train for 3 steps", "Train(Int(3), 'steps')"),
         ("train for 1 epoch", "Train(Int(1), 'epochs')"),
-        ("strategy s = one_device", "Strategy(Name('s'), StrategyExpr([Name('one_device')]))"),
+        ("strategy s = one_device", "StrategyStatement(Name('s'), StrategyExpr([Name('one_device')]))"),
         ('data d = npz("x", batch=2, shuffle(seed=0))',
-         "Data(Name('d'), Call(Name('npz'), [Argument(None, Str('x')), Argument('batch', Int(2)), "
+         "DataStatement(Name('d'), Call(Name('npz'), [Argument(None, Str('x')), Argument('batch', Int(2)), "
          "Argument(None, Call(Name('shuffle'), [Argument('seed', Int(0))]))]))"),
     ],
 )  # fmt: skip

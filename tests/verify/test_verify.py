@@ -91,7 +91,6 @@ CASES = [
     (END, "  minimize %w with none\n", "G0919", "minimize takes a float scalar"),
     (END, "  minimize %v with none over v\n", "G0919", "minimize names 'v'"),
     (END, "  minimize %v with none\n", "G0919", "minimize names %v, which is not defined"),
-    (END, "  minimize %w with none order up\n", "G0919", "minimize takes a float"),
     (END, "  update w = %h\n", "G0920", "%h is f32[batch=8,2], not f32[4,2]"),
     ("%h     : f32[batch=8,2] {data", "%h     : f32[batch=8,2] {date", "G0921", "no axis 'date'"),
     ("{data:P, turn:P}", "{turn:P, data:P}", "G0921", "not in the order of the mesh"),

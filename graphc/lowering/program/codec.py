@@ -148,7 +148,7 @@ def _float(value: Any) -> float:
 
 def _dtype(value: Any) -> DType:
     if not isinstance(value, str) or value not in DTYPES:
-        raise Misfit(f"{_short(value)} is no dtype")
+        raise Misfit(f"{_short(value)} is not a dtype")
     return DTYPES[value]
 
 

@@ -264,3 +264,14 @@ def _is_untimed(program: Program, x: Instruction) -> bool:
     used = (*reads(x), *(() if made is None else (made,)))
     ranges = (r for b in used for r in program.buffers[b].ranges)
     return any(r.extent and not any(a in time for a, _ in r.axes) for r in ranges)
+
+
+def only_microbatch(batches: Iterator[Batch]) -> Batch:
+    """The one batch of a stream for a step that has no turns. Raises G0617, G0618."""
+    batch = next(batches, None)
+    if batch is None:
+        raise GraphcError("G0617", "the stream gave no microbatch")
+    if next(batches, None) is not None:
+        help = "accumulate(k) takes k microbatches"
+        raise GraphcError("G0618", "the stream gives more than 1 microbatch", help=help)
+    return batch

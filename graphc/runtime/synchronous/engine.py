@@ -16,7 +16,7 @@ from graphc.lowering.program.program import Footprint, Program, by_kind
 from graphc.plan.replica_copies import copy_at, copy_axes, copy_count, copy_of, joined
 from graphc.runtime.backends.backend import Backend, Device, FastPath, Programs
 from graphc.runtime.data.batches import Batch, has_lengths, is_full
-from graphc.runtime.data.stream import MicrobatchStream, collected
+from graphc.runtime.data.stream import MicrobatchStream, collected, only_microbatch
 from graphc.runtime.data.supply import Supply, WholeBatch
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
@@ -316,7 +316,7 @@ class Engine:
         short = name + SHORT
         if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
             if not self.mesh.time:
-                return self._supply(name, _only(batch), poison)
+                return self._supply(name, only_microbatch(batch), poison)
             if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its parts
                 whole = collected(self.programs[name].inputs, batch)
                 return self._supply(name, whole, poison)
@@ -408,14 +408,3 @@ class _Replayed(list[Batch]):
 def _iterated(batch: Any) -> Any:
     """An iterator of microbatches that are gone through again; all else as it is."""
     return iter(batch) if isinstance(batch, _Replayed) else batch
-
-
-def _only(batches: Iterator[Batch]) -> Batch:
-    """The one batch of a stream for a step that has no turns. Raises G0617, G0618."""
-    batch = next(batches, None)
-    if batch is None:
-        raise GraphcError("G0617", "the stream gave no microbatch")
-    if next(batches, None) is not None:
-        help = "accumulate(k) takes k microbatches"
-        raise GraphcError("G0618", "the stream gives more than 1 microbatch", help=help)
-    return batch

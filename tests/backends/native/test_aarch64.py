@@ -53,7 +53,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 def test_every_kernel_of_an_example_compiles(example: Path, objects: list[bytes]) -> None:
     plan = compile_module(load_module(example), parse_strategy("mirrored(2) * accumulate(2)"))
     with pytest.raises(Emitted):
-        compiled._lowered(plan.training, frozenset())
+        compiled.compiled(plan.training, frozenset())
     (code,) = objects
     assert code[:4] == ELF and int.from_bytes(code[18:20], "little") == MACHINE
 

@@ -93,7 +93,7 @@ def test_workers_that_are_lost_again_and_again_end_the_run() -> None:
 
         return lost
 
-    with pytest.raises(GraphcError, match=r"lost without an update.*no such device") as caught:
+    with pytest.raises(GraphcError, match=r"failed without an update.*no such device") as caught:
         run(2, 1, 10, always)
     assert caught.value.code == "G0526"
 

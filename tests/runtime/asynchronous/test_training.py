@@ -218,7 +218,7 @@ def recorded(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("strategy", "options", "code", "words"), [
     ("parameter_server(2, 1, staleness=1)", {}, "G0522", "another strategy: parameter_server(2, "),
     ("parameter_server(2, 2, staleness=1)", {"shuffle_seed": 2}, "G0522", "of other batches"),
-    ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 51, this run has 26"),
+    ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 51, but this run has 26"),
     ("mirrored(2)", {}, "G0525", "mirrored(2) has no schedule"),
 ])  # fmt: skip
 def test_a_schedule_of_another_run_is_refused(
@@ -238,11 +238,11 @@ def test_a_schedule_needs_the_same_first_values(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "words"), [
-    ('"order": 3', '"order": 4', "has order 4, 3 comes next"),
+    ('"order": 3', '"order": 4', "has order 4, but 3 comes next"),
     ('"number"', '"numbr"', "does not have the fields order, worker"),
     ('"versions": [0, 0]', '"versions": [0, 9]', "pulled versions (0, 9)"),
     ('"batch": 1,', '"batch": 0,', "uses batch 0 twice"),
-    ("graphc-schedule", "other", "is no schedule"),
+    ("graphc-schedule", "other", "is not a schedule"),
     ('"version": 2', '"version": 3', "has format 3"),
     ('{"order": 2', "{order", "is not a line of a schedule"),
     ('"pushes": 52', '"pushes": 51', "has 52 pushes, but says that there are 51"),
@@ -266,7 +266,7 @@ def test_a_damaged_schedule_is_refused_with_its_line(
 def test_a_schedule_that_was_cut_off_is_refused(recorded: Path, lines: int) -> None:
     every = recorded.read_text().splitlines(keepends=True)
     recorded.write_text("".join(every[:lines]))
-    with pytest.raises(GraphcError, match="was cut off") as caught:
+    with pytest.raises(GraphcError, match="is incomplete") as caught:
         sha("parameter_server(2, 2, staleness=1)", replay=recorded)
     assert caught.value.code == "G0521"
 
@@ -283,7 +283,7 @@ def test_a_push_that_is_older_than_the_bound_is_not_replayed(recorded: Path) -> 
     late = replace(found.entries[9], versions=(7, 9))
     made = replace(found, entries=(*found.entries[:9], late, *found.entries[10:]))
     recorded.write_text(made.text())
-    words = "line 11 of the schedule has staleness 2, over 1"
+    words = "line 11 of the schedule has staleness 2, above the bound 1"
     with pytest.raises(GraphcError, match=words) as caught:
         sha("parameter_server(2, 2, staleness=1)", replay=recorded)
     assert caught.value.code == "G0523"
@@ -361,7 +361,7 @@ def test_a_server_that_fails_says_what_is_lost(monkeypatch: pytest.MonkeyPatch) 
 def test_warnings_of_workers_that_wait_servers_that_idle_and_few_updates() -> None:
     with pytest.warns(GraphcWarning, match="only 2 of 4 workers can compute at a time"):
         plan("parameter_server(4, 1, staleness=1)")
-    with pytest.warns(GraphcWarning, match="1 of 5 servers keep no variable"):
+    with pytest.warns(GraphcWarning, match="1 of 5 servers own no variable"):
         made = plan("parameter_server(2, 5, staleness=1)")
     with (
         Trainer(made, "reference") as trainer,
