@@ -82,11 +82,11 @@ check_option = click.option(
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(path_type=Path),
-    help="Write the schedule of an asynchronous training to a file.",
+    help="Record an asynchronous training: which push was applied when.",
 )  # fmt: skip
 @click.option(
     "--replay", type=click.Path(path_type=Path),
-    help="Repeat the schedule in a file that --record wrote, bit for bit.",
+    help="Repeat a training that --record wrote, bit for bit.",
 )  # fmt: skip
 @click.option(
     "--debug-nans", is_flag=True,
@@ -111,7 +111,7 @@ def run_command(
     given.
 
     The result of an asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends
-    on timing. --record saves the schedule; --replay repeats it bit for bit.
+    on timing. --record saves which push was applied when; --replay repeats it bit for bit.
     """
     from graphc.cli.outputs import check_outputs, saved
     from graphc.runtime.checkpoints.saving import read

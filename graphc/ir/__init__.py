@@ -1,1 +1,1 @@
-"""The intermediate representation: types, placement, ops' base, graphs, and the builder."""
+"""The intermediate representation: types, placements, graphs, the base of ops, the builder."""

@@ -1,13 +1,13 @@
-"""Variable aggregation: what makes one value of several replicas', and when.
+"""Variable aggregation: how the values that replicas write to one variable are combined, and when.
 
     none                an error where one value is needed
-    sum                 of what the replicas have: counts
-    mean                over the replicas, each counting alike: statistics
-    only_first_replica  the first replica's: step counters
+    sum                 the sum over replicas: for counts
+    mean                the mean over replicas, with equal weights: for statistics
+    only_first_replica  the value of the first replica: for step counters
 
 `write`: when the variable is written; every replica then has the same value. `read`: each replica
-has a copy of its own, and one value is made of them where global code, a report or a checkpoint
-asks for it. `never`: each replica keeps its own, also in a checkpoint.
+has its own copy, and the copies are combined where global code, a report or a checkpoint reads the
+variable. `never`: each replica keeps its own value, also in a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIFFER = "differ/"  # outputs that count the replicas which differ from the firs
 
 
 def check_declared(v: Variable) -> None:
-    """Raise G0486 for an aggregation that can't be."""
+    """Raise G0486 if the variable declares an impossible aggregation."""
     problem = _problem(v)
     if problem:
         message, help = problem
@@ -59,7 +59,7 @@ def _problem(v: Variable) -> tuple[str, str] | None:
 
 
 def aggregated(f: Builder, v: Variable, own: Value) -> Value:
-    """One value of what the replicas have. Not for 'none'."""
+    """Combine the replicas' values into one value. Not for 'none'."""
     match v.aggregation:
         case "sum":
             return f.add(op_named("replica_sum")(), (own,))
@@ -71,9 +71,9 @@ def aggregated(f: Builder, v: Variable, own: Value) -> Value:
 
 
 def owned(f: Builder, op: Op, operands: Sequence[Value]) -> Sequence[Value]:
-    """The operands as `op` takes them: beside a varying one all are each replica's own.
+    """The operands as `op` takes them: beside a varying operand, all become varying.
 
-    Of a variable with copies it is open what is meant, as long as it is only cast or reshaped.
+    For a variable with copies, this is left open while it is only cast or reshaped.
     """
     inside = [x.name in f.varying for x in operands]
     if all(inside) or (_carries(op) and len(operands) == 1):
@@ -86,14 +86,14 @@ def owned(f: Builder, op: Op, operands: Sequence[Value]) -> Sequence[Value]:
 
 
 def _carries(op: Op) -> bool:
-    """Whether the result has the operand's entries: a cast, a broadcast, another shape."""
+    """Whether the result has the same entries as the operand: a cast, a broadcast, a reshape."""
     return not op.replicas and (op.view or (op.elementwise and "dtype" in op.attributes))
 
 
 def _own(f: Builder, x: Value, keep: bool = False) -> Value:
-    """What each replica has of a global value; a constant is the same for all anyway.
+    """A global value as each replica sees it; a constant is the same for all anyway.
 
-    keep: only of what reads a variable with copies
+    keep: only for values that read a variable with copies
     """
     if local_variable(f, x):
         return _made_of(f, x, lambda read: _marked(f, read))
@@ -111,7 +111,7 @@ def _marked(f: Builder, x: Value) -> Value:
 
 
 def _made_of(f: Builder, x: Value, leaf: Callable[[Value], Value]) -> Value:
-    """`x`, made anew of what `leaf` makes of the variable that it reads."""
+    """`x`, computed again from what `leaf` makes of the variable that it reads."""
     chain = []
     while not x.node.op.source:
         chain.append(x.node.op)
@@ -123,7 +123,7 @@ def _made_of(f: Builder, x: Value, leaf: Callable[[Value], Value]) -> Value:
 
 
 def read_globally(f: Builder, x: Value) -> Value:
-    """`x` as global code reads it: of a variable with copies, what they come to. Raises G0489."""
+    """`x` as global code reads it: copies of a variable are combined. Raises G0489."""
     v = local_variable(f, x)
     if v is None:
         return x
@@ -138,7 +138,7 @@ def read_globally(f: Builder, x: Value) -> Value:
 
 
 def local_variable(f: Builder, x: Value) -> Variable | None:
-    """The variable with a copy for each replica that a value has the entries of, unmarked."""
+    """The variable with copies whose entries the value has, before any replica mark."""
     node = x.node
     while _carries(node.op) and len(node.operands) == 1:
         node = f.nodes[node.operands[0]]
@@ -149,7 +149,7 @@ def local_variable(f: Builder, x: Value) -> Variable | None:
 
 
 def spread_out(f: Builder, v: Variable, x: Value) -> Value:
-    """A global value as the replicas' copies, so that reading gives it back: never divided."""
+    """A global value as copies for the replicas whose combination is that value again."""
     own = f.add(op_named("per_replica")(), (x,))
     if v.aggregation != "sum":
         return own

@@ -1,6 +1,6 @@
-"""The builder: makes a graph node by node, with NumPy's operators, broadcasting and promotion.
+"""The builder: builds a graph node by node, with NumPy's operators, broadcasting and promotion.
 
-Front ends, composites and gradient rules all speak to it: `f.NAME(*operands, **attributes)`.
+Front ends, composites and gradient rules all use it: `f.NAME(*operands, **attributes)`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ MAX_NODES = 500_000
 
 
 class Builder:
-    """Makes a graph node by node; `builder.NAME(*operands, **attributes)` adds a node of op NAME.
+    """Builds a graph node by node; `builder.NAME(*operands, **attributes)` adds a node of op NAME.
 
-    Also resolves the composites of graphc.ops by name, so that gradient rules, composites and
-    front ends share one vocabulary. Errors get the place that is current (`at`).
+    It also finds the composites of graphc.ops by name, so that gradient rules, composites and front
+    ends share one vocabulary. Errors get the current source position (see `at`).
     """
 
     def __init__(self, name: str = "step", mesh: Mesh = NO_MESH, training: bool = True) -> None:
@@ -68,7 +68,7 @@ class Builder:
 
     @property
     def training(self) -> bool:
-        """Whether the graph is one for training; that somebody has asked is noted."""
+        """Whether this graph is for training. The builder remembers that someone has asked."""
         self.asked = True
         return self.learns
 
@@ -85,7 +85,7 @@ class Builder:
     ) -> Value:
         """Add a node and return its value. The type is inferred unless given.
 
-        Beside a varying operand, the global ones become each replica's own.
+        Beside a varying operand, global operands become varying.
         """
         operands = owned(self, op, operands)
         try:
@@ -110,11 +110,11 @@ class Builder:
         return Value(self, unique)
 
     def is_varying(self, x: Value) -> bool:
-        """Whether each replica has a value of its own."""
+        """Whether each replica has its own value."""
         return x.name in self.varying
 
     def _check_size(self, op: Op, result: TensorType) -> None:
-        """Raise G0204, G0209 where a tensor or the graph is larger than any machine's memory."""
+        """Raise G0204 or G0209 if the tensor or the graph is larger than any machine's memory."""
         if result.rank > MAX_RANK:
             message = f"{op.name} makes a tensor of {result.rank} dims, more than {MAX_RANK}"
             raise GraphcError("G0204", message)
@@ -164,17 +164,17 @@ class Builder:
         return self.add(cls(**attributes), self.floated(cls, [self.lift(x) for x in operands]))
 
     def floated(self, cls: type[Op], operands: Sequence[Value]) -> Sequence[Value]:
-        """The operands, integers cast to floats where the op works on floats."""
+        """The operands, with integers cast to floats if the op works on floats."""
         if not cls.floats:
             return operands
         return [x if x.dtype.kind == "f" else self.to_dtype(x, self.float) for x in operands]
 
     def unique(self, name: str) -> str:
-        """`name`, or `name.1`, `name.2`, ... where it is taken."""
+        """`name`, or the first of `name.1`, `name.2`, ... that is free."""
         return self._names.unique(name, self.nodes)
 
     def rename(self, value: Value, name: str) -> Value:
-        """Give the last-made, still unused node a better name (the user's own)."""
+        """Give the last node, if it is still unused, a better name: the one that the user chose."""
         last = next(reversed(self.nodes))
         if value.name != last or name in self.nodes:
             return value
@@ -191,7 +191,7 @@ class Builder:
 
     @contextmanager
     def at(self, origin: Span | None) -> Iterator[None]:
-        """Nodes made inside come from this place."""
+        """Nodes added inside this context get this source position."""
         before, self.origin = self.origin, origin or self.origin
         try:
             yield
@@ -200,7 +200,7 @@ class Builder:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Nodes made inside belong to the scope `outer/name`."""
+        """Nodes added inside this context belong to the scope `outer/name`."""
         before = self.scope_path
         self.scope_path = f"{before}/{name}" if before else name
         try:
@@ -209,7 +209,7 @@ class Builder:
             self.scope_path = before
 
     def key(self, kind: str) -> str:
-        """A name for the next `kind` of this scope: `scope/kind`, then `scope/kind.1`, ..."""
+        """A new name for a `kind` in this scope: `scope/kind`, then `scope/kind.1`, ..."""
         path = f"{self.scope_path}/{kind}" if self.scope_path else kind
         count = self._keys.get(path, 0)
         self._keys[path] = count + 1
@@ -218,7 +218,7 @@ class Builder:
     # -- variables ------------------------------------------------------------------------------
 
     def declare(self, variable: Variable) -> Value:
-        """Add the variable, unless it is there already, and read it. Raises G0208."""
+        """Add the variable, unless it exists, and read it. Raises G0208."""
         check_declared(variable)
         known = self.variables.setdefault(variable.name, variable)
         if (known.type, known.kind) != (variable.type, variable.kind):
@@ -231,14 +231,14 @@ class Builder:
         return self.read(variable.name)
 
     def read(self, name: str) -> Value:
-        """The variable's value before the step: one node, however often it is read."""
+        """The variable's value before the step; always the same node."""
         if name not in self._reads:
             op = op_named("variable")(source_name=name)  # type: ignore[call-arg]
             self._reads[name] = self.add(op, name=name, type=self.variables[name].type).name
         return Value(self, self._reads[name])
 
     def step_count(self) -> Value:
-        """How many updates were made before this step: the state `step`, an i64 scalar."""
+        """The number of updates made before this step: the state `step`, an i64 scalar."""
         step = self.declare(Variable("step", TensorType((), I64), kind="state"))
         if self.training and "step" not in self.updates:
             self.updates["step"] = (step + 1).name
@@ -247,14 +247,14 @@ class Builder:
     # -- operands -------------------------------------------------------------------------------
 
     def constant(self, value: Scalar, dtype: DType | None = None) -> Value:
-        """A scalar constant: bool, i32 or a float (f32) unless a dtype is given."""
+        """A scalar constant: bool, i32 or f32, unless a dtype is given."""
         if dtype is None:
             whole = I32 if isinstance(value, int) else self.float
             dtype = BOOL if isinstance(value, bool) else whole
         return self.const(value=_as_dtype(value, dtype), dtype=dtype)
 
     def lift(self, x: Operand, like: DType | None = None) -> Value:
-        """`x` as a value; a Python number takes the dtype `like` (NumPy's weak scalars)."""
+        """`x` as a value; a Python number gets the dtype `like`, as NumPy's weak scalars do."""
         if isinstance(x, Value):
             return x
         if isinstance(x, Size) and x.extent:
@@ -267,7 +267,7 @@ class Builder:
         return self.constant(x, like)
 
     def match(self, a: Operand, b: Operand) -> tuple[Value, Value]:
-        """Both operands with one dtype and one shape, by promotion and broadcasting."""
+        """Both operands with a common dtype and shape, by promotion and broadcasting."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             a = self.constant(a)
         if isinstance(a, Value):
@@ -281,7 +281,7 @@ class Builder:
         return self.broadcast_to(x, shape, extents), self.broadcast_to(y, shape, extents)
 
     def binary(self, op: str, a: Operand, b: Operand) -> Value:
-        """An elementwise op of two operands, promoted and broadcast as NumPy does."""
+        """An elementwise op on two operands, promoted and broadcast as in NumPy."""
         try:
             x, y = self.match(a, b)
         except GraphcError as error:
@@ -293,7 +293,7 @@ class Builder:
         return x if x.dtype == dtype else self.cast(x, dtype=dtype)
 
     def broadcast_to(self, x: Value, shape: tuple[int, ...], extents: Extents = ()) -> Value:
-        """`x` broadcast as NumPy does: dims aligned from the right, size 1 stretched."""
+        """`x` broadcast as in NumPy: dims are aligned from the right, dims of size 1 repeated."""
         new = extents or (None,) * len(shape)
         lead = len(shape) - x.rank
         if lead < 0:
@@ -325,7 +325,7 @@ class Builder:
     # -- finishing ------------------------------------------------------------------------------
 
     def build(self) -> Graph:
-        """The graph made so far."""
+        """The graph built so far."""
         return Graph(
             self.name, self.mesh, dict(self.nodes), dict(self.variables), dict(self.outputs),
             dict(self.updates), tuple(self.objectives),
@@ -333,7 +333,7 @@ class Builder:
 
     @classmethod
     def like(cls, graph: Graph, keep_nodes: bool = False) -> Builder:
-        """A builder with the graph's name, mesh, variables, outputs and updates."""
+        """A builder that starts with the graph's name, mesh, variables, outputs and updates."""
         made = cls(graph.name, graph.mesh)
         made.variables = dict(graph.variables)
         made.outputs, made.updates = dict(graph.outputs), dict(graph.updates)

@@ -1,12 +1,13 @@
-"""Dims rules: what is known of an op's dims, as an einsum-like string over letters.
+"""Dims rules: what an op does to dims, as an einsum-like string over letters.
 
-`m k, k n -> m n`: a letter on both sides is mapped, one only on the left is reduced (the op says
-how), one only on the right is new. `k!` is whole: it can't be split. `n~` is not read: however it
-is cut, the result is whole. `n*` is joint: all of it is taken together, so that it can't be split,
-and its padding is masked; it keeps its run-time length. `v?` is looked up by an index: an operand
-cut along it gives a partial sum, a result cut along it takes what falls into its part. `(a b)` is a
-group of factors of one dim; only the first of them, the major one, can be split. Most of sharding
-follows from these rules, and so does the way of run-time lengths (extents).
+`m k, k n -> m n`: a letter on both sides is mapped; a letter only on the left is reduced (the op
+says how); a letter only on the right is new. `k!` is needed whole and can't be split. `n~` is not
+read: the result is whole however the dim is split. `n*` is joint: its entries are used together, so
+it can't be split; its padding is masked, and it keeps its run-time length. `v?` is selected by an
+index: an operand split along it gives a partial sum; a result split along it takes what falls into
+its part. `(a b)` is one dim that is a group of factors, of which only the first, the major one, can
+be split. Most of sharding follows from these rules, and so do the run-time lengths (extents) of
+results.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One dim in a rule: its letters, major first; whole: not splittable; index: looked up;
-    unread: its entries do not matter; joint: not splittable, but padded."""
+    """One dim in a rule: its letters, major first; whole: not splittable; index: selected by an
+    index; unread: its entries do not matter; joint: not splittable, but padded."""
 
     letters: tuple[str, ...]
     whole: bool = False
@@ -45,16 +46,16 @@ class DimsRule:
     result: tuple[Dim, ...]
 
     def dims_of(self, letter: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
-        """The dims that a letter leads: per operand, and in the result."""
+        """For each letter, the dims that it leads, per operand and in the result."""
         at = tuple(_led_by(dims, letter) for dims in self.operands)
         return at, _led_by(self.result, letter)
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One way for an op to run along a mesh axis: states of the operands, state of the result.
+    """A way in which an op runs along a mesh axis: the states of its operands and its result.
 
-    letter is the letter that is split, '' for the replicated way and for partial operands.
+    letter is the letter that is split; '' if everything is replicated, or for partial operands.
     """
 
     operands: tuple[State, ...]
@@ -100,10 +101,10 @@ def map_rule(rank: int, operands: int) -> str:
 
 @lru_cache(maxsize=16384)
 def legal_signatures(rule: DimsRule, op_class: type[Op], operands: int) -> tuple[Signature, ...]:
-    """Every way that an op of this class may run along one mesh axis.
+    """All signatures of this op along a mesh axis.
 
-    The replicated way comes first. A group's factors other than the first, whole dims, and a
-    letter that appears twice in one tensor give none.
+    The replicated one comes first. Whole dims, minor factors of a group, and letters that appear
+    twice in one tensor give none.
     """
     signatures = [Signature((R,) * operands, R)]
     signatures += [
@@ -139,7 +140,8 @@ def _split_signature(rule: DimsRule, letter: str, reduces: ReduceOp) -> Signatur
 def reduced_dims(rule: DimsRule) -> list[tuple[int, int]]:
     """(operand, dim) of every dim whose entries are combined: padding there must be masked.
 
-    Those of a joint dim are, though the result may have it."""
+    Joint dims are among them, although the result may have them.
+    """
     kept = {x for d in rule.result for x in d.letters}
     return [
         (slot, i)
@@ -188,7 +190,7 @@ def _letter_extents(
 
 
 def _static_letters(rule: DimsRule, types: Sequence[TensorType]) -> set[str]:
-    """Letters whose length is static in some operand: the run-time length of another is lost."""
+    """Letters with a static length in some operand: the run-time length in another is lost."""
     return {
         dim.letters[0]
         for dims, t in zip(rule.operands, types, strict=True)
@@ -228,9 +230,9 @@ def _group_extent(dim: Dim, sizes: dict[str, int], found: dict[str, Extent]) -> 
 
 
 def lost_extents(rule: DimsRule, types: Sequence[TensorType], result: TensorType) -> bool:
-    """Whether a dim of run-time length ends in a place that needs it whole.
+    """Whether a dim of run-time length is used where the whole dim is needed.
 
-    Such a program cannot run a padded batch: it is compiled for the exact size instead.
+    Such a program cannot run a padded batch; it is compiled for the exact size instead.
     """
     kept = {x for d in rule.result for x in d.letters}
     carried = {d.letters[0] for i, d in enumerate(rule.result) if d.letters and result.extent(i)}

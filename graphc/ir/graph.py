@@ -1,7 +1,7 @@
-"""The graph: frozen nodes in topological order.
+"""The graph: immutable nodes in topological order.
 
-A node is one value. It holds its operands in order; the networkx MultiDiGraph (`graph.nx`) is the
-index, an edge per operand with its slot as key, so that `x * x` keeps both edges.
+A node is one value and holds its operands in order. The networkx MultiDiGraph (`graph.nx`) is the
+index: one edge per operand, keyed by its position, so that `x * x` has two edges.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_MESH = Mesh()
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """Why a pass inserted a node: the pass, the conversion, its consumer, and the reason."""
+    """Why a pass inserted a node: the pass, what it did, for which user, and the reason."""
 
     by: str
     rule: str
@@ -42,10 +42,9 @@ class Because:
 class Node:
     """One value: an op on operands (by name, in order).
 
-    needs is what placing decided: the placement in which each operand is needed, where that
-    differs from the operand's own; () once partition has inserted the conversions. order is how the
-    value is added up where it is a partial sum, if that is chosen for it by itself (see
-    graphc.ir.orders).
+    needs: the placements in which the operands are needed, where placing decided on other ones than
+    they have; () once partition has inserted the conversions. order: how the value is added up if
+    it is a partial sum, where that is chosen for this node (see graphc.ir.orders).
     """
 
     name: str
@@ -60,21 +59,22 @@ class Node:
 
     @property
     def tensor(self) -> TensorType:
-        """The type."""
+        """The type of the value."""
         return self.type
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """State that outlives a step.
+    """A value that outlives a step.
 
-    kind: 'param' (trainable), 'state' (written by the user's own update) or 'slot' (an optimizer's;
-    `of` is its parameter, so that it is placed as that one is) or 'outer' (what places that step
-    alone have in common, of a parameter). decay: weight decay applies.
-    fill: what a state or slot starts from, where nothing else initialises it.
-    order: how contributions to its gradient are added, where that is chosen (see graphc.ir.orders).
-    sparse: whether its gradient is kept as rows, where that is chosen (see graphc.ops.sparse).
-    aggregation: what makes one value of the replicas', and on: when (see graphc.ir.aggregation).
+    kind:        'param' (trained), 'state' (updated by the user's program), 'slot' (an optimizer's)
+                 or 'outer' (a global copy of a param whose replicas train independently)
+    of:          the param of a slot, whose placement it shares
+    decay:       whether weight decay applies
+    fill:        the initial value of a state or slot without an initializer
+    order:       how contributions to its gradient are added, if chosen (see graphc.ir.orders)
+    sparse:      whether its gradient is kept as rows, if chosen (see graphc.ops.sparse)
+    aggregation: how the values of replicas are combined, and on: when (see graphc.ir.aggregation)
     """
 
     name: str
@@ -91,7 +91,7 @@ class Variable:
 
     @property
     def local(self) -> bool:
-        """Whether each replica has a copy of its own."""
+        """Whether each replica has its own copy."""
         return self.on != "write"
 
 
@@ -105,8 +105,8 @@ class OptimizerRecord(Protocol):
 class Objective:
     """`minimize loss with optimizer over variables`.
 
-    order: how contributions are added (see graphc.ir.orders). reduction: what the loss is said to
-    be, the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as
+    order: how contributions are added (see graphc.ir.orders). reduction: what the user says the
+    loss is, the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as
     rows.
     """
 
@@ -121,13 +121,13 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A training step (or a part of one) on a mesh.
+    """A training step, or a part of one, on a mesh.
 
     nodes:      by name, every node after its operands
     variables:  by name; a node whose op is a variable source reads one
     outputs:    result name -> node
     updates:    variable -> node of its new value
-    objectives: what is still to be differentiated
+    objectives: losses that are still to be differentiated
     """
 
     name: str = "step"
@@ -185,7 +185,7 @@ class Graph:
 
     @cached_property
     def users(self) -> dict[str, tuple[str, ...]]:
-        """Who uses each value: node names in order, one entry per operand slot."""
+        """The users of each value: node names in order, one entry per operand."""
         users: dict[str, list[str]] = {name: [] for name in self.nodes}
         for node in self:
             for x in node.operands:
@@ -199,7 +199,7 @@ class Graph:
         return list(dict.fromkeys([*self.outputs.values(), *self.updates.values(), *losses]))
 
     def fingerprint(self) -> str:
-        """A hash of the computation that names, origins and node order do not enter."""
+        """A hash of the computation; names, origins and the order of nodes do not matter."""
         digests: dict[str, str] = {}
         for n in self:
             text = f"{n.op!r}|{n.type}|{[digests[x] for x in n.operands]}"
@@ -216,7 +216,7 @@ class Graph:
 
 
 def subgraph_nodes(graph: Graph, roots: Iterable[str]) -> set[str]:
-    """The names of all nodes that the roots depend on, themselves included."""
+    """The names of all nodes that the roots depend on, including the roots."""
     needed: set[str] = set()
     stack = list(roots)
     while stack:

@@ -1,15 +1,15 @@
-"""The fixed tree over the leaves of a batch: which sums exist, and in what order they are added.
+"""The fixed summation tree over the leaves of a batch: which sums exist, and in which order.
 
-The tree is the balanced binary one over leaves 0, 1, 2, ...: pairs (0,1), (2,3), ..., then pairs
-of pairs. A *piece* (level, start) is the sum of the `2**level` leaves from `start`, a multiple of
-that. Leaves past the last example are absent: where the right child of a node has none, the node
-is its left child. What a device holds of its leaves is a *forest*: the largest complete pieces of
-its part of the line, so that the tree is the same wherever the line is cut.
+It is the balanced binary tree over leaves 0, 1, 2, ...: pairs (0,1), (2,3), ..., then pairs of
+pairs. A *piece* (level, start) is the sum of the `2**level` leaves from `start`, a multiple of that
+number. Leaves past the last example are absent: if the right child of a node has none, the node
+equals its left child. A device holds its leaves as a *forest*: the largest complete pieces of its
+part of the line, so that the tree does not depend on where the line is divided.
 
-DESIGN.md, "One reduction tree". Stelz et al., Bioinformatics 2026, btag044, cut a tree alike.
+Stelz et al., Bioinformatics 2026, btag044, divide a summation tree in the same way.
 
-Every balanced tree of graphc is this one: `tree_total` adds up what is all there, a `GrowingSum`
-what comes one after the other.
+Every balanced tree in graphc is this one: `tree_total` adds values that all exist already, a
+`GrowingSum` adds values that arrive one after the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pieces(start: int, stop: int) -> list[Piece]:
 
 
 def carries(first: int, leaf: int) -> int:
-    """How many pieces of a forest that begins with leaf `first` are joined when `leaf` comes."""
+    """How many pieces of a forest beginning with leaf `first` are joined when `leaf` arrives."""
     count = 0
     while (leaf >> count) & 1 and ((leaf >> count) - 1) << count >= first:
         count += 1
@@ -44,7 +44,7 @@ def carries(first: int, leaf: int) -> int:
 
 @lru_cache(maxsize=1024)
 def most_pieces(slots: int, each: int) -> int:
-    """The most pieces that a device ever holds, where each device has `each` leaves of `slots`."""
+    """The most pieces that a device ever holds, if each device has `each` of `slots` leaves."""
     return max(
         len(pieces(first, stop))
         for first in range(0, slots, each)
@@ -54,20 +54,20 @@ def most_pieces(slots: int, each: int) -> int:
 
 @lru_cache(maxsize=1024)
 def most_sent(slots: int, each: int) -> int:
-    """The most pieces that a device holds of all leaves that it has."""
+    """The most pieces that a device holds once it has computed all its leaves."""
     parts = range(0, slots, each)
     return max(len(pieces(first, min(first + each, slots))) for first in parts)
 
 
 @lru_cache(maxsize=1024)
 def forests(members: int, each: int, present: int) -> tuple[tuple[Piece, ...], ...]:
-    """Each member's pieces, where it has `each` leaves and leaves from `present` on are absent."""
+    """The pieces of each member, which has `each` leaves; leaves from `present` on are absent."""
     return tuple(tuple(pieces(i * each, min((i + 1) * each, present))) for i in range(members))
 
 
 @lru_cache(maxsize=1024)
 def joins(members: int, each: int, present: int) -> tuple[tuple[int, int], ...]:
-    """The additions that make one sum of all members' pieces: (i, j) is `piece i += piece j`.
+    """The additions that join the pieces of all members: (i, j) means `piece i += piece j`.
 
     The pieces are numbered in order; the sum ends in piece 0.
     """
@@ -92,7 +92,7 @@ def joins(members: int, each: int, present: int) -> tuple[tuple[int, int], ...]:
 
 
 def tree_total(parts: Sequence[T], add: Callable[[T, T], T]) -> T:
-    """The sum of all parts by the tree, level by level: sums of one level need not wait."""
+    """The sum of all parts by the tree, level by level; sums of one level are independent."""
     sums = list(parts)
     for i, j in joins(len(sums), 1, len(sums)):
         sums[i] = add(sums[i], sums[j])
@@ -100,21 +100,21 @@ def tree_total(parts: Sequence[T], add: Callable[[T, T], T]) -> T:
 
 
 class GrowingSum(Generic[T]):
-    """The sum by the tree of parts that come one after the other: only a forest is kept of them."""
+    """The sum by the tree of parts that arrive one after the other; it only keeps a forest."""
 
     def __init__(self, add: Callable[[T, T], T]) -> None:
         self.add, self.count = add, 0
         self.forest: list[T] = []
 
     def take(self, part: T) -> None:
-        """One more part."""
+        """Add one more part."""
         for _ in range(carries(0, self.count)):
             part = self.add(self.forest.pop(), part)
         self.forest.append(part)
         self.count += 1
 
     def total(self) -> T:
-        """The sum of all parts. None may be taken afterwards."""
+        """The sum of all parts. No part may be added afterwards."""
         part = self.forest.pop()
         while self.forest:
             part = self.add(self.forest.pop(), part)

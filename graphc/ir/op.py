@@ -1,9 +1,9 @@
-"""What an op is: one definition that holds all that is known of it.
+"""The base class of ops: one definition contains everything that is known about an op.
 
-An op is a final frozen dataclass: its fields are its attributes. Around them stand, together, the
-type rule (`infer`), the dims rule (`dims`, see graphc.ir.dims), the gradient (`grad`), the
-reference kernel (`run`) and the samples from which every contract test is generated. Passes ask for
-traits, never for names.
+An op is a final frozen dataclass whose fields are its attributes. The class also contains the type
+rule (`infer`), the dims rule (`dims`, see graphc.ir.dims), the gradient (`grad`), the reference
+kernel (`run`) and the samples from which all contract tests are generated. Passes ask for traits of
+an op, never for its name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
     class ValueLike(Protocol):
-        """A node under construction, as a gradient rule sees it: typed, with NumPy's operators."""
+        """A node under construction, as gradient rules see it: typed, with NumPy's operators."""
 
         @property
         def type(self) -> TensorType: ...
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         def __neg__(self) -> ValueLike: ...
 
     class Functions(Protocol):
-        """`f.name(*operands, **attributes)` builds a node of the op (or composite) `name`."""
+        """`f.name(*operands, **attributes)` adds a node of the op (or composite) `name`."""
 
         def __getattr__(self, name: str) -> Callable[..., ValueLike]: ...
 
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Where a piece of a tensor lies: what a kernel needs that depends on the global position.
+    """The position of a shard, for kernels that depend on the global position.
 
     shape:   the padded local shape of the result
     offsets: global index of the first entry, per dim of the *positioned* tensor (see `positioned`)
     lengths: number of valid entries, per dim of that tensor
-    sizes:   number of valid entries of the whole tensor, per dim; () where it is not known
+    sizes:   number of valid entries of the whole tensor, per dim; () if it is not known
     """
 
     shape: tuple[int, ...]
@@ -100,7 +100,7 @@ class Op(ABC):
 
     @property
     def positioned_dims(self) -> tuple[int, ...] | None:
-        """The dims of the positioned tensor along which its offset counts; None for all."""
+        """The dims of the positioned tensor along which its offset matters; None: all."""
         return None
 
     @abstractmethod
@@ -113,7 +113,7 @@ class Op(ABC):
 
     @abstractmethod
     def run(self, *xs: Array) -> Array:
-        """The reference kernel: NumPy arrays in, a new NumPy array out."""
+        """The reference kernel: takes NumPy arrays, returns a new NumPy array."""
 
     def run_shard(self, shard: Shard, *xs: Array) -> Array:
         """The kernel on one shard, for an op whose result depends on the global position."""
@@ -125,18 +125,18 @@ class Op(ABC):
 
     @property
     def looks_up(self) -> int | None:
-        """The operand that says which rows (dim 0) of operand 0 the result is, for a lookup."""
+        """For a lookup: the operand that selects the rows (dim 0) of operand 0."""
         return None
 
     def localize(self, shape: tuple[int, ...]) -> Op:
-        """The op as a rank runs it, when the local result has `shape`."""
+        """The op as a rank runs it, if the local result has `shape`."""
         return self
 
     def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
-        """The ops, to be run one after the other, that compute this one in fixed blocks.
+        """The ops that compute this one in fixed blocks, to be run one after the other.
 
-        blocks: the length of a block, by letter of the dims rule. Each op sums over at most one of
-        these letters, where it has one operand.
+        blocks: the length of a block, by letter of the dims rule. Each of the ops sums over at most
+        one of these letters, if it has one operand.
         """
         return (self,)
 
@@ -146,45 +146,45 @@ class Op(ABC):
         return ()
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:
-        """Where a view lies, when its operand lies so; None where the entries must be moved."""
+        """The layout of the result as a view of the operand; None if entries must be moved."""
         return None
 
     def merge(self, inner: Op) -> Op | None:
-        """The one op that does `inner` and then this one, or None where there is none."""
+        """The single op that does `inner` and then this op, or None if there is none."""
         return None
 
     @property
     def per_use(self) -> bool:
-        """Whether each use makes a value of its own: not shared, and not taken out of a loop."""
+        """Whether each use computes its own value, which is not shared nor moved out of a loop."""
         return False
 
     @property
     def inset(self) -> tuple[int, int] | None:
-        """(dim, entries before it), where the result is the operand with zeros before and after."""
+        """(dim, number of entries before it) if the result is the operand padded with zeros."""
         return None
 
     @property
     def new_extents(self) -> Extents:
-        """Extents of the dims that the op makes anew, per dim of the result; () for none."""
+        """Extents of the dims that the op creates, per dim of the result; () for none."""
         return ()
 
     @classmethod
     @abstractmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
-        """(op, operand types) pairs such as `(cls(dim=0), "f32[2,3]")`, to generate tests from."""
+        """Pairs (op, operand types), such as `(cls(dim=0), "f32[2,3]")`, to generate tests from."""
 
     def bounds(self, slot: int, types: Sequence[TensorType]) -> tuple[float, float]:
-        """The range that sample values of an operand are drawn from."""
+        """The range from which sample values of an operand are drawn."""
         return self.domain
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attribute values by name, in the order of their fields."""
+        """The attributes by name, in the order of the fields."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The attributes without those that are empty, as they are by default."""
+        """The attributes without those that are empty, which is their default."""
         empty = {f.name for f in dataclasses.fields(self) if f.default == ()}  # type: ignore[arg-type]
         return {k: v for k, v in self.attributes.items() if v != () or k not in empty}
 
@@ -200,7 +200,7 @@ def snake(name: str) -> str:
 
 @dataclass_transform(frozen_default=True)
 def register(cls: T) -> T:
-    """Make `cls` a frozen dataclass and an op known by its name in snake case."""
+    """Make `cls` a frozen dataclass and an op, known by its name in snake case."""
     made: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
     made.name = made.name or snake(cls.__name__)
     assert made.__doc__, f"op {made.name} has no docstring"
@@ -214,14 +214,14 @@ def register(cls: T) -> T:
 
 
 def op_named(name: str) -> type[Op]:
-    """The op of that name. Raises G0206."""
+    """The op of this name. Raises G0206."""
     if name not in _OPS:
         raise GraphcError("G0206", f"there is no op '{name}'", help=did_you_mean(name, tuple(_OPS)))
     return _OPS[name]
 
 
 def all_ops() -> dict[str, type[Op]]:
-    """Every registered op by name."""
+    """All registered ops by name."""
     return dict(sorted(_OPS.items()))
 
 
@@ -230,13 +230,13 @@ C = TypeVar("C", bound=type)
 
 
 def record(cls: C) -> C:
-    """Let a frozen dataclass stand in the text of a graph, as `name(field=value, ...)`."""
+    """Allow a frozen dataclass in the text of a graph, as `name(field=value, ...)`."""
     _RECORDS[snake(cls.__name__)] = cls
     return cls
 
 
 def record_named(name: str) -> type | None:
-    """The record class of that name, or None."""
+    """The record class of this name, or None."""
     return _RECORDS.get(name)
 
 

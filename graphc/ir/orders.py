@@ -1,8 +1,8 @@
-"""Orders: how contributions to one sum are added, at each place where they meet.
+"""Orders: how contributions to a sum are added, at each place where they meet.
 
-They meet in three places: where one tensor is used several times (`fanin`), from turn to turn of
-an accumulation (`turns`), and between the devices of a mesh (`devices`). An order never changes
-the mathematical value.
+There are three places: where one tensor is used several times (`fanin`), over the microbatches of
+an accumulation (`turns`), and over the devices of a mesh (`devices`). An order never changes the
+mathematical value.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from graphc.support.errors import GraphcError, did_you_mean
 
 
 class Order(Enum):
-    """How the terms of one sum are added. It prints as the one word that says it in every text.
+    """How the terms of one sum are added. It is printed as a single word.
 
-    ADD_N       all of them at once, by one n-ary add: everything is kept until the last has come.
-                Between devices they are added in the transport's own order
-    TREE        balanced pairs, added as they come: at most ceil(log2 n) + 2 are alive
-    ACCUMULATE  one running sum, from the first to the last: at most two are alive
+    ADD_N       all of them at once, by one n-ary add: all terms are kept until the last has
+    arrived. Over devices, the transport chooses the order TREE        balanced pairs, added as they
+    arrive: at most ceil(log2 n) + 2 are alive ACCUMULATE  one running sum, from the first to the
+    last: at most two are alive
     """
 
     ADD_N = "add_n"
@@ -33,7 +33,7 @@ class Order(Enum):
         return repr(self.value)
 
     def partial_sums(self, terms: int) -> int:
-        """How many values are kept of so many terms that come one after the other."""
+        """How many values are kept for this many terms that arrive one after the other."""
         match self:
             case Order.ADD_N:
                 return terms
@@ -45,18 +45,18 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Orders:
-    """The order that is chosen for each place; None where nothing is."""
+    """The order chosen for each place; None where none is chosen."""
 
     fanin: Order | None = None
     turns: Order | None = None
     devices: Order | None = None
 
     def over(self, other: Orders) -> Orders:
-        """These choices, and the other's where this one has none."""
+        """These choices; where there is none, those of the other."""
         return Orders(*(getattr(self, p) or getattr(other, p) for p in WHERE))
 
     def of_sums(self) -> Orders:
-        """The choices for sums over turns and devices alone."""
+        """The choices for sums over microbatches and devices only."""
         return replace(self, fanin=None)
 
     def __bool__(self) -> bool:
@@ -74,14 +74,14 @@ NO_ORDERS = Orders()
 
 
 def parse_order(text: str) -> Order:
-    """The order that a word says. Raises G0308."""
+    """The order that a word names. Raises G0308."""
     return Order(_known(text, tuple(map(str, Order)), "order"))
 
 
 def parse_orders(text: str) -> Orders:
-    """The orders that `tree`, `devices=tree,turns=add_n` say. Raises G0308.
+    """The orders in a text such as `tree` or `devices=tree,turns=add_n`. Raises G0308.
 
-    One word is the order at every place; places are joined by `,` or `+`.
+    One word sets the order for all places; several places are joined by `,` or `+`.
     """
     parts = [p.strip() for p in text.replace("+", ",").split(",") if p.strip()]
     if len(parts) == 1 and "=" not in parts[0]:

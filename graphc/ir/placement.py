@@ -1,16 +1,16 @@
-"""Placement: how a tensor lies on a mesh of devices and turns. One state per mesh axis.
+"""Placement: how a tensor is laid out on a mesh of devices and microbatches, as a state per axis.
 
-    R      replicated: the same whole value everywhere
-    S(d)   split: dim d is cut along the axis
-    P(op)  partial: the value is the sum (max, min) of what the places hold
-    V      varying: each place has its own value (and its own part of the batch); no global one
-    H(k)   at home: only place k has it (a value that is R is at home too)
+    R      replicated: every coordinate has the whole value
+    S(d)   split: dim d is split along the axis
+    P(op)  partial: the value is the sum (max, min) of what the coordinates hold
+    V      varying: each coordinate has its own value (and its own part of the batch); no global one
+    H(k)   owned: only coordinate k has it (a value that is R is available there too)
 
 An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
-device). Where several axes split one dim, the mesh's order of axes is their order from major to
-minor. Shards are valid from the front: the global value is the valid rows of the shards, one after
-the other. They are cut by nested ceiling, as even as can be; a dim of run-time length, along axes
-that deal out `Leaves`, is cut at fixed places, however many devices there are.
+device). If several axes split one dim, the order of the mesh goes from major to minor. The valid
+entries of a part are in front: the global value is the valid entries of the parts, concatenated.
+Parts are cut by nested ceiling division, as evenly as possible; but a dim of run-time length, along
+axes that distribute `Leaves`, is cut at positions that do not depend on the number of devices.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ R = Replicated()
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A mesh axis: `size` places over space (devices) or over time (turns)."""
+    """A mesh axis with `size` coordinates, over space (devices) or over time (microbatches)."""
 
     name: str
     size: int
@@ -82,10 +82,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """The batch as `slots` leaves of one fixed length, which `axes` deal out, major first.
+    """The batch as `slots` leaves of equal fixed length, distributed over `axes`, major first.
 
-    The last of the axes runs over time: at turn t the r-th device has leaf `r * turns + t`. A leaf
-    past the last example is *absent*: it is not run, and no sum has it.
+    The last of the axes runs over time: in microbatch t, the r-th device has leaf `r * turns + t`.
+    A leaf past the last example is *absent*: it is not computed, and no sum contains it.
     """
 
     slots: int
@@ -94,8 +94,10 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Every dim of fixed length as `count` blocks of one length, the last one maybe shorter, which
-    `axes` deal out: a place along them holds whole blocks."""
+    """Every dim of fixed length as `count` blocks of equal length (the last may be shorter).
+
+    The blocks are distributed over `axes`: each coordinate holds whole blocks.
+    """
 
     count: int
     axes: tuple[str, ...]
@@ -132,7 +134,7 @@ class Mesh:
         raise KeyError(name)
 
     def coordinates(self, rank: int, turn: int = 0) -> dict[str, int]:
-        """The index of (rank, turn) on every axis."""
+        """The coordinates of (rank, turn) along all axes."""
         at: dict[str, int] = {}
         for axes, index in ((self.space, rank), (self.time, turn)):
             for axis in reversed(axes):
@@ -140,14 +142,14 @@ class Mesh:
         return at
 
     def deals(self, axis: str) -> bool:
-        """Whether an axis deals out leaves."""
+        """Whether the axis distributes leaves."""
         return self.leaves is not None and axis in self.leaves.axes
 
     def widths(self, count: int, axes: Sequence[str], counted: bool) -> tuple[int, ...]:
-        """Per axis the fixed length of a part of `count` entries; () where it is cut evenly.
+        """Per axis, the fixed length of a part of `count` entries; () if it is divided evenly.
 
-        counted: the dim has a run-time length, which leaves cut; tiles cut one of fixed length, but
-        for a row with an entry for each leaf.
+        counted: the dim has a run-time length, which is divided into leaves. Tiles divide dims of
+        fixed length, except a row with an entry for each leaf.
         """
         each_leaf = self.leaves is not None and self.leaves.axes[-1] in axes
         if not counted and not each_leaf:
@@ -159,7 +161,7 @@ class Mesh:
         return tuple(leaf * each.get(a, 0) for a in axes)
 
     def is_tiled(self, axes: Iterable[str]) -> bool:
-        """Whether all of these axes deal out tiles."""
+        """Whether all of these axes distribute tiles."""
         return self.tiles is not None and set(axes) <= set(self.tiles.axes)
 
     def _of_tiles(self, count: int, axes: Sequence[str]) -> tuple[int, ...]:
@@ -178,7 +180,7 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The states that are not R, in mesh order: `{data:S(0), turn:P}`."""
+    """The states that are not R, in the order of the mesh: `{data:S(0), turn:P}`."""
 
     states: tuple[tuple[str, State], ...] = ()
 
@@ -205,9 +207,10 @@ class Placement:
         return tuple(a for a, s in self.states if s == Split(dim))
 
     def cuts(self, dim: int, counted: bool) -> tuple[str, ...]:
-        """The axes along which a place has a part of `dim` only, major first.
+        """The axes along which a coordinate has only a part of `dim`, major first.
 
-        counted: the dim has a run-time length; of a varying value each place has its own part.
+        counted: the dim has a run-time length; of a varying value, each coordinate has its own
+        part.
         """
         own: tuple[State, ...] = (Split(dim), Varying()) if counted else (Split(dim),)
         return tuple(a for a, s in self.states if s in own)
@@ -219,7 +222,7 @@ class Placement:
 
     @property
     def homes(self) -> tuple[tuple[str, int], ...]:
-        """The axes along which only one place has the value, each with that place."""
+        """The axes along which one coordinate owns the value, with that coordinate."""
         return tuple((a, s.coordinate) for a, s in self.states if isinstance(s, Home))
 
     def serves(self, want: Placement) -> bool:
@@ -235,7 +238,7 @@ REPLICATED = Placement()
 
 
 def place(mesh: Mesh, states: Iterable[tuple[str, State]]) -> Placement:
-    """A placement from (axis, state) pairs: mesh order, R left out."""
+    """A placement from (axis, state) pairs: in the order of the mesh, without R."""
     given = dict(states)
     order = [a.name for a in mesh.axes]
     assert all(name in order for name in given), f"{given} names an axis outside {mesh}"
@@ -250,10 +253,10 @@ def serves(have: State, want: State) -> bool:
 def shard_bounds(
     count: int, parts: Sequence[tuple[int, int]], widths: Sequence[int] = ()
 ) -> tuple[int, int]:
-    """(offset, length) of one shard when `count` entries are cut.
+    """(offset, length) of one part when `count` entries are divided.
 
-    parts: (number of parts, index of this part), major axis first. Every part but the last ones
-    has the same length, by ceiling or where it is given the one in `widths`; the lengths add up to
+    parts: (number of parts, index of this part), major axis first. All parts but the last ones have
+    the same length: that in `widths` if given, else by ceiling division. The lengths add up to
     count.
     """
     offset, capacity, length = 0, count, count
@@ -265,7 +268,7 @@ def shard_bounds(
 
 
 def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> int:
-    """The longest shard when `count` entries are cut as by `shard_bounds`: its padded length."""
+    """The padded length: that of the longest part when `shard_bounds` divides `count` entries."""
     for n, width in zip_longest(sizes, widths, fillvalue=0):
         count = width or -(-count // n)
     return count
@@ -274,7 +277,7 @@ def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> in
 def local_shape(
     t: TensorType, mesh: Mesh, over: tuple[str, ...] = ("space", "time")
 ) -> tuple[int, ...]:
-    """The padded shape of one shard of `t`, cut along the axes that run over `over`."""
+    """The padded shape of one part of `t`, split along the axes that run over `over`."""
     shape = list(t.shape)
     for dim in range(len(shape)):
         extent = t.extent(dim)
@@ -289,10 +292,10 @@ def local_shape(
 
 
 def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
-    """Whether some shard of `t` is padded along `dim` even when every entry is valid.
+    """Whether some part of `t` is padded along `dim` even if all entries are valid.
 
-    Where leaves are dealt out this is so if some leaf is not full, on any number of devices; where
-    tiles are, if the last one is not.
+    With leaves: if some leaf is not full, on any number of devices. With tiles: if the last one is
+    not.
     """
     extent = t.extent(dim)
     axes = t.placement.cuts(dim, extent is not None)

@@ -1,4 +1,4 @@
-"""The composites by name: functions over primitives that both front ends and the rules may call."""
+"""The composites by name: functions over primitives, for both front ends and for gradient rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def composite(function: F) -> F:
-    """Make `function(f, *operands, **options)` known by its name, without a trailing underscore."""
+    """Register `function(f, *operands, **options)` by its name, without a trailing underscore."""
     name = function.__name__.rstrip("_")
     assert name not in COMPOSITES, f"composite {name} is defined twice"
     assert function.__doc__, f"composite {name} has no docstring"
@@ -20,7 +20,7 @@ def composite(function: F) -> F:
 
 
 def ufunc(*names: str) -> Callable[[F], F]:
-    """Say which ufuncs of NumPy a composite is. Of a primitive its reference kernel says it."""
+    """Declare which ufuncs of NumPy a composite is. A primitive's reference kernel says so."""
 
     def enter(function: F) -> F:
         UFUNCS.update(dict.fromkeys(names, function.__name__.rstrip("_")))

@@ -1,10 +1,10 @@
-"""Rewriter: how a pass makes a graph anew from another one.
+"""Rewriter: how a pass builds a new graph from another one.
 
-A pass goes through the nodes in their order and puts each in, changed or not, leaves it out, or
-inserts others before it. The rewriter keeps what a reader follows: a node's name, so that what was
-asked of it is still found; the place in the source where it was written; and of what is new,
-`because`. Where one value stands for another from now on, every later use is led to it, and so are
-outputs, updates and losses.
+A pass visits the nodes in order; it keeps each one, changes it, drops it, or inserts others before
+it. The rewriter preserves what the user follows: the name of a node, so that what refers to it
+still finds it; its position in the source; and, for new nodes, the `because`. If a new value
+replaces an old one, all later uses of the old value are redirected, and so are outputs, updates and
+losses.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from graphc.ir.types import TensorType
 
 
 class Names:
-    """Gives names that are not taken. It counts on where it was, for each name."""
+    """Generates unused names; for each name, it continues counting where it stopped."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def unique(self, name: str, *taken: Container[str]) -> str:
-        """`name`, or `name.1`, `name.2`, ... where it is taken."""
+        """`name`, or the first of `name.1`, `name.2`, ... that is free."""
         candidate, count = name, self._counts.get(name, 0)
         while any(candidate in names for names in taken):
             count += 1
@@ -35,7 +35,7 @@ class Names:
 
 
 class Rewriter:
-    """The graph being made. nodes: those that are there already, in order."""
+    """The graph being built. nodes: those added so far, in order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -44,18 +44,18 @@ class Rewriter:
         self._names, self._given = Names(), set[str]()
 
     def unique(self, name: str) -> str:
-        """A name for a new node: neither of a node, before or now, nor given to another one."""
+        """A name for a new node that no node, old or new, has."""
         name = self._names.unique(name, self.nodes, self.graph.nodes, self._given)
         self._given.add(name)
         return name
 
     def moved(self, node: Node) -> Node:
-        """A node of the graph before, on the values that stand for its operands now."""
+        """A node of the old graph, on the values that replace its operands."""
         operands = tuple(self._to.get(x, x) for x in node.operands)
         return node if operands == node.operands else replace(node, operands=operands)
 
     def put(self, node: Node) -> str:
-        """Put a node in, as it is."""
+        """Add a node as it is."""
         self.nodes[node.name] = node
         return node.name
 
@@ -69,19 +69,19 @@ class Rewriter:
         name: str = "",
         type: TensorType | None = None,
     ) -> str:
-        """Put a new node in, with the scope and the source of `like`, and its type unless given."""
+        """Add a new node, with the scope and the source of `like`, and its type unless given."""
         name = self.unique(name or like.name)
         type = like.type if type is None else type
         return self.put(Node(name, op, operands, type, like.scope, like.origin, why))
 
     def stand_in(self, old: str, new: str) -> None:
-        """Let `new` stand for a value of the graph before: its later users take that one."""
+        """Let `new` replace a value of the old graph for all later users."""
         self._to[old] = new
 
     def finish(self, **changes: Any) -> Graph:
-        """The graph that was made; outputs, updates and losses are led where their values are.
+        """The new graph, with outputs, updates and losses redirected to the new values.
 
-        changes: what else differs from the graph before, such as `outputs`.
+        changes: other fields that differ from the old graph, such as `outputs`.
         """
 
         def led(names: dict[str, str]) -> dict[str, str]:

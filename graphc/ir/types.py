@@ -1,8 +1,8 @@
-"""Types: dtypes, tensors, tuples, sparse rows.
+"""Types: dtypes and tensor types.
 
-A tensor type is static: shape and dtype are known when the graph is built. Two things ride on it:
-the *extents* of its dims (a dim whose number of valid entries is known only at run time, such as a
-short last batch) and its *placement* on the mesh.
+A tensor type is static: shape and dtype are known when the graph is built. It also contains the
+*extents* of its dims (names of dims whose number of valid entries is known only at run time, such
+as a short last batch) and its *placement* on the mesh.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def dtype_named(name: str) -> DType:
-    """The dtype of that name. Raises G0201."""
+    """The dtype of this name. Raises G0201."""
     if name not in DTYPES:
         raise GraphcError(
             "G0201",
@@ -72,7 +72,7 @@ def dtype_named(name: str) -> DType:
 
 
 def dtype_of(value: np.dtype[Any]) -> DType:
-    """The graphc dtype of a NumPy dtype. Raises G0201 for one that graphc does not have."""
+    """The graphc dtype of a NumPy dtype. Raises G0201 if graphc does not have it."""
     for dtype in DTYPES.values():
         if dtype.numpy == value:
             return dtype
@@ -82,10 +82,10 @@ def dtype_of(value: np.dtype[Any]) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype of an operation on an `a` and a `b`: a float beats an integer beats bool.
+    """The dtype of an operation on `a` and `b`: float is above integer, integer above bool.
 
-    Unlike NumPy, i32 with f32 is f32, not f64: a training step does not change its precision by
-    accident. f16 with bf16 is f32, the smallest dtype that holds both.
+    Unlike in NumPy, i32 with f32 gives f32, not f64: a training step should not change its
+    precision by accident. f16 with bf16 gives f32, the smallest dtype that holds both.
     """
     if a == b:
         return a
@@ -99,7 +99,7 @@ def promote(a: DType, b: DType) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The run-time length of a dim: `count(name) * unit` entries are valid, from the front."""
+    """The run-time length of a dim: the first `count(name) * unit` entries are valid."""
 
     name: str
     unit: int = 1
@@ -114,8 +114,8 @@ Extents: TypeAlias = tuple[Extent | None, ...]
 class Size(int):
     """The static length of a dim that remembers its extent: what a front end calls `batch`.
 
-    Where it stands in a shape, the new dim keeps the extent; as a number it is the run-time count.
-    Times an integer it is the length of a dim that merges both (`batch * 3`).
+    Used in a shape, it gives the new dim the same extent; used as a number, it is the run-time
+    count. Times an integer, it is the length of a dim that merges both (`batch * 3`).
     """
 
     extent: Extent | None
@@ -138,7 +138,7 @@ class Size(int):
 class TensorType:
     """`f32[batch=256,64] {data:S(0)}`: global shape, dtype, extents, placement.
 
-    extents is () when every dim is whole at run time, else one entry per dim.
+    extents is () if every dim is whole at run time, else it has one entry per dim.
     """
 
     shape: tuple[int, ...]
@@ -183,7 +183,7 @@ class TensorType:
 
 
 def in_units(count: int) -> str:
-    """A number of bytes as a person reads it: `4.0 TiB`."""
+    """A number of bytes in readable form: `4.0 TiB`."""
     size, unit = float(min(count, 2**100)), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
         if size < 1024:
@@ -193,7 +193,7 @@ def in_units(count: int) -> str:
 
 
 def parse_types(text: str) -> tuple[TensorType, ...]:
-    """The bare types in a text such as `f32[2,3], i32[]`. Raises G0201."""
+    """The types, without placement, in a text such as `f32[2,3], i32[]`. Raises G0201."""
     return tuple(
         TensorType(tuple(int(n) for n in dims.split(",") if n), dtype_named(dtype))
         for dtype, dims in re.findall(r"(\w+)\[([^]]*)]", text)

@@ -1,4 +1,4 @@
-"""Values: what a builder's operations take and give."""
+"""Values: what operations of a builder take and return."""
 
 from __future__ import annotations
 

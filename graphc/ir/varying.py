@@ -1,7 +1,8 @@
-"""Varying values: what each replica has of its own, between the marks of per-replica code.
+"""Varying values: values of which each replica has its own, in per-replica code.
 
-It is known before anything is placed, from the graph alone: a value is varying from `per_replica`
-on, until a mark makes it global again. Differentiation, the checks and placing all ask here.
+They are known before anything is placed, from the graph alone: values are varying from
+`per_replica` on, until a mark makes them global again. Differentiation, the checks and placing all
+use this module.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from graphc.ir.op import Op
 
 
 def enters(op: Op, local: bool = False) -> bool:
-    """Whether the result is each replica's own (local: each coordinate's that steps alone)."""
+    """Whether the result is each replica's own (local: of replicas that train independently)."""
     return op.replicas == "enter" and op.attributes.get("local", False) is local
 
 
 def leaves(op: Op, local: bool = False) -> bool:
-    """Whether the result is global, made of what the replicas have."""
+    """Whether the result is global, computed from the replicas' values."""
     return op.replicas == "leave" and op.attributes.get("local", False) is local
 
 
 def varying_nodes(graph: Graph, local: bool = False) -> set[str]:
-    """The nodes whose values are each replica's own."""
+    """The nodes whose values differ between replicas."""
     found: set[str] = set()
     for node in graph:
         if enters(node.op, local) or (
@@ -32,7 +33,7 @@ def varying_nodes(graph: Graph, local: bool = False) -> set[str]:
 
 
 def writers(graph: Graph, name: str) -> list[Node]:
-    """The marks that a varying value comes from: where it became each replica's own."""
+    """The marks that a varying value comes from: where it became varying."""
     inside, found = varying_nodes(graph), []
     stack, seen = [name], {name}
     while stack:

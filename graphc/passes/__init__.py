@@ -1,1 +1,1 @@
-"""The passes: `Graph -> Graph`, one file each; `pipeline` lists them in order."""
+"""The passes of the compiler, one file each. `graphc.compiler.pipeline` lists them in order."""

@@ -1,8 +1,8 @@
-"""What a pass is, and the registry that `graphc opt` and `graphc passes` read.
+"""The base class of passes, and the registry that `graphc opt` and `graphc passes` read.
 
-A pass is a frozen dataclass: its fields are its options, also on the command line
+A pass is a frozen dataclass whose fields are its options, also on the command line
 (`differentiate{order=tree}`, see graphc.passes.option_text). It takes a graph and returns a new
-one; it never edits.
+one; it never changes its input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphc.support.errors import GraphcError, did_you_mean
 
 
 class Pass(ABC):
-    """A step of the compiler."""
+    """A pass: a function from graph to graph, with options."""
 
     name: ClassVar[str] = ""
     optional: ClassVar[bool] = False  # the result is the same without it
@@ -40,7 +40,7 @@ T = TypeVar("T", bound=type[Pass])
 
 @dataclass_transform(frozen_default=True)
 def register_pass(cls: T) -> T:
-    """Make a frozen dataclass a pass known by its name in snake case."""
+    """Make a frozen dataclass a pass, known by its name in snake case."""
     made: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
     made.name = snake(cls.__name__)
     assert made.__doc__, f"pass {made.name} has no docstring"
@@ -49,7 +49,7 @@ def register_pass(cls: T) -> T:
 
 
 def parse_passes(text: str) -> list[Pass]:
-    """The passes of `cse,differentiate{order=tree},dce`. Raises G0990, and what options raise."""
+    """Parse `cse,differentiate{order=tree},dce`. Raises G0990, and what options raise."""
     return [_parse_one(part) for part in split_at_commas(text)]
 
 

@@ -34,7 +34,7 @@ class Dce(Pass):
 
 @register_pass
 class Cse(Pass):
-    """Compute equal nodes once. The first one's name, place and reason stay.
+    """Compute equal nodes only once, under the name and source position of the first one.
 
     before:  %a = exp %x ; %b = exp %x ; %c = add %a, %b
     after:   %a = exp %x ; %c = add %a, %a
@@ -58,7 +58,7 @@ class Cse(Pass):
 
 @register_pass
 class Simplify(Pass):
-    """Remove what does nothing: x * 1, x + 0, a double negation, a chain of reshapes.
+    """Remove operations without effect: x * 1, x + 0, a double negation, a chain of reshapes.
 
     before:  %a = transpose %x {perm=(1, 0)} ; %b = transpose %a {perm=(1, 0)} ; output y = %b
     after:   output y = %x
@@ -79,7 +79,7 @@ class Simplify(Pass):
 
 
 def _merged(node: Node, nodes: dict[str, Node]) -> Node:
-    """The node applied to its operand's operand, where one op does both."""
+    """The node applied to the operand of its operand, if one op does the work of both."""
     if len(node.operands) != 1:
         return node
     inner = nodes[node.operands[0]]
@@ -88,7 +88,7 @@ def _merged(node: Node, nodes: dict[str, Node]) -> Node:
 
 
 def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:
-    """The operand that this node equals, if it does nothing."""
+    """The operand that this node equals, if the node has no effect."""
     op = node.op
     if len(node.operands) == 1:
         inner = nodes[node.operands[0]]
@@ -113,7 +113,7 @@ def _keeps_order(node: Node) -> bool:
 
 
 def _scalar(nodes: dict[str, Node], name: str) -> float | None:
-    """The value of a node that is one constant number everywhere, through broadcasts."""
+    """The value of a node that is the same constant number everywhere, also through broadcasts."""
     node = nodes[name]
     while node.op.lazy and node.op.view and len(node.operands) == 1:
         node = nodes[node.operands[0]]
@@ -123,7 +123,7 @@ def _scalar(nodes: dict[str, Node], name: str) -> float | None:
 
 @register_pass
 class FoldConstants(Pass):
-    """Compute scalars made of constants at compile time.
+    """Compute scalars that depend only on constants at compile time.
 
     before:  %a = const {value=2.0} ; %b = const {value=3.0} ; %c = mul %a, %b
     after:   %c = const {value=6.0}

@@ -1,8 +1,9 @@
-"""Local steps: the coordinates along an axis each make their own step, and sometimes meet.
+"""Local steps: devices along an axis make steps independently, and are averaged now and then.
 
-Along a *local* axis of a layout every place has its own variables and its own part of the batch,
-and counts its own examples. What leaves the step is one value of theirs. It is per-replica code,
-marked by a pass after differentiation: so each place's gradient is that of its own loss.
+Along a *local* axis of a layout, every device has its own variables and its own part of the batch,
+and counts its own examples. A result of the step is one value of all of them. This is per-replica
+code, marked by a pass after differentiation, so that each device's gradient is that of its own
+loss.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from graphc.support.errors import GraphcError
 class LocalStep(Pass):
     """Run the step independently per device along the strategy's local axes.
 
-    evaluate: it is one step of all, on what the variables come to
+    evaluate: run one step for all, on the combined values of the variables
 
     before:  %x = input ; %w = variable ; %y = einsum %x, %w ; update w = %y
     after:   %x.own = per_replica %x ; %w.own = per_replica %w ; %y = einsum %x.own, %w.own
@@ -57,7 +58,7 @@ class _LocalStepBuilder:
         self.inside: set[str] = set()
 
     def take(self, node: Node) -> None:
-        """Copy a node; what comes from outside becomes each place's own."""
+        """Copy a node; a value from outside becomes each device's own."""
         f = self.f
         with f.at(node.origin):
             if node.op.source:
@@ -94,7 +95,7 @@ class _LocalStepBuilder:
         return self.met(own) if self.evaluate else own
 
     def _own_count(self, node: Node) -> Value:
-        """How many examples a place has, at least 1, in place of how many there are in all."""
+        """The number of examples of one device, at least 1, instead of that of all devices."""
         f, extent = self.f, node.op.attributes.get("extent")
         if extent is None:
             return self._copied(node)
@@ -107,7 +108,7 @@ class _LocalStepBuilder:
         return made
 
     def _counted(self, extent: str) -> tuple[Value, int, int]:
-        """What each place has of an input with a dim of that run-time length; the dim; its unit."""
+        """A device's part of an input with a dim of that run-time length; the dim; its unit."""
         for x in self.graph.inputs.values():
             for dim, e in enumerate(x.tensor.extents):
                 if e is not None and e.name == extent:
@@ -115,7 +116,7 @@ class _LocalStepBuilder:
         raise AssertionError(f"no input has the run-time length '{extent}'")
 
     def own(self, x: Value) -> Value:
-        """What each place has of a value."""
+        """A value as each device has it."""
         if x.name in self.inside:
             return x
         made = self.f.add(
@@ -133,12 +134,12 @@ class _LocalStepBuilder:
         return self.f.add(ReplicaSum(local=True), (x,), because=_why("the sum over the replicas"))
 
     def met(self, x: Value) -> Value:
-        """The mean over the places; of integers, which they all have alike, that integer."""
+        """The mean over the devices; for integers, which are equal on all devices, that integer."""
         n = self.members
         return self.total(x) / float(n) if x.dtype.kind == "f" else self.total(x) // n
 
     def report(self, x: Value) -> Value:
-        """An output as one value: a quotient is that of the sums, a sum over the batch the sum."""
+        """An output as one value: a quotient as that of the sums, a sum over the batch as a sum."""
         if x.name not in self.inside:
             return x
         if x.type.extents:
@@ -172,7 +173,7 @@ def _has_batch(x: Value) -> bool:
 
 
 def _check_copies(graph: Graph, layout: MeshLayout) -> None:
-    """Raise G0487 for a variable that replicas have copies of anyway."""
+    """Raise G0487 for a variable of which replicas have copies anyway."""
     for v in graph.variables.values():
         if v.local:
             axis = layout.local[0]
@@ -182,7 +183,7 @@ def _check_copies(graph: Graph, layout: MeshLayout) -> None:
 
 
 def _explained(after: Graph, before: Graph) -> Graph:
-    """The graph with a reason at every node that is new."""
+    """The graph, with a reason at every new node."""
     why = _why("between the replicas' values and a global value")
     known = before.nodes
     nodes = {n.name: n if n.name in known or n.because else replace(n, because=why) for n in after}
@@ -217,15 +218,15 @@ OUTER_STEP = "outer.step"
 
 
 def outer_name(param: str) -> str:
-    """The name of a param's outer copy: what the places agreed on when they last met."""
+    """The name of a param's outer copy: its value at the last synchronization."""
     return f"{param}.outer"
 
 
 def meeting(graph: Graph, layout: MeshLayout, optimizer: Optimizer | None) -> Graph:
-    """The program in which the places' params, and the states that are floats, become their mean.
+    """The program that averages the devices' params, and the states that are floats.
 
-    graph is the train step's. With outer copies of the params, what the places moved by is the
-    gradient of the outer optimizer, and the places go on from the outer copies.
+    graph is that of the train step. With outer copies of the params, the averaged change of the
+    params is the gradient of the outer optimizer, and the devices continue from the outer copies.
     """
     empty = replace(graph, name="sync", nodes={}, outputs={}, updates={}, objectives=())
     work = _LocalStepBuilder(empty, layout, evaluate=True)
@@ -246,7 +247,7 @@ def meeting(graph: Graph, layout: MeshLayout, optimizer: Optimizer | None) -> Gr
 
 
 def _step_outer(f: Builder, means: dict[str, Value], optimizer: Optimizer) -> None:
-    """Update the outer copies by what the places moved; these are the params' new values too."""
+    """Update the outer copies from the averaged change; the params get the same values."""
     params = [v for v in f.variables.values() if v.kind == "param" and v.name in means]
     outer = {v.name: f.read(outer_name(v.name)) for v in params}
     change: Gradients = {v: x - means[v] for v, x in outer.items()}

@@ -1,7 +1,7 @@
-"""The options of passes as text, for people and for `graphc opt`.
+"""The options of passes as text, for printing and for `graphc opt`.
 
-A pass holds objects: a strategy, axes, orders by axis. They become text where a pass is printed,
-as in `place{strategy=mirrored(2)}`, and objects again where such a line is read; nowhere else.
+A pass holds objects: a strategy, axes, orders by axis. They become text only where a pass is
+printed, as in `place{strategy=mirrored(2)}`, and objects again where such a text is read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MARKS = re.compile(r'"[^"]*"|[(\[{]|[)\]}]|,')
 
 
 def option_text(value: Any) -> str:
-    """An option's value as text."""
+    """The value of an option as text."""
     if isinstance(value, tuple):
         return "+".join(x if isinstance(x, str) else "=".join(map(str, x)) for x in value)
     return str(value)
 
 
 def option_value(text: str, kind: Any) -> Any:
-    """The value of an annotated kind that a text says. Raises G0990, G0308, G01xx and G04xx."""
+    """The value of an option of a type, from its text. Raises G0990, G0308, G01xx, G04xx."""
     if kind is bool:
         return text.lower() in ("1", "true", "yes")
     if kind is int:
@@ -51,7 +51,7 @@ def _integer(text: str) -> int:
 
 
 def split_at_commas(text: str) -> list[str]:
-    """The parts between commas, except for those in brackets and in quotes."""
+    """The parts between commas, ignoring those in brackets and quotes."""
     parts, start, depth = [], 0, 0
     for mark in _MARKS.finditer(text):
         match mark[0]:

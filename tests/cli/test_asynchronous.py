@@ -72,12 +72,15 @@ def test_a_replay_of_something_else_is_refused(folder: Path, call: Any) -> None:
     text = (folder / "line.gc").read_text()
     (folder / "line.gc").write_text(text.replace("sgd(0.1)", "sgd(0.2)"))
     result = call(*args, "--strategy", STRATEGY, "--replay", "run.sched")
-    assert (result.status, "error[G0522]: the schedule is of another step" in result.err) == (
+    assert (result.status, "error[G0522]: the recording is of another step" in result.err) == (
         1,
         True,
     )
     result = call(*args, "--replay", "run.sched")
-    assert (result.status, "error[G0525]: mirrored(2) has no schedule" in result.err) == (1, True)
+    assert (result.status, "error[G0525]: mirrored(2) has nothing to record" in result.err) == (
+        1,
+        True,
+    )
     result = call(*args, "--strategy", STRATEGY, "--replay", "no.sched")
     assert "error[G0521]: can't read no.sched: No such file" in result.err
     result = call(*args, "--strategy", STRATEGY, "--record", "no/run.sched")

@@ -1,1 +1,1 @@
-"""From losses to gradients and updates, and from replicas' values to global ones."""
+"""From losses to gradients and updates, and from per-replica values to global ones."""

@@ -1,4 +1,4 @@
-"""Differentiate: from `minimize` to gradients, and from gradients to updates."""
+"""The pass `differentiate`: from `minimize` to gradients, and from gradients to updates."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from graphc.support.errors import GraphcError, GraphcWarning
 class Differentiate(Pass):
     """Turn every objective into gradients (scope `grad`) and updates (scope `update`).
 
-    All gradients are taken at the variables' values before the step, so several objectives do not
-    see each other's updates. order is how contributions are added (see graphc.ir.orders), before
-    what the objective says; a variable's own order comes before both. Nodes whose sums over turns
-    or devices have an order that was chosen are marked with it. sparse is whether gradients of
-    tables are kept as rows, before what the objective says and behind a variable's own
-    (graphc.ops.sparse).
+    All gradients are taken at the variables' values before the step, so objectives do not see each
+    other's updates. order says how contributions are added (see graphc.ir.orders); it precedes the
+    objective's own order, and a variable's own order precedes both. Nodes whose sums over
+    microbatches or devices have a chosen order are marked with it. sparse says whether gradients of
+    tables are kept as rows (graphc.ops.sparse); it precedes what the objective says, and a
+    variable's own setting precedes both.
 
     before:  minimize %loss with sgd(lr=0.1) over w
     after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
@@ -87,7 +87,7 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
 
 
 def _count(f: Builder, objective: Objective, only_objective: bool) -> Value:
-    """How many updates the objective has made. Raises G0468 where another one keeps that count."""
+    """The number of updates of the objective. Raises G0468 if another one uses that count."""
     own: Value | None = None if only_objective else objective.optimizer.own_count(f)
     step = f.step_count()
     if own is None:
@@ -125,7 +125,7 @@ def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Va
 
 
 def _check_free(f: Builder, graph: Graph, objective: Objective, used: Iterable[str]) -> None:
-    """Raise G0304 where something else writes a variable, G0208 where a slot's name is taken."""
+    """Raise G0304 if something else writes a variable, G0208 if the name of a slot is taken."""
     for v in used:
         if v in f.updates:
             text = f"two updates write variable '{v}'"

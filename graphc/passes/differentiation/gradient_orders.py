@@ -1,4 +1,4 @@
-"""Where an order of summation that was chosen holds: nodes, and strategies."""
+"""Chosen orders of summation: the nodes that they apply to, and the strategies that forbid them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphc.support.errors import GraphcError, Span
 
 
 def check_orders(graph: Graph, strategy: Strategy) -> None:
-    """Raise G0490 where an order is asked for of sums that a reproducible run fixes as a tree."""
+    """Raise G0490 if an order is requested for sums that a reproducible run fixes as a tree."""
     layout = layout_of(strategy)
     if layout.grid is None:
         return
@@ -38,12 +38,13 @@ def check_orders(graph: Graph, strategy: Strategy) -> None:
 
 
 def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None:
-    """Mark the nodes that are made for one gradient alone with the order of its sums.
+    """Mark the nodes that belong to a single gradient with the order of its sums.
 
-    A gradient is a partial sum over turns and devices somewhere on the way from its contributions:
-    at them, at their sum, or behind its division by the number of examples. So what is marked is
-    the gradient, and backwards from it what nothing else uses, up to the first products and
-    reductions, from which the contributions come. start: the first node of the backward pass.
+    Somewhere between its contributions and its end, a gradient is a partial sum over microbatches
+    and devices: at the contributions, at their sum, or after the division by the number of
+    examples. So the gradient is marked, and backwards from it all nodes without other users, up to
+    the first products and reductions, which give the contributions. start: the first node of the
+    backward pass.
     """
     marks = {g: o.of_sums() for g, o in gradients.items() if o.of_sums()}
     if not marks:
@@ -61,7 +62,7 @@ def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None
 
 
 def _inherited(node: Node, users: Mapping[str, list[Node]], marks: Mapping[str, Orders]) -> Orders:
-    """The order of all that use a node, where it passes on to its operands."""
+    """The order of all users of a node, if it holds for its operands too."""
     by = users.get(node.name, [])
     found = {marks.get(u.name, NO_ORDERS) if _passes_sums(u) else NO_ORDERS for u in by}
     return found.pop() if len(found) == 1 else NO_ORDERS

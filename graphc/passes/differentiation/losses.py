@@ -1,7 +1,7 @@
-"""What a loss is to the batch: a sum over it, a mean, or something that was meant to be one.
+"""Checks of losses: whether a loss is a sum or a mean over the batch, and likely mistakes.
 
-How a value grows with the number of examples says which of them it is
-(graphc.analysis.batch_scaling). Where nothing is known of that, nothing is said.
+They follow from how a value grows with the number of examples (graphc.analysis.batch_scaling). If
+that is not known, nothing is reported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Growths = Mapping[str, Growth]
 
 
 def check_losses(graph: Graph) -> None:
-    """Check each objective's loss for what is seldom meant, and for the reduction it is said to be.
+    """Check the loss of each objective for likely mistakes, and against its stated reduction.
 
-    Raises G0309 for a reduction that does not agree with the loss. Warns G0310 of a loss that is
-    divided by the number of examples twice, G0312 of a mean of means over groups whose sizes are
-    data, G0466 of one that is scaled by the number of replicas.
+    Raises G0309 for a reduction that does not agree with the loss. Warns with G0310 of a loss that
+    is divided by the number of examples twice, with G0312 of a mean of means over groups whose
+    sizes depend on data, and with G0466 of a loss that is scaled by the number of replicas.
     """
     if not graph.objectives:
         return
@@ -49,9 +49,9 @@ _SAYS = {
 def _check_reduction(
     graph: Graph, objective: Objective, growth: Growths, by_replica: Growths
 ) -> None:
-    """Raise G0309 where the loss is known to be another reduction than it is said to be.
+    """Raise G0309 if the loss is known to be another reduction than the stated one.
 
-    What per-replica code puts together is a sum or a mean over replicas too: either may be meant.
+    The combination of per-replica losses is a sum or a mean over replicas too; either may be meant.
     """
     said, loss = objective.reduction, objective.loss
     if said not in REDUCTIONS or not _depends_on_batch(graph, loss):
@@ -91,7 +91,7 @@ def _complaints(graph: Graph, objective: Objective, growth: Growths) -> Iterator
 
 
 def _quotient(graph: Graph, node: Node, growth: Growths) -> bool:
-    """Whether what a node divides is a number, and was divided by the count of examples already."""
+    """Whether a node divides a scalar that was already divided by the number of examples."""
     top = graph[node.operands[0]]
     if node.tensor.shape != () or growth[top.name] != STILL:
         return False
@@ -164,7 +164,7 @@ def _is_batch_sum(graph: Graph, name: str) -> bool:
 
 
 def _terms(graph: Graph, node: Node) -> Iterator[Node]:
-    """The nodes that a value is made of by sums and by what keeps a mean one."""
+    """The nodes that a value consists of, through sums and ops that keep a mean a mean."""
     stack = [node]
     while stack:
         at = stack.pop()
@@ -174,7 +174,7 @@ def _terms(graph: Graph, node: Node) -> Iterator[Node]:
 
 
 def _weighted(graph: Graph, node: Node, params: set[str]) -> bool:
-    """Whether a node is sum(x * w) / sum(w) over the same dims, w being data."""
+    """Whether a node is sum(x * w) / sum(w) over the same dims, where w is data."""
     top, low = graph[node.operands[0]], _bare(graph, graph[node.operands[1]])
     over = top.op.attributes.get("over")
     if not over or over != low.op.attributes.get("over") or type(top.op) is not type(low.op):
@@ -185,7 +185,7 @@ def _weighted(graph: Graph, node: Node, params: set[str]) -> bool:
 
 
 def _bare(graph: Graph, node: Node) -> Node:
-    """What a denominator is made of: behind broadcasts, and a bound that keeps it from 0."""
+    """The node behind a denominator: without broadcasts and a bound that keeps it from 0."""
     while node.operands and not node.op.attributes.get("over"):
         real = [x for x in node.operands if _constant(graph, x) is None]
         if len(real) != 1:
@@ -207,7 +207,7 @@ def _trained(graph: Graph) -> set[str]:
 
 
 def _below(graph: Graph, begins: Callable[[Node], bool]) -> set[str]:
-    """The nodes where something begins, and all that depend on them."""
+    """These nodes, and all that depend on them."""
     found: set[str] = set()
     for n in graph:
         if begins(n) or not found.isdisjoint(n.operands):
@@ -216,7 +216,7 @@ def _below(graph: Graph, begins: Callable[[Node], bool]) -> set[str]:
 
 
 def _above(graph: Graph, name: str) -> Iterator[Node]:
-    """A node and all that it depends on."""
+    """A node, and all that it depends on."""
     seen, stack = {name}, [name]
     while stack:
         node = graph[stack.pop()]

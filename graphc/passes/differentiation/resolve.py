@@ -1,4 +1,4 @@
-"""Resolve: every output, loss and variable's new value is global, or says how it becomes so."""
+"""The pass `resolve`: make outputs, losses and new values of variables global."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from graphc.support.errors import GraphcError, Span
 
 @register_pass
 class Resolve(Pass):
-    """Make one value of what the replicas write, by the variable's aggregation.
+    """Combine the values that replicas write to a variable, by the variable's aggregation.
 
-    check: also count the replicas that differ from the first where only its value is taken
+    check: also count the replicas that disagree with the first one where only its value is used
 
     before:  state n : f32[] aggregate sum ; %v = per_replica %x ; update n = %v
     after:   %v = per_replica %x ; %sum = replica_sum %v ; update n = %sum
@@ -41,7 +41,7 @@ class Resolve(Pass):
 
 
 def _written(f: Builder, graph: Graph, v: Variable, x: Value, check: bool) -> str:
-    """The node of a variable's new value: of each replica's copy for one that has copies."""
+    """The node of a variable's new value: each replica's copy, if the variable has copies."""
     with f.at(x.node.origin), f.scope("aggregate"):
         if v.local:
             if x.node.op.source:
@@ -59,7 +59,7 @@ def _written(f: Builder, graph: Graph, v: Variable, x: Value, check: bool) -> st
 
 
 def _summed(f: Builder, graph: Graph, v: Variable, x: Value) -> Value:
-    """The sum of what the replicas write; of `v + d` it is v and the sum of the d. Raises G0488."""
+    """The sum of what the replicas write; for `v + d`, v plus the sum of the d. Raises G0488."""
     reads = {n.name for n in graph if n.op.source == "variable" and _reads(n.op, v)}
     from_v = _downstream(f, reads)
     if x.name not in from_v:
@@ -97,7 +97,7 @@ def _reads(op: Op, v: Variable) -> bool:
 
 
 def _is_read(f: Builder, name: str, reads: set[str]) -> bool:
-    """Whether a value is the variable's, marked and cast at most."""
+    """Whether a value is that of the variable, at most marked and cast."""
     node = f.nodes[name]
     while node.operands and (node.op.replicas == "enter" or _casts(Value(f, node.name))):
         node = f.nodes[node.operands[0]]
@@ -113,14 +113,14 @@ def _downstream(f: Builder, sources: set[str]) -> set[str]:
 
 
 def _watch(f: Builder, v: Variable, x: Value) -> None:
-    """Count the replicas whose value differs from the first one's."""
+    """Count the replicas whose value differs from that of the first one."""
     other = f.ne(x, f.per_replica(f.first_replica(x)))
     differs = f.cast(f.any(other), dtype=I32)
     f.outputs[f"{DIFFER}{v.name}"] = f.add(op_named("replica_sum")(), (differs,)).name
 
 
 def _explained(after: Graph, before: Graph) -> Graph:
-    """The graph with a reason at every node that is new."""
+    """The graph, with a reason at every new node."""
     why = Because("resolve", "replicas combined", "", "the variable's aggregation")
     nodes = {
         n.name: n if n.name in before.nodes or n.because else replace(n, because=why) for n in after
@@ -154,7 +154,7 @@ def _conflict(graph: Graph, v: Variable, x: Value) -> GraphcError:
 
 
 def _from(graph: Graph, x: str) -> tuple[tuple[Span, str], ...]:
-    """Where a varying value became each replica's own."""
+    """Where a varying value became varying."""
     writers_by_line = {n.origin: n for n in writers(graph, x) if n.origin != graph[x].origin}
     found = ((span, f"%{n.name}: per-replica from here on") for span, n in writers_by_line.items())
     return tuple((span, text) for span, text in found if span)[:3]

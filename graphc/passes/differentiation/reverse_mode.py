@@ -1,19 +1,18 @@
 """Reverse-mode differentiation, graph to graph.
 
-The rules live with the ops, so this is one walk: from the loss backwards, each node asks its op
-for the contributions to its operands. Contributions to one value meet in `aggregate` nodes: in one
-of them all for the order add_n; as they come, two at a time, for tree and accumulate, so that what
-was added need not be kept.
+The gradient rules are part of the ops, so this is a single walk: from the loss backwards, each node
+asks its op for the contributions to its operands. Contributions to one value are added by
+`aggregate` nodes: all at once for the order add_n; two at a time, as they arrive, for tree and
+accumulate, so that the summands need not be kept.
 
-A gradient carries its denominator. Dividing by a run-time count of examples (the tail of a mean
-over the batch) is not done where the chain rule puts it, at the start of the backward pass, but
-at its end: what flows back is a plain sum over examples, tagged with the counts that it is still
-to be divided by. So sums over shards and turns stay sums, a mean of means can't arise, and the
-count need not be known before the last microbatch was seen.
+A gradient carries its denominator. The division by a run-time number of examples (the end of a mean
+over the batch) is not done where the chain rule puts it, at the start of the backward pass, but at
+its end: the backward pass computes plain sums over examples, tagged with the counts that they are
+still to be divided by. So sums over parts and microbatches remain sums, a mean of means can't
+arise, and the count need not be known before the last microbatch.
 
-What flows back to a table that is only looked up may stay indices and rows (graphc.ops.sparse),
-under every order: contributions are put side by side, and rows of equal indices are added at the
-end.
+The gradient of a table that is only looked up may stay indices and rows (graphc.ops.sparse), under
+every order: contributions are concatenated, and rows with equal indices are added at the end.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ Denominators = tuple[str, ...]
 
 @dataclass
 class Contributions:
-    """What flows back to one value under the same denominators, added in an order.
+    """The contributions to one gradient with the same denominators, added in an order.
 
-    parts: what is not added yet. tree: the parts of a balanced tree
+    parts: contributions that are not added yet. tree: the parts of a balanced tree
     """
 
     order: Order
@@ -47,7 +46,7 @@ class Contributions:
         self.tree = GrowingSum(self._sum)
 
     def take(self, value: Value) -> None:
-        """One more contribution; what the order says is added now."""
+        """Add a contribution; what the order allows is added now."""
         self.count += 1
         if self.order is Order.TREE:
             self.tree.take(value)
@@ -57,7 +56,7 @@ class Contributions:
             self.parts.append(value)
 
     def total(self) -> Value:
-        """The sum of all. Nothing may be taken afterwards."""
+        """The sum of all contributions. None may be added afterwards."""
         if self.order is Order.TREE:
             return self.tree.total()
         return self._sum(*self.parts) if len(self.parts) > 1 else self.parts[0]
@@ -83,12 +82,11 @@ def gradients(
 ) -> dict[str, Value | None]:
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
-    None where no differentiable path leads from the node to the loss. order is how contributions
-    that meet are added; orders has other ones for some nodes.
-    pin(name, gradient) may put a node after a gradient where it is complete.
-    seed: what the gradient of the loss itself is, a scalar; None is 1. average: divide what flows
-    back to a node of `wrt` by the number of its uses, which is not the gradient.
-    Raises G0301 for a loss that is no float scalar.
+    None if no differentiable path leads from the node to the loss. order says how contributions are
+    added; orders has other ones for some nodes. pin(name, gradient) may add a node after a complete
+    gradient. seed: the gradient of the loss itself, a scalar; None is 1. average: divide the
+    gradient of each node of `wrt` by the number of its uses, which is not the mathematical
+    gradient. Raises G0301 if the loss is not a float scalar.
     """
     found = gradients_and_rows(f, loss, wrt, order, orders, constrain, seed, average)
     return {name: g for name, g in found.items() if not isinstance(g, Rows)}
@@ -106,9 +104,9 @@ def gradients_and_rows(
     sparse: Collection[str] = (),
     constrain_rows: Callable[[str, Rows], Rows] | None = None,
 ) -> dict[str, Gradient | None]:
-    """What `gradients` gives, as rows for the nodes of `sparse`, which are only looked up.
+    """As `gradients`, but rows for the nodes of `sparse`, which are only looked up.
 
-    pin_rows(name, rows) may put a node after these where they are complete. Raises G0301.
+    pin_rows(name, rows) may add a node after complete rows. Raises G0301.
     """
     if loss.shape != () or loss.dtype.kind != "f":
         raise GraphcError(
@@ -143,8 +141,8 @@ def gradients_and_rows(
 
 
 def _backwards(nodes: Sequence[Node], active: set[str]) -> Iterator[Node]:
-    """Every node after its users; a source right after the last, so that its gradient is complete
-    as soon as it can be: what is then sent need not wait for the rest of the backward pass."""
+    """Every node after its users; a source directly after the last of them, so that its gradient
+    is complete as early as possible: sending it need not wait for the rest of the backward pass."""
     first: dict[str, str] = {}
     for node in nodes:
         for x in node.operands if node.name in active else ():
@@ -161,7 +159,7 @@ def _backwards(nodes: Sequence[Node], active: set[str]) -> Iterator[Node]:
 
 @dataclass
 class _Walk:
-    """The backward pass: what has flown back to each node so far."""
+    """The backward pass: the contributions to each node so far."""
 
     f: Builder
     active: set[str]
@@ -173,12 +171,12 @@ class _Walk:
     rows: dict[str, Parts] = field(default_factory=dict)
 
     def send(self, to: str, key: Denominators, part: Value) -> None:
-        """Hand a contribution to a node, still to be divided by `key`."""
+        """Add a contribution to a node's gradient, still to be divided by `key`."""
         order = self.orders.get(to, self.order)
         self.pending.setdefault(to, {}).setdefault(key, Contributions(order)).take(part)
 
     def total(self, name: str) -> tuple[Denominators, Value]:
-        """The sum of all contributions to a node, still to be divided by what comes with it."""
+        """The sum of all contributions to a node, and what it is still to be divided by."""
         sums = [(key, parts.total()) for key, parts in self.pending.pop(name).items()]
         if len(sums) == 1:
             return sums[0]
@@ -189,7 +187,7 @@ class _Walk:
         return (), met.total()
 
     def total_rows(self, name: str, average: bool) -> Rows:
-        """The sum of all rows that flow back to a table, divided, those of equal indices joined."""
+        """The sum of all rows of a table's gradient, divided, with equal indices joined."""
         found, order = self.rows.pop(name), self.orders.get(name, self.order)
         uses = sum(map(len, found.values()))
         sums = []
@@ -201,7 +199,7 @@ class _Walk:
         return total.map(lambda x: x / float(uses)) if average and uses > 1 else total
 
     def back(self, node: Node, key: Denominators, g: Value) -> None:
-        """Hand the gradient of `node` on to its operands."""
+        """Propagate the gradient of `node` to its operands."""
         f = self.f
         xs = [Value(f, x) for x in node.operands]
         slot = node.op.denominator
@@ -235,7 +233,7 @@ def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[st
 
 
 def _counts(nodes: Sequence[Node]) -> set[str]:
-    """The scalars that are made of run-time counts and constants only."""
+    """The scalars that depend only on run-time counts and constants."""
     scalar = {n.name for n in nodes if n.op.lazy and not n.operands and n.tensor.shape == ()}
     counts: set[str] = set()
     for n in nodes:
@@ -255,9 +253,9 @@ def _resolve(f: Builder, key: Denominators, value: Value) -> Value:
 
 
 def _named(f: Builder, part: Value, x: Value) -> Value:
-    """A contribution, its dims called as those of its value are.
+    """A contribution whose dims have the names of the dims of its value.
 
-    An op that needs the batch whole loses the name of that dim, and so does its gradient.
+    An op that needs the whole batch loses the name of that dim, and so does its gradient.
     """
     extents = x.type.extents
     if part.type.extents == extents:

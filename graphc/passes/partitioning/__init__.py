@@ -1,1 +1,1 @@
-"""From placements to collectives and loops over microbatches."""
+"""From placements to conversions, collectives and loops over microbatches."""

@@ -1,4 +1,4 @@
-"""A sum of parts that lie side by side among zeros is the parts, one after the other."""
+"""The pass `assemble`: a sum of zero-padded parts that fill a dim is a concatenation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphc.passes.base import Pass, register_pass
 
 @register_pass
 class Assemble(Pass):
-    """Write the sum of paddings that fill one dim, as slices leave for a gradient, as a concat.
+    """Replace a sum of paddings that fill one dim, as the gradients of slices give, by a concat.
 
     before:  %a = pad %x {dim=0, high=2} ; %b = pad %y {dim=0, low=2} ; %c = aggregate %a, %b
     after:   %c = concat %x, %y {dim=0}
@@ -34,7 +34,7 @@ class Assemble(Pass):
 
 
 def _side_by_side(node: Node, nodes: dict[str, Node]) -> tuple[int, tuple[str, ...]] | None:
-    """(dim, what is padded, in order), where the operands of a sum fill a dim exactly."""
+    """(dim, the unpadded operands in order) if the operands of a sum fill a dim exactly."""
     if not isinstance(node.op, Aggregate) or len(node.operands) < 2:
         return None
     pieces = []

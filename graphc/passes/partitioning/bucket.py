@@ -1,9 +1,9 @@
-"""Bucket: small collectives that are ready together are exchanged as one.
+"""The pass `bucket`: small collectives that are ready at the same time become one exchange.
 
-What a collective costs before its first byte is saved for all but one of them. Sums are laid end to
-end in one flat tensor, reduced, and taken apart by views, so that one copy is made of each. What is
-scattered, or gathered, along dim 0 is laid side by side, a row for each place. Every entry is added
-over the same places in the same order as before.
+This saves the latency of all but one of them. Sums are concatenated into one flat tensor, reduced,
+and taken apart by views, so each is copied once. Values that are scattered or gathered along dim 0
+are placed side by side, with a row for each device. Every entry is added over the same devices in
+the same order as before.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from graphc.passes.base import Pass, register_pass
 
 @register_pass
 class Bucket(Pass):
-    """Join collectives of one kind, dtype and axis, none of which needs another's result.
+    """Join collectives of one kind, dtype and axis, none of which needs the result of another.
 
-    bytes: as much is joined in one; 0 joins nothing
+    bytes: the size of a bucket; 0: no buckets
 
     before:  %a.data = all_reduce %a ; %b.data = all_reduce %b
     after:   %c = concat %a, %b ; %c.data = all_reduce %c ; %a.data = slice %c.data ; ...
@@ -45,7 +45,7 @@ class Bucket(Pass):
 
 @dataclass
 class _Bucket:
-    """Sums that are exchanged as one. after: the numbers of the buckets that it must follow."""
+    """Sums that become one exchange. after: the numbers of the buckets that it must follow."""
 
     key: object
     members: list[Node] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Bucket:
 
 
 def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
-    """Every sum in the last open bucket of its kind that it neither overfills nor follows."""
+    """Put every sum into the last open bucket of its kind, if it fits and need not come later."""
     turns = assigned(graph)
     buckets: list[_Bucket] = []
     opened: dict[object, int] = {}
@@ -82,7 +82,7 @@ def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
 
 
 def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
-    """The buckets that these follow, themselves included."""
+    """The buckets that these depend on, including themselves."""
     found: set[int] = set()
     stack = list(numbers)
     while stack:
@@ -110,8 +110,8 @@ def _cuts(state: State) -> bool:
 
 
 def _rows(graph: Graph, node: Node) -> int:
-    """In how many rows what a collective takes is laid: one for a sum, one for each place for what
-    is scattered or gathered along dim 0; 0 for any other."""
+    """The number of rows in which the operand of a collective is laid out: one for a sum, one per
+    device for a value that is scattered or gathered along dim 0; 0 for any other."""
     assert isinstance(node.op, Conversion)
     before, after = node.op.states
     if before == Partial() and after == R:
@@ -143,7 +143,7 @@ class _Joined:
         return self.work.finish()
 
     def _exchange(self, bucket: _Bucket) -> Iterator[Node]:
-        """The nodes that do a bucket's sums; each result has the name that it had."""
+        """The nodes that compute the sums of a bucket; each result keeps its name."""
         members, first = bucket.members, bucket.members[0]
         names = ", ".join(f"%{n.operands[0]}" for n in members)
         assert isinstance(first.op, Conversion)
@@ -171,7 +171,7 @@ class _Joined:
         yield from self._parts(members, total, why)
 
     def _parts(self, members: list[Node], total: Node, why: Because) -> Iterator[Node]:
-        """The results, views of the one sum."""
+        """The results, as views of the one sum."""
         *lead, size = total.tensor.shape
         at, each = 0, sum(prod(n.tensor.shape) for n in members) // size
         for node in members:

@@ -1,8 +1,8 @@
-"""What is kept from one loop over turns for a later one, and what is made again.
+"""Decides what is kept from one loop over microbatches for a later one, and what is recomputed.
 
-To keep a value takes its bytes, for every turn; to make it again takes its op's work, and its
-operands. A byte is worth WORK multiply-adds: with that, the cheaper way is taken, loop by loop.
-Inputs are read again at no cost, and what crosses devices is never made again.
+Keeping a value costs its bytes, for every microbatch; recomputing it costs the work of its op, plus
+its operands. One byte counts as WORK multiply-adds, and the cheaper way is taken, loop by loop.
+Inputs are read again at no cost, and what was exchanged between devices is never recomputed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ WORK = 16.0  # multiply-adds that are worth a byte
 
 @dataclass
 class Weights:
-    """Per turn and device, in bytes. keep: to keep a value; make: to run its op once more.
+    """Costs per microbatch and device, in bytes. keep: of keeping a value; make: of running its op.
 
-    recompute: to make it again, with what that takes, where no loop has kept anything
+    recompute: of recomputing it, with everything that this needs, if no loop has kept anything
     """
 
     keep: dict[str, float] = field(default_factory=dict)
@@ -32,12 +32,12 @@ class Weights:
     recompute: dict[str, float] = field(default_factory=dict)
 
     def recompute_or_keep(self, name: str) -> float:
-        """What it costs at least to have a value in a second loop."""
+        """The least cost of having a value in a second loop."""
         return min(self.recompute[name], self.keep[name])
 
 
 def weigh(turns: Turns) -> Weights:
-    """The weights of every value that varies from turn to turn."""
+    """The costs of every value that varies between microbatches."""
     weights, mesh = Weights(), turns.graph.mesh
     for node in turns.graph:
         name = node.name
@@ -56,7 +56,7 @@ def _bytes(node: Node, mesh: Mesh) -> float:
 
 
 def _work(node: Node, turns: Turns, mesh: Mesh) -> float:
-    """The multiply-adds of an op in one turn: the product of the lengths of all its dims."""
+    """The multiply-adds of an op in one microbatch: the product of the lengths of all its dims."""
     if isinstance(node.op, Conversion) and node.op.communicates:
         return inf
     names = (*node.operands, node.name)
@@ -72,12 +72,12 @@ def _work(node: Node, turns: Turns, mesh: Mesh) -> float:
 
 @dataclass
 class LoopContents:
-    """What the loops do.
+    """What each loop does.
 
     order:    the nodes of each loop, in order
     recalled: those that an earlier loop has kept
     kept:     the nodes that are kept
-    first:    the first loop that makes each node
+    first:    the first loop that computes each node
     """
 
     weights: Weights
@@ -87,7 +87,7 @@ class LoopContents:
     first: dict[str, int] = field(default_factory=dict)
 
     def reason(self, name: str) -> str:
-        """Why a value is kept, or made again."""
+        """Why a value is kept, or recomputed."""
         w = self.weights
         work = _shown(w.make[name] * WORK)
         return f"{w.keep[name]:.0f} bytes per microbatch to keep, {work} to recompute"
@@ -98,7 +98,7 @@ def _shown(work: float) -> str:
 
 
 def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> LoopContents:
-    """What every loop makes and recalls, given the loop of every node that gathers."""
+    """What every loop computes and recalls, given the loops of the nodes that combine."""
     work = LoopContents(weights)
     position = {name: i for i, name in enumerate(turns.graph.nodes)}
     leaves_of: list[list[str]] = [[] for _ in range(turns.loops)]
@@ -154,7 +154,7 @@ def _costs(turns: Turns, work: LoopContents, names: Iterable[str]) -> dict[str, 
 def _chosen(
     turns: Turns, work: LoopContents, costs: dict[str, _Cost], leaves: list[str]
 ) -> tuple[set[str], set[str]]:
-    """What a loop makes, and what it recalls: from its ends to what they need."""
+    """What a loop computes, and what it recalls: from its results back to what they need."""
     made, recalled = set(leaves), set[str]()
     stack = list(leaves)
     while stack:

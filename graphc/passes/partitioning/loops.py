@@ -1,10 +1,10 @@
-"""Loops: tell the loops over turns of a step with barriers apart.
+"""The pass `loops`: separate the loops over microbatches of a step with barriers.
 
-A value that needs all turns and is used within a turn is a *barrier*: its user runs in a later
-loop. A node that gathers what turns hold (an accumulation) decides what its loop makes. It runs in
-the loop that makes most of what it needs anyway; of several, in the latest that its users allow.
-What several loops need is then made again in each of them, or kept
-(graphc.passes.partitioning.keep_or_recompute), and every value is of one loop.
+A value that needs all microbatches and is used within a microbatch is a *barrier*: its user runs in
+a later loop. Loops exist for the nodes that combine microbatches (an accumulation, for example).
+Such a node runs in the loop that already computes most of what it needs; if there are several, in
+the latest that its users allow. What several loops need is then recomputed in each of them, or kept
+(graphc.passes.partitioning.keep_or_recompute), so that every value belongs to one loop.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from graphc.passes.partitioning.keep_or_recompute import LoopContents, Weights, 
 
 @register_pass
 class Loops(Pass):
-    """Put every node that runs in a turn into one loop, and hand what others need on to them.
+    """Assign every node that runs per microbatch to one loop, and pass on what later loops need.
 
-    A graph without a barrier stays as it is.
+    A graph without a barrier is not changed.
 
     before:  %m = accumulate %s {axis="turn"} ; %b = broadcast %m ; %y = div %x, %b
     after:   %m = accumulate %s {axis="turn"} ; %b = broadcast %m ;
@@ -44,7 +44,7 @@ class Loops(Pass):
 
 
 def _place_leaves(turns: Turns, weights: Weights) -> dict[str, int]:
-    """The loop of every node that gathers, and the part of every one outside the loops."""
+    """The loop of every node that combines microbatches, and the part of those outside."""
     latest = _latest(turns, {})
     leaves = [n.name for n in turns.graph if turns.gathers(n.name)]
     known = {x: latest[x] for x in leaves if turns.loop[x] == latest[x]}
@@ -56,7 +56,7 @@ def _place_leaves(turns: Turns, weights: Weights) -> dict[str, int]:
 
 
 def _latest(turns: Turns, wanted: dict[str, int]) -> dict[str, int]:
-    """The latest loop or part for every node; a node that is wanted in an earlier one has that."""
+    """The latest possible loop or part of every node, or the earlier one requested for it."""
     last, users = turns.loops, turns.graph.users
     when: dict[str, int] = {}
     for node in reversed(list(turns.graph)):
@@ -69,7 +69,7 @@ def _latest(turns: Turns, wanted: dict[str, int]) -> dict[str, int]:
 
 
 def _first_made(turns: Turns, leaves: dict[str, int]) -> dict[str, set[int]]:
-    """The first loop in which each value is made for these gathering nodes."""
+    """The first loop in which each value is computed for these combining nodes."""
     first: dict[str, int] = {}
     for node in reversed(list(turns.graph)):
         at = leaves.get(node.name, first.get(node.name))
@@ -82,9 +82,9 @@ def _first_made(turns: Turns, leaves: dict[str, int]) -> dict[str, set[int]]:
 def _cheapest(
     turns: Turns, weights: Weights, made: dict[str, set[int]], leaf: str, last: int
 ) -> int:
-    """The loop in which a gathering node finds most of what it needs; the latest of several.
+    """The loop that already computes most of what a combining node needs; the latest of several.
 
-    Notes in `made` what is then made there.
+    Adds to `made` what is then computed there.
     """
     needs, stack = set[str](), [leaf]
     while stack:

@@ -1,9 +1,9 @@
-"""Partition: insert a node wherever a value is needed in another placement than its own.
+"""The pass `partition`: insert a conversion wherever a value is needed in another placement.
 
-Every all_reduce, tree_reduce, accumulate and tensor_split of the program comes from here, and says
-in its `because` which conversion it is, for whom, and why. Padding is masked here too: a shard of
-a dim that does not divide (or of a short batch) has entries past the valid ones, which must not
-enter a sum, a maximum or an index.
+Every all_reduce, tree_reduce, accumulate and tensor_split of the program is inserted here, with a
+`because` that says which conversion it is, for which user, and why. Padding is masked here too: a
+part of a dim that does not divide (or of a short batch) has entries behind the valid ones, which
+must not enter a sum, a maximum or an index.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ from graphc.support.errors import InternalError
 class Partition(Pass):
     """Make every conversion of a placed graph a node, and mask the padding.
 
-    orders: how sums along an axis are taken, where that is chosen; a node that is marked with an
-            order of its own goes by that
-    scatter_per_microbatch:  axes along which sums are cut in every turn, before they are
-    accumulated short:  the batch may have fewer examples than its dim: mask every run-time dim
+    orders: the chosen orders of sums, by axis; a node with an order of its own uses that
+    scatter_per_microbatch:  axes along which sums are scattered in every microbatch, before they
+    are accumulated short:  the batch may have fewer examples than its dim: mask every run-time dim
 
     before:  %g : f32[4] {data:P} = reduce_sum %x ; update w = %g
     after:   %g.data : f32[4] = all_reduce %g {axis="data"} ; update w = %g.data
@@ -85,7 +84,7 @@ class _Partitioner:
     # -- nodes ----------------------------------------------------------------------------------
 
     def take(self, node: Node) -> None:
-        """Copy a node, its operands converted and masked."""
+        """Copy a node, with its operands converted and masked."""
         self.order[node.name] = node.order or self._inherited(node)
         operands = [
             self.converted(x, self._need(node, i), node, self._reason(node, i))
@@ -104,7 +103,7 @@ class _Partitioner:
         return self.graph[node.operands[slot]].type.placement
 
     def _reason(self, node: Node, slot: int) -> str:
-        """Why a node needs an operand in another placement than the operand's own."""
+        """Why a node needs an operand in another placement than the operand has."""
         t, need = self.graph[node.operands[slot]].type, self._need(node, slot)
         if t.placement == need:
             return ""
@@ -128,7 +127,7 @@ class _Partitioner:
         return parse_rule(node.op.dims(*types)).operands[slot][dim].whole
 
     def finish(self) -> Graph:
-        """Convert what outputs and updates want, and close the graph."""
+        """Convert what outputs and updates need, and complete the graph."""
         outputs, updates = {}, {}
         for name, x in self.graph.outputs.items():
             reason = f"output '{name}' is replicated"
@@ -170,7 +169,7 @@ class _Partitioner:
         return name
 
     def _orders(self, node: Node) -> dict[str, Order]:
-        """How sums along each axis are taken for a node: its own orders, or the strategy's."""
+        """The order of sums along each axis for a node: its own, or the strategy's."""
         own = self.order[node.name]
         order_by_axis = {
             a.name: own.turns if a.over == "time" else own.devices for a in self.mesh.axes
@@ -178,16 +177,17 @@ class _Partitioner:
         return self.orders | {name: order for name, order in order_by_axis.items() if order}
 
     def _inherited(self, node: Node) -> Orders:
-        """The order of the partial sum that a node hands on as one, such as a scaled gradient."""
+        """The order of a partial sum that a node passes on, such as a scaled gradient."""
         if not _is_partial(node):
             return NO_ORDERS
         given = (self.order[x] for x in node.operands if _is_partial(self.graph[x]))
         return next(filter(None, given), NO_ORDERS)
 
     def _signatures(self, name: str, want: Placement) -> dict[str, Signature] | None:
-        """How a lazy node runs along every axis to make its value as wanted; None if it can't.
+        """How a lazy node runs along every axis to give its value as needed; None if it can't.
 
-        None also for a scalar that is at home as it is: it is not worth a node of its own there.
+        Also None for a scalar that is already available at the owner: it needs no node of its own
+        there.
         """
         node = self.graph[name].tensor
         if not node.shape and node.placement.serves(want):
@@ -203,7 +203,7 @@ class _Partitioner:
     def _remake(
         self, node: Node, want: Placement, signatures: dict[str, Signature], user: Node | None
     ) -> str:
-        """A copy of a lazy node that makes just the part that is wanted."""
+        """A copy of a lazy node that computes just the part that is needed."""
         operands = tuple(
             self.converted(x, self._from(signatures, i), node, f"{node.op.name} is made split")
             for i, x in enumerate(node.operands)
@@ -221,7 +221,7 @@ class _Partitioner:
     # -- padding --------------------------------------------------------------------------------
 
     def _mask(self, node: Node, operands: list[str]) -> list[str]:
-        """The operands with their padding masked where the node would let it in."""
+        """The operands, with their padding masked where the node would use it."""
         types = [self.work.nodes[x].tensor for x in operands]
         rule = parse_rule(node.op.dims(*types))
         fill = _identity(node.op, types)
@@ -257,7 +257,7 @@ def _is_partial(node: Node) -> bool:
 
 
 def _only(graph: Graph, names: Container[str]) -> Graph:
-    """The graph with the nodes of these names and their operands' types (for their signatures)."""
+    """The graph with these nodes, and the types of their operands (for their signatures)."""
     keep = {x for n in graph if n.name in names for x in (n.name, *n.operands)}
     nodes = {
         n.name: n if n.name in names else replace(n, op=op_named("input")(source_name=n.name))  # type: ignore[call-arg]
@@ -268,7 +268,7 @@ def _only(graph: Graph, names: Container[str]) -> Graph:
 
 
 def _identity(op: Op, types: list[TensorType]) -> float:
-    """What padding is filled with, so that it does not count."""
+    """The value that padding is overwritten with, so that it does not count."""
     match op.reduces:
         case "max":
             return lowest(types[0].dtype.numpy)

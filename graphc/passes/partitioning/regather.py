@@ -1,12 +1,12 @@
-"""Regather: variables that are stored cut are whole only around their uses.
+"""The pass `regather`: variables that are stored split are gathered only around their uses.
 
-A gathered value is let go where others are needed sooner, and gathered again for its next use, so
-that no more is whole at a time than the few largest layers need. Of the values that are kept, the
-one whose next use is farthest is let go first (Belady 1966): a backward pass comes by the layers in
-the reverse order, so that the last ones of the forward pass are still there.
+A gathered value is freed if others are needed sooner, and gathered again for its next use, so that
+no more is in memory at a time than the few largest layers need. The value whose next use is
+farthest away is freed first (Belady 1966): a backward pass uses the layers in reverse order, so the
+last layers of the forward pass are still in memory.
 
-What is needed next is gathered ahead, before the use that comes first, as far as there is room:
-then a layer is under way while the one before it is computed, and is waited for where it is used.
+Gathers are prefetched if there is room: one layer is gathered while the layer before it is
+computed, and is waited for where it is used.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from graphc.passes.placing.sharded_storage import made_of
 
 @register_pass
 class Regather(Pass):
-    """Gather variables anew for uses that are far apart, so that few are whole at a time.
+    """Gather variables again for uses that are far apart, so that few are gathered at a time.
 
-    axes:   the axes along which what is gathered is let go again; none is all
-    layers: as much may be whole at a time as that many of the largest layers take, each a large
-            value with the small ones that are used behind it
-    prefetch:  whether what is needed next is gathered early
+    axes:   the axes along which gathered values are freed again; none: all axes
+    layers: as much may be gathered at a time as this many of the largest layers take, each a large
+            value with the small ones that are used after it
+    prefetch:  whether to prefetch what is needed next
 
     before:  %g = all_gather %w ; %h = einsum %x, %g ; %d = einsum %y, %g
     after:   %g = all_gather %w ; %h = einsum %x, %g ; %g.1 = all_gather %w ; %d = einsum %y, %g.1
@@ -50,9 +50,9 @@ class Regather(Pass):
 
 
 def _whole_values(graph: Graph, axes: frozenset[str]) -> dict[str, str]:
-    """What is gathered of variables alone, and its views and copies; each with its family.
+    """Values gathered from variables alone, with their views and copies; each with its family.
 
-    A family is what hangs together: it is gathered, and let go, together.
+    A family belongs together: it is gathered, and freed, as one.
     """
     constant = {n.name for n in graph if not n.operands and not n.op.source}
     own = made_of(graph, {n.name for n in graph.reads.values()}, constant)
@@ -124,7 +124,7 @@ class _Regatherer:
         return self.rewriter.finish()
 
     def _layer(self, uses: list[tuple[str, ...]]) -> int:
-        """The bytes of the largest layer among the uses of a loop."""
+        """The bytes of the largest layer among the uses in a loop."""
         most = max(self.sizes.values())
         largest, layer = 0, dict[str, int]()
         for family in dict.fromkeys(f for use in uses for f in use):
@@ -137,18 +137,18 @@ class _Regatherer:
         return [x for x in node.operands if x in self.whole]
 
     def _loop(self, node: Node) -> int:
-        """The loop that a node runs in, or -1; what is kept in a loop is not kept outside."""
+        """The loop that a node runs in, or -1; values kept in a loop are not kept outside."""
         return self.turns.loop[node.name] if node.name in self.turns.inside else -1
 
 
 @dataclass
 class _Gathered:
-    """What is whole at a time, among the uses in a loop, or among those outside.
+    """The gathered values among the uses in a loop, or among those outside.
 
     uses:  the families of each use, in order; at: how many of them have been served
     asked: the values of each use
-    next_uses: family -> its uses that have not been
-    made:  family -> its members that are there, by their old names
+    next_uses: family -> its uses that are still to come
+    made:  family -> its members in memory, by their old names
     """
 
     work: _Regatherer
@@ -159,7 +159,7 @@ class _Gathered:
     made: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, values: Sequence[str]) -> None:
-        """Note a use that will come."""
+        """Register a future use."""
         families = tuple(dict.fromkeys(self.work.whole[x] for x in values))
         for family in families:
             self.next_uses.setdefault(family, deque()).append(len(self.uses))
@@ -167,7 +167,7 @@ class _Gathered:
         self.asked.append(list(values))
 
     def serve(self, user: str, values: Iterable[str]) -> dict[str, str]:
-        """The names under which a user finds values, gathered now where they are not there."""
+        """The names under which a user finds its values; missing ones are gathered now."""
         needed = self.uses[self.at]
         self.at += 1
         for family in needed:
@@ -180,7 +180,7 @@ class _Gathered:
         return names
 
     def _prefetch(self, user: str) -> None:
-        """Begin to gather what is used next, where there is room beside what is used before it."""
+        """Start to gather what is used next, if there is room besides what is used before it."""
         sizes, before = self.work.sizes, set(self.uses[self.at - 1])
         for at in range(self.at, min(self.at + MOST_LOOKAHEAD, len(self.uses))):
             missing = [f for f in self.uses[at] if f not in self.made]
@@ -196,7 +196,7 @@ class _Gathered:
                 self._member(x, user)
 
     def _gathers_of(self, values: list[str], family: str) -> list[str]:
-        """What is gathered first for values of a family; copies are made where they are used."""
+        """What is gathered first for the values of a family; copies are made for their uses."""
         whole, graph = self.work.whole, self.work.graph
         stack, found = [x for x in values if whole[x] == family], dict[str, None]()
         while stack:
@@ -207,7 +207,7 @@ class _Gathered:
         return list(found)
 
     def _ready(self, gathers: list[str]) -> bool:
-        """Whether what is to be gathered is there; a variable is read where it is needed first."""
+        """Whether the operand of a gather exists; a variable is read where it is first needed."""
         graph, nodes = self.work.graph, self.work.rewriter.nodes
         operands = [graph[y] for x in gathers for y in graph[x].operands]
         if not all(n.name in nodes or n.op.source == "variable" for n in operands):
@@ -228,7 +228,7 @@ class _Gathered:
         return self.next_uses[family][0] if self.next_uses[family] else len(self.uses)
 
     def _member(self, x: str, user: str) -> str:
-        """The copy of a value that is there, made with what it is made of."""
+        """The existing copy of a value, which is made together with its operands."""
         graph, made = self.work.graph, self.made[self.work.whole[x]]
         stack = [x]
         while stack:

@@ -1,4 +1,4 @@
-"""ScatterReduce: a sum over devices that is only cut, or only joined again, is one collective."""
+"""The pass `scatter_reduce`: merge a sum over devices with the split or gather that follows it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from graphc.passes.placing.route import LATENCY, LOCAL
 
 @register_pass
 class ScatterReduce(Pass):
-    """Do a sum and the one conversion that all its users take it in as one, where that is cheaper.
+    """Merge a sum with the one conversion that all its users apply to it, if that is cheaper.
 
-    Of an all_reduce every device may need its slice only: reduce_scatter sends half. Of a
-    reduce_scatter all may need the whole: all_reduce sends the same, and begins once.
+    If every device only needs its slice of an all_reduce, a reduce_scatter sends half as much. If
+    all devices need the whole result of a reduce_scatter, an all_reduce sends the same in one
+    collective.
 
     before:  %r = all_reduce %g {axis="data"} ; %s = tensor_split %r {axis="data", dim=0}
     after:   %s = reduce_scatter %g {axis="data", dim=0}
@@ -45,7 +46,7 @@ class ScatterReduce(Pass):
 
 
 def _joined(graph: Graph, node: Node, ends: set[str]) -> Node | None:
-    """The one conversion that does a node's and that of all its users, or None."""
+    """The one conversion that replaces a node and the conversion of all its users, or None."""
     first, users = node.op, [graph[u] for u in dict.fromkeys(graph.users[node.name])]
     if not isinstance(first, Conversion) or not users or node.name in ends:
         return None
@@ -66,7 +67,7 @@ def _joined(graph: Graph, node: Node, ends: set[str]) -> Node | None:
 
 
 def _is_plain(op: Conversion, states: tuple[State, State]) -> bool:
-    """Whether a sum is added in the engine's own order, which both collectives keep."""
+    """Whether the transport chooses the order of the sum, as it then does for both collectives."""
     return len(op.axes) == 1 and op == conversion_over(op.over, op.axes[0], *states)
 
 

@@ -1,21 +1,21 @@
-"""The cut of an asynchronous step: what the worker computes, and what the servers do with it.
+"""Splits an asynchronous step into the part of the worker and the parts of the servers.
 
-The worker has everything up to the gradients, at the variables' values that it pulled; a server has
-everything from there to the new variables, at its own, newest values. Between them goes what is
-sent: named results of the worker's graph, which are inputs of the servers' graphs.
+The worker computes everything up to the gradients, with the variables that it pulled. A server
+computes everything from there to the new variables, with its own, newest values. The worker sends
+named results of its graph, which are inputs of the servers' graphs.
 
-What is sent
-  a gradient, as `minimize` takes it: one of rows is these and their indices;
-  where a user's own update needs the batch: the last value before the newest state enters, at the
-  latest the one in which the examples have been summed (a batch statistic, a count);
-  what joins several of these and needs no variable (a clipped gradient, the decision that a
-  gradient is finite): the worker computes it, so that servers need not ask each other.
+What is sent:
+  a gradient, as `minimize` receives it; a gradient of rows is sent as rows and indices;
+  if an update of the user's needs the batch: the last value before the newest state is used, but at
+  the latest the one in which the examples have been summed (a batch statistic, a count);
+  a value that combines several of these and needs no variable (a clipped gradient, the decision
+  whether a gradient is finite): the worker computes it, so that servers need not ask each other.
 
-Who keeps what
-  variables are dealt by size, the largest first, to the server that has the fewest bytes;
-  variables whose updates read each other go together;
-  a scalar state whose update reads nothing but itself (the count of steps) is kept by every server
-  that needs it: each applies every push, so all copies are equal.
+Which server owns what:
+  variables are assigned by size, the largest first, to the server that has the fewest bytes;
+  variables whose updates read each other stay together;
+  a scalar state whose update reads only itself (the step counter) is kept by every server that
+  needs it: each server applies every push, so all copies are equal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GRADIENT, SENT = "gradient/", "sent/"  # begin the names of what is sent
 
 @register_pass
 class WorkerPart(Pass):
-    """What a worker of an asynchronous step computes: the results, and what it sends to servers.
+    """The worker's part of an asynchronous step: the results, and what it sends to servers.
 
     before:  %g = gradient %dw {of="w"} ; %new = sub %w, %g ; update w = %new
     after:   %g = gradient %dw {of="w"} ; output gradient/w = %g
@@ -57,7 +57,7 @@ class WorkerPart(Pass):
 
 @register_pass
 class ServerPart(Pass):
-    """What a server of an asynchronous step does with a push: the updates of its variables.
+    """A server's part of an asynchronous step: it applies a push to its variables.
 
     before:  %g = gradient %dw {of="w"} ; %new = sub %w, %g ; update w = %new
     after:   %g = input {source_name="gradient/w"} ; %new = sub %w, %g ; update w = %new
@@ -92,7 +92,7 @@ def _reads(node: Node) -> bool:
 
 @dataclass
 class Cut:
-    """Where a differentiated graph is cut."""
+    """Where a differentiated graph is split into worker and servers."""
 
     graph: Graph
 
@@ -118,7 +118,7 @@ class Cut:
 
     @cached_property
     def steered(self) -> set[str]:
-        """The gradients and what is made of them."""
+        """The gradients, and what is computed from them."""
         return self._downstream(lambda n: n.name in self.gradients)
 
     def _downstream(self, begins: Callable[[Node], bool]) -> set[str]:
@@ -142,7 +142,7 @@ class Cut:
         return {x: self.gradients.get(x, SENT + x) for x in found}
 
     def _first(self) -> set[str]:
-        """What is sent when every gradient is sent as it is."""
+        """What is sent if every gradient is sent as it is."""
         found: set[str] = set()
         stack, seen = list(self.graph.updates.values()), set[str]()
         while stack:
@@ -162,17 +162,17 @@ class Cut:
         return node.op.source == "input" or node.name not in self.fresh or self._sums(node)
 
     def _fills(self, node: Node) -> bool:
-        """Whether a node repeats what needs no batch for every row of a gradient."""
+        """Whether a node repeats a value without a batch for every row of a gradient."""
         from_state = node.op.lazy and not any(x in self.batch for x in node.operands)
         return from_state and all(u in self.steered for u in self.graph.users[node.name])
 
     def _sums(self, node: Node) -> bool:
-        """Whether a node makes less of the batch: to send its operands would cost more."""
+        """Whether a node reduces the batch: sending its operands would cost more."""
         made = (self.graph[x] for x in node.operands if x in self.batch)
         return any(_per_example(x) or _bytes(x) > _bytes(node) for x in made)
 
     def _joined(self, needed: set[str], first: set[str]) -> set[str]:
-        """The nodes behind the cut that need two values that are sent, and no variable."""
+        """The nodes after the split that need two values that are sent, and no variable."""
         found: set[str] = set()
         needs: dict[str, str | None] = {}  # of those that need no variable: a value that is sent
         for node in self.graph:
@@ -189,7 +189,7 @@ class Cut:
     # -- who keeps what -------------------------------------------------------------------------
 
     def behind(self, roots: Iterable[str]) -> set[str]:
-        """The nodes that a server needs for some updates, what is sent among them."""
+        """The nodes that a server needs for some updates, including values that are sent."""
         return _above(self.graph, roots, self.sent)
 
     @cached_property
@@ -202,7 +202,7 @@ class Cut:
         return found
 
     def _is_shared(self, v: Variable) -> bool:
-        """Whether every server that needs a variable may keep a copy of its own."""
+        """Whether every server that needs a variable may keep a copy of it."""
         own = self._needs.get(v.name, set()) <= {v.name}
         return v.kind == "state" and v.type.shape == () and own
 
@@ -230,7 +230,7 @@ class Cut:
 
 @lru_cache(maxsize=2)  # every server asks for its part of the same graph
 def cut_of(graph: Graph) -> Cut:
-    """Where a graph is cut."""
+    """Where to split a graph."""
     return Cut(graph)
 
 
@@ -243,7 +243,7 @@ def _bytes(node: Node) -> int:
 
 
 def _above(graph: Graph, roots: Iterable[str], ends: Container[str]) -> set[str]:
-    """The nodes that the roots need, walked up to the ends, themselves included."""
+    """The nodes that the roots need, including themselves, up to the given ends."""
     found, stack = set[str](), list(roots)
     while stack:
         name = stack.pop()

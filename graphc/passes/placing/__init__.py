@@ -1,1 +1,1 @@
-"""Where every value lies: the state of each tensor along each mesh axis."""
+"""Decides the placement of every value: the state of each tensor along each mesh axis."""

@@ -1,8 +1,8 @@
-"""Exact placing, where that is quick: a search of all choices, cut short by what they cost.
+"""Exact placing where that is fast: branch and bound over all choices.
 
-The open nodes of a problem fall into parts that don't touch each other's values. In each part the
-nodes are decided in the order of the graph: what a node adds to the cost is then known at once,
-since its operands are decided, and a branch ends where it costs more than the best choice so far.
+The undecided nodes of a problem fall into parts that do not share values. In each part, nodes are
+decided in the order of the graph: the cost that a node adds is known at once, since its operands
+are decided, and a branch ends when it costs more than the best choice so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SMALL = 1e-9  # a cost that is less by this much is not less
 
 
 def branch_and_bound(search: Search) -> None:
-    """Replace the search's choice by the best one, in every part that can be searched in time."""
+    """Replace the choice of the search by the best one, in every part that is small enough."""
     parts = independent_parts(search)
     effort = min(MOST, max(LEAST, EFFORT // max(1, len(parts))))
     for part in parts:
@@ -32,7 +32,7 @@ def branch_and_bound(search: Search) -> None:
 
 
 def independent_parts(search: Search) -> list[list[str]]:
-    """The open nodes in groups; no value, and no rule of a node, depends on two groups."""
+    """The undecided nodes in groups that share no value and no rule of a node."""
     parts = DisjointSets(search.open)
     for node in search.searched:
         for neighbours in ((node, *search.roots[node]), (node, *search.users[node])):
@@ -43,7 +43,7 @@ def independent_parts(search: Search) -> list[list[str]]:
 
 
 class _Subproblem:
-    """One part. asked: how many of the decided nodes ask for a value in a state."""
+    """One part. asked: how many of the decided nodes need a value in a state."""
 
     def __init__(self, search: Search, nodes: list[str]) -> None:
         self.search, self.nodes = search, nodes
@@ -66,7 +66,7 @@ class _Subproblem:
         self.asked[x].update(ask for y, ask in asks if y == x)
 
     def best(self, effort: int) -> dict[str, Signature]:
-        """The best choice; the search's own where no better one was found in time."""
+        """The best choice; the search's own if no better one was found in time."""
         search, nodes = self.search, self.nodes
         found = {x: search.choice[x] for x in nodes}
         least = sum(self._put(x, found[x]) for x in nodes)
@@ -93,7 +93,7 @@ class _Subproblem:
         return found
 
     def _put(self, x: str, signature: Signature) -> float:
-        """Decide a node; the cost that this adds."""
+        """Decide a node; returns the cost that this adds."""
         search = self.search
         search.choice[x] = signature
         conversion = search.costs.conversion

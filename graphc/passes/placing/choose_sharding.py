@@ -1,8 +1,9 @@
-"""Choosing the cut of the variables, where a strategy leaves it to the compiler.
+"""Chooses how variables are split, if the strategy leaves that to the compiler.
 
-`tensor_split(4)` without a map means: cut every parameter that is worth cutting, each along the
-dim that makes the whole step move the fewest bytes. Parameters of one shape whose names differ in
-digits only (layers of a stack) are cut alike. Found by coordinate descent from the last dim.
+`tensor_split(4)` without a map means: split every param that is worth splitting, each along the dim
+with which the whole step sends the fewest bytes. Params of equal shape whose names differ only in
+digits (the layers of a stack) are split in the same way. The choice is found by coordinate descent
+from the last dim.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Cost = Callable[[MeshLayout], float]
 
 
 def choose_cuts(graph: Graph, layout: MeshLayout, cost: Cost) -> MeshLayout:
-    """The layout with a rule for every parameter that is cut along an axis of `layout.choose`."""
+    """The layout with a rule for every param that is split along an axis of `layout.choose`."""
     for name in layout.choose:
         axis = layout.mesh.axis(name)
         families = _families(graph, axis, layout)
@@ -34,7 +35,7 @@ def choose_cuts(graph: Graph, layout: MeshLayout, cost: Cost) -> MeshLayout:
 def _families(
     graph: Graph, axis: Axis, layout: MeshLayout
 ) -> list[tuple[list[Variable], list[int | None]]]:
-    """Groups of like parameters, largest first, with the dims that they may be cut along."""
+    """Groups of similar params, largest first, with the dims along which they may be split."""
     tiled = cuttable_dims(graph, layout.grid) if layout.grid else None
     params = [v for v in graph.variables.values() if v.kind == "param"]
     total = sum(v.type.bytes for v in params)

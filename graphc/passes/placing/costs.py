@@ -1,8 +1,8 @@
-"""What conversions along a space axis cost, given how the graph lies along the other axes.
+"""The cost of conversions along a space axis, given the placement along the other axes.
 
-A conversion's cost is the bytes that a device sends for it (ring algorithms), and a latency, once
-per turn where both the value and its user are in the loop. A value that leaves the loop is first
-made whole over time, and then converted once.
+The cost is the number of bytes that a device sends (ring algorithms) plus a latency; it counts once
+per microbatch if both the value and its user are in the loop. A value that leaves the loop is first
+completed over time, and then converted once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ask: TypeAlias = int  # what a user needs of a value: a number for (state, place
 
 
 class Costs:
-    """The costs of one axis's conversions."""
+    """The costs of conversions along one axis."""
 
     def __init__(self, problem: AxisProblem) -> None:
         self.problem, self.graph, self.mesh = problem, problem.graph, problem.placed.mesh
@@ -47,7 +47,7 @@ class Costs:
         return self._asks[key]
 
     def fits(self, problem: AxisProblem) -> bool:
-        """Whether another problem's costs are these: its graph lies alike along the other axes."""
+        """Whether these costs also hold for another problem, whose other axes are placed alike."""
         known = self.problem
         return (known.placed.signatures, known.stored) == (
             problem.placed.signatures,
@@ -55,17 +55,17 @@ class Costs:
         )
 
     def same(self, name: str, signatures: tuple[Signature, ...]) -> tuple[Signature, ...]:
-        """A node's signatures, as the same tuple wherever they are equal."""
+        """The signatures of a node, as the same tuple object wherever they are equal."""
         return self._tuples.setdefault(name, {}).setdefault(signatures, signatures)
 
     def know_rule(self, key: tuple[object, ...], cost: float, *states: State) -> float:
-        """Note what the rules that a choice breaks cost; key has the identities of `states`."""
+        """Cache the cost of broken rules for a choice; key has the identities of `states`."""
         self._alive.append(states)
         self.rules[key] = cost
         return cost
 
     def asked_of_root(self, x: str, state: State, when: Placement) -> tuple[str, Ask] | None:
-        """What a need of `x` is to the value that it comes from; None where x is free."""
+        """What a need of `x` means for the value that it comes from; None if x is free."""
         asked = self.problem.lazy.asked_of_root(x, state, when)
         if asked is None:
             return None
@@ -82,7 +82,7 @@ class Costs:
         return place(self.mesh, ((a.name, signatures[a.name][name].operands[slot]) for a in time))
 
     def conversion(self, name: str, source: State, ask: Ask) -> float:
-        """The cost of having a value, which lies as `source`, as a user asks for it."""
+        """The cost of converting a value from `source` to the state that a user needs."""
         key = (name, id(source), ask)
         cost = self._costs.get(key)
         if cost is None:
@@ -108,7 +108,7 @@ class Costs:
         return turns * (op.traffic(assumed(axis), size) + LATENCY)
 
     def _inside(self, at: Placement, when: Placement) -> Placement:
-        """How a value lies along the other axes at the time of its conversion."""
+        """The placement of a value along the other axes at the time of its conversion."""
         for axis in self.mesh.time:
             if when[axis.name] != at[axis.name]:  # it leaves the loop before, or enters it after
                 at = at.with_state(self.mesh, axis.name, R)
@@ -117,7 +117,7 @@ class Costs:
     def _detour(
         self, name: str, at: Placement, when: Placement, source: State, target: State
     ) -> float:
-        """The cost of a conversion of a dim that several axes cut."""
+        """The cost of converting a dim that several axes split."""
         axis = self.problem.axis.name
         want = at.with_state(self.mesh, axis, target)
         for a in self.mesh.time:

@@ -1,12 +1,12 @@
-"""The signatures that can't change a bit, under a grid of fixed leaves and blocks.
+"""The signatures that can't change a bit, under a grid of fixed leaves and tiles.
 
-Along an axis that deals out leaves, what depends on the leaves runs as it does over turns. Behind
-their sums a value may be cut as variables are kept, but by ops that work entry by entry only: how
-many parts there are depends on the devices.
+Along an axis that distributes leaves, nodes that depend on leaves run as they do over microbatches.
+After the sums over leaves, a value may be split as variables are stored, but only by elementwise
+ops, since the number of parts depends on the devices.
 
-Along an axis that cuts variables, an op that adds up may be cut only along a letter that it
-computes in blocks, a sum becomes partial only at the root of the blocks' tree, and it is made whole
-where it arises: what is computed from partial sums is another association of the same additions.
+Along an axis that splits variables, an op that sums may be split only along a letter that it
+computes in blocks; a sum becomes partial only at the root of the tree of blocks, and is completed
+at once: ops on partial sums would associate the same additions differently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Signatures = dict[str, tuple[Signature, ...]]
 def exact_signatures(
     graph: Graph, signatures: Signatures, axis: Axis, placed: Placed
 ) -> Signatures:
-    """Of every node's signatures along an axis those that give the bits of the whole."""
+    """Those signatures of every node along an axis that give the same bits as one device."""
     others = [w for name, w in placed.signatures.items() if name != axis.name]
     found = {}
     for name, every in signatures.items():
@@ -48,7 +48,7 @@ def _is_exact(signature: Signature, node: Node, graph: Graph, elsewhere: Sequenc
 
 
 def _root(node: Node, graph: Graph) -> str:
-    """The summed letter whose blocks meet last; '' where something else is summed after them."""
+    """The summed letter whose blocks are added last; '' if something else is summed after them."""
     types = [graph[x].tensor for x in node.operands]
     rule = parse_rule(node.op.dims(*types))
     summed = [
@@ -64,17 +64,17 @@ def _root(node: Node, graph: Graph) -> str:
 
 
 def varies(signature: Signature) -> bool:
-    """Whether a node that runs so along the leaves' time axis depends on the leaf."""
+    """Whether a node with this signature along the leaves' time axis depends on the leaf."""
     return any(s != R for s in (*signature.operands, signature.result))
 
 
 def signatures_after_leaves(
     graph: Graph, signatures: Signatures, turns: Mapping[str, Signature], lazy: Container[str]
 ) -> Signatures:
-    """Of every node's signatures along an axis that deals out leaves those that keep the bits.
+    """Those signatures along an axis that distributes leaves that keep the bits.
 
-    turns: how each node runs over turns; lazy: what is made as it is needed, but never partial
-    where the turns don't have it so.
+    turns: how each node runs over microbatches; lazy: nodes that are computed as needed, but
+    partial only where they are partial over microbatches.
     """
     found = {}
     for name, every in signatures.items():

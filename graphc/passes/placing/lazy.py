@@ -1,9 +1,9 @@
-"""Lazy values: made anew wherever they are needed, in whatever placement they are needed in.
+"""Lazy values: values that are computed wherever they are needed, in the placement that is needed.
 
-Constants, iota, random numbers and what is computed from nothing else are *free*. The broadcast of
-a value, and what is computed from it and from free values, is *spread*: it lies as its *root*
-makes it lie, and to need it in some placement is to need the root in another. So a lazy value is
-never converted, and placing decides nothing about it. At home it is made there, and only there.
+Constants, iota, random numbers and what depends only on them are *free*. The broadcast of another
+value, and what depends only on it and on free values, is *spread*: its placement follows from that
+of its *root*. Needing it in a placement means needing the root in another. So a lazy value is never
+converted, and placing decides nothing about it. An owned lazy value is computed by the owner only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEPTH = 20  # a longer chain is worth keeping
 
 
 def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | None]:
-    """The lazy nodes: the slot of the operand that comes from the root, or None for a free one.
+    """The lazy nodes, each with the position of the operand from the root, or None if free.
 
     at_home: the variables that not all devices hold
     """
@@ -42,7 +42,7 @@ def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | No
 
 
 def _is_free(node: Node, lazy: dict[str, int | None], at_home: Container[str]) -> bool:
-    """Whether a value costs nothing anywhere: free itself, or a scalar that all devices hold."""
+    """Whether a value costs nothing anywhere: it is free, or a scalar that all devices hold."""
     if node.op.source == "variable":
         return node.tensor.shape == () and node.op.attributes["source_name"] not in at_home
     return node.name in lazy and lazy[node.name] is None
@@ -51,7 +51,7 @@ def _is_free(node: Node, lazy: dict[str, int | None], at_home: Container[str]) -
 def with_lazy_signatures(
     graph: Graph, signatures: dict[str, tuple[Signature, ...]], lazy: Mapping[str, int | None]
 ) -> dict[str, tuple[Signature, ...]]:
-    """The signatures; a lazy node in per-replica code may also run on each replica by itself."""
+    """The signatures; for lazy nodes in per-replica code also that of each replica by itself."""
     inside = varying_nodes(graph) | varying_nodes(graph, local=True)
     found = dict(signatures)
     for name in inside.intersection(lazy):
@@ -61,7 +61,7 @@ def with_lazy_signatures(
 
 
 def _as_marked(graph: Graph, name: str) -> State:
-    """How a node of per-replica code takes a global operand: a mark, the replica's part."""
+    """How a node of per-replica code takes a global operand: marked, as the replica's part."""
     t = graph[name].tensor
     dims = [d for d in range(t.rank) if t.extent(d)] if graph[name].op.replicas else []
     return Split(dims[0]) if dims else R
@@ -69,7 +69,7 @@ def _as_marked(graph: Graph, name: str) -> State:
 
 @dataclass
 class LazyValues:
-    """How the lazy nodes of a graph hang on their roots. signatures: of every node."""
+    """How the lazy nodes of a graph depend on their roots. signatures: of every node."""
 
     graph: Graph
     mesh: Mesh
@@ -86,14 +86,14 @@ class LazyValues:
         return None if slot is None else self.graph[name].operands[slot]
 
     def root(self, name: str) -> str | None:
-        """The value that a lazy one comes from; the value itself for one that is not lazy."""
+        """The value that a lazy one comes from; the value itself if it is not lazy."""
         at: str | None = name
         while at is not None and at in self.slots:
             at = self.operand(at)
         return at
 
     def follow(self, name: str, state: State) -> Signature:
-        """How a lazy node runs by itself, its operand lying as `state`: whole, if not so."""
+        """How a lazy node runs by itself if its operand has `state`; replicated if it can't."""
         slot, (whole, *rest) = self.slots[name], self.signatures[name]
         if slot is None or state == R:
             return whole
@@ -103,7 +103,7 @@ class LazyValues:
         return min(fitting, key=_partials, default=whole)
 
     def state(self, name: str, root_state: State) -> State:
-        """How a value lies whose root lies as `root_state`."""
+        """The state of a value whose root has `root_state`."""
         key = (name, root_state)
         if key not in self._states:
             chain, state = [], root_state
@@ -117,7 +117,7 @@ class LazyValues:
         return self._states[key]
 
     def signature(self, name: str, result: State) -> Signature | None:
-        """How a lazy node runs to make its value in a state; None where it can't."""
+        """How a lazy node runs to give its value in a state; None if it can't."""
         if isinstance(result, Home):
             return at_home(self.signatures[name][0], result)
         fitting = [w for w in self.signatures[name] if w.result == result]
@@ -126,7 +126,7 @@ class LazyValues:
     def asked_of_root(
         self, name: str, state: State, when: Placement
     ) -> tuple[str, State, Placement] | None:
-        """What a user that needs a value in a state, and over time as `when`, needs of its root."""
+        """What a need of a value in a state, and over time in `when`, means for its root."""
         while name in self.slots:
             slot = self.slots[name]
             if slot is None:
@@ -142,7 +142,7 @@ class LazyValues:
 
 
 def at_home(whole: Signature, home: Home) -> Signature:
-    """How an op runs at home that can run so on whole operands: all that it takes is there."""
+    """How an op that can run on whole operands runs at the owner, which has all operands."""
     return Signature((home,) * len(whole.operands), home)
 
 

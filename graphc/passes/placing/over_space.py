@@ -1,16 +1,15 @@
-"""Placing along an axis over space: the choice that moves the fewest bytes between devices.
+"""Placing along an axis over space: the choice that sends the fewest bytes between devices.
 
-The cost of a choice is the sum, over all values and all states in which they are needed, of what
-the conversion sends (ring algorithms), a latency for every collective, and 1 for every local
-conversion, so that ties fall to fewer nodes. Two rules keep the axis to what the strategy meant:
-a node takes a split only if an operand has it, and gives one up only if it can't keep it. A third
-is for values at home: where a node may run at home is worked out in graphc.passes.placing.owned,
-and to run everywhere instead counts a little, since one place would do.
+The cost of a choice is the sum, over all values and all states in which they are needed, of the
+bytes that the conversion sends (ring algorithms), plus a latency for each collective, plus 1 for
+each local conversion, so that fewer nodes win a tie. Two rules keep the axis to what the strategy
+meant: a node is split only if an operand is, and gives up a split only if it can't keep it. A third
+is about owned values: graphc.passes.placing.owned decides which nodes may run at the owner; running
+such a node everywhere costs a little, since one device would be enough.
 
 The choice is found by descent from two starting points (partial sums resolved early, and late),
-moving single nodes and whole elementwise clusters; what it finds bounds an exact search of each
-part of the graph, which gives up where that takes too long
-(graphc.passes.placing.branch_and_bound).
+which changes single nodes and whole elementwise clusters. The result bounds an exact search of each
+part of the graph, which gives up after some time (graphc.passes.placing.branch_and_bound).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def place_over_space(problem: AxisProblem) -> dict[str, Signature]:
 
 
 class Search:
-    """The state of the search: a signature per node that is not lazy, and what is asked of it."""
+    """The state of the search: a signature per node that is not lazy, and the needed states."""
 
     def __init__(self, problem: AxisProblem, costs: Costs | None = None) -> None:
         self.problem, self.graph = problem, problem.graph
@@ -78,13 +77,13 @@ class Search:
         self.asked: dict[str, Counter[Ask]] = {}
 
     def _roots(self, name: str) -> tuple[str | None, ...]:
-        """The values that a node's operands are or come from; None for a free one."""
+        """The values that a node's operands are, or come from; None for a free one."""
         return tuple(self.lazy.root(x) for x in self.graph[name].operands)
 
     # -- what is possible -----------------------------------------------------------------------
 
     def _prune(self) -> None:
-        """Keep the signatures that the rules allow, whatever is chosen for the others."""
+        """Keep the signatures that the rules allow, whatever is chosen for the other nodes."""
         possible: dict[str | None, set[State]] = {None: {R}}
         homes = owned_signatures(self.graph, self.problem.fixed, self.problem.wanted)
         self.homes = homes is not None
@@ -103,7 +102,7 @@ class Search:
             possible[x] = {w.result for w in signatures}
 
     def states(self, name: str) -> list[State]:
-        """How a node's operands lie."""
+        """The states of a node's operands."""
         choice, made = self.choice, self.lazy.state
         return [
             R if root is None else choice[x].result if x == root else made(x, choice[root].result)
@@ -113,14 +112,14 @@ class Search:
     # -- what it costs --------------------------------------------------------------------------
 
     def value_cost(self, name: str) -> float:
-        """What it costs to have a value in every state that is asked for."""
+        """The cost of having a value in every state in which it is needed."""
         state, cost = self.choice[name].result, 0.0
         for ask in self.asked[name]:
             cost += self.costs.conversion(name, state, ask)
         return cost
 
     def rule_cost(self, name: str) -> float:
-        """FORBIDDEN for each rule that a node's choice breaks, given its operands' states."""
+        """FORBIDDEN for each rule that the choice for a node breaks, given its operands' states."""
         signature = self.choice[name]
         if not signature.operands or len(self.signatures[name]) == 1:
             return 0.0
@@ -134,8 +133,7 @@ class Search:
         return cost
 
     def _firm(self, name: str, states: list[T], free: T) -> list[T]:
-        """The states of a node's operands; `free` for what is cut only to be kept, unless the node
-        is made of nothing else."""
+        """The operands' states; `free` for those split only for storage, unless all of them are."""
         stored = self.problem.stored if name not in self.problem.stored else frozenset()
         pairs = zip(self.roots[name], states, strict=True)
         return [free if root in stored else state for root, state in pairs]
@@ -151,7 +149,7 @@ class Search:
         return self.costs.asks(name, signature)
 
     def recount(self) -> None:
-        """Count anew what is asked of every value."""
+        """Count again which states are needed of every value."""
         self.asked = {x: Counter(self.wanted.get(x)) for x in self.choice}
         for name, signature in self.choice.items():
             for x, ask in self.asks(name, signature):
@@ -171,7 +169,7 @@ class Search:
             del asked[ask]
 
     def around(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
-        """The values, and the nodes' rules, that a move of these nodes may change the cost of."""
+        """The values and rules whose cost may change if these nodes change."""
         values, rules = set(names), set(names)
         for x in names:
             values.update(filter(None, self.roots[x]))
@@ -183,7 +181,7 @@ class Search:
         return sum(map(self.value_cost, values)) + sum(map(self.rule_cost, rules))
 
     def improve(self, name: str) -> bool:
-        """Take the best signature of one node. Whether that was a change for the better."""
+        """Take the best signature for one node. Returns whether that was an improvement."""
         start = best = self.choice[name]
         for x, ask in self.asks(name, start):
             self._ask_less(x, ask)
@@ -240,7 +238,7 @@ class Search:
     def start(self, late: bool, home: bool) -> None:
         """Every node takes what its operands have; partial sums are resolved early or late.
 
-        home: nodes run at home where they can
+        home: nodes run at the owner if they can
         """
         for x in self.searched:
             self.choice[x] = self._follow(x, self.states(x), late, home)
@@ -289,7 +287,7 @@ class Search:
         return values.union(*(self.users[x] for x in values))
 
     def _clusters(self) -> list[list[str]]:
-        """Connected open elementwise nodes; those that only have different homes are apart."""
+        """Connected undecided elementwise nodes; nodes with different owners are apart."""
         is_open = {x for x in self.open if self.graph[x].op.elementwise}
         clusters = DisjointSets(filter(is_open.__contains__, self.open))
         for x in clusters.items:
@@ -305,7 +303,7 @@ class Search:
         return not all(homes) or not homes[0].isdisjoint(homes[1])
 
     def result(self) -> dict[str, Signature]:
-        """The signature of every node, the lazy ones as their roots make them run."""
+        """The signature of every node; lazy nodes follow their roots."""
         result: dict[str, Signature] = {}
         for n in self.graph:
             if n.name in self.lazy:
@@ -328,20 +326,20 @@ def _rule_cost(
 
 
 def _gives_up(signature: Signature, states: list[State]) -> bool:
-    """Whether the way takes a split operand otherwise than it is cut."""
+    """Whether the signature takes a split operand in another state."""
     pairs = zip(signature.operands, states, strict=True)
     return any(isinstance(have, Split) and have != s for s, have in pairs)
 
 
 def _anchored(signature: Signature, held: list[set[State]]) -> bool:
-    """Whether some operand can hold the state, other than R, that the way takes it in."""
+    """Whether some operand can have the state, other than R, in which the signature takes it."""
     return any(s != R and s in states for s, states in zip(signature.operands, held, strict=True))
 
 
 def _without_giving_up(
     signatures: tuple[Signature, ...], held: list[set[State]]
 ) -> tuple[Signature, ...]:
-    """The signatures that keep a split, where one is certainly there and some keep it."""
+    """The signatures that keep a split, if a split certainly exists and some signature keeps it."""
     if any(len(states) > 1 for states in held):
         return signatures
     have = [next(iter(states)) for states in held]
@@ -351,7 +349,7 @@ def _without_giving_up(
 
 
 def _keeps(signature: Signature, states: list[State]) -> bool:
-    """Whether every operand that is not replicated, or at home, is taken as it is."""
+    """Whether every operand that is not replicated or owned is taken as it is."""
     return any(s != R for s in signature.operands) and all(
         have in (R, s) or isinstance(have, Home)
         for have, s in zip(states, signature.operands, strict=True)

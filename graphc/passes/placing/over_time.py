@@ -1,9 +1,9 @@
 """Placing along an axis over time: the loop over microbatches.
 
-Nothing is moved between devices here, so nothing is searched. What depends on the cut batch runs
-in a loop; a partial sum is accumulated at the first node that is not itself a sum of partial sums;
-what follows runs once, after the loop. A value from after a loop may be used with values that are
-cut: that is a barrier, and its user runs in a later loop (graphc.passes.partitioning.loops).
+Nothing is sent between devices here, so nothing is searched. What depends on the split batch runs
+in a loop. A partial sum is accumulated at the first node that is not itself a sum of partial sums.
+What follows runs once, after the loop. If a value from after a loop is used together with split
+values, this is a barrier, and the user runs in a later loop (graphc.passes.partitioning.loops).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def _choose(problem: AxisProblem, node: Node, states: dict[str, State]) -> Signa
 
 
 def _keeps_splits(pairs: Pairs) -> bool:
-    """Whether what is cut is taken so. A partial sum that isn't taken so is finished first.
+    """Whether split operands are taken as they are. Other partial sums are completed first.
 
-    A whole value is never made partial over time: it would count once per turn.
+    A whole value is never made partial over time: it would count once per microbatch.
     """
     return all(
         have == wanted or (not isinstance(have, Split) and not isinstance(wanted, Partial))
@@ -56,5 +56,5 @@ def _keeps_splits(pairs: Pairs) -> bool:
 
 
 def _sums_of_sums(pairs: Pairs) -> bool:
-    """Whether partial sums only are taken, and as they are."""
+    """Whether only partial sums are taken, and taken as they are."""
     return bool(pairs) and all(isinstance(s, Partial) and have == s for have, s in pairs)

@@ -1,9 +1,9 @@
-"""Where nodes may run at home, along one axis: at the one place that has the variables.
+"""Which nodes may run at the owner of a variable, along one axis.
 
-A node may run at home k where an operand is there, or where an operand is a partial sum that can
-be reduced there. A partial sum is reduced only at a home that its elementwise users end at, and a
-node whose elementwise users end at homes runs at no other: an optimizer runs where the variable is
-that it updates.
+A node may run at owner k if an operand is owned by k, or if an operand is a partial sum that can be
+reduced there. A partial sum is reduced only to an owner at which its elementwise users end, and a
+node whose elementwise users end at owners runs at no other one: so an optimizer runs where the
+variable is that it updates.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ NOWHERE: Homes = frozenset()
 
 @dataclass(frozen=True)
 class OwnedSignatures:
-    """The owned signatures of a graph's nodes. ends: per node, the homes that its elementwise users
-    end at; per value, those of the nodes that use it. everywhere: what no home can do for all."""
+    """The signatures at an owner of a graph's nodes. ends: per node, the owners at which its
+    elementwise users end; per value, those of the nodes that use it. everywhere: what no owner can
+    do alone."""
 
     graph: Graph
     ends: Mapping[str, Homes]
@@ -31,7 +32,7 @@ class OwnedSignatures:
     everywhere: Container[str] = ()
 
     def of(self, name: str, held: Sequence[Iterable[State]]) -> tuple[Signature, ...]:
-        """A node's signatures that run at home. held: the states that each operand may lie in."""
+        """A node's signatures at an owner. held: the states that each operand may have."""
         node = self.graph[name]
         if node.op.replicas or name in self.everywhere:
             return ()
@@ -48,7 +49,7 @@ class OwnedSignatures:
 def owned_signatures(
     graph: Graph, fixed: Mapping[str, State], wanted: Iterable[tuple[str, State]]
 ) -> OwnedSignatures | None:
-    """The owned signatures of a graph with sources as in `fixed`; None where nothing is owned."""
+    """The signatures at owners, if the sources are as in `fixed`; None if nothing is owned."""
     if not any(isinstance(s, Home) for s in fixed.values()):
         return None
     after: dict[str, Homes] = {}
@@ -67,5 +68,5 @@ def owned_signatures(
 
 
 def is_there(signature: State, have: State) -> bool:
-    """Whether an operand that lies as `have` anchors a node that takes it as `signature`."""
+    """Whether an operand in state `have` makes a node with this signature run at its owner."""
     return signature == have or (isinstance(signature, Home) and isinstance(have, Partial))

@@ -1,9 +1,9 @@
-"""How per-replica code is placed: along the axes that cut the batch, every place runs by itself.
+"""The placement of per-replica code: along axes that split the batch, each replica runs by itself.
 
-A varying value is V along each of these axes, over space and over time, so that a replica is one
-microbatch of one device, and under a grid one leaf, whatever the devices. The marks lead from S (a
-part of the batch) or R to V, and from V to S (the batch put together) or P (a sum over the
-replicas); between them there is nothing to decide.
+A varying value is V along each of these axes, over space and over time. So a replica is one
+microbatch of one device; under a grid it is one leaf, whatever the devices. The marks lead from S
+(a part of the batch) or R to V, and from V to S (the batch joined again) or P (a sum over the
+replicas). Between them there is nothing to decide.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ V = Varying()
 
 
 def replica_axes(layout: MeshLayout) -> tuple[Axis, ...]:
-    """The axes along which per-replica code differs: those that cut the batch of one step."""
+    """The axes along which per-replica code differs: those that split the batch of one step."""
     return tuple(a for a in layout.mesh.axes if a.name in layout.batch and not is_local(layout, a))
 
 
 def check_turns(graph: Graph, layout: MeshLayout) -> None:
-    """Raise G0487 where a variable with copies would be written by one device turn after turn."""
+    """Raise G0487 if one device would write a variable with copies in several microbatches."""
     over_time = [a for a in replica_axes(layout) if a.over == "time"]
     cause = "reproducible" if layout.grid else "accumulate"
     for v, x in graph.updates.items():
@@ -51,14 +51,14 @@ def check_turns(graph: Graph, layout: MeshLayout) -> None:
 
 
 def is_local(layout: MeshLayout, axis: Axis) -> bool:
-    """Whether the places along an axis step by themselves."""
+    """Whether devices along an axis make steps independently."""
     return axis.name in layout.local
 
 
 class ReplicaSignatures:
-    """The signatures of the nodes of per-replica code, one for each along an axis of replicas.
+    """The single signature of each node of per-replica code, along an axis of replicas.
 
-    What is lazy is made as it is needed (graphc.passes.placing.lazy).
+    Lazy nodes are computed as they are needed (graphc.passes.placing.lazy).
     """
 
     def __init__(self, graph: Graph, layout: MeshLayout, lazy: Container[str] = ()) -> None:
@@ -70,7 +70,7 @@ class ReplicaSignatures:
                 _check_whole(graph, node)
 
     def signature(self, node: Node, axis: Axis) -> Signature | None:
-        """How a node runs along an axis; None where that is for placing to find."""
+        """How a node runs along an axis; None if placing decides it."""
         if axis.name not in self.layout.batch or node.name in self.lazy:
             return None
         local = is_local(self.layout, axis)
@@ -95,7 +95,7 @@ class ReplicaSignatures:
 
 
 def _back(t: TensorType) -> State:
-    """What a varying value of that type becomes, when it is taken as a global one."""
+    """The state that a varying value of this type gets when it becomes global."""
     dims = batch_dims(t)
     return Split(dims[0]) if dims else Partial()
 
@@ -106,7 +106,7 @@ def batch_dims(t: TensorType) -> list[int]:
 
 
 def _check_whole(graph: Graph, node: Node) -> None:
-    """Raise G0485 for what can't be done on a part of the batch whose length is known late."""
+    """Raise G0485 for ops that can't run on a part of the batch of run-time length."""
     if len(batch_dims(node.tensor)) > 1:
         text = f"%{node.name} has two dims of run-time length: {node.tensor.bare()}"
         raise GraphcError("G0485", text, span=node.origin, help=_ONE)
@@ -127,7 +127,7 @@ _ONE = "in per-replica code, the batch is one dim, which is kept or reduced"
 
 
 def expanded(graph: Graph, layout: MeshLayout) -> Graph:
-    """The graph with the number of replicas, and the replica's own number, made of known ops."""
+    """The graph with the number of replicas, and the replica's own number, as ordinary ops."""
     leaves = layout.mesh.leaves
     count = leaves.slots if leaves else prod(a.size for a in replica_axes(layout))
     work = Rewriter(graph)
@@ -153,7 +153,7 @@ def expanded(graph: Graph, layout: MeshLayout) -> Graph:
 
 
 def _count_leaves(node: Node, dtype: DType, work: Rewriter) -> None:
-    """The number of leaves that have an example, as a sum over them: it is known at run time."""
+    """The number of leaves that have an example, as a sum over them: known only at run time."""
     value = 1.0 if dtype.kind == "f" else 1
     const = op_named("const")(value=value, dtype=dtype)  # type: ignore[call-arg]
     why = _why("a replica is a leaf that has an example")

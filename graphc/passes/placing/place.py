@@ -1,13 +1,13 @@
-"""Place: decide, for every node and mesh axis, the state of its value and of its operands.
+"""The pass `place`: decide, for every node and mesh axis, the state of its value and its operands.
 
-Each axis is a labelling problem of its own: a node picks one of the signatures that its dims rule
-allows, a value that is needed in another state than its own is converted, and the sum of the
-conversions' bytes (plus a constant per collective) is least. Axes over time come first, since a
-conversion inside the loop costs its bytes once per turn.
+Each axis is a separate labelling problem: a node picks one of the signatures that its dims rule
+allows, a value that is needed in another state is converted, and the total bytes of conversions
+(plus a constant per collective) are minimized. Axes over time come first, since a conversion inside
+the loop costs its bytes once per microbatch.
 
-A node takes a split along an axis only if an operand has it there: the batch is cut because the
-strategy cut the inputs, not because slicing is free. It runs at home only if an operand is there,
-or is a partial sum that is reduced there.
+A node is split along an axis only if an operand is: the batch is split because the strategy split
+the inputs, not because slicing is free. It runs at an owner only if an operand is owned there, or
+is a partial sum that is reduced there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def signatures_along(
 ) -> dict[str, tuple[Signature, ...]]:
     """Every node's legal signatures along an axis, the replicated one first.
 
-    own: how the nodes of per-replica code run, one way each.
+    own: how the nodes of per-replica code run, one signature each.
     """
     found: dict[str, tuple[Signature, ...]] = {}
     for node in graph:
@@ -72,10 +72,10 @@ def signatures_along(
 
 
 def _is_counted_alike(signature: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:
-    """Whether what is split has a run-time length in all operands and the result, or in none.
+    """Whether the split dim has a run-time length in all operands and the result, or in none.
 
-    Leaves cut only dims of run-time length; one of fixed length is cut elsewhere, and the parts of
-    the two would not lie beside each other.
+    Leaves divide only dims of run-time length; a dim of fixed length is divided at other positions,
+    so their parts would not match.
     """
     if not signature.letter:
         return True
@@ -86,7 +86,7 @@ def _is_counted_alike(signature: Signature, rule: DimsRule, types: Sequence[Tens
 
 @dataclass(frozen=True)
 class _FactorGroups:
-    """Where a dim is a group of factors, a split must fall between whole groups."""
+    """If a dim is a group of factors, a split must fall between whole groups."""
 
     axis: Axis
     placed: Placed
@@ -95,7 +95,7 @@ class _FactorGroups:
     types: Sequence[TensorType]
 
     def fits(self, signature: Signature) -> bool:
-        """Whether the major factor divides evenly; a dim of run-time length is cut in units."""
+        """Whether the major factor divides evenly; a dim of run-time length is divided in units."""
         if not signature.letter:
             return True
         at, out = self.rule.dims_of(signature.letter)
@@ -110,7 +110,7 @@ class _FactorGroups:
         return size % (self.axis.size * self._parts(signature.letter)) == 0
 
     def _parts(self, letter: str) -> int:
-        """In how many parts other axes already split the letter."""
+        """Into how many parts other axes already split the letter."""
         parts = 1
         for axis, signatures in self.placed.signatures.items():
             if axis != self.axis.name and signatures[self.node.name].letter == letter:
@@ -119,7 +119,7 @@ class _FactorGroups:
 
 
 def source_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
-    """The states of inputs and variable reads along an axis, as the layout says."""
+    """The states of inputs and variable reads along an axis, from the layout."""
     states: dict[str, State] = {}
     for node in graph.inputs.values():
         states[node.name] = _input_state(node, layout, axis)
@@ -135,7 +135,7 @@ def _input_state(node: Node, layout: MeshLayout, axis: Axis) -> State:
 
 
 def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[str, State], ...]:
-    """What outputs (whole) and updates (as their variable lies) ask for."""
+    """The states that outputs (replicated) and updates (as their variable) need."""
     outputs = [(x, R) for x in graph.outputs.values()]
     variables = variable_states(graph, layout, axis)
     updates = [(x, variables[v]) for v, x in graph.updates.items()]
@@ -143,7 +143,7 @@ def wanted_states(graph: Graph, layout: MeshLayout, axis: Axis) -> tuple[tuple[s
 
 
 def lazy_under(graph: Graph, layout: MeshLayout) -> Lazy:
-    """The lazy nodes under a layout. They are the same however the variables are cut."""
+    """The lazy nodes under a layout. They do not depend on how variables are split."""
     return lazy_nodes(graph, variables_at_home(graph, layout))
 
 
@@ -162,15 +162,15 @@ def place_graph(graph: Graph, layout: MeshLayout, lazy: Lazy) -> Placed:
 
 
 def _kinds_of_space(mesh: Mesh) -> tuple[list[Axis], list[Axis]]:
-    """The axes over space that deal out leaves, to be placed first, and those to be searched."""
+    """The axes over space that distribute leaves, which are placed first, and those to search."""
     dealt = [a for a in mesh.space if mesh.deals(a.name)]
     return dealt, [a for a in mesh.space if a not in dealt]
 
 
 def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
-    """An axis that deals out leaves is placed as the turns are, never by bytes: where a sum over
-    the batch is taken decides its bits. Only what comes from outside lies as it is given, and what
-    follows after the leaves is searched, once it is known how these lie along all axes."""
+    """Place an axis that distributes leaves as the microbatches are, never by bytes: where a sum
+    over the batch is completed decides its bits. Only sources keep their states; what follows after
+    the leaves is searched, once its placement along all axes of leaves is known."""
     leaves = problem.placed.mesh.leaves
     assert leaves is not None, f"{problem.axis} deals out no leaves"
     signatures = problem.placed.signatures[leaves.axes[-1]]
@@ -178,11 +178,11 @@ def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
 
 
 class Estimate:
-    """Bytes moved under a layout, roughly: for comparing cuts of the variables.
+    """An estimate of the bytes sent under a layout, to compare splits of the variables.
 
-    What does not depend on the variables' cut (the signatures of the nodes, the placing over time)
-    is worked out once; so is what conversions cost, as long as the graph lies along the other axes
-    as it did before.
+    What does not depend on these splits (the signatures of nodes, the placing over time) is
+    computed once; so are the costs of conversions, as long as the placement along the other axes
+    does not change.
     """
 
     def __init__(self, graph: Graph, lazy: Lazy) -> None:
@@ -251,7 +251,7 @@ def _problem(
 
 @register_pass
 class Place(Pass):
-    """Write into every type where the value lies, and into every node how it needs its operands.
+    """Write the placement of every value into its type, and what each node needs into the node.
 
     before:  %h = einsum %x, %w {spec="bk,kn->bn"}
     after:   %h : f32[batch=8,4] {data:S(0)} = einsum %x, %w {spec="bk,kn->bn"}
@@ -280,7 +280,7 @@ class Place(Pass):
 
 
 def _is_whole(graph: Graph) -> bool:
-    """Whether everything is written as it is where there is one place."""
+    """Whether the mesh has a single coordinate, so that nothing needs a placement."""
     types = [*(n.type for n in graph), *(v.type for v in graph.variables.values())]
     placed = any(t.placement.states for t in types)
     return graph.mesh == NO_MESH and not placed and not any(n.needs for n in graph)

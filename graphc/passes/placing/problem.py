@@ -1,4 +1,4 @@
-"""The problem of placing one axis: what is given, and what has been decided so far."""
+"""The problem of placing one axis: what is given, and what was decided for other axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphc.passes.placing.lazy import LazyValues
 
 @dataclass
 class Placed:
-    """The placing of a graph so far: per axis and node, the signature it runs by."""
+    """The placing of a graph so far: per axis and node, the signature by which it runs."""
 
     mesh: Mesh
     signatures: dict[str, dict[str, Signature]] = field(default_factory=dict)
@@ -22,21 +22,21 @@ class Placed:
         return place(self.mesh, ((a, x[node].result) for a, x in self.signatures.items()))
 
     def operand(self, node: str, slot: int) -> Placement:
-        """The placement that a node needs its operand in."""
+        """The placement in which a node needs an operand."""
         return place(self.mesh, ((a, x[node].operands[slot]) for a, x in self.signatures.items()))
 
 
 @dataclass(frozen=True)
 class AxisProblem:
-    """What is given when an axis is placed.
+    """The input of placing one axis.
 
     fixed:   state of every source
-    wanted:  (node, state) pairs: what outputs and updates ask for
+    wanted:  (node, state) pairs: what outputs and updates need
     signatures:    the signatures of every node that has operands
-    lazy:    the nodes that are made anew wherever and however they are needed
-    stored:  values that are cut because the variables that they are made of are kept so: what else
-             a node takes decides how it runs
-    settled: the nodes that run as they do over turns: there is nothing to choose
+    lazy:    the nodes that are computed wherever and however they are needed
+    stored:  values that are split only because their variables are stored split: the other operands
+             of a node decide how it runs
+    settled: the nodes that run as they do over microbatches: there is nothing to choose
     """
 
     axis: Axis

@@ -1,13 +1,13 @@
-"""Routes: the conversions that lead from one placement to another, at the least cost.
+"""Routes: the cheapest sequence of conversions from one placement to another.
 
-Where several axes cut one dim, the order matters: a cut is joined minor axis first and made major
-axis first, and a minor axis that stands in the way is gathered and cut again. A conversion over
-space of a value that varies over time is made once per turn, so that a sum is accumulated before
-it is reduced, and a value is cut over time last.
+If several axes split one dim, the order matters: it is joined along the minor axis first and split
+along the major axis first; a minor axis that is in the way is gathered and split again. A
+conversion over space of a value that varies over time runs once per microbatch, so a sum is
+accumulated before it is reduced, and a value is split over time last.
 
-There is a route between two placements exactly where there is one along every axis by itself. So
-placing, which decides axis by axis, can't choose what has no route. Where turns are the minor axis
-that stands in the way, the route leaves their loop and goes back into a later one: a barrier.
+A route between two placements exists exactly if there is one along every axis by itself. So
+placing, which decides axis by axis, can't choose placements without a route. If microbatches are
+the minor axis that is in the way, the route leaves their loop and enters a later one: a barrier.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FORBIDDEN = 1e15  # to go back into a loop, or to break a rule: only where nothi
 
 
 def assumed(axis: Axis) -> int:
-    """How many places an axis is priced for: one place as `MANY`, so that what is chosen for one
-    device is what is chosen for many, and their programs differ in constants only."""
+    """The number of coordinates for which an axis is priced: an axis of size 1 as `MANY`, so that
+    one device gets the choices of many devices, and their programs differ only in constants."""
     return axis.size if axis.size > 1 else MANY
 
 
@@ -47,12 +47,12 @@ def route(
     orders: Mapping[str, Order] = NO_ORDERS,
     scatter_per_microbatch: Iterable[str] = (),
 ) -> tuple[float, Route] | None:
-    """The cost and the steps of the way from `t` as it is placed to `want`; None if there is none.
+    """The cost and the conversions from the placement of `t` to `want`; None if there is no route.
 
-    orders: how sums along an axis are taken, where that is chosen; those over leaves are a tree.
-    scatter_per_microbatch: the axes along which a sum is cut in every turn, before it is
-    accumulated. Dijkstra's search over the placements in which every axis is as it was, as it is
-    wanted, or replicated (which is at home too).
+    orders: the chosen orders of sums, by axis; sums over leaves are a tree. scatter_per_microbatch:
+    the axes along which a sum is scattered in every microbatch, before it is accumulated. This is
+    Dijkstra's search over the placements in which every axis is in its old state, in the state that
+    is wanted, or replicated (which includes the owner).
     """
     order = count()
     best: dict[Placement, float] = {t.placement: 0.0}
@@ -75,7 +75,7 @@ def route(
 def crossing(
     mesh: Mesh, at: Placement, axis: Axis, source: State, target: State
 ) -> tuple[Axis, ...]:
-    """The more minor axes that split a dim which a conversion along `axis` cuts or joins."""
+    """The more minor axes that split a dim which a conversion along `axis` joins or splits."""
     dims = [s.dim for s in (source, target) if isinstance(s, Split)]
     minor = mesh.axes[mesh.axes.index(axis) + 1 :]
     return tuple(a for a in minor if any(at[a.name] == Split(d) for d in dims))
@@ -110,7 +110,7 @@ def _steps(
 def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Conversion]:
     """The sum (max, min) over all leaves: one tree, through time and space.
 
-    Everywhere, or in parts or at home along one axis, which sends less.
+    The result is replicated; or split or owned along one axis, which sends less.
     """
     leaves = mesh.leaves
     assert leaves is not None, f"{mesh} has no leaves"
@@ -129,12 +129,12 @@ def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Convers
 
 
 def _targets(source: State, target: State) -> list[State]:
-    """Where an axis may go next."""
+    """The states that an axis may be converted to next."""
     return [s for s in dict.fromkeys((target, R)) if s != source]
 
 
 def _cost(t: TensorType, at: Placement, want: Placement, step: Conversion, mesh: Mesh) -> float:
-    """Bytes moved, the latency of a collective, a little for a local conversion; per turn."""
+    """Bytes sent, the latency of a collective, a little for a local conversion; per microbatch."""
     if step.over == "time":
         back = any(at[a] == want[a] for a in step.axes)  # it leaves a loop that it must be in again
         return FORBIDDEN if back else LOCAL

@@ -1,7 +1,8 @@
-"""Stored variables: cut along an axis only to be kept, whole for every use.
+"""Sharded storage: variables that are split along an axis only for storage, and gathered for uses.
 
-What is made of them alone (a cast of a weight) is as they are: it is cut where that costs nothing,
-and whole where a node that takes it with something else is better off so.
+A value that depends only on such variables (a cast of a weight) is treated in the same way: it is
+split where that costs nothing, and gathered where a node that combines it with other operands
+prefers that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from graphc.strategies import MeshLayout
 def stored_values(
     graph: Graph, layout: MeshLayout, axis: Axis, lazy: Container[str]
 ) -> frozenset[str]:
-    """The reads of variables that are stored cut along an axis, and what is made of them alone."""
+    """The reads of variables in sharded storage along an axis, and what depends only on them."""
     if axis.name not in layout.stored:
         return frozenset()
     states = variable_states(graph, layout, axis)
@@ -27,7 +28,7 @@ def stored_values(
 
 
 def made_of(graph: Graph, sources: set[str], free: Container[str]) -> frozenset[str]:
-    """The sources, and every node that is made of them and of free values alone."""
+    """The sources, and every node that depends only on them and on free values."""
     found = set(sources)
     for node in graph:
         made = [x for x in node.operands if x in found or x not in free]

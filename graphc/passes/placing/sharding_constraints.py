@@ -1,12 +1,12 @@
-"""Sharding constraints: where a layout says how gradients lie, their nodes have one signature.
+"""Sharding constraints: if a layout places gradients, their nodes have only one signature.
 
-A gradient is complete in a node of its own, `gradient`. Along an axis for which a rule says where
-it lies, that node takes it and gives it in just that state, so that a partial sum is converted
-there, and what follows (clipping, the optimizer) runs on what is left. What stands between the sum
-and the pin and works entry by entry, such as the division by the number of examples, runs in that
-state as well: the less of it is left, the less there is to do. A gradient that goes home is whole
-over time before: it goes once, however many turns there are. Under a grid every gradient is whole
-then: sums of leaves must end at one place under all strategies.
+A gradient is complete in a node of its own, `gradient`. Along an axis for which a rule places it,
+that node takes and gives it in exactly this state: a partial sum is converted there, and what
+follows (clipping, the optimizer) runs on the split or owned gradient. Elementwise nodes between the
+sum and this node, such as the division by the number of examples, run in that state as well, since
+there is less of it to compute. A gradient that goes to an owner is completed over time first, so it
+is sent once, however many microbatches there are. Under a grid, every gradient is completed over
+time at this node: sums over leaves must end at the same node under all strategies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def gradients(graph: Graph) -> dict[str, Node]:
 def constrained_signatures(
     graph: Graph, layout: MeshLayout, axis: Axis, signatures: Signatures, lazy: Container[str]
 ) -> Signatures:
-    """The signatures along an axis: one for each gradient that the layout has a rule for."""
+    """The signatures along an axis; a single one for gradients that the layout has a rule for."""
     complete = gradients(graph)
     if axis.over == "time":
         whole = complete if layout.grid else complete.keys() & _at_home(graph, layout)
@@ -55,19 +55,19 @@ def constrained_signatures(
 
 
 def _at_home(graph: Graph, layout: MeshLayout) -> set[str]:
-    """The variables whose gradients go home along some axis."""
+    """The variables whose gradients go to an owner along some axis."""
     along = [gradient_states(graph, layout, axis) for axis in layout.mesh.space]
     return {v for states in along for v, s in states.items() if isinstance(s, Home)}
 
 
 def _identity(signatures: tuple[Signature, ...], state: State) -> Signature:
-    """The way that takes and gives a state."""
+    """The signature that takes and gives a state."""
     given = (w for w in signatures if w.operands == (state,) and w.result == state)
     return next(given, Signature((state,), state))
 
 
 def _entry_by_entry(graph: Graph, constraint: Node, lazy: Container[str]) -> Iterator[Node]:
-    """The nodes above a pin, up to a sum, that serve nothing else and change entry by entry."""
+    """The elementwise nodes between a sum and a constrained gradient, without other users."""
     node, user = graph[constraint.operands[0]], constraint
     while node.op.elementwise and set(graph.users[node.name]) == {user.name}:
         made = [x for x in node.operands if x not in lazy]

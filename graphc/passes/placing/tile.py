@@ -1,9 +1,9 @@
-"""Tile: fix the blocks of every sum and product, so that no cut of a dim can change its bits.
+"""The pass `tile`: fix the blocks of every sum and product, so that no split can change its bits.
 
-Whatever tensor_split cuts must be cut between blocks, and every sum over a cut dim must be the same
-tree of the same blocks on any number of devices. Which dims that concerns is a property of the
-graph and the grid alone: the dims of the variables that the grid names (all of them, where it names
-none), and every dim that is the same letter in some op's rule, forwards and backwards.
+Whatever tensor_split splits must be split between blocks, and every sum over a split dim must be
+the same tree of the same blocks on any number of devices. Which dims this concerns depends only on
+the graph and the grid: the dims of the variables that the grid names (all variables, if it names
+none), and every dim that has the same letter in some op's rule, forwards and backwards.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tile(Pass):
 
 
 def check_axes(strategy: Strategy, layout: MeshLayout) -> None:
-    """Raise G0451 where the axes that cut variables are not a divisor of the grid's tiles."""
+    """Raise G0451 if the size of the axes that split variables does not divide the grid's tiles."""
     assert layout.grid is not None
     places = prod(layout.mesh.axis(a).size for a in layout.model_axes)
     if layout.grid.tiles % places:
@@ -73,7 +73,7 @@ def check_axes(strategy: Strategy, layout: MeshLayout) -> None:
 
 
 def check_cuts(graph: Graph, layout: MeshLayout) -> None:
-    """Raise G0452 where the strategy cuts a variable along a dim that the grid does not tile."""
+    """Raise G0452 if the strategy splits a variable along a dim that the grid does not tile."""
     assert layout.grid is not None
     known = cuttable_dims(graph, layout.grid)
     for name in layout.model_axes:
@@ -98,7 +98,7 @@ def _not_tiled(v: Variable, dim: int, grid: Grid) -> GraphcError:
 
 
 def untiled(graph: Graph, layout: MeshLayout) -> list[str]:
-    """The dims of params that could have been cut, but do not fill the grid's blocks, in words."""
+    """The dims of params that could have been split, but do not fill the blocks, in words."""
     if layout.grid is None or not layout.model_axes:
         return []
     places, tiles = prod(layout.mesh.axis(a).size for a in layout.model_axes), layout.grid.tiles
@@ -112,7 +112,7 @@ def untiled(graph: Graph, layout: MeshLayout) -> list[str]:
 
 
 def cuttable_dims(graph: Graph, grid: Grid) -> set[Dim]:
-    """The dims of variables that a strategy may cut: what the grid names, and what goes with it."""
+    """The dims of variables that a strategy may split: those in the grid, and connected ones."""
     tiled = tiled_dims(graph, grid)
     names = {node.name: v for v, node in graph.reads.items()}
     reached = {(names[x], d) for x, d in tiled if x in names}
@@ -120,7 +120,7 @@ def cuttable_dims(graph: Graph, grid: Grid) -> set[Dim]:
 
 
 def seed_dims(graph: Graph, grid: Grid) -> set[Dim]:
-    """The dims of variables that a grid names, as far as they are whole blocks."""
+    """The dims of variables that a grid names, if they consist of whole blocks."""
     return {
         (v.name, d)
         for v in graph.variables.values()
@@ -138,7 +138,7 @@ def _is_named(v: Variable, dim: int, grid: Grid) -> bool:
 
 
 def tiled_dims(graph: Graph, grid: Grid) -> set[Dim]:
-    """Every dim of a value that may come to be cut: those that hang together with a seed."""
+    """Every dim of a value that may come to be split: those connected with a seed."""
     near: dict[Dim, list[Dim]] = {}
     for linked in _links(graph, grid.tiles):
         for dim in linked:
@@ -154,7 +154,7 @@ def tiled_dims(graph: Graph, grid: Grid) -> set[Dim]:
 
 
 def _links(graph: Graph, tiles: int) -> Iterator[list[Dim]]:
-    """Dims that are one letter of an op's rule, or a variable before and after the update."""
+    """Dims that are one letter of an op's rule, or of a variable before and after the update."""
     for node in graph:
         if node.op.source:
             continue
@@ -173,7 +173,7 @@ def _letters(node: Node, graph: Graph) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def _splittable(rule: str) -> tuple[str, ...]:
-    """The letters that an axis may cut and that are looked up nowhere."""
+    """The letters that an axis may split and that no index selects from."""
     parsed = parse_rule(rule)
     sides = (*parsed.operands, parsed.result)
     looked_up = {x for dims in sides for d in dims if d.index for x in d.letters}
@@ -197,7 +197,7 @@ def _places(node: Node, graph: Graph, letter: str) -> list[Dim]:
 
 
 def _fits(letter: str, places: Iterable[Dim], graph: Graph, tiles: int) -> bool:
-    """Whether every dim is a whole number of blocks, of run-time length none of them."""
+    """Whether every dim is a whole number of blocks, and none of them has a run-time length."""
     if "_" in letter and int(letter.rsplit("_", 1)[1]) % tiles:  # groups are cut between groups
         return False
     types = [(graph[x].tensor, d) for x, d in places]
@@ -215,7 +215,7 @@ def _in_blocks(graph: Graph, tiles: int, tiled: set[Dim]) -> Graph:
 
 
 def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, int]:
-    """The length of a block of every tiled letter, for an op whose kernel chooses an order."""
+    """The length of a block of every tiled letter, for an op whose kernel has an order of sums."""
     found: dict[str, int] = {}
     if node.op.regroups:
         for letter in _letters(node, graph):
@@ -226,7 +226,7 @@ def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, 
 
 
 def _compute(node: Node, blocks: dict[str, int], work: Rewriter) -> None:
-    """Put in the nodes that compute a node in blocks; the last one has its name."""
+    """Add the nodes that compute a node in blocks; the last one keeps its name."""
     *first, last = node.op.in_blocks(blocks) if blocks else (node.op,)
     operands = node.operands
     for op in first:

@@ -1,4 +1,4 @@
-"""Where variables, and their gradients, lie: the layout's rules, resolved for a graph."""
+"""The placement of variables and their gradients: the layout's rules, resolved for a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Dealt: TypeAlias = Callable[[int], dict[str, int]]  # number of homes -> the hom
 
 
 def variable_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
-    """The state of every variable along an axis. Raises G0404 for a cut that does not fit."""
+    """The state of every variable along an axis. Raises G0404 for a split that does not fit."""
     replicas = axis.over == "space" and axis.name in layout.batch and axis.name not in layout.local
     dealt = cache(partial(_homes, graph))
     return {
@@ -36,7 +36,7 @@ def variables_at_home(graph: Graph, layout: MeshLayout) -> frozenset[str]:
 
 
 def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
-    """The states that rules give to gradients, by the param; without a rule a param is left out."""
+    """The states that rules give to gradients, by param; params without a rule are left out."""
     found = {}
     dealt = cache(partial(_homes, graph))
     for v in graph.variables.values():
@@ -77,7 +77,7 @@ def _state(
 
 
 def _cut(v: Variable, given: int, graph: Graph, axis: Axis) -> State:
-    """The split along the dim that a rule gives; a slot is cut as its parameter, if it is alike."""
+    """The split along the dim of a rule; a slot is split as its param, if it has its shape."""
     owner = graph.variables.get(v.of, v)
     shape = owner.type.shape
     dim = given + len(shape) if given < 0 else given
@@ -100,7 +100,7 @@ def _longest(v: Variable, axis: Axis, taken: set[int]) -> State:
 
 
 def _taken(v: Variable, graph: Graph, layout: MeshLayout, axis: Axis) -> set[int]:
-    """The dims that rules cut along other axes: a dim that two axes cut is costly to gather."""
+    """The dims that rules split along other axes: a dim that two axes split is costly to gather."""
     taken: set[int] = set()
     for other in layout.mesh.axes:
         wish = _wish(v, graph, layout.variables, other)
@@ -111,7 +111,7 @@ def _taken(v: Variable, graph: Graph, layout: MeshLayout, axis: Axis) -> set[int
 
 
 def _homes(graph: Graph, homes: int) -> dict[str, int]:
-    """The home of every variable that is no slot: the largest first, to the emptiest place."""
+    """The owner of every variable but slots: the largest first, to the one with fewest bytes."""
     sizes: dict[str, int] = {}
     for v in graph.variables.values():
         owner = graph.variables.get(v.of, v).name
@@ -120,7 +120,7 @@ def _homes(graph: Graph, homes: int) -> dict[str, int]:
 
 
 def deal(sizes: Mapping[str, int], homes: int) -> dict[str, int]:
-    """The home of each: the largest first, to the place that has the fewest bytes so far."""
+    """The owner of each: the largest first, to the device that has the fewest bytes so far."""
     held, found = [0] * homes, {}
     for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
         home = min(range(homes), key=lambda k: (held[k], k))

@@ -177,12 +177,12 @@ class AsynchronousEngine:
     def replay(
         self, entries: Sequence[ScheduleEntry], source: NumberedStream[Any], on_push: OnPush
     ) -> None:
-        """Apply the pushes of a schedule again. Raises G0523 where its batches are not there."""
+        """Apply the pushes of a recording again. Raises G0523 if its batches do not exist."""
         note = self._noting(source, on_push)
 
         def get(number: int) -> Batch:
             if not source.has(number):
-                text = f"the schedule uses batch {number}, but this run ends before it"
+                text = f"the recording uses batch {number}, but this run ends before it"
                 raise GraphcError("G0523", text, help="replay it with as many batches")
             return source.get(number)
 
@@ -197,7 +197,7 @@ class AsynchronousEngine:
             replay(entries, self.stores, compute, stopping)
 
     def start(self) -> str:
-        """A hash of all variables, as a schedule says where it begins."""
+        """A hash of all variables; a recording names the one from which it starts."""
         digest = hashlib.sha256()
         for name, a in sorted(self.variables().items()):
             digest.update(f"{name} {a.dtype} {a.shape}\n".encode())

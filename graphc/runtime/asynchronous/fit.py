@@ -1,4 +1,4 @@
-"""Asynchronous training of a trainer: its schedule recorded, or replayed."""
+"""Asynchronous training, which can be recorded and replayed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FEW = 10  # updates of each worker
 class Training:
     """One run of an asynchronous engine, and what it leaves behind.
 
-    record, replayed: files of schedules, or None
-    data:             how the batches were made; a schedule of others is refused (G0522)
+    record, replayed: files of recordings, or None
+    data:             how the batches were made; a recording of others is rejected (G0522)
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Training:
         return self.results
 
     def check(self, batches: int) -> None:
-        """Raise G0523 where a schedule uses more batches than there are."""
+        """Raise G0523 if a recording uses more batches than there are."""
         used = max((e.batch for e in self.schedule.entries), default=-1) if self.schedule else -1
         if used >= batches:
-            text = f"the schedule uses batch {used}, but this run has {batches}"
+            text = f"the recording uses batch {used}, but this run has {batches}"
             raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
 
 
@@ -80,11 +80,11 @@ def _header(engine: AsynchronousEngine, data: Mapping[str, Any]) -> Header:
 
 
 def check_asynchronous(plan: Plan, record: Any, replayed: Any) -> None:
-    """Raise G0525 where a schedule is asked for and the strategy has none."""
+    """Raise G0525 if a recording is requested of a strategy that needs none."""
     if plan.asynchronous is None and (record or replayed):
-        text = f"{plan.strategy} has no schedule: it does the same in every run"
+        text = f"{plan.strategy} has nothing to record: it does the same in every run"
         help = (
-            "only these have one: parameter_server(workers, servers, staleness=k) with "
+            "only these runs differ: parameter_server(workers, servers, staleness=k) with "
             "k > 0 or none"
         )
         raise GraphcError("G0525", text, help=help)

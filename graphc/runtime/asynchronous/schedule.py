@@ -55,7 +55,7 @@ class PushSchedule:
     entries: tuple[ScheduleEntry, ...] = ()
 
     def text(self) -> str:
-        """The content of a schedule file."""
+        """The content of the file of a recording."""
         lines = [_line(self.header), *map(_line, self.entries)]
         return "".join([*lines, _end(len(self.entries), hashlib.sha256("".join(lines).encode()))])
 
@@ -105,7 +105,7 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Sch
 
 
 def load(path: str | Path) -> PushSchedule:
-    """The schedule in a file. Raises G0521 where it can't be read, is none, or was changed."""
+    """Read a recording. Raises G0521 if the file is not a recording, or was changed."""
     try:
         text = read_whole(path, "G0521").decode()
     except UnicodeDecodeError:
@@ -113,12 +113,12 @@ def load(path: str | Path) -> PushSchedule:
     return parse(text, str(path))
 
 
-def parse(text: str, name: str = "the schedule") -> PushSchedule:
-    """The schedule that a text holds. Raises G0521 with the line."""
+def parse(text: str, name: str = "the recording") -> PushSchedule:
+    """Parse a recording. Raises G0521 with the line."""
     lines = [line for line in text.splitlines() if line.strip()]
     head = _record(lines[0], name, 1) if lines else {}
     if head.pop("format", None) != FORMAT:
-        raise GraphcError("G0521", f"{name} is not a schedule of graphc")
+        raise GraphcError("G0521", f"{name} is not a recording of graphc")
     if (version := head.pop("version", None)) != VERSION:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
     header = _made(Header, head, name, 1)
@@ -151,7 +151,7 @@ def _record(line: str, name: str, number: int) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise GraphcError("G0521", f"{name}:{number} is not a line of a schedule")
+        raise GraphcError("G0521", f"{name}:{number} is not a line of a recording")
     return found
 
 
@@ -186,14 +186,14 @@ def check_bound(schedule: PushSchedule, bound: int | None) -> None:
     for number, entry in enumerate(schedule.entries, 2):
         if bound is not None and entry.staleness > bound:
             text = (
-                f"line {number} of the schedule has staleness {entry.staleness}, above "
+                f"line {number} of the recording has staleness {entry.staleness}, above "
                 f"the bound {bound}"
             )
             raise GraphcError("G0523", text, help="the strategy sets the bound: staleness=k")
 
 
 def check_header(found: Header, wanted: Header) -> None:
-    """Raise G0522 where a schedule is of another run, naming the first thing that differs."""
+    """Raise G0522 if a recording is of another run, naming the first difference."""
     words = {
         "fingerprint": "another step", "strategy": "another strategy",
         "data": "other batches", "start": "other first values of the variables",
@@ -202,7 +202,7 @@ def check_header(found: Header, wanted: Header) -> None:
     for key, what in words.items():
         a, b = getattr(found, key), getattr(wanted, key)
         if a != b:
-            text = f"the schedule is of {what}: {_short(a)}, but this run has {_short(b)}"
+            text = f"the recording is of {what}: {_short(a)}, but this run has {_short(b)}"
             raise GraphcError(
                 "G0522", text, help="replay it under the conditions in which it was recorded"
             )
@@ -217,9 +217,9 @@ def replay(
     entries: Iterable[ScheduleEntry], stores: Sequence[ServerVariables], compute: Compute,
     on_entry: OnEntry = lambda entry, results: None,
 ) -> None:  # fmt: skip
-    """Apply the pushes of a schedule again, each from the versions that it was made from.
+    """Apply the pushes of a recording again, each with the versions that it was made from.
 
-    One after the other, so it takes no threads. Raises G0523 where the schedule is for another
+    One after the other, so it needs no threads. Raises G0523 if the recording is for another
     number of servers.
     """
     todo = list(entries)
@@ -227,7 +227,7 @@ def replay(
     for entry in todo:
         if len(entry.versions) != len(stores):
             servers = len(entry.versions)
-            text = f"the schedule is for {servers} servers, but the plan has {len(stores)}"
+            text = f"the recording is for {servers} servers, but the plan has {len(stores)}"
             raise GraphcError("G0523", text)
         for server, version in enumerate(entry.versions):
             pulls.setdefault((server, version), []).append(entry.order)

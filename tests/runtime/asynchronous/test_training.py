@@ -219,7 +219,7 @@ def recorded(tmp_path: Path) -> Path:
     ("parameter_server(2, 1, staleness=1)", {}, "G0522", "another strategy: parameter_server(2, "),
     ("parameter_server(2, 2, staleness=1)", {"shuffle_seed": 2}, "G0522", "of other batches"),
     ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 51, but this run has 26"),
-    ("mirrored(2)", {}, "G0525", "mirrored(2) has no schedule"),
+    ("mirrored(2)", {}, "G0525", "mirrored(2) has nothing to record"),
 ])  # fmt: skip
 def test_a_schedule_of_another_run_is_refused(
     recorded: Path, strategy: str, options: dict[str, Any], code: str, words: str
@@ -242,9 +242,9 @@ def test_a_schedule_needs_the_same_first_values(recorded: Path) -> None:
     ('"number"', '"numbr"', "does not have the fields order, worker"),
     ('"versions": [0, 0]', '"versions": [0, 9]', "pulled versions (0, 9)"),
     ('"batch": 1,', '"batch": 0,', "uses batch 0 twice"),
-    ("graphc-schedule", "other", "is not a schedule"),
+    ("graphc-schedule", "other", "is not a recording"),
     ('"version": 2', '"version": 3', "has format 3"),
-    ('{"order": 2', "{order", "is not a line of a schedule"),
+    ('{"order": 2', "{order", "is not a line of a recording"),
     ('"pushes": 52', '"pushes": 51', "has 52 pushes, but says that there are 51"),
     ('"number": 1', '"number": 7', "was changed after it was written"),
     ('"backend": ', '"backend":  ', "was changed after it was written"),
@@ -283,7 +283,7 @@ def test_a_push_that_is_older_than_the_bound_is_not_replayed(recorded: Path) -> 
     late = replace(found.entries[9], versions=(7, 9))
     made = replace(found, entries=(*found.entries[:9], late, *found.entries[10:]))
     recorded.write_text(made.text())
-    words = "line 11 of the schedule has staleness 2, above the bound 1"
+    words = "line 11 of the recording has staleness 2, above the bound 1"
     with pytest.raises(GraphcError, match=words) as caught:
         sha("parameter_server(2, 2, staleness=1)", replay=recorded)
     assert caught.value.code == "G0523"
