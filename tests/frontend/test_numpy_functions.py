@@ -268,6 +268,8 @@ def test_the_median_of_a_nan_is_nan(axis: Any) -> None:
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_quantiles_of_infinities_equal_numpy(count: int) -> None:
+    if np.isnan(np.quantile(np.array([-np.inf]), 0)):
+        pytest.skip("this version of NumPy interpolates at integer quantiles too")
     for entries in product((-np.inf, 1.0, 2.0, np.inf), repeat=count):
         for q in (0, 0.0, 0.25, 0.3, 0.5, 0.7, 1.0, 1):
             check(lambda v, q=q: np.quantile(v, q), np.array(entries))

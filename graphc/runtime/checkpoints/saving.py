@@ -91,7 +91,7 @@ def read(path: str | Path) -> Saved:
         file.notes.get("order", ""),
         file.beside(COPIES),
         file.beside(BEFORE),
-        max(_number(file.notes.get("local_steps", "")), 0),
+        max(_number(file.notes.get("local_steps", file.notes.get("alone", ""))), 0),  # its old name
         _names(file.notes.get("outer", "[]")),
     )
 
