@@ -1,6 +1,6 @@
-"""`spec/ops.md`: the ops, composites and records as tables, from their own definitions.
+"""Generate `spec/ops.md`: tables of ops, composites and records, from their definitions.
 
-`python -m graphc.inspect.op_table` prints it.
+`python -m graphc.inspect.op_table` prints the page.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ HEAD = """\
 
 Generated from the definitions in `graphc/ops` by `python -m graphc.inspect.op_table > spec/ops.md`.
 
-A **primitive** is one definition: type rule, dims rule, gradient, reference kernel, samples. In its
-dims rule a letter stands for a dim. On both sides it is mapped; only on the left it is combined
-(by a sum unless the table says otherwise); only on the right it is new. `k!` must be whole on
-every place; `v?` is looked up by an index; `(a b)` is a dim with two factors, of which the first
-can be split. The rule shown is that of the first sample. *partial* names the operands that may be
-partial sums, each set by itself; operands that may be so only together stand in braces.
+A **primitive** has one definition: type rule, dims rule, gradient, reference kernel, samples. In
+its dims rule, a letter stands for a dim. A letter on both sides is mapped; a letter only on the
+left is combined (by a sum, unless the table says otherwise); a letter only on the right is new.
+`k!` must be whole on every device; `v?` is selected by an index; `(a b)` is a dim with two factors,
+of which the first can be split. The rule shown is that of the first sample. *partial* lists the
+operands that may be partial sums, one at a time; operands that may be partial only together are in
+braces.
 
-Elementwise primitives of two operands broadcast and promote them when they are called by name.
+Elementwise primitives on two operands broadcast and promote them when they are called by name.
 """
 
 
@@ -80,7 +81,7 @@ def _partial(cls: type[Op]) -> str:
 
 def _conversions() -> Iterable[str]:
     yield "## Conversions\n"
-    yield "Nodes that passes insert: they change where a value lies, and never the value.\n"
+    yield "Nodes that passes insert: they change the placement of a value, and never the value.\n"
     found = [c for c in all_ops().values() if issubclass(c, Conversion | AcrossLoops)]
     rows = ((f"`{c.name}`", _first_line(c), _attributes(c)) for c in found)
     yield from _table(("op", "what it does", "attributes"), rows)
@@ -91,7 +92,7 @@ def _conversions() -> Iterable[str]:
 
 def _composites() -> Iterable[str]:
     yield "## Composites\n"
-    yield "Functions over primitives, the same for .gc programs and traced NumPy code.\n"
+    yield "Functions built from primitives, for .gc programs and traced NumPy code alike.\n"
     groups: dict[str, list[str]] = {}
     for name, function in COMPOSITES.items():
         groups.setdefault(function.__module__, []).append(name)
@@ -114,8 +115,8 @@ def signature_text(function: Callable[..., Any]) -> str:
 
 def _records() -> Iterable[str]:
     every = [cls for name in record_names() if (cls := record_named(name))]
-    titles = ("Optimizers and what may stand beside them", Transform), ("Schedules", Schedule)
-    for title, base in (*titles, ("Initialisers", Initializer)):
+    titles = ("Optimizers and transforms", Transform), ("Learning-rate schedules", Schedule)
+    for title, base in (*titles, ("Initializers", Initializer)):
         yield f"## {title}\n"
         rows = ((f"`{call_text(c)}`", _first_line(c)) for c in every if issubclass(c, base))
         yield from _table(("record", "what it does"), rows)

@@ -1,4 +1,4 @@
-"""The ops: primitives, one definition each, and the composites that are written over them.
+"""The ops: primitives, with one definition each, and the composites built from them.
 
 Importing this package registers everything; `COMPOSITES` maps a composite's name to its function
 `(f, *operands, **options) -> Value`, where f is a `graphc.ir.builder.Builder`.

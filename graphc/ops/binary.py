@@ -1,4 +1,4 @@
-"""Elementwise arithmetic of two operands."""
+"""Elementwise arithmetic on two operands."""
 
 from __future__ import annotations
 

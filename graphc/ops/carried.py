@@ -1,4 +1,4 @@
-"""Ops that carry a value on as it is: only where its entries lie, or whose they are, changes."""
+"""Ops that keep the entries of a value, and only change its placement or whose value it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Carried(Op):
-    """The same entries before and after."""
+    """An op whose result has the same entries as its operand."""
 
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType(types[0].shape, types[0].dtype)

@@ -1,4 +1,4 @@
-"""Elementwise tests of two operands, and the logic of their results."""
+"""Elementwise comparisons of two operands, and logical operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphc.ops.elementwise import Elementwise
 
 
 class Comparison(Elementwise):
-    """An elementwise test of two operands: the result is bool."""
+    """An elementwise comparison of two operands; the result is bool."""
 
     arity = 2
     kinds = "fiub"
@@ -63,7 +63,7 @@ class Ge(Comparison):
 
 
 class Logic(Elementwise):
-    """A logical op, bit by bit on integers."""
+    """A logical op, bitwise on integers."""
 
     arity = 2
     kinds = "biu"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Einsum(Op):
     """`y = einsum(spec, a, b)`: `bk,kn->bn` is the matrix product
 
-    Every letter of an operand stands in the other operand or in the result, once each. blocks
-    gives letters along which the product is computed in blocks of that length.
+    Every letter of an operand occurs in the other operand or in the result, once each. blocks gives
+    letters along which the product is computed in blocks of that length.
     """
 
     spec: str
@@ -80,7 +80,7 @@ class Einsum(Op):
 
 @lru_cache(maxsize=1024)
 def parse_spec(spec: str) -> tuple[str, str, str]:
-    """(left, right, out) of an einsum spec. Raises G0206 where it is not a plain contraction."""
+    """(left, right, out) of an einsum spec. Raises G0206 if it is not a plain contraction."""
     head, arrow, out = spec.partition("->")
     left, comma, right = head.partition(",")
     good = bool(arrow and comma) and all(
@@ -95,7 +95,7 @@ def parse_spec(spec: str) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=1024)
 def grouped_letters(spec: str) -> tuple[list[str], list[str], list[str], list[str]]:
-    """(batch, inner, rows, cols): the letters by what they are to the matrix product."""
+    """(batch, inner, rows, cols): the letters by their role in the matrix product."""
     left, right, result = parse_spec(spec)
     batch = [x for x in left if x in right and x in result]
     inner = [x for x in left if x in right and x not in result]
@@ -149,7 +149,7 @@ def contract_blocks(
 
 
 def _block_product(spec: str, a: Array, b: Array) -> Array:
-    """`contract` on operands that lie one way, so that BLAS sees only their shapes and values."""
+    """`contract` on operands with a fixed layout, so that BLAS sees only shapes and values."""
     left, right, _ = parse_spec(spec)
     batch, inner, rows, cols = grouped_letters(spec)
     x, y = [*batch, *rows, *inner], [*batch, *inner, *cols]
@@ -172,7 +172,7 @@ def _n(names: Sequence[str], sizes: dict[str, int]) -> int:
 def _grouped(
     a: Array, dims: str, sizes: dict[str, int], groups: tuple[list[str], list[str], list[str]]
 ) -> Array:
-    """`a` as [batch..., first group, second group], the last two merged to one dim each."""
+    """`a` as [batch..., first group, second group], the last two merged into one dim each."""
     batch, first, second = groups
     order = [dims.index(x) for x in (*batch, *first, *second)]
     shape = (*_sizes(batch, sizes), _n(first, sizes), _n(second, sizes))

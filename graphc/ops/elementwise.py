@@ -1,4 +1,4 @@
-"""Elementwise ops: operands and result have one shape; broadcasting is an op of its own."""
+"""Elementwise ops: operands and result have the same shape; broadcasting is a separate op."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class Elementwise(Op):
-    """`y[i] = f(a[i], b[i], ...)`; kinds says which dtype kinds the op takes.
+    """`y[i] = f(a[i], b[i], ...)`; kinds lists the dtype kinds that the op takes.
 
-    ufunc is the NumPy function that does it, where there is one (so that a backend can use `out=`).
+    ufunc is the NumPy function that computes it, if there is one (so that a backend can use
+    `out=`).
     """
 
     elementwise = True
@@ -61,7 +62,7 @@ class Elementwise(Op):
 
 @register
 class Select(Elementwise):
-    """`y = a where c, else b`: never a product, so that a NaN in the other arm stays out"""
+    """`y = a where c, else b`: never a product, so that a NaN in the other value stays out"""
 
     arity = 3
     kinds = "fiub"
@@ -90,7 +91,7 @@ class Select(Elementwise):
 
 @register
 class Aggregate(Elementwise):
-    """`y = x0 + x1 + ...`: the contributions to one gradient, added in the order named
+    """`y = x0 + x1 + ...`: the contributions to one gradient, added in the given order
 
     order: 'add_n' (one n-ary add), 'tree' (balanced pairs: the error grows with log n),
     'accumulate' (one running sum: the least memory).

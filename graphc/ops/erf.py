@@ -1,4 +1,4 @@
-"""The error function in NumPy, which has none."""
+"""The error function for NumPy, which does not have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluate a graph node by node with the ops' own kernels: slow, and the measure of right."""
+"""Evaluate a graph node by node with the reference kernels: slow, and the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def evaluate(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """The value of every node of an unplaced graph, given those of its inputs and variables.
 
-    A variable that is not among the feeds is full of its `fill`.
+    A variable that is not fed is filled with its `fill`.
     """
     values: dict[str, Array] = {}
     with np.errstate(all="ignore"):

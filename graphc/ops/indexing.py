@@ -1,4 +1,4 @@
-"""Ops that look entries up by index, and their adjoints."""
+"""Ops that look up entries by index, and their adjoints."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class OutOfRange(GraphcError):
     """G0506: an index lies outside 0 .. size-1.
 
-    position: where it stands among the indices, as far as that is known: here or, once
-    `standing_at` has said so, in the tensor of all devices and turns
+    position: where it is among the indices, as far as that is known: in this part or, after
+    `standing_at`, in the tensor of all devices and microbatches
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class OutOfRange(GraphcError):
         super().__init__("G0506", text)
 
     def standing_at(self, first: Sequence[int]) -> OutOfRange:
-        """The error, where the indices that were looked at begin at these of all."""
+        """The error with the index's position in the whole tensor, given where this part begins."""
         if self.position is None or len(self.position) != len(first):
             return self
         position = tuple(i + k for i, k in zip(self.position, first, strict=True))
@@ -54,7 +54,7 @@ class OutOfRange(GraphcError):
 
 
 def checked(ids: Array, size: int, what: str, noun: str = "index") -> Array:
-    """`ids`, all of which must lie in 0 .. size-1. Raises G0506."""
+    """`ids`, after checking that all lie in 0 .. size-1. Raises G0506."""
     if ids.size and (ids.min() < 0 or ids.max() >= size):
         position = tuple(int(x[0]) for x in np.nonzero(np.atleast_1d((ids < 0) | (ids >= size))))
         position = position[: ids.ndim]
@@ -63,7 +63,7 @@ def checked(ids: Array, size: int, what: str, noun: str = "index") -> Array:
 
 
 def local(ids: Array, shard: Shard, dim: int, what: str) -> tuple[Array, Array]:
-    """`ids` counted from the shard's first entry, and which of them lie in it. Raises G0506."""
+    """`ids` relative to the first entry of the part, and which of them lie in it. Raises G0506."""
     if shard.sizes:
         checked(ids, shard.sizes[dim], what)
     at = ids.astype(np.int64) - shard.offsets[dim]
@@ -71,14 +71,14 @@ def local(ids: Array, shard: Shard, dim: int, what: str) -> tuple[Array, Array]:
 
 
 def check_of(op: Op, ids: Array, size: int) -> Array:
-    """`ids`, all of which must lie in 0 .. size-1, as an op asks for it. Raises G0506."""
+    """`ids`, after the check that an op requests. Raises G0506."""
     what = ("cross_entropy", "label") if isinstance(op, Within) else (op.name, "index")
     return checked(ids, size, *what)
 
 
 @register
 class Within(Op):
-    """`y = x`, integers that must lie in 0 .. size-1: G0506 names the first that does not"""
+    """`y = x`, integers that must lie in 0 .. size-1; G0506 names the first that does not"""
 
     size: int
     indices = (0,)
@@ -280,7 +280,7 @@ class TakeAlong(Op):
 
 
 def _along(ids: Array, dim: int) -> tuple[Any, ...]:
-    """The index of every entry: its own place, but `ids` along `dim`."""
+    """The index of every entry: its own position, but `ids` along `dim`."""
     where: list[Any] = list(np.indices(ids.shape, sparse=True))
     where[dim] = ids
     return tuple(where)

@@ -1,8 +1,8 @@
-"""Initialisers: frozen records that build the first value of a variable.
+"""Initializers: frozen records that compute the initial value of a variable.
 
-Random ones draw from the variable's name and the seed, so they depend on no mesh and on no other
-variable. The fans of a weight follow its layout: [in, out] and, for a convolution, [taps.., in,
-out]; fan_in = in * taps, fan_out = out * taps. A vector [n] has both fans n.
+Random ones draw from the variable's name and the seed, so they depend neither on the mesh nor on
+other variables. The fans of a weight follow from its layout: [in, out] and, for a convolution,
+[taps.., in, out]; fan_in = in * taps, fan_out = out * taps. A vector [n] has both fans n.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphc.support.errors import GraphcError
 
 
 class Initializer(ABC):
-    """Makes the first value of a variable."""
+    """Computes the initial value of a variable."""
 
     @abstractmethod
     def build(self, f: Builder, name: str, shape: tuple[int, ...], dtype: DType) -> Value:
@@ -26,7 +26,7 @@ class Initializer(ABC):
 
 
 def initial_value(f: Builder, initial: object, name: str, t: TensorType) -> Value:
-    """The first value of the variable `name`, from an initialiser or a number. Raises G0206."""
+    """The initial value of the variable `name`, from an initializer or a number. Raises G0206."""
     match initial:
         case Initializer():
             return initial.build(f, name, t.shape, t.dtype)
@@ -85,7 +85,7 @@ class Ones(Initializer):
 
 
 class RandomInitializer(Initializer):
-    """A random initialiser; seed is the builder's unless given."""
+    """A random initializer; the seed is that of the builder unless given."""
 
     seed: int | None
 

@@ -1,4 +1,4 @@
-"""Ops that scan, search or order one dim, which they need whole."""
+"""Ops that scan, search or sort along one dim, and need the whole dim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Along(Op):
-    """An op that needs one dim whole and keeps the shape."""
+    """An op that needs one whole dim and keeps the shape."""
 
     dim: int
 
@@ -104,7 +104,7 @@ class Cumsum(Along):
 
 @register
 class Argsort(Along):
-    """`y` is the order of the entries along `dim`, smallest first, equal ones as they stand"""
+    """`y` is the order of the entries along `dim`, smallest first; equal ones keep their order"""
 
     dim: int
     not_differentiable = "the result is an index"

@@ -1,4 +1,4 @@
-"""Ops that combine entries along dims, which vanish."""
+"""Reductions: ops that combine entries along dims, which disappear."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Reduction(Op):
-    """`y` combines x over `over`, which vanish."""
+    """`y` combines the entries of x along the dims `over`, which disappear."""
 
     over: tuple[int, ...]
 
@@ -55,7 +55,7 @@ class ReduceSum(Reduction):
         return (spread(f, g, xs[0], self.over),)
 
     def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
-        """First the sum over all that is not in blocks, then one dim of blocks after the other."""
+        """First the sum over all dims without blocks, then one dim of blocks after the other."""
         lengths = {int(x[1:]): n for x, n in blocks.items()}
         last = sorted((d for d in self.over if d in lengths), reverse=True)
         first = tuple(d for d in self.over if d not in lengths)

@@ -1,8 +1,8 @@
-"""Per-replica code: where a value becomes each replica's own, and where it is global again.
+"""The marks of per-replica code: where a value becomes varying, and where it is global again.
 
-A replica is one part of the batch: a device's, and where the batch is cut over time too, a turn's.
-On one device there is one replica, and all of these are the identity. Between the marks every op
-runs by itself on what its replica has: the value is *varying* (graphc.ir.varying).
+A replica is one part of the batch: that of a device and, if the batch is split over time too, of a
+microbatch. On one device there is one replica, and all of these are the identity. Between the
+marks, every op runs separately on each replica's value: the value is *varying* (graphc.ir.varying).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Mark(Carried):
-    """The same entries before and after; local: between local steps (`local_sgd`)."""
+    """The same entries before and after. local: between independent replicas (`local_sgd`)."""
 
     local: bool
     linear = ((0,),)
@@ -39,7 +39,7 @@ class Mark(Carried):
 
 @register
 class PerReplica(Mark):
-    """`y` is x as each replica has it: its own part of the batch, or all of a value without one"""
+    """`y` is x as each replica has it: its part of the batch, or all of x if it has no batch"""
 
     local: bool = False
     replicas = "enter"
@@ -50,7 +50,7 @@ class PerReplica(Mark):
 
 @register
 class JoinReplicas(Mark):
-    """`y` is the whole batch of the replicas' parts x, each example as its own replica has it"""
+    """`y` is the batch joined from the replicas' parts x, each example as its replica has it"""
 
     local: bool = False
     replicas = "leave"
@@ -61,7 +61,7 @@ class JoinReplicas(Mark):
 
 @register
 class ReplicaSum(Mark):
-    """`y` is the sum of what the replicas have"""
+    """`y` is the sum of the replicas' values"""
 
     local: bool = False
     replicas = "leave"
@@ -72,7 +72,7 @@ class ReplicaSum(Mark):
 
 @register
 class OwnSize(Op):
-    """`y` is how many entries of x's dim `dim` are valid: of a varying x, in the replica's part"""
+    """`y` is the number of valid entries of x's dim `dim`: of a varying x, in the replica's part"""
 
     dim: int
     dtype: DType = F32
@@ -146,7 +146,7 @@ class ReplicaIndex(Op):
 
 @register
 class OwnEntry(Op):
-    """`y` is the replica's own entry of x, which has one for each replica"""
+    """`y` is the replica's own entry of x, which has one entry per replica"""
 
     replicas = "enter"
     not_differentiable = "placing inserts it, after differentiation"

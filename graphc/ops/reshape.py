@@ -61,8 +61,8 @@ class Reshape(Op):
 def reshape_rule(old: tuple[int, ...], new: tuple[int, ...]) -> str:
     """`(x0_2 x1_3) x2_4 -> x0_2 (x1_3 x2_4)`: the common factors, each letter with its size.
 
-    A block of dims whose sizes do not nest, a dim of size 1 that comes or goes, and every dim of an
-    empty tensor is whole.
+    Blocks of dims whose sizes do not nest, dims of size 1 that are added or removed, and all dims
+    of an empty tensor are whole.
     """
     left: list[list[str]] = [[] for _ in old]
     right: list[list[str]] = [[] for _ in new]
@@ -79,7 +79,7 @@ def reshape_rule(old: tuple[int, ...], new: tuple[int, ...]) -> str:
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[range, range]]:
-    """The shortest runs of dims with equal products; a lone 1 stands against nothing."""
+    """The shortest runs of dims with equal products; a lone 1 has no counterpart."""
     i = j = 0
     while i < len(old) or j < len(new):
         one = i < len(old) and old[i] == 1, j < len(new) and new[j] == 1

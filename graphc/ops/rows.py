@@ -1,8 +1,8 @@
 """Sparse gradients: some rows of a table, as two tensors, indices [b, t] and rows [b, t, rest..].
 
-They stand for the table that has row k added at indices[k], and zeros elsewhere. `row_sum` joins
-the rows of equal indices at the first of them, so that what is not linear may be done row by row;
-`row_add` adds them to a table in place; `scatter_add` makes the whole table of them.
+They stand for a table of zeros to which row k is added at indices[k]. `row_sum` adds the rows with
+equal indices, at the first of them, so that nonlinear operations can be applied row by row;
+`row_add` adds the rows to a table in place; `scatter_add` makes a dense table of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _letters(ids: TensorType, rows: TensorType) -> tuple[list[str], list[str]]:
 
 @register
 class RowIds(Op):
-    """`y = x`, the indices of rows, all of them together: what follows is done once, on all rows"""
+    """`y = x`, the indices of all rows together: what follows is done once, on all rows"""
 
     view = True
     alias = True
@@ -66,10 +66,10 @@ class RowIds(Op):
 
 @register
 class RowJoin(Op):
-    """`y` is the operands' rows one after the other, all of them: [1, rows, rest..]
+    """`y` is the rows of all operands, concatenated: [1, rows, rest..]
 
-    operands [b, t, rest..] of one dtype, with different b. The rows of a short batch stay: they
-    are zeros, added at index 0.
+    operands [b, t, rest..] of one dtype, with different b. The missing rows of a short batch
+    remain: they are zeros, added at index 0.
     """
 
     jointly_linear = True
@@ -104,10 +104,10 @@ class RowJoin(Op):
 
 @register
 class RowSum(Op):
-    """`y[k]` is the sum of the rows whose index is ids[k], at the first k of these; 0 at the others
+    """`y[k]` is the sum of the rows whose index is ids[k], at the first such k; 0 at the others
 
-    ids i32/i64 [n..] below `size`, rows [n.., d..] -> [n.., d..]. Rows are added in the order in
-    which they stand: as a running sum, or as a balanced tree.
+    ids i32/i64 [n..] below `size`, rows [n.., d..] -> [n.., d..]. Rows are added in their order: as
+    a running sum, or as a balanced tree.
     """
 
     size: int
@@ -151,7 +151,7 @@ class RowSum(Op):
 
 
 class Segments:
-    """The places of equal indices, by a stable sort. first: the first place of each index."""
+    """The positions of equal indices, by a stable sort. first: the first position of each index."""
 
     def __init__(self, flat: Array) -> None:
         self.order = np.argsort(flat, kind="stable")
@@ -171,8 +171,7 @@ class Segments:
         return sums
 
     def tree(self, rows: Array) -> Array:
-        """Each segment's sum by a balanced tree: neighbours first, the last of an odd number as
-        it is."""
+        """Each segment's sum by a balanced tree: neighbours first, an odd last one is kept."""
         rows, number = rows[self.order], self.number
         rank = np.arange(len(rows)) - self.starts[number]
         while len(rows) > len(self.starts):
@@ -184,7 +183,7 @@ class Segments:
 
 
 class RowUpdate(Op):
-    """Changes some rows of its first operand: a kernel does it in place by `write`."""
+    """Changes some rows of its first operand; a kernel does it in place by `write`."""
 
     updates = True
     in_place = True
@@ -198,7 +197,7 @@ class RowUpdate(Op):
 
     @abstractmethod
     def write(self, y: Array, ids: Array, rows: Array) -> None:
-        """Change the rows of y at the indices, which lie in it or, as len(y), in no place."""
+        """Change the rows of y at the indices; an index of len(y) is ignored."""
 
     def run(self, *xs: Array) -> Array:
         table, ids, rows = xs
@@ -213,7 +212,7 @@ class RowUpdate(Op):
         return y
 
     def write_shard(self, y: Array, ids: Array, rows: Array, shard: Shard | None) -> None:
-        """Change the rows of a part of the table; those of the other parts are left out."""
+        """Change the rows of a part of the table; those of other parts are ignored."""
         if shard is None:
             at = checked(ids, len(y), self.name).reshape(-1)
             self.write(y, at, rows.reshape(at.size, *y.shape[1:]))

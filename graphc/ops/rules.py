@@ -1,4 +1,4 @@
-"""What the ops share: checks of dims, words of dims rules, sums in half precision."""
+"""Helpers of ops: checks of dims, parts of dims rules, sums in half precision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_dim(op: str, dim: int, rank: int) -> None:
 
 
 def check_integers(op: str, dtype: object, kind: str) -> None:
-    """Raise G0202 unless an operand that holds indices is of integers."""
+    """Raise G0202 unless an operand with indices has an integer dtype."""
     require(kind in "iu", f"{op}: indices are integers, not {dtype}", code="G0202")
 
 
@@ -46,5 +46,5 @@ def spread(f: Functions, y: ValueLike, like: ValueLike, over: tuple[int, ...]) -
 
 
 def wide(x: Array) -> Array:
-    """`x` in the precision that sums are made in: f32 for f16 and bf16 (no integer has 2 bytes)."""
+    """`x` in the precision of sums: f32 for f16 and bf16 (no integer has 2 bytes)."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x

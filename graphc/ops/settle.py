@@ -1,8 +1,8 @@
-"""What is kept of a sum over turns, and how the whole is made of it.
+"""Sums over microbatches in a chosen order: the values that are kept, and how they are combined.
 
-An accumulation in another order than a running sum keeps several values, in a dim of its own in
-front: all turns (add_n), or their forest (tree). `keep` takes a turn in; the op
-`settle` makes the whole after the last.
+An accumulation in another order than a running sum keeps several values, in an additional first
+dim: all contributions (add_n), or their forest (tree). `keep` adds a microbatch's contribution; the
+op `settle` computes the sum after the last one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ COMBINE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.mini
 
 
 def keep(order: Order, op: ReduceOp, turn: int, x: Array, kept: Array) -> None:
-    """Take in the value of a turn, counted from 0; turns come in order.
+    """Add the contribution of microbatch `turn`, counted from 0; they arrive in order.
 
-    tree: kept holds the forest of the turns (see `grow`).
+    tree: kept holds the forest of the contributions (see `grow`).
     """
     if order is Order.ADD_N:
         np.copyto(kept[turn, ...], x)
@@ -53,10 +53,10 @@ def grow(forest: Array, x: Array, first: int, turn: int, combine: np.ufunc) -> N
 
 @register
 class Settle(Op):
-    """`y` is the whole sum (max, min) of what x keeps of it after `turns` turns
+    """`y` is the sum (max, min) of the contributions that x holds after `turns` microbatches
 
-    x has a dim in front that y has not: for 'add_n' it holds the turns, for 'tree' the
-    forest of the turns (graphc.ir.leaf_tree).
+    x has an additional first dim: for 'add_n' it holds the contributions, for 'tree' their forest
+    (graphc.ir.leaf_tree).
     """
 
     order: Order

@@ -105,7 +105,7 @@ class Pad(Op):
 
 @register
 class Concat(Op):
-    """`y` is the operands one after the other along `dim`"""
+    """`y` is the operands, concatenated along `dim`"""
 
     dim: int
     jointly_linear = True

@@ -1,4 +1,4 @@
-"""Ops without tensor operands: values from outside, constants, counts, random numbers."""
+"""Ops without tensor operands: inputs, variables, constants, counts, random numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Source(Op):
 
 
 class External(Op):
-    """A value from outside; its type is written at the node."""
+    """A value from outside the graph; its type is written at the node."""
 
     source_name: str
     not_differentiable = "it has no operand to differentiate"
@@ -62,7 +62,7 @@ class Input(External):
 
 @register
 class ReadVariable(External):
-    """`y` is the variable `source_name`, as it was before the step"""
+    """`y` is the value of the variable `source_name` before the step"""
 
     source_name: str
     source = "variable"
@@ -70,7 +70,7 @@ class ReadVariable(External):
 
 
 def fits(value: bool | int | float, dtype: DType) -> bool:
-    """Whether a number can be one of a dtype: in range for integers; floats are rounded."""
+    """Whether a dtype can represent a number: integers must be in range; floats are rounded."""
     if dtype.kind not in "iu":
         return isinstance(value, float) or abs(value) < HUGE
     limits = np.iinfo(dtype.numpy)
@@ -123,7 +123,7 @@ class Data:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of the content; -1 where it is no base64."""
+        """The number of bytes; -1 if the text is not base64."""
         try:
             return len(base64.b64decode(self.base64, validate=True))
         except ValueError:
@@ -160,9 +160,9 @@ class ConstArray(Source):
 
 @register
 class DimSize(Source):
-    """`y` is how many entries of a dim are valid at run time: the denominator of a mean
+    """`y` is the number of valid entries of a dim at run time: the denominator of a mean
 
-    size is the static length; extent names the run-time one. The global count, on every rank.
+    size is the static length; extent names the run-time one. It is the global count, on every rank.
     """
 
     size: int
@@ -179,7 +179,7 @@ class DimSize(Source):
         return self.of_count(self.size)
 
     def of_count(self, valid: int) -> Array:
-        """The value when `valid` entries are valid."""
+        """The value if `valid` entries are valid."""
         return np.array(valid, dtype=self.dtype.numpy)
 
     @classmethod

@@ -1,12 +1,12 @@
 """Sparse gradients: the gradient of a table that is only looked up, as indices and rows.
 
-Such a gradient is two ordinary tensors, indices [b, t] and rows [b, t, rest..]: b is the batch
-where it is looked up by example. Contributions are joined by putting them side by side, places by
-gathering both; where all of them are there, the rows of equal indices are added (`row_sum`).
+Such a gradient is two ordinary tensors, indices [b, t] and rows [b, t, rest..]; b is the batch if
+the lookup has one row per example. Contributions are concatenated, and devices gather both tensors.
+Once all contributions are there, the rows with equal indices are added (`row_sum`).
 
-    auto  as rows where fewer rows are looked up in a step than the table has
-    on    as rows wherever the table is only looked up
-    off   as a table
+    auto  as rows if a step looks up fewer rows than the table has
+    on    as rows whenever the table is only looked up
+    off   as a dense table
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rows:
     size: int
 
     def map(self, change: Callable[[Value], Value]) -> Rows:
-        """The rows changed, entry by entry; zeros stay zeros."""
+        """The rows changed elementwise by a function that keeps zeros."""
         return replace(self, values=change(self.values))
 
     def __neg__(self) -> Rows:
@@ -63,7 +63,7 @@ class Rows:
         return table.builder.row_add(table, self.ids, self.values)
 
     def joined(self, order: Order) -> Rows:
-        """The same, the rows of equal indices added at the first of them."""
+        """The same gradient, with rows of equal indices added at the first of them."""
         f = self.ids.builder
         order = Order.TREE if order is Order.TREE else Order.ACCUMULATE
         ids = f.row_ids(self.ids)
@@ -82,7 +82,7 @@ def rows_of(size: int, ids: Value, values: Value) -> Rows:
 
 
 def side_by_side(parts: Sequence[Rows]) -> Rows:
-    """All contributions as one: example by example, where they are of the same examples."""
+    """All contributions as one: example by example, if they have the same examples."""
     if len(parts) == 1:
         return parts[0]
     f, size = parts[0].ids.builder, parts[0].size
@@ -95,17 +95,17 @@ def side_by_side(parts: Sequence[Rows]) -> Rows:
 
 
 def densified(gradient: Gradient) -> Value:
-    """A gradient as one tensor."""
+    """A gradient as one dense tensor."""
     return gradient.dense() if isinstance(gradient, Rows) else gradient
 
 
 def entries(gradient: Gradient) -> Value:
-    """A tensor of all entries of a joined gradient that may not be 0: for sums over them."""
+    """A tensor of all entries of a joined gradient that may be nonzero: for sums over them."""
     return gradient.values if isinstance(gradient, Rows) else gradient
 
 
 def mapped(gradient: Gradient, change: Callable[[Value], Value]) -> Gradient:
-    """A gradient changed entry by entry, where zeros stay zeros."""
+    """A gradient changed elementwise by a function that keeps zeros."""
     return gradient.map(change) if isinstance(gradient, Rows) else change(gradient)
 
 
@@ -114,7 +114,7 @@ def mapped(gradient: Gradient, change: Callable[[Value], Value]) -> Gradient:
 
 @dataclass(frozen=True)
 class Uses:
-    """How a table is used on the way to a loss: looked up along dim 0, or otherwise."""
+    """How a table is used on the way to a loss: in lookups along dim 0, or otherwise."""
 
     lookups: tuple[Node, ...]
     others: tuple[Node, ...]
@@ -130,7 +130,7 @@ def uses_of(f: Builder, read: str, users: Iterable[Node]) -> Uses:
 
 
 def _is_lookup(f: Builder, node: Node, read: str) -> bool:
-    """Whether a node looks up rows of a table, by example or by indices without a batch."""
+    """Whether a node looks up rows of a table, with a batch or without."""
     slot = node.op.looks_up
     if slot is None or node.operands[0] != read:
         return False
@@ -142,9 +142,9 @@ def sparse_reads(
 ) -> set[str]:
     """The reads of variables whose gradients are kept as rows.
 
-    variables: the variable of every read. otherwise: the mode of those that say none. Warns G0314
-    where a table is looked up and used as a whole too. Raises G0315 where it is said to be sparse
-    and isn't looked up.
+    variables: the variable of every read. otherwise: the mode of those that name none. Warns with
+    G0314 if a table is looked up and also used as a whole. Raises G0315 if sparse is on for a
+    variable that is not looked up.
     """
     found, users = set[str](), _users(f.nodes.values())
     for read, v in variables.items():

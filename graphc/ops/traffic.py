@@ -1,4 +1,4 @@
-"""What a device sends for a conversion over space, in bytes, as the ring algorithms do."""
+"""The bytes that a device sends for a conversion over space, with ring algorithms."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from graphc.ops.collective import Conversion
 
 
 def sent(op: Conversion, size: float, shape: tuple[int, ...], mesh: Mesh) -> float:
-    """Bytes that a device sends for a conversion of what is `size` bytes of that shape on it.
+    """Bytes that a device sends for a conversion of a value that takes `size` bytes on it.
 
-    A sum over leaves begins with a forest, whose first dim is its pieces.
+    A sum over leaves begins with a forest, whose first dim counts its pieces.
     """
     axes = [a for a in map(mesh.axis, op.axes) if a.over == "space"]
     n = prod(a.size for a in axes)
@@ -22,8 +22,8 @@ def sent(op: Conversion, size: float, shape: tuple[int, ...], mesh: Mesh) -> flo
 
 
 def _over_leaves(op: Conversion, n: int, size: float, mesh: Mesh) -> float:
-    """Every entry of the sum is added at one place, which n - 1 others send their pieces of it; and
-    sent on from there to the others that have it, which is one place of n where all is cut."""
+    """Every entry of the sum is added on one device, to which n - 1 others send their pieces; the
+    result is then sent to the other devices that need it: to none, if all entries are split."""
     assert mesh.leaves is not None
     pieces = most_sent(mesh.leaves.slots, mesh.turns)
     copies = prod(mesh.axis(a).size for a in op.axes[:-1] if op.target(a) == R)

@@ -1,4 +1,4 @@
-"""Elementwise ops of one operand."""
+"""Elementwise ops on one operand."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Tanh(Smooth):
 
 @register
 class Logistic(Smooth):
-    """`y = 1 / (1 + e^-x)`; only e to negative powers is taken, so that nothing overflows"""
+    """`y = 1 / (1 + e^-x)`; computed with negative powers of e only, so that nothing overflows"""
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g * (y * (1 - y)),)
@@ -234,7 +234,7 @@ class StopGradient(Elementwise):
 
 @register
 class Gradient(Elementwise):
-    """`y = x`, the gradient of the variable `of`, complete: a strategy may say how it lies"""
+    """`y = x`, the complete gradient of the variable `of`: a strategy may place this node"""
 
     of: str
     kinds = "f"
@@ -257,7 +257,7 @@ class Gradient(Elementwise):
 
 @register
 class GradientRows(Elementwise):
-    """`y = x`, the rows of the gradient of the variable `of`, complete: equal indices are joined"""
+    """`y = x`, the complete rows of the gradient of the variable `of`: equal indices are joined"""
 
     of: str
     kinds = "f"
@@ -280,7 +280,7 @@ class GradientRows(Elementwise):
 
 @register
 class Cast(Elementwise):
-    """`y = x` converted to `dtype` (floats to integers cut towards zero)"""
+    """`y = x` converted to `dtype` (floats to integers by rounding towards zero)"""
 
     dtype: DType
     kinds = "fiub"

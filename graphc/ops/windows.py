@@ -1,4 +1,4 @@
-"""Sliding windows, of which convolution and pooling are made, and their adjoint."""
+"""Sliding windows, from which convolution and pooling are built, and their adjoint."""
 
 from __future__ import annotations
 

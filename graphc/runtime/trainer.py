@@ -1,4 +1,4 @@
-"""The trainer: programs, their variables, and the loop that feeds them."""
+"""The trainer: a plan, its variables, and the training loop."""
 
 from __future__ import annotations
 
@@ -51,10 +51,12 @@ OnStep = Callable[[int, Metrics], None]
 class Trainer:
     """A plan, ready to run on a backend.
 
-    values:    first values of variables, global arrays by name, instead of the plan's own
-    max_bytes: what all devices together may need; None is the machine's memory
-    debug_nans: a step that gives a NaN or an infinity fails (G0537), names what made the first one,
-               and leaves the variables as they were; None is what GRAPHC_DEBUG_NANS says
+    values:     initial values of variables, global arrays by name, instead of those of the plan
+    max_bytes:  memory limit for all devices together; None is the machine's memory
+    debug_nans: a step that produces a NaN or an infinity fails (G0537), names the node that
+                produced the first one, and leaves the variables unchanged; None is what
+                GRAPHC_DEBUG_NANS says
+
     A context manager; `close` ends the devices' threads. Raises G0204 before anything is allocated.
     """
 
@@ -85,7 +87,7 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """How many updates were made."""
+        """The number of updates made so far."""
         return self.engine.finished["train"]
 
     @property
@@ -98,8 +100,8 @@ class Trainer:
     def step(self, batch: Batch | Iterator[Batch]) -> Metrics:
         """Make one update; returns the loss and what the step reports, by name.
 
-        batch: the global batch, a dict of arrays, or an iterator of microbatches.
-        Scalars come as Python floats, other results as arrays.
+        batch: the global batch, a dict of arrays, or an iterator of microbatches. Scalars are
+        returned as Python floats, other results as arrays.
         """
         if self.fast_path is not None and (found := self.fast_path(batch)) is not None:
             return found
@@ -116,14 +118,14 @@ class Trainer:
         return _agreed(made)
 
     def _shorten(self, batch: Batch | Iterator[Batch], made: Metrics) -> None:
-        """Take the short way from now on, for batches like this one."""
+        """Use the fast path from now on, for batches like this one."""
         checked = any(name.startswith(DIFFER) for name in made)
         if isinstance(batch, dict) and not checked and not self.plan.meta.get("every"):
             found = self.engine.fast_path("train", tuple(batch))
             self.fast_path = found.step if found else _no_fast_path
 
     def meet(self) -> None:
-        """Let replicas that step alone meet now; nothing where they don't, or have just met."""
+        """Synchronize independent replicas now; nothing if there are none, or they just were."""
         self._before_end = None
         self._meet()
 
@@ -136,9 +138,9 @@ class Trainer:
                 self._local_steps *= self.engine.finished[SYNC] == before
 
     def _end(self) -> None:
-        """Let replicas meet, so that there is one value of all. A step that follows, here or in a
-        run that is resumed, goes on from before: how a training is cut into runs changes nothing.
-        """
+        """Synchronize replicas, so that there is one value of each variable. A later step, also in
+        a resumed run, continues from the values before that: the result does not depend on how a
+        training is divided."""
         if self._local_steps:
             copies = self._own()
             assert isinstance(self.engine, Engine)
@@ -148,14 +150,14 @@ class Trainer:
                 self._meet()
 
     def _reopen(self) -> None:
-        """Undo the meeting at the end of a run."""
+        """Undo the synchronization at the end of a run."""
         if self._before_end is not None:
             copies, rest, local_steps = self._before_end
             self.engine.load_variables(rest | copies)
             self._local_steps, self._before_end = local_steps, None
 
     def _meet_after(self, steps: int) -> None:
-        """Let replicas meet that have made so many steps alone."""
+        """Synchronize replicas that have made this many local steps."""
         if steps and self._local_steps >= steps:
             self._meet()
 
@@ -188,12 +190,12 @@ class Trainer:
     ) -> Metrics:
         """Train for a number of epochs or steps and return the last step's results.
 
-        It goes on from `position`, which is part of what a checkpoint keeps. shard: how an epoch is
-        dealt to the replicas (graphc.runtime.data.sharding). Warns (G0620) where the batch that
-        `accumulate` makes up is out of proportion to the data.
-        record, replay: files of schedules, of asynchronous strategies: `record` is written, and
-        `replay` done again, to the same bits (G0521-G0525)
-        Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays usable.
+        Training continues from `position`, which checkpoints contain. shard: how an epoch is
+        distributed to the replicas (graphc.runtime.data.sharding). Warns (G0620) if the batch that
+        `accumulate` makes is out of proportion to the data. record, replay: files of recordings of
+        asynchronous strategies: `record` is written; `replay` is repeated bit for bit
+        (G0521-G0525). Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays
+        usable.
         """
         sharding = Sharding(shard, replicas(self.plan))
         warn_of_proportion(self.plan, data.examples(sharding), batch)
@@ -229,7 +231,7 @@ class Trainer:
         record: str | Path | None = None,
         replay: str | Path | None = None,
     ) -> Metrics:
-        """Train on batches as they come, and return the last step's results; see `fit`."""
+        """Train on batches as they arrive, and return the last step's results; see `fit`."""
         check_asynchronous(self.plan, record, replay)
         if isinstance(self.engine, AsynchronousEngine):
             parts = ((batch, self.position) for batch in batches)
@@ -246,7 +248,7 @@ class Trainer:
         self, parts: Iterator[tuple[Batch, Position]], limit: int | None, made: Metrics,
         on_step: OnStep | None, record: str | Path | None, replay: str | Path | None,
     ) -> Metrics:  # fmt: skip
-        """Workers and servers train, until the batches are used up."""
+        """Let workers and servers train until the batches are used up."""
         assert isinstance(self.engine, AsynchronousEngine)
         training = Training(self.engine, record, replay, made)
         if limit is not None:
@@ -265,7 +267,7 @@ class Trainer:
 
     @property
     def observed(self) -> Observed | None:
-        """How old the variables of the pushes were, and whose they were; None where all wait."""
+        """The staleness of pushes, and their workers; None for a synchronous strategy."""
         engine = self.engine
         return engine.observed if isinstance(engine, AsynchronousEngine) else None
 
@@ -283,9 +285,9 @@ class Trainer:
         self._before_end = None
 
     def save(self, path: str | Path) -> None:
-        """Write the training to a .safetensors file: all variables, and what `resume` needs more.
+        """Write a checkpoint (.safetensors): all variables, and what else `resume` needs.
 
-        Raises G0509 where it can't be written, G0505 after a step that failed half-way.
+        Raises G0509 if it can't be written, G0505 after a step that failed half-way.
         """
         values = self.variables()
         copies, before, local_steps = self._own(), {}, self._local_steps
@@ -298,17 +300,18 @@ class Trainer:
         Saved(values, *at, copies, before, local_steps, outer).write(path)
 
     def resume(self, path: str | Path) -> None:
-        """Take up the training that `save` wrote down, under any strategy.
+        """Resume the training that `save` wrote, under any strategy.
 
-        Under the same one it goes on to the same bits. Raises G0509 where the file is damaged or is
-        no training, and G0510, naming all of them, where its variables are not those of this step.
-        Warns (G0527-G0530) where the run is to have the same bits as on any devices, and other
-        kernels or another grid made the steps before, or where the seed is another.
+        Under the same one, the result is bit-identical to that of an uninterrupted run. Raises
+        G0509 if the file is damaged or is not a training, and G0510, naming all of them, if its
+        variables are not those of this step. Warns (G0527-G0530) if results should be
+        bit-identical, but other kernels or another grid computed the steps so far, or the seed
+        differs.
         """
         self.take_up(read(path), path)
 
     def take_up(self, found: Saved, path: str | Path) -> None:
-        """Take up a training that was read from a file; see `resume`."""
+        """Resume a training that was read from a file; see `resume`."""
         before, now = found.history, self._part(found.steps)
         values, local_steps = taken_up(path, found, self.plan, self._mesh)
         self.engine.load_variables(values)
@@ -320,20 +323,20 @@ class Trainer:
         self.history = gone_on(before, now)
 
     def start_from(self, path: str | Path) -> None:
-        """Take the params and states of any .safetensors file that this step has too, by name.
+        """Start from those params and states of a .safetensors file that this step has, by name.
 
-        How far their training had come counts for nothing. Warns (G0531) of what is not in the file
-        or is of another type. Raises G0509, and G0510 where nothing fits.
+        The position of the training in the file is ignored. Warns (G0531) of variables that are not
+        in the file or have another type. Raises G0509, and G0510 if none matches.
         """
         self.load(fitting(path, self.plan))
 
     @property
     def _mesh(self) -> Mesh | None:
-        """The mesh, where replicas may have copies of their own."""
+        """The mesh, if replicas may have copies of their own."""
         return None if isinstance(self.engine, AsynchronousEngine) else self.engine.mesh
 
     def _own(self) -> dict[str, Array]:
-        """The copies that replicas have of their own."""
+        """The replicas' own copies."""
         return {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
 
     def _part(self, start: int) -> HistoryPart:
@@ -343,7 +346,7 @@ class Trainer:
         return HistoryPart(start, self.plan.meta.get("grid", ""), kernels)
 
     def params_sha256(self) -> str:
-        """A hash of the trainable variables: sorted by name; name, dtype, shape, bytes of each."""
+        """A hash of the params: sorted by name; name, dtype, shape, bytes of each."""
         digest = hashlib.sha256()
         for name, a in sorted(self.variables("param").items()):
             digest.update(f"{name} {dtype_of(a.dtype)} {a.shape}\n".encode())
@@ -362,13 +365,13 @@ class Trainer:
 
 
 def loss_of(results: Mapping[str, Any]) -> float | None:
-    """The number that a step reports as its loss; None where it reports none, or an array."""
+    """The number that a step reports as its loss; None if it reports none, or an array."""
     found = results.get("loss")
     return float(found) if isinstance(found, int | float) else None
 
 
 def _agreed(results: Metrics) -> Metrics:
-    """The results without the checks. Raises G0536 where a replica has another value."""
+    """The results without the replica checks. Raises G0536 if a replica has another value."""
     for name, count in results.items():
         if name.startswith(DIFFER) and count:
             raise GraphcError(

@@ -1,8 +1,8 @@
-"""Composites: everything that can be written over primitives, as plain functions of a builder.
+"""Composites: functions of a builder that can be written over primitives.
 
 `f.softmax(x, axis=-1)` calls `softmax(f, x, axis=-1)`. Axes may be negative, `axis=None` means all
-dims, Python numbers take the dtype of the tensor beside them, and integers become f32 where a
-function works on floats. A count in a mean is the run-time one: see `mean`.
+dims, Python numbers take the dtype of the tensor that they are combined with, and integers become
+f32 if a function works on floats. The count in a mean is the run-time one: see `mean`.
 """
 
 from graphc.ops.composites import (

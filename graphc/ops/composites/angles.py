@@ -84,7 +84,7 @@ def arcsinh(f: Builder, x: Operand) -> Value:
 
 
 def _apart(f: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """Whether x is so small that x^2 + 1 isn't x^2; x where it is, else 1; x where not, else 1."""
+    """Whether x is so small that x^2 + 1 isn't x^2; x if so, else 1; x if not, else 1."""
     limit = 2.0**7 if x.dtype == F16 else 2.0**28
     one, is_near = f.ones_like(x), f.lt(x, limit)
     return is_near, f.select(is_near, x, one), f.select(is_near, one, x)

@@ -20,7 +20,7 @@ Function: TypeAlias = Callable[[Value], Value]
 
 @composite
 def cast(f: Builder, x: Operand, dtype: DType | str) -> Value:
-    """`y = x` converted to `dtype`, a dtype or its name; x itself where it has it"""
+    """`y = x` converted to `dtype`, a dtype or its name; x itself if it has that dtype"""
     target = dtype_named(dtype) if isinstance(dtype, str) else dtype
     value = f.lift(x)
     return value if value.dtype == target else f.add(Cast(target), (value,))
@@ -89,7 +89,7 @@ def cbrt(f: Builder, x: Operand) -> Value:
 
 
 def _less(a: int, b: int, rounded: float) -> float:
-    """a / b less a float that is near it."""
+    """a / b minus a float that is near it."""
     return float(Fraction(a, b) - Fraction(float(rounded)))
 
 
@@ -171,7 +171,7 @@ def _added_powers(f: Builder, a: Operand, b: Operand, power: Function, unit: flo
 
 @composite
 def where(f: Builder, condition: Operand, a: Operand, b: Operand) -> Value:
-    """`y = a where condition, else b`, all three broadcast; the arm not taken has no influence"""
+    """`y = a where condition, else b`, all three broadcast; the other value has no influence"""
     c = truth(f, condition)
     x, y = f.match(a, b)
     shape, extents = broadcast_types(c.type, x.type)

@@ -41,7 +41,7 @@ def attention(
 
 @composite
 def causal_attention(f: Builder, q: Value, k: Value, v: Value, scale: float | None = None) -> Value:
-    """`y` is attention in which nothing sees what comes later"""
+    """`y` is attention in which no position sees later positions"""
     return f.attention(q, k, v, causal=True, scale=scale)
 
 

@@ -1,4 +1,4 @@
-"""Functions of the bits of integers."""
+"""Bitwise functions of integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def invert(f: Builder, x: Operand) -> Value:
 @ufunc("left_shift", "bitwise_left_shift")
 @composite
 def shift_left(f: Builder, x: Operand, n: Operand) -> Value:
-    """`y = x * 2^n` of integers; 0 where n is no number of their bits"""
+    """`y = x * 2^n` of integers; 0 if n is not a valid number of bits"""
     value, count, fits = _shifted(f, x, n)
     for step in _steps(value):
         value = f.select(f.ne(f.and_(count, step), 0), value * 2**step, value)
@@ -36,7 +36,7 @@ def shift_left(f: Builder, x: Operand, n: Operand) -> Value:
 @ufunc("right_shift", "bitwise_right_shift")
 @composite
 def shift_right(f: Builder, x: Operand, n: Operand) -> Value:
-    """`y = floor(x / 2^n)` of integers; 0 or -1 where n is no number of their bits"""
+    """`y = floor(x / 2^n)` of integers; 0 or -1 if n is not a valid number of bits"""
     value, count, fits = _shifted(f, x, n)
     zero = f.zeros_like(value)
     beyond = zero if value.dtype.kind == "u" else f.select(f.lt(value, 0), zero - 1, zero)
@@ -47,7 +47,7 @@ def shift_right(f: Builder, x: Operand, n: Operand) -> Value:
 
 
 def _shifted(f: Builder, x: Operand, n: Operand) -> tuple[Value, Value, Value]:
-    """Both with one dtype and shape, and where the number of places is one that shifts."""
+    """Both with one dtype and shape, and where the number of bits is valid."""
     a, b = f.match(x, n)
     if a.dtype == BOOL:
         a, b = f.to_dtype(a, I32), f.to_dtype(b, I32)
@@ -56,13 +56,13 @@ def _shifted(f: Builder, x: Operand, n: Operand) -> tuple[Value, Value, Value]:
 
 
 def _steps(x: Value) -> tuple[int, ...]:
-    """The powers of 2 that a number of places is made of."""
+    """The powers of 2 that add up to a number of bits."""
     return tuple(1 << k for k in range((8 * x.dtype.bytes).bit_length() - 1))
 
 
 @composite
 def integer_power(f: Builder, a: Value, b: Value) -> Value:
-    """`y = a^b` of integers, which wraps around; of b < 0 what 1 / a^-b is, cut towards zero"""
+    """`y = a^b` of integers, which wraps around; for b < 0, 1 / a^-b rounded towards zero"""
     require(
         a.dtype.kind in "iu" and a.dtype == b.dtype, "integer_power takes integers", code="G0202"
     )

@@ -1,4 +1,4 @@
-"""New tensors: filled, counting, random. A shape's `size(x, 0)` keeps the run-time length."""
+"""Create tensors: filled, counting, random. `size(x, 0)` in a shape keeps the run-time length."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def full(
 def zeros(
     f: Builder, shape: int | Sequence[int] | None = None, dtype: DType = F32
 ) -> Value | Zeros:
-    """`y` is 0 everywhere; without a shape, the initialiser of a variable"""
+    """`y` is 0 everywhere; without a shape, the initializer of a variable"""
     return Zeros() if shape is None else f.full(shape, 0, dtype)
 
 
 @composite
 def ones(f: Builder, shape: int | Sequence[int] | None = None, dtype: DType = F32) -> Value | Ones:
-    """`y` is 1 everywhere; without a shape, the initialiser of a variable"""
+    """`y` is 1 everywhere; without a shape, the initializer of a variable"""
     return Ones() if shape is None else f.full(shape, 1, dtype)
 
 
@@ -97,7 +97,7 @@ def array(f: Builder, values: Scalar | Sequence[Any], dtype: DType | None = None
 
 
 def _check_numbers(values: Scalar | Sequence[Any]) -> None:
-    """Raise G0206 for what is no list of lists of numbers, or too long."""
+    """Raise G0206 unless this is a list, or lists of lists, of numbers, and not too long."""
     level, depth = [values], 0
     while any(isinstance(x, list | tuple) for x in level):
         depth += 1
@@ -149,8 +149,8 @@ def dropout(
 ) -> Value:
     """`y = x / (1 - rate)`, or 0 with probability `rate`; x itself in evaluation mode
 
-    The draw depends on seed, key, step and the entry's place in the whole tensor, so on no mesh.
-    Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, JMLR 15 (2014).
+    The draw depends on seed, key, step and the entry's index in the global tensor, so not on the
+    mesh. Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, JMLR 15 (2014).
     """
     require(0 <= rate < 1, f"dropout: the rate {rate} is not in [0, 1)", code="G0206")
     value = floats(f, x)

@@ -20,12 +20,12 @@ def cross_entropy(
 ) -> Value:  # fmt: skip
     """`y = -log softmax(logits)[label]` per example, over the last dim
 
-    logits [i.., k]; labels integers [i..], or floats [i.., k] that sum to 1. A label outside
-    0 .. k-1 is an error at run time (G0506) that names it and its row. An example whose label is
+    logits [i.., k]; labels integers [i..], or floats [i.., k] that sum to 1. A label outside 0 ..
+    k-1 is an error at run time (G0506) that names it and its row. An example whose label is
     `ignore_index` has no loss and no gradient. reduction: "none", "sum" or "mean" of all examples;
-    those that are ignored do not count in the mean, on any mesh and with any number of turns.
-    f16 and bf16 logits are taken in f32. Neither the logits nor the labels are looked up, so that
-    the dim of the classes can be split.
+    ignored examples do not count in the mean, on any mesh and with any number of microbatches. f16
+    and bf16 logits are computed in f32. Neither the logits nor the labels are used as indices, so
+    that the dim of the classes can be split.
     """
     x, t = widened(f, logits), f.lift(labels)
     last = (x.rank - 1,)
@@ -54,7 +54,7 @@ _REDUCTIONS = ("none", "sum", "mean")
 
 
 def _reduced(f: Builder, loss: Value, reduction: str, used: Value | None = None) -> Value:
-    """What is asked for of the losses of examples; used: which of them count, where not all do."""
+    """The requested reduction of the examples' losses; used: which of them count, if not all do."""
     if used is not None:
         loss = f.select(used, loss, f.zeros_like(loss))
     match reduction:
@@ -82,7 +82,7 @@ def sigmoid_cross_entropy(f: Builder, logits: Operand, targets: Operand) -> Valu
 def binary_cross_entropy(f: Builder, p: Operand, targets: Operand, epsilon: float = 1e-7) -> Value:
     """`y = -t log p - (1 - t) log(1 - p)` per entry, p kept in [epsilon, 1 - epsilon]
 
-    Where p comes from a sigmoid, sigmoid_cross_entropy of its argument is exact.
+    If p comes from a sigmoid, sigmoid_cross_entropy of the sigmoid's argument is exact.
     """
     probability = f.clip(widened(f, p), epsilon, 1 - epsilon)
     t = f.to_dtype(f.lift(targets), probability.dtype)

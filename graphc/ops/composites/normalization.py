@@ -1,4 +1,4 @@
-"""Normalisation. Statistics are taken in f32 at least, and divide by run-time counts."""
+"""Normalization. Statistics are computed at least in f32, and divided by run-time counts."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def batch_norm(
     f: Builder, x: Operand, scale: Operand | None = None, shift: Operand | None = None,
     axis: int = -1, momentum: float = 0.9, eps: float = 1e-5, name: str | None = None,
 ) -> Value:  # fmt: skip
-    """`y = (x - mean) / sqrt(var + eps) * scale + shift` for every place along `axis`
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` for every position along `axis`
 
-    In training mean and variance (divided by n) are the whole batch's, on any mesh, and the states
-    `name.mean` and `name.var` follow: `s = momentum * s + (1 - momentum) * batch`. In evaluation
-    the states are used. Of per_replica(x) the statistics are each replica's own, and the states
-    follow their mean over the replicas. name is the scope's next `batch_norm` unless given; it must
-    be the same in both modes. (Ioffe, Szegedy 2015)
+    In training, mean and variance (divided by n) are those of the whole batch, on any mesh, and the
+    states `name.mean` and `name.var` follow: `s = momentum * s + (1 - momentum) * batch`. In
+    evaluation, the states are used. For per_replica(x), the statistics are each replica's own, and
+    the states follow their mean over the replicas. name is the scope's next `batch_norm` unless
+    given; it must be the same in both modes. (Ioffe, Szegedy 2015)
     """
     narrow = floats(f, x)
     value = widened(f, narrow)

@@ -1,4 +1,4 @@
-"""Functions that pick entries: indexing, lookup, sorting, running sums."""
+"""Functions that select entries: indexing, lookup, sorting, running sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key: TypeAlias = int | slice | EllipsisType | Value | None
 def size(f: Builder, x: Operand, axis: int) -> Size:
     """The length of a dim, for shapes: `zeros((size(x, 0), 64))` keeps the run-time length
 
-    As a number in an expression it is the run-time count.
+    Used as a number in an expression, it is the run-time count.
     """
     value = f.lift(x)
     dim = dim_of("size", axis, value.rank)
@@ -72,7 +72,7 @@ def one_hot(f: Builder, ids: Operand, n: int, dtype: DType = F32) -> Value:
 
 
 def hits(f: Builder, ids: Value, n: int) -> Value:
-    """bool [.., n]: whether an id is k. It compares, so that the new dim can be split."""
+    """bool [.., n]: whether an id equals k. A comparison, so that the new dim can be split."""
     if ids.dtype.bytes == 1:  # bool and u8 can't count as far as n
         ids = f.to_dtype(ids, I32)
     shape, extents = (*ids.shape, n), ids.type.extents and (*ids.type.extents, None)
@@ -85,9 +85,9 @@ def hits(f: Builder, ids: Value, n: int) -> Value:
 
 @composite
 def getitem(f: Builder, x: Operand, key: Key | Sequence[Key]) -> Value:
-    """`y = x[key]` as NumPy does it: integers, slices, `...`, None, and integer tensors
+    """`y = x[key]` as in NumPy: integers, slices, `...`, None, and integer tensors
 
-    Several integer tensors must stand side by side. Masks are not taken: use where.
+    Several integer tensors must be adjacent. Masks are not supported: use where.
     """
     value = f.lift(x)
     keys = _expanded(key if isinstance(key, tuple) else (key,), value.rank)
@@ -154,7 +154,7 @@ def _sliced(f: Builder, x: Value, dim: int, key: slice) -> Value:
 def _looked_up(
     f: Builder, x: Value, run: Sequence[tuple[int, Value, int]], shape: Sequence[int]
 ) -> Value:
-    """Gather along the dims of the integer tensors, merged to one; then the shape that is asked."""
+    """Gather along the dims of the integer tensors, merged into one; then restore the shape."""
     if not run:
         return reshaped(f, x, tuple(shape))
     dims = [d for d, _, _ in run]
@@ -184,14 +184,14 @@ def _merged_ids(f: Builder, x: Value, run: Sequence[tuple[int, Value, int]]) -> 
 
 @composite
 def argsort(f: Builder, x: Operand, axis: int = -1) -> Value:
-    """`y` is the order of the entries along `axis`, smallest first, equal ones as they stand"""
+    """`y` is the order of the entries along `axis`, smallest first; equal ones keep their order"""
     value = f.lift(x)
     return f.add(Argsort(dim_of("argsort", axis, value.rank)), (value,))
 
 
 @composite
 def sort(f: Builder, x: Operand, axis: int = -1) -> Value:
-    """`y` is x with its entries along `axis` in rising order"""
+    """`y` is x with its entries along `axis` in ascending order"""
     value = f.lift(x)
     dim = dim_of("sort", axis, value.rank)
     return f.add(TakeAlong(dim), (value, f.add(Argsort(dim), (value,))))
@@ -233,7 +233,7 @@ def median(f: Builder, x: Operand, axis: int | None = None) -> Value:
 
 @composite
 def diagonal(f: Builder, x: Operand) -> Value:
-    """`y[.., i] = x[.., i, i]` of the last two dims, which have one length"""
+    """`y[.., i] = x[.., i, i]` of the last two dims, which have equal lengths"""
     value = f.lift(x)
     square = value.rank >= 2 and value.shape[-1] == value.shape[-2]
     require(square, f"diagonal: shape {value.shape} is not square")

@@ -1,4 +1,4 @@
-"""Products: everything that is a contraction lowers to einsum of two operands."""
+"""Products: all contractions are lowered to einsum of two operands."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class EinsumOperand:
 def einsum(f: Builder, *operands: Operand | str, spec: str = "") -> Value:
     """`y = einsum("ij,jk->ik", a, b)`: the product of any number of operands, summed
 
-    Without `->` the result has the letters that occur once, in alphabetical order. A letter twice
-    in one operand is its diagonal.
+    Without `->`, the result has the letters that occur once, in alphabetical order. A letter that
+    occurs twice in one operand takes its diagonal.
     """
     given = list(operands)
     if not spec:
@@ -90,7 +90,7 @@ def _diagonal(f: Builder, t: EinsumOperand) -> EinsumOperand:
 def _without(
     f: Builder, t: EinsumOperand, out: str, terms: Sequence[EinsumOperand]
 ) -> EinsumOperand:
-    """The term summed over the letters that stand nowhere else."""
+    """The term summed over the letters that occur nowhere else."""
     others = "".join(o.letters for o in terms if o is not t) + out
     lone = tuple(i for i, x in enumerate(t.letters) if x not in others)
     if not lone:
@@ -149,7 +149,7 @@ _BATCH = "".join(c for c in ascii_letters if c not in "kmn")
 
 
 def _lead(f: Builder, x: Value, y: Value, batch: str) -> EinsumOperand:
-    """`x` with the letters of its batch dims, without those of length 1 that y is longer in."""
+    """`x` with the letters of its batch dims, except those of length 1 in which y is longer."""
     mine, theirs = x.shape[:-2], y.shape[:-2]
     letters = batch[len(batch) - len(mine) :]
     sizes = dict(zip(batch[len(batch) - len(theirs) :], theirs, strict=True))
@@ -161,7 +161,7 @@ def _lead(f: Builder, x: Value, y: Value, batch: str) -> EinsumOperand:
 
 @composite
 def dot(f: Builder, a: Operand, b: Operand) -> Value:
-    """`y` sums over the last dim of a and the last but one (or only one) of b, as np.dot does"""
+    """`y` sums over the last dim of a and the second to last (or only) dim of b, as np.dot does"""
     x, y = _common(f, (a, b))
     if x.rank == 0 or y.rank == 0:
         return x * y

@@ -12,7 +12,7 @@ from graphc.ops.composites.shaping import split
 def lstm_cell(
     f: Builder, x: Value, h: Value, c: Value, wx: Value, wh: Value, b: Operand | None = None
 ) -> tuple[Value, Value]:
-    """`c' = sigmoid(F) c + sigmoid(I) tanh(G); h' = sigmoid(O) tanh(c')`; gives (h', c')
+    """`c' = sigmoid(F) c + sigmoid(I) tanh(G); h' = sigmoid(O) tanh(c')`; returns (h', c')
 
     I, F, G, O are the quarters of x @ wx + h @ wh + b, in this order. x [n, k], h and c [n, m],
     wx [k, 4m], wh [m, 4m], b [4m]. (Hochreiter, Schmidhuber 1997; Gers et al. 2000)

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and norms over axes."""
+"""Sums, means, extrema and norms over axes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def sum_(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> V
 
 @composite
 def mean(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
-    """`y = sum(x) / count`, where count is how many entries there are at run time
+    """`y = sum(x) / count`, where count is the number of entries at run time
 
-    On any mesh and with any padding it is the mean over the whole batch. f16 and bf16 are summed
+    On any mesh and with any padding, it is the mean over the whole batch. f16 and bf16 are summed
     in f32.
     """
     narrow = floats(f, x)
@@ -125,7 +125,7 @@ def truth(f: Builder, x: Operand) -> Value:
 
 @composite
 def prod(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> Value:
-    """`y` is the product of x over `axis`, by halves: it needs these dims whole on every device"""
+    """`y` is the product of x over `axis`, by halves: every device needs the whole of these dims"""
     value = f.lift(x)
     if value.dtype.kind in "bu":
         value = f.to_dtype(value, I32)
@@ -177,7 +177,7 @@ def _index_of(
 
 
 def peak(f: Builder, x: Value, dims: tuple[int, ...]) -> Value:
-    """The maximum over `dims`, as a constant: what exp is shifted by."""
+    """The maximum over `dims`, as a constant by which exp is shifted."""
     return f.stop_gradient(f.add(ReduceMax(dims), (x,)))
 
 

@@ -1,4 +1,4 @@
-"""What per-replica code seldom means: means of means, and clipping before the sum over replicas."""
+"""Warnings about likely mistakes in per-replica code: means of means, clipping before the sum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from graphc.support.errors import GraphcError, GraphcWarning, Span
 
 
 def warn_of_means(f: Builder, value: Value, what: str, help: str) -> None:
-    """Warn (G0484) where what is summed over the replicas is a mean over their own examples."""
+    """Warn (G0484) if a value that is summed over replicas is a mean over their own examples."""
     if f.training and _holds_mean(f, value):
         _warn(f, "G0484", f"per-replica {what} of means; the global mean is mean(x)", help)
 
 
 def warn_of_clip(f: Builder, value: Value) -> None:
-    """Warn (G0467) where what is summed over the replicas was clipped by each of them before."""
+    """Warn (G0467) if each replica clips its value before the sum over replicas."""
     clips = (n for n in _entrywise(f, value) if _is_clip(f, n)) if f.training else iter(())
     node = next(clips, None)
     if node is not None:
@@ -37,7 +37,7 @@ def _warn(f: Builder, code: str, text: str, help: str, at: Span | None = None) -
 
 
 def _entrywise(f: Builder, value: Value) -> Iterator[Node]:
-    """The nodes that a value is made of entry by entry; of a quotient, what is divided."""
+    """The nodes on which a value depends elementwise; for a quotient, on its numerator."""
     stack, seen = [value.name], set[str]()
     while stack:
         node = f.nodes[stack.pop()]
@@ -54,7 +54,7 @@ def _entrywise(f: Builder, value: Value) -> Iterator[Node]:
 
 
 def _holds_mean(f: Builder, value: Value) -> bool:
-    """Whether a value is made, entry by entry, of a quotient by the replica's own count."""
+    """Whether a value depends, elementwise, on a quotient by the replica's own count."""
     stack, seen = [value.name], set[str]()
     while stack:
         node = f.nodes[stack.pop()]
@@ -88,7 +88,7 @@ def _is_own_count(f: Builder, name: str) -> bool:
 def _is_clip(f: Builder, node: Node) -> bool:
     """Whether a node bounds what a replica summed over its examples, by value or by a norm.
 
-    A lower bound alone is a relu, or what keeps a logarithm finite.
+    A lower bound alone is a relu, or keeps a logarithm finite.
     """
     if node.tensor.extents:
         return False

@@ -1,4 +1,4 @@
-"""The words of per-replica code: into it, and back to one global value."""
+"""The functions of per-replica code: into it, and back to one global value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _WORDS = "without it the value is global already: mean(x) is the mean over the w
 
 @composite
 def per_replica(f: Builder, x: Operand) -> Value:
-    """`y` is each replica's own part of x: what follows is computed by every replica for itself
+    """`y` is each replica's own part of x; what depends on y is computed by every replica itself
 
-    A sum or mean over the batch is then over the replica's own examples. A replica is one device's
-    part of the batch, with accumulate one microbatch of it. On one device there is one replica.
-    replica_sum, replica_mean, first_replica and join_replicas lead back to a global value.
+    A sum or mean over the batch is then over the replica's own examples. A replica is the part of
+    the batch on one device, or one microbatch of it under accumulate. On one device there is one
+    replica. replica_sum, replica_mean, first_replica and join_replicas lead back to a global value.
     """
     value = f.lift(x)
     return value if f.is_varying(value) else f.add(PerReplica(), (value,))
@@ -27,9 +27,9 @@ def per_replica(f: Builder, x: Operand) -> Value:
 
 @composite
 def replica_sum(f: Builder, x: Operand) -> Value:
-    """`y` is the sum of what the replicas have; one without examples has what sums of none give
+    """`y` is the sum over replicas; one without examples contributes the sum of none
 
-    Of a mean over the replicas' own examples it grows with their number (a warning says so).
+    For a mean over the replicas' own examples, it grows with their number (a warning says so).
     """
     value = _taken(f, "replica_sum", x)
     warn_of_means(f, value, "sum", "it grows with the number of replicas")
@@ -41,10 +41,10 @@ def replica_sum(f: Builder, x: Operand) -> Value:
 
 @composite
 def replica_mean(f: Builder, x: Operand) -> Value:
-    """`y = replica_sum(x) / replica_count()`: each replica counts alike, however few its examples
+    """`y = replica_sum(x) / replica_count()`: replicas have equal weight, however few examples
 
-    Of a mean over the replicas' own examples this is a mean of means (a warning says so): not the
-    mean over the batch where the parts are of different lengths.
+    For a mean over the replicas' own examples, this is a mean of means (a warning says so): not the
+    mean over the batch, if the replicas have different numbers of examples.
     """
     value = _taken(f, "replica_mean", x)
     text = f"replica_mean takes floats, not {value.dtype}"
@@ -56,7 +56,7 @@ def replica_mean(f: Builder, x: Operand) -> Value:
 
 
 def agreed_loss(f: Builder, loss: Value, reduction: str) -> Value:
-    """The loss as one value: where replicas have their own, `sum` or `mean` says what they make."""
+    """The loss as one value: for per-replica losses, `sum` or `mean` says how they are combined."""
     if not f.is_varying(loss) or reduction not in ("sum", "mean"):
         return loss
     return f.replica_sum(loss) if reduction == "sum" else f.replica_mean(loss)
@@ -64,7 +64,7 @@ def agreed_loss(f: Builder, loss: Value, reduction: str) -> Value:
 
 @composite
 def first_replica(f: Builder, x: Operand) -> Value:
-    """`y` is what the first replica has, everywhere"""
+    """`y` is the value of the first replica, on all replicas"""
     value = _taken(f, "first_replica", x)
     if value.dtype == BOOL:
         return f.ne(f.first_replica(f.to_dtype(value, I32)), 0)
@@ -75,7 +75,7 @@ def first_replica(f: Builder, x: Operand) -> Value:
 
 @composite
 def join_replicas(f: Builder, x: Operand) -> Value:
-    """`y` is the batch of all replicas: each example's entry as its own replica computed it"""
+    """`y` is the whole batch: each example's entry as its own replica computed it"""
     value = f.lift(x)
     if not f.is_varying(value):
         raise _global_already("join_replicas", value)
@@ -86,7 +86,7 @@ def join_replicas(f: Builder, x: Operand) -> Value:
 
 @composite
 def replica_count(f: Builder, dtype: DType = F32) -> Value:
-    """`y` is the number of replicas: devices that share the batch, times its microbatches"""
+    """`y` is the number of replicas: devices that share the batch, times microbatches"""
     return f.add(op_named("replica_count")(dtype=dtype))  # type: ignore[call-arg]
 
 
@@ -94,7 +94,7 @@ _BACK = "replica_sum(v), replica_mean(v) or first_replica(v) combine the replica
 
 
 def _taken(f: Builder, word: str, x: Operand) -> Value:
-    """The operand of a word that leads back. Raises G0483 unless it can."""
+    """The operand of a function that leads back. Raises G0483 unless it is a valid one."""
     value = f.lift(x)
     if not f.is_varying(value):
         raise _global_already(word, value)

@@ -44,7 +44,7 @@ def flatten(f: Builder, x: Operand, keep: int = 0) -> Value:
 
 @composite
 def transpose(f: Builder, x: Operand, perm: Sequence[int] | None = None) -> Value:
-    """`y` has x's dims in the order `perm`, reversed where none is given"""
+    """`y` has x's dims in the order `perm`, reversed if none is given"""
     value = f.lift(x)
     if perm is None:
         order = tuple(reversed(range(value.rank)))
@@ -67,7 +67,7 @@ def swapaxes(f: Builder, x: Operand, a: int, b: int) -> Value:
 def moveaxis(
     f: Builder, x: Operand, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> Value:
-    """`y` is x with the dims `source` at the places `destination`, the others in their order"""
+    """`y` is x with the dims `source` moved to the positions `destination`"""
     value = f.lift(x)
     sources, targets = _listed(source, value.rank), _listed(destination, value.rank)
     require(len(sources) == len(targets), "moveaxis: source and destination differ", code="G0206")
@@ -84,7 +84,7 @@ def _listed(axis: int | Sequence[int], rank: int) -> list[int]:
 
 @composite
 def expand_dims(f: Builder, x: Operand, axis: int | Sequence[int]) -> Value:
-    """`y` is x with new dims of length 1 at the places `axis` of y"""
+    """`y` is x with new dims of length 1 at the positions `axis` of y"""
     value = f.lift(x)
     rank = value.rank + (1 if isinstance(axis, int) else len(axis))
     new = dims_of("expand_dims", axis, rank)
@@ -122,14 +122,14 @@ def _listed_values(f: Builder, xs: Sequence[Operand | Sequence[Operand]]) -> lis
 
 @composite
 def concat(f: Builder, *xs: Operand | Sequence[Operand], axis: int = 0) -> Value:
-    """`y` is the operands (one by one, or a list) one after the other along `axis`"""
+    """`y` is the operands (one by one, or a list) concatenated along `axis`"""
     values = _listed_values(f, xs)
     return f.add(Concat(dim_of("concat", axis, values[0].rank)), values)
 
 
 @composite
 def stack(f: Builder, *xs: Operand | Sequence[Operand], axis: int = 0) -> Value:
-    """`y` is the operands (one by one, or a list) side by side along a new dim `axis`"""
+    """`y` is the operands (one by one, or a list) stacked along a new dim `axis`"""
     values = _listed_values(f, xs)
     dim = dim_of("stack", axis, values[0].rank + 1)
     return f.add(Concat(dim), [f.expand_dims(v, dim) for v in values])
@@ -137,7 +137,7 @@ def stack(f: Builder, *xs: Operand | Sequence[Operand], axis: int = 0) -> Value:
 
 @composite
 def split(f: Builder, x: Operand, parts: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
-    """`y0, y1, ...` are x cut along `axis` into equal parts, or at the places `parts`"""
+    """`y0, y1, ...` are x split along `axis` into equal parts, or at the positions `parts`"""
     value = f.lift(x)
     dim = dim_of("split", axis, value.rank)
     n = value.shape[dim]
@@ -157,7 +157,7 @@ def split(f: Builder, x: Operand, parts: int | Sequence[int], axis: int = 0) -> 
 
 @composite
 def tile(f: Builder, x: Operand, times: int | Sequence[int]) -> Value:
-    """`y` is x laid side by side, `times` along each dim (aligned from the right)"""
+    """`y` is x repeated `times` along each dim (aligned from the right)"""
     value = f.lift(x)
     counts = [times] if isinstance(times, int) else list(times)
     rank = max(len(counts), value.rank)
@@ -193,7 +193,7 @@ def _repeated(f: Builder, x: Value, dim: int, n: int, before: bool) -> Value:
 
 @composite
 def flip(f: Builder, x: Operand, axis: Axis = None) -> Value:
-    """`y` is x with the order of its entries along `axis` turned round"""
+    """`y` is x with its entries along `axis` in reverse order"""
     value = f.lift(x)
     for d in dims_of("flip", axis, value.rank):
         value = f.add(Reverse(d), (value,))
@@ -222,7 +222,7 @@ def pad(
     widths: int | Sequence[int] | Sequence[Sequence[int]],
     value: Scalar = 0,
 ) -> Value:
-    """`y` is x with `value` around it; widths: n, (before, after), or such a pair for each dim"""
+    """`y` is x surrounded by `value`; widths: n, (before, after), or such a pair for each dim"""
     inner = f.lift(x)
     pairs = _pairs(widths, inner.rank)
     y = _padded(f, inner, pairs)

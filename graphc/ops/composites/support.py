@@ -1,4 +1,4 @@
-"""What the composites share: axes as NumPy counts them, shapes with extents, floats."""
+"""Helpers of composites: axes as NumPy counts them, shapes with extents, floats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Axis: TypeAlias = int | Sequence[int] | None
 
 
 def dim_of(name: str, axis: int, rank: int) -> int:
-    """The dim that `axis` names, counted from the end where negative. Raises G0205."""
+    """The dim that `axis` names, counted from the end if negative. Raises G0205."""
     check_dim(name, axis + rank if axis < 0 else axis, rank)
     return axis % rank
 
@@ -35,13 +35,13 @@ def dims_of(name: str, axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def sized(shape: Sequence[int]) -> tuple[tuple[int, ...], Extents]:
-    """A shape as plain lengths, and the extents of the lengths that are `Size`s."""
+    """A shape as plain lengths, and the extents of those lengths that are `Size`s."""
     extents = tuple(n.extent if isinstance(n, Size) else None for n in shape)
     return tuple(int(n) for n in shape), extents if any(extents) else ()
 
 
 def reshaped(f: Builder, x: Value, shape: tuple[int, ...]) -> Value:
-    """`x` in another shape; itself where it has that shape."""
+    """`x` in another shape; x itself if it has that shape."""
     return x if x.shape == shape else f.add(Reshape(shape), (x,))
 
 
@@ -58,7 +58,7 @@ def along(f: Builder, y: Value, like: Value, dims: tuple[int, ...]) -> Value:
 
 
 def constant_array(f: Builder, array: Array, dtype: DType) -> Value:
-    """A constant tensor; one that is the same everywhere is a number, broadcast."""
+    """A constant tensor; one with equal entries is a broadcast number."""
     if array.size and bool((array == array.flat[0]).all()):
         return f.broadcast_to(f.constant(array.flat[0].item(), dtype), array.shape)
     return f.const_array(data=Data.of(array, dtype))
@@ -71,16 +71,16 @@ def floats(f: Builder, x: Operand) -> Value:
 
 
 def widened(f: Builder, x: Operand) -> Value:
-    """`x` as a float tensor of at least f32: what sums of squares are made in."""
+    """`x` as a float tensor of at least f32, in which sums of squares are computed."""
     value = floats(f, x)
     return f.to_dtype(value, F32) if value.dtype.bytes == 2 else value
 
 
 def count(f: Builder, t: TensorType, dims: Sequence[int], like: Value) -> Value:
-    """How many entries of a `t` lie along `dims` at run time, in the dtype of `like`.
+    """How many entries of a `t` there are along `dims` at run time, in the dtype of `like`.
 
-    A dim with an extent counts its valid entries, in per-replica code those of the replica's own
-    part (at least 1); the others together are one static number. like has the dims of t.
+    A dim with an extent counts its valid entries; in per-replica code, those of the replica's own
+    part (at least 1). The others together are one static number. like has the dims of t.
     """
     static, total = 1, None
     for d in dims:

@@ -1,9 +1,9 @@
 """Optimizers: frozen, printable records that turn gradients into new values of variables.
 
-An optimizer gives a *move* for each variable; the new value is the old one plus the move. It may
-stand in a `chain` with transforms: before it those that change gradients (clipping), after it those
-that watch (averages). The maths is done in the parameter's dtype, for f16 and bf16 in f32, which
-their slots are kept in; what depends on the step alone is done in f64.
+An optimizer computes a *move* for each variable; the new value is the old one plus the move. In a
+`chain` it may be combined with transforms: those of gradients (clipping) come before it, those that
+only observe (averages) after it. The computation uses the dtype of the param, but f32 for f16 and
+bf16, whose slots are f32 too; what depends only on the step is computed in f64.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Slots: TypeAlias = dict[str, dict[str, Value]]  # variable -> slot -> value
 
 @dataclass(frozen=True)
 class Moment:
-    """What an update may look at: the builder, the variables' values, and the time.
+    """The inputs of an update: the builder, the values of the variables, and the time.
 
     params: at least f32. step: i64, counted from 0. t: f64, counted from 1.
     """
@@ -55,12 +55,12 @@ class Moment:
 
 
 def wide(dtype: DType) -> DType:
-    """The dtype in which a parameter's update is computed."""
+    """The dtype in which the update of a param is computed."""
     return F32 if dtype.bytes == 2 else dtype
 
 
 class Transform(ABC):
-    """Maps a value per variable to another one: gradients before the optimizer, moves after it."""
+    """Maps a value per variable to another: gradients before the optimizer, moves after it."""
 
     slot_names: ClassVar[tuple[str, ...]] = ()
     watches: ClassVar[bool] = False  # stands after the optimizer, and hands its moves on
@@ -82,34 +82,34 @@ class Transform(ABC):
         return {name: (t, self.fill(name)) for name in self.slot_names}
 
     def fill(self, slot: str) -> float:
-        """What a slot starts from."""
+        """The initial value of a slot."""
         return 0.0
 
     def seed(self, f: Builder) -> Value | None:
-        """What the backward pass starts from; None is 1."""
+        """The gradient of the loss from which the backward pass starts; None is 1."""
         return None
 
     def own_count(self, f: Builder) -> Value | None:
-        """The count of its own updates, where it may skip one; None where `step` is that."""
+        """The count of its own updates, if it may skip some; None if `step` counts them."""
         return None
 
     def settled(
         self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
-        """The values and slots after the step, given those before it and those that were made."""
+        """The values and slots after the step, given the old ones and the new ones."""
         return new
 
     def takes_rows(self, at: Moment, name: str) -> bool:
-        """Whether a variable's gradient may come as rows: rows that it lacks are as zeros are."""
+        """Whether the gradient of a variable may come as rows: missing rows must act like zeros."""
         return False
 
     def taken(self, at: Moment, given: Gradients) -> Gradients:
-        """Gradients as this takes them: as tables, where every row is needed."""
+        """Gradients in the form that this needs: dense tables if every row is needed."""
         return {v: g if self.takes_rows(at, v) else densified(g) for v, g in given.items()}
 
     @abstractmethod
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
-        """The moves (or gradients) handed on, and the new slots."""
+        """The moves (or gradients) to pass on, and the new slots."""
 
 
 _RANGES = {
@@ -161,7 +161,7 @@ class PerVariable(Optimizer):
     def move_rows(
         self, at: Moment, name: str, g: Rows, slots: dict[str, Value]
     ) -> tuple[Rows, dict[str, Value]]:
-        """The same for a gradient of rows, where `takes_rows` says so."""
+        """The same for a gradient of rows, if `takes_rows` allows it."""
         raise AssertionError(f"{type(self).__name__} takes no rows")
 
     @abstractmethod
@@ -210,9 +210,9 @@ class ClipByValue(Transform):
 @record
 @dataclass(frozen=True)
 class Ema(Transform):
-    """`ema = decay * ema + (1 - decay) * p`, the new p; the slot starts from the first p
+    """`ema = decay * ema + (1 - decay) * p`, with the new p; the slot starts from the first p
 
-    The average of weights stands in the slot `ema` (Polyak, Juditsky 1992).
+    The average of the weights is in the slot `ema` (Polyak, Juditsky 1992).
     """
 
     decay: float = 0.999
@@ -232,7 +232,7 @@ class Ema(Transform):
 @record
 @dataclass(frozen=True)
 class Chain(Optimizer):
-    """Transforms of the gradients, then one optimizer, then what watches, one after the other"""
+    """Transforms of the gradients, then one optimizer, then averages, applied in order"""
 
     members: tuple[Transform, ...]
 
@@ -287,15 +287,15 @@ def _slot_names(member: Transform) -> list[str]:
 
 
 def chain(*members: Transform) -> Optimizer:
-    """The optimizer that does one member after the other; a lone optimizer is itself.
+    """The optimizer that applies its members in order; a single optimizer is returned as it is.
 
-    Raises G0206 unless it is transforms of gradients, one optimizer, then averages.
+    Raises G0206 unless it consists of transforms of gradients, one optimizer, then averages.
     """
     return as_optimizer(members)
 
 
 def as_optimizer(steps: Sequence[object]) -> Optimizer:
-    """The optimizer that `minimize loss with A, B, C` means. Raises G0206."""
+    """The optimizer of `minimize loss with A, B, C`. Raises G0206."""
     members = tuple(s for s in steps if isinstance(s, Transform))
     for s in steps:
         require(s in members, f"{s!r} is not an optimizer", code="G0206", help=_HELP)

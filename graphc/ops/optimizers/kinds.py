@@ -1,6 +1,6 @@
-"""The optimizers: gradient descent with momentum, and those that scale by past gradients.
+"""The optimizers: gradient descent with momentum, and methods that scale by past gradients.
 
-Formulas write g for the gradient, p for the parameter, t for the number of updates from 1.
+Formulas write g for the gradient, p for the param, t for the number of updates, counted from 1.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Rmsprop(PerVariable):
 
 
 class AdamLike(PerVariable):
-    """Optimizers that follow the mean m of the gradients and the mean v of their squares."""
+    """Optimizers with a running mean m of the gradients and v of their squares."""
 
     lr: Rate
     b1: float
@@ -199,7 +199,7 @@ class AdamLike(PerVariable):
         }
 
     def corrections(self, at: Moment) -> tuple[Value, Value]:
-        """What the means still lack after t steps from 0: `1 - b1^t` and `1 - b2^t`."""
+        """The bias corrections of the means after t steps: `1 - b1^t` and `1 - b2^t`."""
         return 1.0 - at.f.power(self.b1, at.t), 1.0 - at.f.power(self.b2, at.t)
 
     def direction(self, at: Moment, new: Slots) -> Value:

@@ -1,8 +1,9 @@
-"""Loss scaling: what keeps small gradients of half precision from vanishing.
+"""Loss scaling: keeps small gradients of half precision from vanishing.
 
 The backward pass starts from a scale instead of 1, and gradients are divided by it before they are
-used. Where one is not finite, the scale was too large: nothing is updated, and the scale falls.
-Gradients are sums over the whole mesh by then, so all devices see the same and decide alike.
+used. If one of them is not finite, the scale was too large: nothing is updated, and the scale is
+reduced. At that point gradients are sums over the whole mesh, so all devices make the same
+decision.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from graphc.ops.sparse import entries
 @record
 @dataclass(frozen=True)
 class LossScale(Transform):
-    """`g /= scale`, first in a chain; no update, and `scale /= factor`, where a g is not finite
+    """`g /= scale`, first in a chain; no update, and `scale /= factor`, if a g is not finite
 
-    After `grow_every` updates in a row `scale *= factor`. The scale is the state named by `state`,
-    `STATE.steps` counts those updates. Beside other losses of the step, which have updates of their
-    own, `STATE.updates` counts the updates of this one in place of `step`. (Micikevicius et al.,
-    "Mixed precision training", 2018)
+    After `grow_every` updates in a row, `scale *= factor`. The scale is the state named by `state`;
+    `STATE.steps` counts those updates. If the step has other losses with updates of their own,
+    `STATE.updates` counts the updates of this one instead of `step`. (Micikevicius et al., "Mixed
+    precision training", 2018)
     """
 
     initial: float = 2.0**15

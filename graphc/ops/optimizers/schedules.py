@@ -1,6 +1,6 @@
-"""Learning-rate schedules: frozen records, called on the number of updates made before this one.
+"""Learning-rate schedules: frozen records, called with the number of updates made so far.
 
-A plain number is the constant schedule. All are computed in f64, as scalars.
+A plain number is the constant schedule. All rates are computed in f64, as scalars.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _rate(f: Builder, rate: Rate, t: Value) -> Value:
 
 
 def _share(f: Builder, t: Value, steps: int) -> Value:
-    """How much of `steps` is done, from 0 to 1."""
+    """The fraction of `steps` that is done, from 0 to 1."""
     return f.minimum(t / float(steps), 1.0)
 
 
 def check_numbers(made: Any) -> None:
-    """Raise G0206 where a field of a record that is a number, or a rate, holds something else."""
+    """Raise G0206 if a field of a record for a number, or a rate, holds something else."""
     name = snake(type(made).__name__)
     for field in fields(made):
         takes = _TAKES.get(str(field.type))
@@ -83,7 +83,7 @@ class ConstantRate(Schedule):
 @record
 @dataclass(frozen=True)
 class LinearWarmup(Schedule):
-    """`rate = peak * (t + 1) / steps` for the first steps, then `after`, its time counted anew
+    """`rate = peak * (t + 1) / steps` for the first steps, then `after`, counted from there
 
     after is the peak itself unless given.
     """

@@ -1,14 +1,14 @@
-"""The coordinator: gives out batches, and says in which order pushes are applied.
+"""The coordinator: hands out batches, and decides the order in which pushes are applied.
 
-It sees no tensors. What it keeps, always: the pieces of work that are under way can all be applied,
-the oldest first, so that none is more than `staleness` versions old when its turn comes. With the
-versions u1 <= u2 <= ... that they were given, and V pushes ordered so far, this is
+It sees no tensors. Its invariant: all work in progress can be applied, the oldest first, such that
+no push is more than `staleness` versions old when it is applied. With the versions u1 <= u2 <= ...
+from which the work in progress was computed, and V pushes ordered so far, this is
 
     V + i - 1 - u_i <= staleness     for every i = 1, 2, ...
 
-A new piece is given out where it stays true; a push that is done is put in order where it stays
-true, and waits otherwise. The oldest one never waits, so there is no deadlock; and no push is ever
-dropped.
+A new batch is handed out if the invariant still holds; a finished push is ordered if the invariant
+still holds, and waits otherwise. The oldest one never waits, so there is no deadlock; and no push
+is ever dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from graphc.runtime.asynchronous.messages import (
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEntry:
-    """One line of a schedule: a push, in the order in which it was applied.
+    """One line of a recording: a push, in the order in which it was applied.
 
     versions: how many pushes the variables of each server had seen when the worker pulled them
     """
@@ -56,7 +56,7 @@ OnEntry = Callable[[ScheduleEntry, Mapping[str, Any]], None]
 
 @dataclass
 class _Piece:
-    """A piece of work under way: done once all servers have the push."""
+    """A batch in progress; it is done once all servers have the push."""
 
     work: WorkItem
     done: Done | None = None
@@ -64,12 +64,12 @@ class _Piece:
 
 @dataclass
 class Coordinator:
-    """The state machine.
+    """The state machine of the coordinator.
 
     servers:   their names
     staleness: the bound, or None
-    has:       whether there is a batch of a number, 0, 1, ...; asked in order
-    on_entry:  told of every push that is put in order, with what its step reported
+    has:       whether the batch of a number, 0, 1, ... exists; asked in order
+    on_entry:  called with every ordered push, and what its step reported
     first:     how many pushes the servers' variables have seen before this run
     """
 
@@ -94,7 +94,7 @@ class Coordinator:
     # -- messages -------------------------------------------------------------------------------
 
     def on_message(self, message: Message) -> Letters:
-        """What to send because of a message."""
+        """The messages to send in response to a message."""
         match message:
             case Ready(worker=worker):
                 return self._ready(worker)
@@ -108,11 +108,11 @@ class Coordinator:
                 raise AssertionError(f"the coordinator got {message}")
 
     def on_timer(self) -> Letters:
-        """What to send again, as no answer came."""
+        """The messages to send again, as no answer came."""
         return [(s, apply) for apply, missing in self.orders.values() for s in sorted(missing)]
 
     def close(self) -> Letters:
-        """Give out no new batches: what is under way is finished."""
+        """Hand out no new batches; work in progress is finished."""
         self.closing = True
         return self._go_on()
 
@@ -127,7 +127,7 @@ class Coordinator:
 
     @property
     def finished(self) -> bool:
-        """Whether all that was given out is applied, and there is no more."""
+        """Whether everything that was handed out is applied, and no batch is left."""
         return not self.pieces and not self.orders and not self._more()
 
     # -- workers --------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Coordinator:
     # -- the order ------------------------------------------------------------------------------
 
     def _go_on(self) -> Letters:
-        """Put in order what may be, and give out what may be."""
+        """Order the pushes that may be ordered, and hand out batches that may be handed out."""
         letters: Letters = []
         while (worker := self._next_done()) is not None:
             letters += self._order(worker)
@@ -178,7 +178,7 @@ class Coordinator:
         return letters
 
     def _next_done(self) -> str | None:
-        """The oldest push that is done, where it may be applied now."""
+        """The oldest finished push, if it may be applied now."""
         for worker, piece in sorted(self.pieces.items(), key=lambda p: p[1].work.version):
             others = (p.work.version for w, p in self.pieces.items() if w != worker)
             if piece.done is not None and self._feasible(self.version + 1, others):
@@ -186,7 +186,7 @@ class Coordinator:
         return None
 
     def _feasible(self, version: int, given: Iterable[int]) -> bool:
-        """Whether pieces that were given these versions can all be applied from `version` on."""
+        """Whether work computed from these versions can all be applied from `version` on."""
         k = self.staleness
         return k is None or all(version + i - u <= k for i, u in enumerate(sorted(given)))
 
@@ -212,7 +212,7 @@ class Coordinator:
         return self._go_on()
 
     def _more(self) -> bool:
-        """Whether there is a batch to give out."""
+        """Whether there is another batch to hand out."""
         return bool(self.returned) or (not self.closing and self.has(self.next_batch))
 
     def _may_start(self) -> bool:

@@ -36,7 +36,7 @@ OnPush: TypeAlias = Callable[[ScheduleEntry, Mapping[str, Any]], None]
 
 @dataclass
 class Observed:
-    """How many pushes there were so far of each staleness, and from each worker."""
+    """The number of pushes so far, by staleness and by worker."""
 
     staleness: Counter[int] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
@@ -48,13 +48,13 @@ class Observed:
 
 
 class _FirstError:
-    """The first error of what the coordinator calls: it must not keep it from what it is doing."""
+    """Keeps the first error of a callback, so that the coordinator can continue."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function returns; None where it fails."""
+        """The result of the function; None if it fails."""
         try:
             return function(*args)
         except BaseException as error:
@@ -63,10 +63,10 @@ class _FirstError:
 
 
 class AsynchronousEngine:
-    """Does for an asynchronous plan what `Engine` does for others; `run` is what it is for.
+    """The counterpart of `Engine` for asynchronous plans; `run` trains.
 
-    The variables are on the servers. `step` makes one push from their newest values and applies
-    it: nothing else is under way then.
+    The servers own the variables. `step` makes one push from their newest values and applies it,
+    while nothing else is in progress.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AsynchronousEngine:
 
     @property
     def footprints(self) -> tuple[Footprint, ...]:
-        """The bytes that servers and workers have taken so far, by kind: the largest first."""
+        """The bytes that servers and workers have used so far, by kind: the largest first."""
         engines = [x.engine for x in self.stores] + [x.engine for x in self._workers.values()]
         return by_kind(f for engine in engines for f in engine.footprints)
 
@@ -99,7 +99,7 @@ class AsynchronousEngine:
 
     @property
     def valid(self) -> bool:
-        """Whether the variables can be read: no server failed."""
+        """Whether the variables can be read: no server has failed."""
         return not self._invalid
 
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
@@ -124,15 +124,15 @@ class AsynchronousEngine:
     # -- steps ----------------------------------------------------------------------------------
 
     def fast_path(self, program: str, names: tuple[str, ...]) -> None:
-        """There is no short way: see `Engine.fast_path`."""
+        """There is no fast path: see `Engine.fast_path`."""
         return
 
     def resume_at(self, program: str, steps: int) -> None:
-        """Count the steps of a program from there."""
+        """Continue to count the steps of a program from this number."""
         self.finished[program] = steps
 
     def step(self, batch: Batch | Iterator[Batch], program: str = "train") -> dict[str, Array]:
-        """Make one update, with nothing else under way, or evaluate a batch."""
+        """Make one update, with nothing else in progress, or evaluate a batch."""
         if program != "train":
             if self._evaluated != self.finished["train"]:
                 self.evaluator.load_variables(self.variables())
@@ -151,10 +151,10 @@ class AsynchronousEngine:
         return found
 
     def run(self, source: NumberedStream[Any], on_push: OnPush) -> None:
-        """Train on all batches of a source; on_push is told of every push, in order.
+        """Train on all batches of a source; on_push is called with every push, in order.
 
-        Ctrl-C finishes what is under way, then raises KeyboardInterrupt. Raises what a worker, a
-        server, the source or on_push raises, after all others have come to rest.
+        Ctrl-C finishes the work in progress, then raises KeyboardInterrupt. Raises the error of a
+        worker, a server, the source or on_push, after all others have stopped.
         """
         servers = [Server(store.name, store) for store in self.stores]
         names = tuple(server.name for server in servers)
@@ -227,7 +227,7 @@ class AsynchronousEngine:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """After an error no worker is used again, and after a server's no variable."""
+        """After an error, no worker is used again; after a server's error, no variable either."""
         if self._lost:
             raise forks.use_in_child()
         self._check_valid()

@@ -25,7 +25,7 @@ FEW = 10  # updates of each worker
 
 
 class Training:
-    """One run of an asynchronous engine, and what it leaves behind.
+    """One run of an asynchronous engine, and its files.
 
     record, replayed: files of recordings, or None
     data:             how the batches were made; a recording of others is rejected (G0522)
@@ -48,7 +48,7 @@ class Training:
             check_bound(self.schedule, engine.how.staleness)
 
     def run(self, source: NumberedStream[Any], on_push: Any) -> Mapping[str, Any]:
-        """Train to the end; the results of the last push."""
+        """Train to the end; returns the results of the last push."""
 
         with recording(self.record, self.header) as write:
 
@@ -91,7 +91,7 @@ def check_asynchronous(plan: Plan, record: Any, replayed: Any) -> None:
 
 
 def warn_of_few(plan: Plan, steps: int) -> None:
-    """Warn (G0477) where each worker makes few updates: most are of old variables then."""
+    """Warn (G0477) if each worker makes few updates: most of them then use old variables."""
     how = plan.asynchronous
     if how is not None and steps < FEW * how.workers:
         text = f"{steps} updates for {how.workers} workers: each makes about {steps // how.workers}"

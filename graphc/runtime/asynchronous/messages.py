@@ -1,18 +1,18 @@
-"""The messages of the asynchronous roles. Each says who sent it, and carries all that it needs.
+"""The messages of the asynchronous roles. Each names its sender, and contains everything it needs.
 
-A message may come twice, late, or never: whoever waits for an answer asks again, and to ask again
-changes nothing. A worker's pieces of work are numbered 1, 2, ...; (worker, number) names a push.
+A message may arrive twice, late, or never: whoever waits for an answer asks again, and asking again
+changes nothing. A worker numbers its work 1, 2, ...; (worker, number) identifies a push.
 
-    worker -> coordinator   Ready       give me my next piece of work
-    coordinator -> worker   Work        this batch, on variables at least this new
-    worker -> servers       Pull        your variables, at least this new
-    server -> worker        Values      here they are, and how new
-    worker -> servers       Push        what was computed
-    server -> worker        Staged      I have it, and will not lose it
-    worker -> coordinator   Done        all servers have it
-    coordinator -> servers  Apply       in this place of the order
-    server -> coordinator   Applied     so it is done
-    coordinator -> worker   Finish      there is no more work for you
+    worker -> coordinator   Ready            give me the next batch
+    coordinator -> worker   WorkItem         this batch, with variables at least this new
+    worker -> servers       PullRequest      send your variables, at least this new
+    server -> worker        PulledVariables  the variables, and how new they are
+    worker -> servers       Push             the computed gradients
+    server -> worker        Staged           I have stored the push
+    worker -> coordinator   Done             all servers have it
+    coordinator -> servers  ApplyPush        at this position in the order
+    server -> coordinator   Applied          it is applied
+    coordinator -> worker   Finish           there is no more work for you
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A worker that is new asks for its first piece of work."""
+    """A new worker asks for its first batch."""
 
     worker: str
 
@@ -79,7 +79,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All servers have their parts of a push; also asks for the next piece of work.
+    """All servers have their parts of a push; also asks for the next batch.
 
     versions: how new the variables of each server were; results: what the step reports
     """
@@ -115,7 +115,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker is gone, says whoever watches over it."""
+    """A worker has failed; sent by whoever monitors it."""
 
     worker: str
 

@@ -1,4 +1,4 @@
-"""What servers keep and workers compute with: the programs of a plan, on a backend."""
+"""The programs of an asynchronous plan on a backend: those of servers, and that of a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class ProgramStore:
-    """A server's variables, updated by its program. served: the ones that workers get from it."""
+    """A server's variables, updated by its program. served: those that workers pull from it."""
 
     def __init__(
         self, name: str, program: Program, served: Sequence[str], backend: Backend,
@@ -29,14 +29,14 @@ class ProgramStore:
 
     @property
     def names(self) -> list[str]:
-        """The variables that it keeps."""
+        """The variables that it owns."""
         return list(self.engine.first.variable_types)
 
     def read(self) -> Mapping[str, Any]:
         return self.engine.variables(self.served)
 
     def apply(self, values: Mapping[str, Any]) -> None:
-        """One update. Raises G0524: a server that fails takes its variables with it."""
+        """Make one update. Raises G0524: the variables of a failed server are lost."""
         try:
             self.engine.step(values)
         except Exception as error:
@@ -62,7 +62,7 @@ def stores_of(plan: Plan, backend: Backend, debug_nans: bool | None = None) -> l
 
 
 class ProgramWorker:
-    """One worker's devices: the worker's program on a mesh of its own."""
+    """One worker's devices: the worker's program on its own mesh."""
 
     def __init__(
         self, plan: Plan, backend: Backend, deadline: float | None = None,
@@ -88,7 +88,7 @@ Get: TypeAlias = Callable[[int], Any]
 def computing(
     worker: ProgramWorker, name: str, get: Get
 ) -> Callable[[int, Mapping[str, Any]], tuple[Parts, Mapping[str, Any]]]:
-    """What the worker of a name computes with; its errors say who failed at which batch."""
+    """The function by which a worker computes; its errors name the worker and the batch."""
 
     def compute(number: int, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
         try:

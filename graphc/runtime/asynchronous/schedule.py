@@ -1,8 +1,8 @@
-"""Schedules: the record of an asynchronous run, and its replay, which gives the same bits.
+"""Recordings of asynchronous runs, and their replay, which gives the same bits.
 
-A file has a line of JSON for what the run was (graph, strategy, seed, ...), then one per push, in
-the order in which they were applied, and one for how many there are, with a hash of all lines
-above:
+A file has a line of JSON that describes the run (graph, strategy, seed, ...), then one line per
+push, in the order in which they were applied, and a last one with their number and a hash of all
+lines above:
 
     {"format": "graphc-schedule", "version": 2, "fingerprint": "...", "strategy": "...", ...}
     {"order": 0, "worker": "worker.1", "number": 1, "batch": 1, "versions": [0, 0]}
@@ -33,10 +33,10 @@ FORMAT, VERSION = "graphc-schedule", 2
 
 @dataclass(frozen=True)
 class Header:
-    """What a run was; a replay must be of the same.
+    """What describes a run; a replay must have the same.
 
     fingerprint: of the step's graph; strategy: its text; start: a hash of the variables before
-    backend:     what ran it
+    backend:     the backend that ran it
     data:        how its batches were made: source, size, seed, number of examples
     """
 
@@ -49,7 +49,7 @@ class Header:
 
 @dataclass(frozen=True)
 class PushSchedule:
-    """A run: what it was, and its pushes in order."""
+    """A recorded run: its header, and its pushes in order."""
 
     header: Header
     entries: tuple[ScheduleEntry, ...] = ()
@@ -71,10 +71,10 @@ def _end(pushes: int, digest: hashlib._Hash) -> str:
 
 @contextmanager
 def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[ScheduleEntry], None]]:
-    """Gives what writes an entry to the file, which has all of them however the run ends.
+    """A function that writes an entry to the file, which is complete however the run ends.
 
-    The file is there when the block ends, and whole. Without a path it does nothing. Raises G0512,
-    at once where the file can't be written.
+    The file appears, complete, when the block ends. Without a path, nothing is written. Raises
+    G0512 at once if the file can't be written.
     """
     if path is None:
         yield lambda entry: None
@@ -168,7 +168,7 @@ def _made(kind: Callable[..., Any], record: dict[str, Any], name: str, number: i
 
 
 def _checked(entry: ScheduleEntry, order: int, name: str, number: int) -> ScheduleEntry:
-    """The entry, where it is the next one and pulled what was there. Raises G0521."""
+    """The entry, if it is the next one and its versions existed. Raises G0521."""
     if entry.order != order:
         raise GraphcError(
             "G0521", f"{name}:{number} has order {entry.order}, but {order} comes next"
@@ -182,7 +182,7 @@ def _checked(entry: ScheduleEntry, order: int, name: str, number: int) -> Schedu
 
 
 def check_bound(schedule: PushSchedule, bound: int | None) -> None:
-    """Raise G0523 where a push is older than the strategy allows."""
+    """Raise G0523 if a push is staler than the strategy allows."""
     for number, entry in enumerate(schedule.entries, 2):
         if bound is not None and entry.staleness > bound:
             text = (

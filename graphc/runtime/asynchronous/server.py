@@ -1,4 +1,4 @@
-"""A server: keeps variables, hands them out, and applies pushes in the order that it is told."""
+"""A server: owns variables, sends them to workers, and applies pushes in the order it is told."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphc.support.errors import GraphcError
 
 
 class ServerVariables(Protocol):
-    """What a server keeps."""
+    """The variables of a server, and their updates."""
 
     def read(self) -> Mapping[str, Any]:
         """The variables that workers pull: copies, which later updates do not touch."""
@@ -33,7 +33,7 @@ class ServerVariables(Protocol):
 
 
 def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcError:
-    """G0524: a server that fails, at whatever it does, takes its variables with it."""
+    """G0524: if a server fails, whatever it was doing, its variables are lost."""
     if isinstance(error, GraphcError) and error.code == "G0524":
         return error
     words = error.message if isinstance(error, GraphcError) else str(error)
@@ -47,7 +47,7 @@ def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcErro
 
 @dataclass
 class Server:
-    """The state machine. version: how many pushes were applied."""
+    """The state machine of a server. version: how many pushes were applied."""
 
     name: str
     store: ServerVariables
@@ -59,7 +59,7 @@ class Server:
     copy: tuple[int, Mapping[str, Any]] | None = None  # of the variables: (version, values)
 
     def on_message(self, message: Message) -> Letters:
-        """What to send because of a message."""
+        """The messages to send in response to a message."""
         match message:
             case PullRequest():
                 return self._pull(message)
@@ -73,7 +73,7 @@ class Server:
                 raise AssertionError(f"{self.name} got {message}")
 
     def on_timer(self) -> Letters:
-        """Nothing: a server answers, and waits for nobody."""
+        """Nothing: a server only answers, and waits for nobody."""
         return []
 
     def _pull(self, pull: PullRequest) -> Letters:

@@ -1,8 +1,8 @@
 """A simulator of asynchronous runs: virtual time, no threads, everything from one seed.
 
-It drives the same roles as the threads do, and does to their messages what a bad network and bad
-machines would: delays them, so that they overtake each other, drops and doubles them, kills
-workers at any moment, and takes slow ones for dead.
+It runs the same roles as the threads do, and treats their messages as a bad network and bad
+machines would: it delays them, so that they overtake each other, drops and duplicates them, kills
+workers at any moment, and takes slow workers for dead.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RETRY = 5.0  # time after which a role asks again
 
 @dataclass(frozen=True)
 class Weather:
-    """What a run goes through.
+    """The disturbances of a run.
 
     seed:    of everything that is random
     delay:   the longest time that a message takes
-    drop:    the share of messages that are lost; twice: the share that come twice
-    deaths:  the share of pieces of work in which the worker dies; suspected: the share of those
-             in which it does not, and is only taken for dead
+    drop:    the share of messages that are lost; twice: the share that arrive twice
+    deaths:  the share of batches during which the worker dies; suspected: the share during which it
+             is wrongly taken for dead
     slow:    how many times longer the first worker computes
     """
 
@@ -44,7 +44,7 @@ class Weather:
 
 @dataclass
 class Outcome:
-    """A finished run: what was applied, when, and how long all took."""
+    """A finished run: what was applied, when, and how long everything took."""
 
     entries: list[ScheduleEntry] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -57,8 +57,8 @@ class Outcome:
 class Simulation:
     """One run.
 
-    stores:  what the servers keep; compute: what a worker does with a batch
-    batches: how many there are; workers: how many compute at a time
+    stores:  the variables of the servers; compute: what a worker does with a batch
+    batches: the number of batches; workers: how many compute at a time
     """
 
     stores: Sequence[ServerVariables]
@@ -83,7 +83,7 @@ class Simulation:
         )
 
     def run(self) -> Outcome:
-        """The whole run, to its end or to the limit of time."""
+        """The whole run, to its end or to the time limit."""
         for _ in range(self.workers):
             self._hire()
         self._at(RETRY, self._remind)
@@ -105,7 +105,7 @@ class Simulation:
         heapq.heappush(self.events, (time, self.count, event))
 
     def _remind(self) -> None:
-        """Everyone asks again for what did not come."""
+        """Everyone asks again for answers that did not arrive."""
         self._send(self.coordinator.on_timer())
         for name, worker in list(self.alive.items()):
             if name not in self.dead:
@@ -142,7 +142,7 @@ class Simulation:
         return self._send(letters, seconds)
 
     def _lose(self, worker: Worker, letters: Letters, seconds: float) -> None:
-        """The worker dies in the middle of what it sends, or is only taken for dead."""
+        """The worker dies while it sends messages, or is wrongly taken for dead."""
         if self.random.random() < self.weather.suspected:
             self._send(letters, seconds)
         else:

@@ -1,4 +1,4 @@
-"""Where workers get their batches from: a stream in order, of which they ask for one by number."""
+"""The source of the workers' batches: a stream in order, accessed by number."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class NumberedStream(Generic[T]):
-    """A stream of (batch, what comes with it), numbered from 0; used from many threads.
+    """A stream of (batch, additional data), numbered from 0; used from many threads.
 
-    A batch is kept until it is released, as it may be asked for again.
+    A batch is kept until it is released, as it may be requested again.
     """
 
     def __init__(self, stream: Iterator[tuple[Mapping[str, Any], T]]) -> None:
@@ -25,7 +25,7 @@ class NumberedStream(Generic[T]):
         self._next = 0
 
     def has(self, number: int) -> bool:
-        """Whether there is a batch of that number."""
+        """Whether the batch of that number exists."""
         with self._lock:
             while not self.ended and self._read <= number:
                 item = next(self._stream, None)
@@ -37,12 +37,12 @@ class NumberedStream(Generic[T]):
             return number < self._read
 
     def get(self, number: int) -> Mapping[str, Any]:
-        """The batch of a number that there is, and that was not released."""
+        """The batch of a number; it must exist, and not have been released."""
         assert self.has(number), f"there is no batch {number}"
         return self._pending[number][0]
 
     def release(self, number: int) -> None:
-        """The batch was used; nobody will ask for it again."""
+        """The batch was used, and will not be requested again."""
         with self._lock:
             self._released.add(number)
             while self._next in self._released:

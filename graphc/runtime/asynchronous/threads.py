@@ -20,7 +20,7 @@ PATIENCE = 3  # workers that may be lost, per worker, without a push in between
 
 
 class WorkerLost(Exception):
-    """Raised by what a worker computes with: it is gone, and its batch is another one's."""
+    """Raised by a worker's computation: the worker is gone, and its batch goes to another one."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Threads:
     """One run of a coordinator, servers, and `workers` workers.
 
     hire:      called on a new worker's own thread
-    interrupt: asked now and then: whether to finish what is under way, and stop
+    interrupt: polled: whether to finish the work in progress, and stop
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Threads:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Run to the end. Raises the first error of a role, after the others have come to rest.
+        """Run to the end. Raises the first error of a role, after the others have stopped.
 
-        Raises G0524 where a server fails, G0526 where workers are lost again and again.
+        Raises G0524 if a server fails, G0526 if workers fail again and again.
         """
         try:
             for server in self.servers:

@@ -1,4 +1,4 @@
-"""A worker: pulls variables, computes one batch on them, and pushes what came out."""
+"""A worker: pulls variables, computes one batch with them, and pushes the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Compute: TypeAlias = Callable[[int, Mapping[str, Any]], tuple[Parts, Mapping[str
 
 @dataclass
 class Worker:
-    """The state machine. It does one piece of work at a time; number is that of the present one."""
+    """The state machine of a worker: one batch at a time. number: that of the current batch."""
 
     name: str
     servers: tuple[str, ...]
@@ -41,11 +41,11 @@ class Worker:
     staged: set[str] = field(default_factory=set)
 
     def start(self) -> Letters:
-        """Ask for the first piece of work."""
+        """Ask for the first batch."""
         return self.on_timer()
 
     def on_message(self, message: Message) -> Letters:
-        """What to send because of a message."""
+        """The messages to send in response to a message."""
         match message:
             case WorkItem(number=number) if number == self.number + 1 and self._is_free():
                 return self._begin(message)
@@ -63,7 +63,7 @@ class Worker:
                 raise AssertionError(f"{self.name} got {message}")
 
     def on_timer(self) -> Letters:
-        """What this worker waits for, asked for (again)."""
+        """Ask again for what this worker waits for."""
         if self.finished:
             return []
         if self.work is None:

@@ -1,1 +1,1 @@
-"""What a backend is, how one is found, and the executors that need no compiler."""
+"""The interface of backends, how they are found, and the executors that need no compiler."""

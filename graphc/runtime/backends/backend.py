@@ -1,8 +1,8 @@
-"""What a backend is: it loads programs, and runs them on one device of a session.
+"""The interface of backends: a backend loads programs, and runs them on one device of a session.
 
-A backend is a plug-in of the entry point group `graphc.backends`. One that has kernels only makes
-itself with `KernelBackend`: feeding, placement, conversions, collectives and variables are then
-done for it by `graphc.runtime.backends.executor`. One that compiles whole steps implements the
+A backend is a plug-in of the entry point group `graphc.backends`. A backend that only has kernels
+is made with `KernelBackend`; graphc.runtime.backends.executor then takes care of inputs, placement,
+conversions, collectives and variables. A backend that compiles whole steps implements the
 protocols.
 """
 
@@ -23,7 +23,7 @@ Programs: TypeAlias = Mapping[str, Program]
 
 
 class FastPath(Protocol):
-    """The short way to the steps of a program, for batches that need nothing but the step itself.
+    """The fast path of a program, for batches that need no other work than the step itself.
 
     It may be used while `open` is True.
     """
@@ -32,15 +32,15 @@ class FastPath(Protocol):
 
     @property
     def done(self) -> int:
-        """How many steps have been run to the end this way."""
+        """How many steps have been run to the end on this path."""
         ...
 
     def step(self, batch: Any) -> dict[str, Any] | None:
         """The outputs of a step, scalars as Python numbers.
 
-        None, and nothing is done, where the batch is not whole, or no dict of arrays of the right
-        dtypes in the order that was agreed on, and while another step runs. A signal is raised
-        before the step or after it.
+        Returns None, and does nothing, if the batch is not full, or is not a dict of arrays of the
+        right dtypes in the agreed order, or if another step is running. A signal is raised before
+        the step or after it.
         """
         ...
 
@@ -48,48 +48,48 @@ class FastPath(Protocol):
 class Device(Protocol):
     """One rank's variables, and the steps that it can run on them.
 
-    Arrays that go in or out are NumPy arrays of the padded local shape; those that come out are
-    the caller's to keep.
+    Arrays that go in or out are NumPy arrays of the padded local shape; the caller may keep the
+    outputs.
     """
 
     committing: bool  # whether the present (or last) step has begun to write variables
 
     @property
     def footprint(self) -> Footprint:
-        """The bytes that this one device has taken so far; what devices share is shared out."""
+        """The bytes that this device has used so far; shared memory is divided among devices."""
         ...
 
     def get(self, name: str) -> Array:
-        """This rank's shard of a variable."""
+        """This rank's part of a variable."""
         ...
 
     def set(self, name: str, value: Array) -> None:
-        """Overwrite this rank's shard of a variable with a copy of the value."""
+        """Overwrite this rank's part of a variable with a copy of the value."""
         ...
 
     def prepare(self, program: str) -> None:
-        """Make ready what the steps of a program need, before the first of them.
+        """Prepare what the steps of a program need, before the first of them.
 
-        All ranks call it in one run, so that it may exchange what they need of each other. Where
-        one of them fails, or is interrupted, it is called on all of them again.
+        All ranks call it in one run, so that they may exchange what they need from each other. If
+        one of them fails, or is interrupted, all of them are called again.
         """
         ...
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
-        """Run one step of a program that was prepared, and return its outputs.
+        """Run one step of a prepared program, and return its outputs.
 
-        Sets `committing` to False at its begin and to True before the first write of a variable,
-        which no rank makes before all have come so far. A step that raises before that leaves the
-        variables as they were.
+        Sets `committing` to False at the beginning and to True before the first write of a
+        variable, which no rank makes before all have come that far. A step that raises before that
+        leaves the variables unchanged.
         """
         ...
 
     def fast_path(
         self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
     ) -> FastPath | None:
-        """A short way to run the steps of a program on all devices, if there is one.
+        """The fast path of a program on all devices, if there is one.
 
-        names: the entries of the batches to come, in order; turn: is held while a step runs;
+        names: the entries of the batches to come, in order; turn: a lock, held while a step runs;
         devices: those of the whole mesh, by rank, of which this is the first. Only a program that
         can't fail once it has begun to write may have one.
         """
@@ -97,14 +97,14 @@ class Device(Protocol):
 
 
 class Loaded(Protocol):
-    """Programs made ready for a device: checked, compiled."""
+    """Programs prepared for devices: checked, compiled."""
 
     def prepare(self, program: str) -> None:
-        """Compile what all devices have in common of a program, before `Device.prepare`.
+        """Compile what all devices share of a program, before `Device.prepare`.
 
         Runs on the thread that asks for a step. The C library keeps the memory that a thread has
-        freed in an arena for later threads: if devices compiled, each of these arenas would grow
-        to what a compilation takes.
+        freed in an arena for later threads: if devices compiled, each of these arenas would grow to
+        the memory of a compilation.
         """
         ...
 
@@ -127,10 +127,10 @@ class Loaded(Protocol):
 
 
 class Backend(Protocol):
-    """A backend: `name` as in `--backend NAME`; `executor` says in a word how it runs a step.
+    """A backend: `name` as in `--backend NAME`; `executor` names in a word how it runs a step.
 
     kernels: what the bits of its results depend on, besides NumPy and its BLAS; "" if nothing
-    note:    a line that tells the user why steps are not run as fast as they could be; "" if not
+    note:    a line that tells the user why steps run slower than they could; "" if they don't
     """
 
     @property
@@ -143,9 +143,9 @@ class Backend(Protocol):
     def note(self) -> str: ...
 
     def available(self) -> str | None:
-        """None where it can run here, else the reason why not. Must be cheap."""
+        """None if it can run here, else the reason why not. Must be cheap."""
         ...
 
     def load(self, programs: Programs) -> Loaded:
-        """Make programs ready that share one mesh and one set of variables."""
+        """Prepare programs that share one mesh and one set of variables."""
         ...

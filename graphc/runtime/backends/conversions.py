@@ -1,7 +1,7 @@
-"""The local conversions on NumPy arrays, shared by all backends: what no op's `run` can do.
+"""The local conversions on NumPy arrays, shared by all backends: those that no op's `run` can do.
 
-Each works from the ranges of its buffers: which entries of the global tensor this rank holds
-before, and which after, at this turn. Padding of a result is zero.
+Each works from the ranges of its buffers: the entries of the global tensor that this rank holds
+before and after it, in this microbatch. Padding of a result is zero.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Array: TypeAlias = NDArray[Any]
 def convert(
     kernel: Kernel, site: Site, turn: int, supply: Supply, xs: Sequence[Array], out: Array
 ) -> None:
-    """Run a local conversion: the result is written to `out`, which keeps its value over turns.
+    """Run a local conversion: the result is written to `out`, which persists over microbatches.
 
-    out may be the operand itself for a mask. What is kept has a first dim for the turns.
+    out may be the operand itself for a mask. Kept values have an additional first dim for the
+    microbatches.
     """
     (x,) = xs
     match kernel.op:

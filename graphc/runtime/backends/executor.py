@@ -1,7 +1,7 @@
-"""The default executor: one kernel at a time, on fresh arrays, without a plan of the memory.
+"""The default executor: one kernel at a time, on new arrays, without a memory plan.
 
-It needs nothing of a backend but a function that runs one op; what it does is the meaning of a
-Program. The reference backend is this with each op's own `run`.
+It only needs a function that runs one op, and defines the meaning of a Program. The reference
+backend is this executor with each op's own `run`.
 """
 
 from __future__ import annotations
@@ -53,14 +53,13 @@ def _runs_here() -> str | None:
 
 @dataclass(frozen=True)
 class KernelBackend:
-    """A whole backend from one function.
+    """A complete backend made from one function.
 
-    kernel(op, operands): a new array with the op's result; every op that a graph may hold comes
-                          here, except conversions between placements and ops that need their
-                          global position, which run on the host. It may return NotImplemented: the
-                          op's reference kernel is run then.
-    to_device, to_host:   convert a NumPy array to the backend's arrays, and back
-    unavailable:          says why the backend can't run here, or None
+    kernel(op, operands): a new array with the op's result; it is called for every op that a graph
+    may contain, except conversions between placements and ops that need their global position,
+    which run on the host. It may return NotImplemented: then the op's reference kernel runs.
+    to_device, to_host:   convert a NumPy array to the backend's arrays, and back unavailable:
+    returns why the backend can't run here, or None
     """
 
     name: str
@@ -104,7 +103,7 @@ class LoadedKernels:
         return KernelDevice(self._backend, self._programs, rank, comm)
 
     def prepare(self, program: str) -> None:
-        """Nothing: each device interprets for itself."""
+        """Nothing: each device interprets by itself."""
 
 
 class KernelDevice:
@@ -121,7 +120,7 @@ class KernelDevice:
 
     @property
     def footprint(self) -> Footprint:
-        """Every value of a step has an array of its own, until the step has ended."""
+        """Every value of a step has an array of its own until the end of the step."""
         runs = [run for run in self._runs.values() if run.constants is not None]
         taken = [run.taken for run in runs]
         constants = sum(constants for constants, _ in taken)
@@ -140,7 +139,7 @@ class KernelDevice:
         return None
 
     def prepare(self, program: str) -> None:
-        """Nothing: no rank keeps what it needs of another."""
+        """Nothing: no rank keeps what it needs from another."""
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
         self.committing = False
@@ -193,7 +192,7 @@ class ProgramRun:
             self.values[buffer] = variables[name]
 
     def commit(self) -> dict[str, Array]:
-        """The rest of the step, on values of its own; the outputs."""
+        """The rest of the step, on its own values; returns the outputs."""
         self.run(self.program.commit)
         self.written = {name: self.values[buffer] for name, buffer in self._held()}
         to_host, outputs = self.backend.to_host, self.program.outputs
@@ -203,7 +202,7 @@ class ProgramRun:
 
     @property
     def taken(self) -> tuple[int, int]:
-        """Bytes of constants, and of what a step makes."""
+        """Bytes of constants, and of what a step computes; a view is a copy here."""
         return values_at(self.program, self.site.coordinates[0])
 
     def _held(self) -> list[tuple[str, int]]:
@@ -237,10 +236,10 @@ class ProgramRun:
             self.noticed(x, turn)
 
     def noticed(self, x: Instruction, turn: int) -> None:
-        """An instruction has run: for those who watch (graphc.runtime.diagnosis.nans)."""
+        """Called after every instruction, for observers (graphc.runtime.diagnosis.nans)."""
 
     def leave_empty(self, body: Iterable[Instruction]) -> None:
-        """Something for what a loop would have made: a collective takes it, but reads nothing."""
+        """A placeholder for the result of a loop that did not run: a collective takes it unread."""
         for b in map(writes, body):
             if b is not None and b not in self.values:
                 buffer = self.program.buffers[b]
@@ -281,7 +280,7 @@ class ProgramRun:
         self.values[kernel.result] = made
 
     def _on_host(self, kernel: Kernel, turn: int, xs: Sequence[Any]) -> Any:
-        """The result of an op that depends on the place of its tensors; None for the others."""
+        """The result of an op that depends on its position; None for the others."""
         op = kernel.op
         if op.conversion:
             out = self._target(kernel)
@@ -295,7 +294,7 @@ class ProgramRun:
         return None
 
     def _target(self, kernel: Kernel) -> Array:
-        """What a conversion writes to: the value of the last turn, where there was one."""
+        """The array that a conversion writes to: that of the last microbatch, if there was one."""
         buffer = self.program.buffers[kernel.result]
         if kernel.result in self.values:
             return np.array(self.backend.to_host(self.values[kernel.result]))
@@ -308,7 +307,7 @@ class ProgramRun:
         return self.backend.to_device(np.asarray(x))
 
     def _check(self, kernel: Kernel, made: Any) -> None:
-        """Raise G0705 where a kernel's result is not of the shape and dtype that it must have."""
+        """Raise G0705 if the result of a kernel does not have the right shape and dtype."""
         buffer, host = self.program.buffers[kernel.result], self.backend.to_host(made)
         if host.shape != buffer.shape or host.dtype != buffer.dtype.numpy:
             raise GraphcError(

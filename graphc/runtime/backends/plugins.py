@@ -1,7 +1,7 @@
-"""Backends and transports: found by entry points, so that anyone's package can bring one.
+"""Finds backends and transports by entry points, so that any package can provide one.
 
-Listing imports nothing but what it must to ask whether a plug-in can run. A plug-in that can't be
-imported is named, with its error, and the others still work.
+Listing imports only what is needed to ask whether a plug-in can run. A plug-in that can't be
+imported is listed with its error, and the others still work.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class InstalledPlugin:
 
 
 def backends() -> list[InstalledPlugin]:
-    """Every backend that is installed, by name."""
+    """All installed backends, by name."""
     return [_found(BACKENDS, point) for point in _points(BACKENDS)]
 
 
 def transports() -> list[InstalledPlugin]:
-    """Every transport that is installed, by name."""
+    """All installed transports, by name."""
     return [_found(TRANSPORTS, point) for point in _points(TRANSPORTS)]
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name. Raises G0701 (unknown), G0703 (broken), G0704 (two of a name)."""
+    """The backend of this name. Raises G0701 (unknown), G0703 (broken), G0704 (two of one name)."""
     made: Backend = _load(BACKENDS, name)
     return made
 
 
 def transport(name: str) -> Transport:
-    """The transport of that name. Raises as `backend` does."""
+    """The transport of this name. Raises as `backend` does."""
     made: Transport = _load(TRANSPORTS, name)
     return made
 

@@ -1,4 +1,4 @@
-"""The reference: each op's own kernel, one at a time. It is the oracle of every other backend."""
+"""The reference backend: each op's reference kernel, one at a time; all others must match it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def interpret(
     variables: Mapping[str, Any] | None = None,
     counts: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """(outputs, updates) of a graph, evaluated as one device that holds everything would.
+    """(outputs, updates) of a graph, evaluated as on one device that holds everything.
 
-    Placements are not looked at: a conversion does not change the global value. counts gives the
-    valid units of run-time dims for `dim_size`; by default all are.
+    Placements are ignored: a conversion does not change the global value. counts gives the valid
+    units of run-time dims for `dim_size`; by default, all are valid.
     """
     given = {"input": inputs or {}, "variable": variables or {}}
     values: dict[str, Any] = {}

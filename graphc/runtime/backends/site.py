@@ -1,4 +1,4 @@
-"""Site: a program as one rank sees it. From buffers' ranges to offsets, lengths and groups."""
+"""Site: a program as one rank sees it, with offsets, lengths and groups for buffers' ranges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CACHE_SIZE = 4096  # shards and calls that are kept; every size of a short batch
 
 
 class Site:
-    """One rank's place on the mesh, and what follows from it."""
+    """One rank's coordinates on the mesh, and what follows from them."""
 
     def __init__(self, program: Program, rank: int) -> None:
         self.program, self.rank = program, rank
@@ -41,14 +41,14 @@ class Site:
         self.first_leaf = self._position() * program.mesh.turns
 
     def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
-        """(offset, length) of what this rank's buffer holds at a turn, per dim."""
+        """(offset, length) of what this rank's buffer holds in a microbatch, per dim."""
         at = self.coordinates[turn]
         return [supply.cut(r, at) for r in self.program.buffers[buffer].ranges]
 
     def placed(
         self, error: GraphcError, kernel: Kernel, turn: int, supply: Supply
     ) -> GraphcError:  # fmt: skip
-        """The error of a kernel: its line, and the place of an index in the whole tensor."""
+        """The error of a kernel, with its source line and the index's position in the tensor."""
         if isinstance(error, OutOfRange) and kernel.op.indices:
             spans = self.spans(kernel.operands[kernel.op.indices[0]], turn, supply)
             error = error.standing_at([first for first, _ in spans])
@@ -57,13 +57,13 @@ class Site:
     # -- homes ----------------------------------------------------------------------------------
 
     def holds(self, buffer: int) -> bool:
-        """Whether this rank has the buffer: one at another home has no memory here."""
+        """Whether this rank has the buffer: one that another rank owns has no memory here."""
         return self.program.buffers[buffer].lies_at(self.coordinates[0])
 
     def runs(self, x: Instruction) -> bool:
-        """Whether this rank runs an instruction: one whose result lies at another home is not run.
+        """Whether this rank runs an instruction: not if another rank owns the result.
 
-        A collective is run by all places along its own axis, whichever of them is the home.
+        A collective is run by all ranks along its axis, whichever of them is the owner.
         """
         match x:
             case Wait(token=token):
@@ -80,7 +80,7 @@ class Site:
     # -- leaves ---------------------------------------------------------------------------------
 
     def _position(self) -> int:
-        """This rank's place in the order in which the mesh deals out leaves."""
+        """This rank's position in the order in which the mesh distributes leaves."""
         leaves, mesh, position = self.program.mesh.leaves, self.program.mesh, 0
         for name in leaves.axes[:-1] if leaves else ():
             position = position * mesh.axis(name).size + self.coordinates[0][name]
@@ -92,23 +92,23 @@ class Site:
         return max((-(-n // width) for n, width in counts), default=1)
 
     def turns(self, supply: Supply) -> int:
-        """How many turns this rank runs: those whose leaves are present."""
+        """How many microbatches this rank runs: those whose leaves are present."""
         turns = self.program.mesh.turns
         if self.program.mesh.leaves is None:
             return turns
         return min(turns, max(0, self.present(supply) - self.first_leaf))
 
     def idle_turns(self, supply: Supply) -> range:
-        """The turns after this rank's last leaf in which others still have one.
+        """The microbatches after this rank's last leaf in which others still have one.
 
-        Of these a rank runs what `idle` gives: the others wait for it there.
+        In these, a rank runs what `idle` gives: the others wait for it there.
         """
         most = min(self.program.mesh.turns, self.present(supply))
         return range(self.turns(supply), most if self.program.mesh.leaves else 0)
 
     def idle(self, body: Sequence[Instruction]) -> list[Instruction]:
         """The collectives of a loop's body between ranks that may have different numbers of leaves,
-        such as the gathering of a stored variable."""
+        such as the gathering of a variable in sharded storage."""
         deals = self.program.mesh.deals
         begun = {
             x.token
@@ -122,7 +122,7 @@ class Site:
     # -- kernels --------------------------------------------------------------------------------
 
     def is_placed(self, kernel: Kernel) -> bool:
-        """Whether the kernel's result depends on where its tensors lie: `run_shard`, not `run`."""
+        """Whether the kernel's result depends on its position: `run_shard`, not `run`."""
         positioned = self.positioned(kernel)
         return positioned is not None and any(r.axes or r.extent for r in positioned.ranges)
 
@@ -134,7 +134,7 @@ class Site:
         return self.program.buffers[kernel.result if slot < 0 else kernel.operands[slot]]
 
     def shard(self, kernel: Kernel, turn: int, supply: Supply) -> Shard:
-        """What `run_shard` needs to know."""
+        """The argument of `run_shard`."""
         key = ("shard", kernel.result, turn, supply.key)
         shard: Shard | None = self._cache.get(key)
         if shard is None:
@@ -148,7 +148,7 @@ class Site:
         return shard
 
     def _sizes(self, buffer: Buffer, supply: Supply) -> tuple[int, ...]:
-        """The valid entries of the whole tensor; () where they can't be known yet."""
+        """The number of valid entries of the whole tensor; () if it can't be known yet."""
         if supply.key is None and any(r.extent for r in buffer.ranges):
             return ()
         counts = (supply.count(r.extent, r.count) if r.extent else r.count for r in buffer.ranges)
@@ -174,7 +174,7 @@ class Site:
         return tuple(ranks)
 
     def call(self, start: Start, turn: int, supply: Supply) -> CollectiveCall:
-        """The transport's call for a collective at a turn."""
+        """The transport's call for a collective in a microbatch."""
         key = ("call", start.token, turn, supply.key)
         call: CollectiveCall | None = self._cache.get(key)
         if call is None:

@@ -1,1 +1,1 @@
-"""Training state in files, and how a run goes on from them to the same bits."""
+"""Checkpoints: the state of a training in files, from which a run resumes with the same bits."""

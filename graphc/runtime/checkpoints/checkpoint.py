@@ -1,9 +1,9 @@
-"""Variables in a file: safetensors, with global values, so that a file knows no topology.
+"""Variables in a safetensors file, as global values, so that the file does not depend on the mesh.
 
-Notes (strings by name) stand beside them in the file's metadata, and so does `sha256`, a checksum
-of all tensors and notes: a file that was damaged is an error, never another value. Where replicas
-have copies of their own, `NAME@copies` has them all, for a run that goes on with as many replicas;
-`NAME@before` is what a variable was before the meeting that ended the run.
+Notes (strings by name) are in the file's metadata, together with `sha256`, a checksum of all
+tensors and notes: a damaged file is an error, never another value. If replicas have copies of their
+own, `NAME@copies` contains them all, for a run that resumes with the same number of replicas;
+`NAME@before` is the value of a variable before the synchronization at the end of the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHECKSUM = "sha256"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: global values by name, and notes."""
+    """The content of a file: global values by name, and notes."""
 
     tensors: Mapping[str, Array]
     notes: Mapping[str, str]
@@ -40,7 +40,7 @@ class Checkpoint:
         return {name: a for name, a in self.tensors.items() if "@" not in name}
 
     def beside(self, suffix: str) -> dict[str, Array]:
-        """What stands beside variables under their name with a suffix, by their names."""
+        """The tensors stored under variables' names with a suffix, by the variables' names."""
         found = self.tensors.items()
         return {name.removesuffix(suffix): a for name, a in found if name.endswith(suffix)}
 
@@ -48,7 +48,7 @@ class Checkpoint:
 def save_variables(
     path: str | Path, values: Mapping[str, Array], notes: Mapping[str, str] | None = None
 ) -> None:
-    """Write variables by name, whole or not at all. Raises G0509 where that fails."""
+    """Write variables by name, all or nothing. Raises G0509 if that fails."""
     from safetensors.numpy import save
 
     # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
@@ -59,14 +59,14 @@ def save_variables(
 
 
 def load_variables(path: str | Path) -> dict[str, Array]:
-    """The variables in a file. Raises G0509 where it can't be read, or is not as it was written."""
+    """Read the variables in a file. Raises G0509 if it can't be read, or was changed."""
     return read_checkpoint(path).values
 
 
 def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
-    """What is in a file. Raises G0509 where it can't be read, or is not as it was written.
+    """Read a file. Raises G0509 if it can't be read, or was changed.
 
-    foreign: it may also be one without a checksum, as other programs write them
+    foreign: also accept a file without a checksum, as other programs write them
     """
     from safetensors import SafetensorError
 

@@ -1,4 +1,4 @@
-"""The kernels of a run: what else the bits of a result depend on, besides the plan and the data."""
+"""The kernel fingerprint of a run: what bits depend on besides the plan and the data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graphc.runtime.machine.blas import blas_core
 
 
 def kernel_fingerprint(backend: str = "", executor: str = "", kernels: str = "") -> dict[str, str]:
-    """Backend, NumPy, BLAS with the core that it runs for, instruction set, version of graphc.
+    """Backend, NumPy, BLAS and the core it runs for, instruction set, version of graphc.
 
-    kernels: what the backend says of its own.
+    kernels: what the backend adds.
 
-    Same bits are promised between runs whose fingerprints are equal.
+    Runs with equal fingerprints give the same bits.
     """
     here = _of_machine()
     named = {

@@ -1,7 +1,7 @@
-"""What a run's steps were made by: the kernels and the grid, from which step on.
+"""The history of a run: with which kernels and which grid its steps were computed.
 
-The same bits are promised for one set of kernels and one grid. A checkpoint keeps the history, so
-that a run which goes on elsewhere knows, and says, from which step on its bits may differ.
+Bit-identical results are guaranteed for one set of kernels and one grid. A checkpoint keeps the
+history, so that a run that resumes elsewhere can report from which step on its bits may differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HistoryPart:
     """The steps after the first `start` ones, up to the next part.
 
     grid:    the factor that fixes the sums, such as reproducible(8); '' without one
-    kernels: their fingerprint (graphc.runtime.checkpoints.fingerprint); empty where it is not known
+    kernels: their fingerprint (graphc.runtime.checkpoints.fingerprint); empty if it is unknown
     """
 
     start: int
@@ -29,7 +29,7 @@ class HistoryPart:
     kernels: dict[str, str]
 
     def is_like(self, other: HistoryPart) -> bool:
-        """Whether both make the same bits."""
+        """Whether both give the same bits."""
         return (self.grid, self.kernels) == (other.grid, other.kernels)
 
 
@@ -37,13 +37,13 @@ History: TypeAlias = tuple[HistoryPart, ...]
 
 
 def gone_on(history: History, now: HistoryPart) -> History:
-    """The history of a run that goes on, after `now.start` steps, as `now` says."""
+    """The history of a run that continues, after `now.start` steps, with the setting in `now`."""
     made = tuple(part for part in history if part.start < now.start)
     return made if made and made[-1].is_like(now) else (*made, now)
 
 
 def changes(history: History) -> tuple[str, ...]:
-    """From where on bits may differ: `after step 6: core Haswell became SkylakeX`."""
+    """Where the guarantee of the same bits ends: `after step 6: core Haswell became SkylakeX`."""
     pairs = pairwise(history)
     return tuple(f"after step {b.start}: {x}" for a, b in pairs for x in _between(a, b))
 
@@ -72,12 +72,12 @@ def _of_kernels(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
 
 
 def in_json(history: History) -> str:
-    """The history as one line, for a checkpoint's notes."""
+    """The history as one line, for the notes of a checkpoint."""
     return json.dumps([[p.start, p.grid, p.kernels] for p in history])
 
 
 def of_json(text: str) -> History:
-    """What `in_json` wrote. Raises G0509 for anything else; of no text it is an unknown part."""
+    """Parse the output of `in_json`. Raises G0509 for anything else; '' is an unknown part."""
     if not text:
         return (HistoryPart(0, "", {}),)
     try:
@@ -102,7 +102,7 @@ def _part(entry: Any) -> HistoryPart:
 
 
 def warn_of_change(path: object, before: HistoryPart, now: HistoryPart) -> None:
-    """Say what has changed since a checkpoint, where `now` asks for the same bits."""
+    """Warn of what has changed since a checkpoint, if `now` requires the same bits."""
     if not now.grid or now.start == 0 or before.is_like(now):
         return
     later = (
@@ -120,6 +120,6 @@ def warn_of_change(path: object, before: HistoryPart, now: HistoryPart) -> None:
 
 
 def warn(kind: str, code: str, message: str, help: str) -> None:
-    """Warn of something in a checkpoint; kind: note or warning."""
+    """Warn about a checkpoint; kind: note or warning."""
     text = GraphcError(code, message, help=help).render().replace("error", kind, 1)
     warnings.warn(GraphcWarning(text), stacklevel=4)

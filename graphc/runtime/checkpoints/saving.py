@@ -1,7 +1,7 @@
-"""A training, written down so that it goes on to the same bits: what a checkpoint has.
+"""What a checkpoint contains, so that a training can resume from it with the same bits.
 
-Beside the global values of all variables it has what the replicas keep for themselves, how far the
-training had come (steps, place in the data), its seed, and which kernels made it.
+Besides the global values of all variables: the replicas' own values, the position of the training
+(steps, examples read), its seed, and the kernels that computed it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ SHOWN = 20  # names in a message
 
 @dataclass(frozen=True)
 class Saved:
-    """A training that was saved.
+    """A saved training.
 
-    values: global values of all variables
-    order:  in which the data is read (Dataset.order)
-    copies: what each replica has of its own, in a leading dim
-    before: what variables were before the meeting that ended the run; local_steps: how many steps
-            the replicas had made since they met before
-    outer:  the variables that only strategies with an outer optimizer have
+    values:      global values of all variables
+    order:       the order in which the data is read (Dataset.order)
+    copies:      the replicas' own values, in a leading dim
+    before:      values of variables before the synchronization at the end of the run
+    local_steps: how many steps the replicas had made since the previous synchronization
+    outer:       the variables that only strategies with an outer optimizer have
     """
 
     values: dict[str, Array]
@@ -75,7 +75,7 @@ class Saved:
 
 
 def read(path: str | Path) -> Saved:
-    """What `Saved.write` wrote. Raises G0509 for anything else."""
+    """Read what `Saved.write` wrote. Raises G0509 for anything else."""
     file = read_checkpoint(path)
     at = {k: _number(file.notes.get(k, "")) for k in ("steps", "epoch", "example")}
     if -1 in at.values():
@@ -97,7 +97,7 @@ def read(path: str | Path) -> Saved:
 
 
 def _number(text: str) -> int:
-    """A number of a note; -1 for what is none."""
+    """A number of a note; -1 if it is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
 
 
@@ -117,11 +117,11 @@ def _names(text: str) -> tuple[str, ...]:
 def taken_up(
     path: str | Path, found: Saved, plan: Plan, mesh: Mesh | None
 ) -> tuple[dict[str, Array], int]:
-    """The variables of a plan as they were saved, and how many steps its replicas made alone.
+    """The variables of a plan as they were saved, and how many local steps its replicas had made.
 
-    mesh: where replicas may have copies of their own; None where there are none. With as many
-    replicas they get their own copies again, else all get one value. Raises G0510 where some don't
-    fit.
+    mesh: where replicas may have copies of their own; None if there are none. With the same number
+    of replicas they get their own copies again, otherwise all get one value. Raises G0510 if some
+    don't fit.
     """
     types = types_of(plan)
     values = _fitted(found, plan)
@@ -134,9 +134,9 @@ def taken_up(
 
 
 def _fitted(found: Saved, plan: Plan) -> dict[str, Array]:
-    """The variables of a checkpoint, with this strategy's outer ones and no other's.
+    """The variables of a checkpoint, with the outer ones of this strategy and of no other.
 
-    Outer copies that were not there are those of the params, as if the replicas had met.
+    Missing outer copies become those of the params, as after a synchronization.
     """
     gone = set(found.outer) - plan.variables.keys()
     kept = {name: a for name, a in found.values.items() if name not in gone}
@@ -148,7 +148,7 @@ def _fitted(found: Saved, plan: Plan) -> dict[str, Array]:
 def _check_all(
     path: str | Path, values: Mapping[str, Array], types: Mapping[str, TensorType]
 ) -> None:
-    """Raise G0510, naming all that is missing, that is too much, and that is of another type."""
+    """Raise G0510, naming all variables that are missing, extra, or of another type."""
     missing = [name for name in types if name not in values]
     extra = [name for name in values if name not in types]
     unlike = [
@@ -177,9 +177,9 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def fitting(path: str | Path, plan: Plan) -> dict[str, Array]:
-    """The params and states of any .safetensors file that a plan has with the same name and type.
+    """The params and states of any .safetensors file that the plan has with the same name and type.
 
-    Warns (G0531) of the others. Raises G0509, and G0510 where there are none.
+    Warns (G0531) of the others. Raises G0509, and G0510 if there are none.
     """
     file: Checkpoint = read_checkpoint(path, foreign=True)
     types, kinds = types_of(plan), plan.variables
@@ -199,7 +199,7 @@ def fitting(path: str | Path, plan: Plan) -> dict[str, Array]:
 
 
 def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
-    """Say (G0530) that a run which draws random numbers goes on with another seed."""
+    """Warn (G0530) that a run which draws random numbers continues with another seed."""
     now = plan.meta.get("seed", 0)
     if before != now and plan.meta.get("random"):
         text = (
@@ -209,7 +209,7 @@ def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
 
 
 def warn_of_order(before: str, now: str) -> None:
-    """Say (G0532) that what is left of an epoch is not what is left of the epoch that was begun."""
+    """Warn (G0532) that the rest of an epoch is not the rest of the epoch that was begun."""
     if before and before != now:
         text = f"the epoch was begun with {before}, but continues with {now}"
         help = (
@@ -244,7 +244,7 @@ def _filled(t: TensorType, fill: float) -> Array:
 def with_outer(
     plan: Plan, values: dict[str, Array], given: Mapping[str, Array] | None
 ) -> dict[str, Array]:
-    """The values with outer copies of the params that were given without their own."""
+    """The values, with outer copies of those params that came without."""
     outer = {
         n: v.of for n, v in plan.variables.items() if v.kind == "outer" and n == f"{v.of}.outer"
     }

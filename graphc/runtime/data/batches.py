@@ -1,4 +1,4 @@
-"""What a batch must be: the entries that a program takes, their shapes and dtypes."""
+"""Checks of batches: the entries that a program takes, their shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Batch: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DimLength:
-    """How long a dim may be: exactly `most` entries, or up to that many units of a named extent."""
+    """The allowed length of a dim: exactly `most` entries, or up to that many of an extent."""
 
     most: int
     extent: str = ""
@@ -108,7 +108,7 @@ def array_of(name: str, value: Any) -> Array:
 
 
 def _castable(name: str, value: Any, dtype: DType) -> Array:
-    """value as an array that can be cast without a change of its meaning."""
+    """value as an array that can be cast without changing its meaning."""
     array = array_of(name, value)
     if array.dtype == dtype.numpy:
         return array
@@ -133,7 +133,7 @@ def _wrong_shape(name: str, array: Array, lengths: Sequence[DimLength]) -> Graph
 
 
 def is_full(program: Program, batch: Any) -> bool:
-    """Whether a batch is as long as a program takes it; what is no batch is found out later."""
+    """Whether a batch has the full length; whether it is valid is checked later."""
     if not isinstance(batch, Mapping):
         return True
     full = program.inputs.items()
@@ -141,9 +141,9 @@ def is_full(program: Program, batch: Any) -> bool:
 
 
 def has_lengths(short: Program, batch: Batch) -> bool:
-    """Whether a batch has all the examples that there can be, for all that else is wrong with it.
+    """Whether a batch has the full number of examples, even if something else is wrong with it.
 
-    short: the program for fewer examples; it alone tells which lengths may vary.
+    short: the program for fewer examples; only this program says which lengths may vary.
     """
     varied = ((name, t) for name, t in short.inputs.items() if t.extents and name in batch)
     return all(_shape(batch[name]) == t.shape for name, t in varied)

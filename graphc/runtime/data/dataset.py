@@ -1,9 +1,9 @@
-"""Data: from a file to global batches, in an order that depends on the seed alone.
+"""Datasets: from a file to global batches, in an order that depends only on the seed.
 
-A dataset is a dict of arrays with one first dim, read from one file or from several. Batches are
+A dataset is a dict of arrays with the same first dim, read from one file or several. Batches are
 consecutive slices of an epoch's order (graphc.runtime.data.sharding); the last one of an epoch may
 be short, and no example is lost or read twice. A `Position` says what was read, so that a run can
-be taken up where it ended, also with batches of another size.
+resume where it ended, also with batches of another size.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ START = Position()
 class Dataset:
     """Arrays by name, all with the same number of examples in their first dim.
 
-    files: the number of examples that came from each file, in order; () for a single one
+    files: the number of examples that came from each file, in order; () for a single file
     """
 
     arrays: Mapping[str, Array]
@@ -60,7 +60,7 @@ class Dataset:
         self, size: int, shuffle_seed: int | None = None, epoch: int = 0, *,
         start: int = 0, sharding: Sharding = WHOLE,
     ) -> Iterator[dict[str, Array]]:  # fmt: skip
-        """Global batches of `size` examples, the last one of the epoch with what is left.
+        """Global batches of `size` examples; the last one of the epoch has the remaining examples.
 
         start: how many examples of the epoch have been read already
         """
@@ -96,7 +96,7 @@ class Dataset:
         return -(-self.examples(sharding) // size)
 
     def order(self, size: int, shuffle_seed: int | None, sharding: Sharding = WHOLE) -> str:
-        """In which order an epoch is read: the same words, the same order."""
+        """A description of the order in which an epoch is read; equal texts, equal orders."""
         words = f"{self.examples(sharding)} examples"
         words += "" if shuffle_seed is None else f", shuffled by {shuffle_seed}"
         policy = sharding.resolved(len(self.parts))
@@ -111,9 +111,9 @@ class Dataset:
 
 
 def rebatch(batches: Iterable[Mapping[str, Any]], size: int) -> Iterator[dict[str, Array]]:
-    """The same examples in batches of `size`, the last one with what is left.
+    """The same examples in batches of `size`; the last one has the remaining examples.
 
-    batches: dicts of arrays with one first dim, of any lengths. Raises G0603 for entries that
+    batches: dicts of arrays with the same first dim, of any lengths. Raises G0603 for entries that
     differ in their number of examples, or from batch to batch in their names.
     """
     kept: list[dict[str, Array]] = []
@@ -136,7 +136,7 @@ def rebatch(batches: Iterable[Mapping[str, Any]], size: int) -> Iterator[dict[st
 
 
 def _arrays(batch: Any) -> dict[str, Array]:
-    """The entries of a batch as arrays. Raises G0603 for what has no first dim, or no one shape."""
+    """The entries of a batch as arrays. Raises G0603 for one without a first dim or a shape."""
     if not isinstance(batch, Mapping):
         raise GraphcError("G0603", f"a batch is a dict of arrays, not a {type(batch).__name__}")
     try:
@@ -160,11 +160,11 @@ def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 def replica_streams(
     streams: Sequence[Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Array]]:
-    """Global batches of which each stream gives one replica's part, in order.
+    """Global batches to which each stream contributes one replica's part, in order.
 
-    Ends when all have ended; a stream that ended earlier gives nothing more. Raises G0623 where the
-    mesh would cut a batch otherwise than the streams gave it: all parts have the same number of
-    examples, but for the last ones that have any.
+    Ends when all streams have ended; a stream that ended earlier contributes nothing more. Raises
+    G0623 if the mesh would split a batch differently: all parts must have the same number of
+    examples, except the last ones that have any.
     """
     sources = [iter(s) for s in streams]
     empty: Mapping[str, Any] = {}
@@ -189,11 +189,12 @@ def replica_streams(
 def load(
     kind: str, path: str, inputs: Mapping[str, TensorType], span: Span | None = None
 ) -> Dataset:
-    """The dataset in a file, its arrays checked and cast to what the step's inputs declare.
+    """Read a dataset from a file; its arrays are checked and cast to the step's inputs.
 
-    path: a file, or a pattern such as `part-*.npz` for the examples of several, file after file
+    path: a file, or a pattern such as `part-*.npz` for the examples of several files, one after the
+    other
 
-    No message repeats what stands in a file, but for the names of entries.
+    No message repeats what a file contains, except the names of entries.
     Raises G0601 (unknown kind), G0602 (unreadable), G0603 (shapes), G0604 (a missing entry),
     G0605 (dtypes).
     """
@@ -239,7 +240,7 @@ def _missing(name: str, known: Iterable[str]) -> GraphcError:
 
 
 def _fit(name: str, a: Array, t: TensorType) -> Array:
-    """One entry, checked against its declared type and cast where that loses nothing."""
+    """One entry, checked against its declared type, and cast if that loses nothing."""
     if a.shape[1:] != t.shape[1:] or a.ndim != t.rank:
         shown = ", ".join(map(str, ("n", *a.shape[1:]))) if a.ndim else ""
         raise GraphcError("G0603", f"entry '{name}' has shape ({shown}), the step says {t}")

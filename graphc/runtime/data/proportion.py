@@ -1,4 +1,4 @@
-"""A batch in proportion: to the devices that share it, and to the data."""
+"""A warning about batches that are large in proportion to the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphc.support.errors import GraphcError, GraphcWarning
 
 
 def replicas(plan: Plan) -> int:
-    """How many parts the batch is cut into over the devices."""
+    """Into how many parts the batch is split over the devices."""
     program = plan.training
     batch = next((t for t in program.inputs.values() if t.extents), None)
     if batch is None:
@@ -24,7 +24,7 @@ FEWEST_UPDATES, LARGEST_PART = 20, 0.1  # of an epoch, and of the data
 
 
 def warn_of_proportion(plan: Plan, examples: int, batch: int) -> None:
-    """Warn where microbatches make up a batch that leaves few updates, or is much of the data."""
+    """Warn if accumulation makes a batch with few updates, or of a large share of the data."""
     turns, updates = plan.mesh.turns, -(-examples // batch)
     if plan.mesh.leaves is not None:  # leaves are there for the bits, not for a larger batch
         return

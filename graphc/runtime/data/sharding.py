@@ -1,17 +1,17 @@
-"""Which examples an epoch reads, in which order, and which replica's part of a batch they stand in.
+"""Shard policies: which examples an epoch reads, in which order, and which replica reads them.
 
-An epoch is one list of example numbers; batches are its consecutive slices, and the mesh cuts each
-slice into one part per replica, in order. So a policy only decides how the list is dealt:
+An epoch is one list of example numbers; batches are its consecutive slices, and the mesh splits
+each slice into one part per replica, in order. So a policy only decides how the list is made:
 
-    data   the whole dataset in one order: each batch is cut over the replicas
-    file   replica r reads the files r, r + R, r + 2R, ...; once its own are read, its parts are
+    data   the whole dataset in one order: each batch is split over the replicas
+    file   replica r reads the files r, r + R, r + 2R, ...; once it has read them, its parts are
            filled with what the others have left, so that batches stay full
-    off    every replica reads the whole dataset, in an order of its own: an epoch has R times the
+    off    every replica reads the whole dataset, in its own order: an epoch has R times the
            examples
-    auto   file where there is a file for every replica, else data
+    auto   file if there is a file for every replica, else data
 
-Under `data` nothing depends on the number of replicas. The policies are those of TensorFlow's
-tf.data.experimental.AutoShardPolicy; there a replica that has run out of files gets empty batches.
+Under `data`, nothing depends on the number of replicas. The policies are those of TensorFlow's
+tf.data.experimental.AutoShardPolicy; there, a replica that has run out of files gets empty batches.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Order = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sharding:
-    """How an epoch is dealt to `replicas` by a policy."""
+    """How an epoch is distributed to `replicas` by a policy."""
 
     policy: str = "data"
     replicas: int = 1
 
     def resolved(self, files: int) -> str:
-        """The policy that is followed for so many files. Raises G0622 for too few of them."""
+        """The policy to use for this many files. Raises G0622 if there are too few of them."""
         match self.policy:
             case "auto":
                 return "file" if 1 < self.replicas <= files else "data"
@@ -84,7 +84,7 @@ def _ordered(n: int, seed: int | None, epoch: int, replica: int = 0) -> Order:
 
 
 def _dealt(streams: Sequence[Order], batch: int) -> Order:
-    """Batches made of a part of each stream, in order; the fullest make up for what one lacks."""
+    """Batches made of a part of each stream, in order; the longest make up for what is missing."""
     left, read = [len(s) for s in streams], [0] * len(streams)
     parts: list[Order] = []
     while any(left):

@@ -1,10 +1,9 @@
-"""A batch that comes as an iterator of microbatches, so that it is never in memory whole.
+"""A batch given as an iterator of microbatches, so that it need not be in memory as a whole.
 
-Turn t takes the t-th microbatch, which is cut over the space axes. Microbatches may differ in size,
-up to the turn's capacity; turns that get none are empty. How many examples there are in all is
-known after the last one, so a step with one loop that needs the number earlier can't be run this
-way. A step with several loops reads the batch in each of them: its microbatches are all kept in
-memory until its end.
+The t-th microbatch is split over the space axes. Microbatches may differ in size, up to their
+capacity; missing ones are empty. The number of examples is known only after the last one, so a step
+with one loop that needs it earlier can't be run this way. A step with several loops reads the batch
+in each of them: its microbatches are kept in memory until its end.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class MicrobatchStream:
     """The supply of one step from an iterator of microbatches.
 
     Raises G0503 for a program that needs all of them at once, and G0611-G0618 (also later, on the
-    device that pulls) for microbatches that do not fit.
+    device that reads them) for microbatches that do not fit.
     """
 
     key: object | None = None
@@ -105,7 +104,7 @@ class MicrobatchStream:
         return any(a in self._time for a, _ in r.axes)
 
     def _within(self, r: Range, turn: _Turn, at: Coordinates) -> tuple[int, int]:
-        """(offset, length) in entries of a place's part, within the microbatch."""
+        """(offset, length) in entries of a coordinate's part, within the microbatch."""
         n = turn.sizes[r.extent] if r.extent else self._each(r)
         offset, length = shard_bounds(n, [(n, at[a]) for a, n in r.axes if a not in self._time])
         return offset * r.unit, length * r.unit
@@ -186,7 +185,7 @@ class MicrobatchStream:
         return lengths
 
     def _nothing(self) -> dict[str, Array]:
-        """An empty microbatch, for a turn after the last one."""
+        """An empty microbatch, after the last one."""
         wanted = [r for b in self._feeds.values() for r in b.ranges if self._over_time(r)]
         if not self._pulled or any(not r.extent for r in wanted):
             text = f"the stream gave {self._pulled} of {self.program.mesh.turns} microbatches"
@@ -207,7 +206,7 @@ class MicrobatchStream:
 
 
 def collected(inputs: Mapping[str, TensorType], source: Iterator[Batch]) -> Batch:
-    """The whole batch of a stream: parts of each entry one after the other along its run-time dim.
+    """The whole batch of a stream: microbatches concatenated along the run-time dim of each entry.
 
     Raises G0611 to G0613, G0617.
     """
@@ -258,7 +257,7 @@ def _needs_all(program: Program, x: Kernel | Start) -> str | None:
 
 
 def _is_untimed(program: Program, x: Instruction) -> bool:
-    """Whether a run-time dim of the instruction's tensors is not cut over time."""
+    """Whether a run-time dim of the instruction's tensors is not split over time."""
     time = {a.name for a in program.mesh.time}
     made = writes(x)
     used = (*reads(x), *(() if made is None else (made,)))

@@ -1,7 +1,7 @@
-"""Supply: the batch of one step, cut into the part of each rank and turn.
+"""Supply: the batch of one step, split into the part of each rank and microbatch.
 
-A part is padded to the shape of its buffer; how much of it is valid follows from the number of
-examples that really came, so a short batch runs the same program.
+A part is padded to the shape of its buffer; how much of it is valid follows from the actual number
+of examples, so a short batch runs the same program.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Coordinates: TypeAlias = Mapping[str, int]  # mesh axis -> index
 
 
 class Supply(Protocol):
-    """What a step's devices ask of its batch. One supply serves all ranks, from many threads.
+    """What the devices of a step ask of its batch. One supply serves all ranks, from many threads.
 
-    key is the same for two supplies that cut alike, so that a device may keep what it worked out;
-    None where that is not known.
+    key is equal for two supplies that split alike, so that a device may cache what it computed;
+    None if that is not known.
     """
 
     @property
@@ -34,17 +34,17 @@ class Supply(Protocol):
         ...
 
     def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
-        """(offset, length) in entries of what a place on the mesh holds of a dim."""
+        """(offset, length) in entries of what a coordinate of the mesh holds of a dim."""
         ...
 
     def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
-        """Write a place's part of the batch's entry `source` to `out`, and pad it."""
+        """Write a coordinate's part of the batch's entry `source` to `out`, and pad it."""
         ...
 
     def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
-        """What `fill` would write, as it lies in the batch: of the buffer's shape and dtype.
+        """What `fill` would write, as a view of the batch: of the buffer's shape and dtype.
 
-        None where it must be padded or cast.
+        None if it must be padded or cast.
         """
         ...
 
@@ -68,10 +68,10 @@ class FullBatch:
 
 
 class WholeBatch:
-    """A global batch: arrays of any strides, perhaps of fewer examples than the program takes.
+    """A global batch: arrays of any strides, possibly of fewer examples than the program takes.
 
-    poison fills the padding with NaN (floats) or an index out of range, to show in tests that it
-    is not used. Raises G0611-G0617 for a batch that does not fit the program.
+    poison fills the padding with NaN (floats) or an index out of range, to show in tests that it is
+    not used. Raises G0611-G0617 for a batch that does not fit the program.
     """
 
     def __init__(self, program: Program, batch: Batch, *, poison: bool = False) -> None:
@@ -118,7 +118,7 @@ def copy_padded(
 
 
 def padding(dtype: np.dtype[Any], poison: bool) -> float | int | bool:
-    """What padding is filled with."""
+    """The value that fills padding."""
     if not poison:
         return 0
     match dtype.kind:

@@ -1,4 +1,4 @@
-"""Results over several batches, every example counted once."""
+"""Totals: results over several batches, with every example counted once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where a NaN, a wrong index or an internal failure comes from."""
+"""Diagnosis: where a NaN, a wrong index or an internal failure comes from."""

@@ -1,6 +1,6 @@
 """The file that an internal failure of a step leaves: its program, to be run again.
 
-It holds no data. graphc.runtime.diagnosis.replay runs it.
+It contains no data. graphc.runtime.diagnosis.replay runs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def with_replay(error: InternalError, program: Program) -> InternalError:
 
 
 def plan_of(program: Program) -> Plan:
-    """A plan of nothing else."""
+    """A plan that contains nothing else."""
     return Plan(
         program.name, {"train": program}, {x: PlannedVariable() for x in program.variable_types}
     )

@@ -1,8 +1,9 @@
-"""Where a NaN or an infinity comes from: a step that gave one is run again, op by op, and watched.
+"""Finds the origin of a NaN or an infinity: the step is run again, op by op, and observed.
 
-Every value that is not finite is noted, with the values it was made of that are not finite either.
-From a result back to the first of them: what made it had finite operands. The step itself runs as
-always; only what it began with is kept, so that it can be run again.
+Every value that is not finite is noted, together with those of its operands that are not finite
+either. The chain from a result back to the first such value ends at an instruction whose operands
+were finite. The step itself runs as always; only its initial state is kept, so that it can be run
+again.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def first_bad_variable(saved: SavedVariables) -> str | None:
 
 @dataclass(frozen=True)
 class Event:
-    """A value that is not finite. order: when it was made, on any device.
+    """A value that is not finite. order: when it was computed, on any device.
 
     what: the instruction, or the name of a variable or an entry of the batch
     bad:  the events of its operands; entry, value: its first entry that is not finite
@@ -188,7 +189,7 @@ def rerun_watched(
 
 
 def explained(watch: Watch, program: Program, what: str) -> GraphcError:
-    """G0537: what made the first value that is not finite, of those that a result is made of."""
+    """G0537: the instruction that gave the first value on the way that is not finite."""
     event = watch.made.get(what) or next(iter(watch.made.values()), None)
     if event is None:
         text = f"'{what}' is not finite, but op by op it is: a sum overflows only in one order"
@@ -216,9 +217,9 @@ def _named(value: float) -> str:
 
 
 def _root(event: Event) -> Event:
-    """The event that a value that is not finite begins with: the earliest, where there are several.
+    """The event from which a value that is not finite comes: the earliest, if there are several.
 
-    Of a NaN it is the first NaN, which may be made of infinities.
+    For a NaN it is the first NaN, whose operands may be infinite.
     """
     nan = bool(np.isnan(event.value))
     roots, seen, open_ = list[Event](), set[int](), [event]

@@ -1,8 +1,8 @@
-"""A file that runs a program again, written where graphc itself has failed in a step.
+"""Runs a program from the file that is written if graphc fails in a step.
 
     GRAPHC_CHECK_MEMORY=1 python -m graphc.runtime.diagnosis.replay graphc-crash.plan
 
-It holds the program, and no data: steps are run on random numbers, and on zeros for integers.
+The file contains the program, and no data: steps run on random numbers, and on zeros for integers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphc.support.errors import GraphcError
 
 
 def replay(path: str | Path) -> None:
-    """One step of each program of a file. Raises what a step raises."""
+    """Run one step of each program of a file. Raises what a step raises."""
     rng = np.random.default_rng(0)
     for name, program in load(path).programs.items():
         with Engine({name: program}, backend("numpy")) as engine:

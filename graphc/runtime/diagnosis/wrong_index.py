@@ -1,7 +1,7 @@
-"""Where a wrong index stands, asked after a step has failed: its row in the whole batch.
+"""Finds the position of a wrong index after a step has failed: its row in the whole batch.
 
-Compiled code notes that an index was out of range, not where. What made the indices is then run
-again, op by op, on the device and in the turn that noted it.
+Compiled code notes that an index was out of range, but not where. The instructions that compute the
+indices are run again, op by op, on the device and in the microbatch that noted it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def found(
     kernel: Kernel, limit: int, site: Site, comm: Communicator, turn: int,
     supply: Supply, variable: Callable[[str], Array],
 ) -> GraphcError | None:  # fmt: skip
-    """The error of the first index that a kernel may not have; None where it can't be found.
+    """The error of the first invalid index of a kernel; None if it can't be found.
 
     variable: its value on this device, before the step
     """
@@ -48,7 +48,7 @@ def found(
 
 
 def _made_of(ids: int, program: Program, kernel: Kernel) -> Sequence[Instruction] | None:
-    """The instructions that make a buffer, in order; None where other ranks or turns are needed."""
+    """The instructions that compute a buffer, in order; None if they need other ranks."""
     wanted, made = {ids}, list[Instruction]()
     every = list(program.instructions)
     before = every[: next(i for i, x in enumerate(every) if x is kernel)]

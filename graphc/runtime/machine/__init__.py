@@ -1,1 +1,1 @@
-"""What graphc asks of the machine: memory, BLAS threads, signals."""
+"""What graphc needs of the machine: memory, BLAS threads, signals."""

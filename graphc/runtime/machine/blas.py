@@ -1,8 +1,7 @@
-"""Threads of the BLAS that NumPy carries: virtual devices share the cores, so each gets its part.
+"""The threads of NumPy's BLAS: virtual devices share the cores, so each gets its share.
 
-OpenBLAS takes its number of threads for the whole process, by a function of its C interface
-(https://www.openmathlib.org/OpenBLAS/docs/extensions/). Where NumPy uses another BLAS, nothing is
-done.
+OpenBLAS sets the number of threads for the whole process, by a function of its C interface
+(https://www.openmathlib.org/OpenBLAS/docs/extensions/). With another BLAS, nothing is done.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _library() -> tuple[ctypes.CDLL, str, str] | None:
 
 
 def blas_threads() -> int | None:
-    """How many threads a product may use, or None where that is not known."""
+    """How many threads a product may use, or None if that is unknown."""
     found = _library()
     if found is None:
         return None
@@ -47,7 +46,7 @@ def blas_threads() -> int | None:
 
 
 def blas_core() -> str | None:
-    """The kind of core whose kernels the BLAS chose, or None where that is not known."""
+    """The processor core whose kernels the BLAS chose, or None if that is unknown."""
     found = _library()
     if found is None:
         return None
@@ -61,9 +60,9 @@ def blas_core() -> str | None:
 
 
 def limit_blas(devices: int, single: bool = False) -> int | None:
-    """Give each of `devices` its part of the cores. Returns the number that was set before.
+    """Give each of `devices` its share of the cores. Returns the number that was set before.
 
-    single: one thread each, whatever there is, as another number may add in another order.
+    single: one thread each in any case, as another number may add in another order.
     """
     before = blas_threads()
     if before is not None and (single or devices > 1):
@@ -73,7 +72,7 @@ def limit_blas(devices: int, single: bool = False) -> int | None:
 
 
 def set_blas_threads(n: int | None) -> None:
-    """Let products use n threads; None leaves it as it is."""
+    """Let products use n threads; None changes nothing."""
     found = _library()
     if found is not None and n is not None:
         library, prefix, suffix = found

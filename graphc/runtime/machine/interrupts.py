@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: what is under way is finished, then the run ends.
+"""Ctrl-C and SIGTERM: the running step is finished, then the run ends.
 
-Ctrl-C raises KeyboardInterrupt, as everywhere in Python. SIGTERM does the same where somebody has
-asked for it, as the command line does: it raises Terminated, a KeyboardInterrupt.
+Ctrl-C raises KeyboardInterrupt, as everywhere in Python. SIGTERM raises Terminated, which is a
+KeyboardInterrupt, if someone has asked for that, as the command line does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """SIGTERM arrived."""
 
 
 def terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -25,7 +25,7 @@ def terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM raises Terminated inside, unless somebody else handles it."""
+    """Inside this context SIGTERM raises Terminated, unless someone else handles it."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -45,7 +45,7 @@ _HANDLED: dict[int, tuple[Any, type[KeyboardInterrupt]]] = {
 
 
 class Uninterrupted:
-    """Ctrl-C and SIGTERM are noted inside and raised at the end; a second one is raised at once.
+    """Delays Ctrl-C and SIGTERM to the end of the context; a second one is raised at once.
 
     noted: what will be raised, or None
     """

@@ -1,4 +1,4 @@
-"""The memory of a run, known before any is taken: to print it, and to refuse what is too much."""
+"""Checks whether a plan fits into the memory of this machine, before it runs."""
 
 from __future__ import annotations
 
@@ -60,10 +60,9 @@ class Limit:
 
 
 def check_memory(plan: Plan, backend: Backend, limit: int | None = None) -> Limit | None:
-    """The limit for the engine of a plan, after what is asked before there is one.
+    """Raise G0204 if the programs compiled so far need more than the limit on all devices.
 
-    limit: bytes; None is this machine's memory, where the system tells it
-    Raises G0204 where first values, or workers and servers together, need more.
+    limit: bytes; None is this machine's memory, if the system reports it
     """
     limit = machine_bytes() if limit is None else limit
     if limit is None:
@@ -101,7 +100,7 @@ def _together(each: Iterable[Footprint]) -> int:
 
 
 def machine_bytes() -> int | None:
-    """The memory of this machine; None where the system does not tell."""
+    """The memory of this machine; None if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):

@@ -1,1 +1,1 @@
-"""Steps that all devices make together."""
+"""Synchronous training: steps that all devices make together."""

@@ -45,12 +45,11 @@ SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
 class Engine:
     """Programs that share a mesh and variables, on a session of `mesh.devices` ranks.
 
-    A context manager. Raises G0511 for programs that do not fit together, G0702 where the backend
-    or the transport can't run here, and what they raise themselves. deadline: seconds that a
-    device waits for another at most (None: for ever). joins: how the copies of variables that every
-    replica has come to one value (graphc.plan.replica_copies). debug_nans: a step that gives a NaN
-    or an infinity fails (G0537) and leaves the variables as they were; None is what the environment
-    says. limit: of memory; a program with which devices would take more raises G0204 instead.
+    A context manager. Raises G0511 for programs that do not fit together, G0702 if the backend or
+    the transport can't run here, and what they raise themselves. deadline: how many seconds a
+    device waits for another at most (None: forever). joins: how replicas' copies of variables are
+    combined (graphc.plan.replica_copies). debug_nans: a step that produces a NaN or an infinity
+    fails (G0537) and leaves the variables unchanged; None: as the environment says.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Engine:
 
     @property
     def footprints(self) -> tuple[Footprint, ...]:
-        """The bytes that the devices have taken so far, by kind: the largest first."""
+        """The bytes that the devices have used so far, by kind: the largest first."""
         return by_kind(device.footprint for device in self._devices.values())
 
     # -- variables ------------------------------------------------------------------------------
@@ -103,7 +102,8 @@ class Engine:
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
         """Set the variables from global values. Raises G0510 for missing, extra or unfit ones.
 
-        What every replica has a copy of may also come as all the copies, in a leading dim.
+        A variable of which every replica has a copy may also be given as all copies, in a leading
+        dim.
         """
         types, mesh, joins = self.first.variable_types, self.mesh, self.joins
         saved = [n for n, t in types.items() if copy_axes(t, mesh)]
@@ -148,7 +148,7 @@ class Engine:
         }
 
     def copies(self) -> dict[str, Array]:
-        """All copies, in a leading dim, of the variables that come to one value of them."""
+        """All copies, in a leading dim, of the variables whose copies are combined."""
         types = self.first.variable_types
         several = {n: t for n, t in types.items() if copy_axes(t, self.mesh)}
         return self._copies_of({n: t for n, t in several.items() if self.joins.get(n) != "none"})
@@ -180,12 +180,12 @@ class Engine:
     ) -> dict[str, Array]:
         """Run one step of a program (the first one by default) and return its outputs.
 
-        An output with an entry per example has as many as the batch has.
+        An output with an entry per example has as many entries as the batch has examples.
 
         batch: the global batch, or an iterator of microbatches. A batch that is not full runs
-               `NAME.short`, where there is such a program.
+               `NAME.short`, if there is such a program.
         Ctrl-C lets the step finish, then raises KeyboardInterrupt. A failure before the step has
-        begun to write leaves the variables as they were; after that the engine is not valid until
+        begun to write leaves the variables unchanged; after that, the engine is invalid until
         variables are loaded again (G0505).
         """
         self._check_valid()
@@ -204,7 +204,7 @@ class Engine:
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _prepare(self, name: str) -> None:
-        """Have all devices make a program ready, or none: it may hold what they share."""
+        """Let all devices prepare a program, or none: they may share memory for it."""
         if name not in self._prepared:
             self._check_mine()
             self._check_memory(name)
@@ -260,7 +260,7 @@ class Engine:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        """Some variables may be new, and some old."""
+        """The step failed while writing: some variables may be new, and some old."""
         self._invalid = str(error) or type(error).__name__
         self._shut()
 
@@ -276,7 +276,7 @@ class Engine:
             return self._session.run(run)
 
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
-        """The short way to steps of a program on batches of these entries, where there is one."""
+        """The fast path for batches of these entries, if there is one."""
         devices = [self._devices[rank] for rank in sorted(self._devices)]
         if len(devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
             return None
@@ -302,7 +302,7 @@ class Engine:
         return self._finished + Counter({name: q.done for name, q in self._fast_paths.items()})
 
     def resume_at(self, program: str, steps: int) -> None:
-        """Count the steps of a program from there."""
+        """Continue to count the steps of a program from this number."""
         fast_path = self._fast_paths.get(program)
         self._finished[program] = steps - (fast_path.done if fast_path else 0)
 
@@ -368,7 +368,7 @@ def run_once(
 
 
 def check_available(name: str, reason: str | None) -> None:
-    """Raise G0702 where a plug-in says why it can't run here."""
+    """Raise G0702 if a plug-in reports that it can't run here."""
     if reason is not None:
         raise GraphcError("G0702", f"'{name}' can't run here: {reason}")
 
@@ -402,9 +402,9 @@ def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array
 
 
 class _Replayed(list[Batch]):
-    """The microbatches of a stream, which can be gone through again."""
+    """The microbatches of a stream, which can be iterated again."""
 
 
 def _iterated(batch: Any) -> Any:
-    """An iterator of microbatches that are gone through again; all else as it is."""
+    """Make an iterator of microbatches repeatable; anything else stays as it is."""
     return iter(batch) if isinstance(batch, _Replayed) else batch

@@ -1,4 +1,4 @@
-"""Global values and the shards that ranks hold of them."""
+"""Global values, and the parts that ranks hold of them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Array: TypeAlias = NDArray[Any]
 
 
 def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
-    """The padded shard of a global value that a rank holds."""
+    """The padded part of a global value that a rank holds."""
     out = np.empty(local_shape(t, mesh), t.dtype.numpy)
     copy_padded(value, _spans(t, mesh, rank), out)
     return out
 
 
 def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) -> None:
-    """Write what is valid of a rank's shard to its place in the global value."""
+    """Write the valid entries of a rank's part to their position in the global value."""
     spans = _spans(t, mesh, rank)
     valid = shard[tuple(slice(n) for _, n in spans)]
     out[tuple(slice(o, o + n) for o, n in spans)] = valid
 
 
 def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
-    """Whether a rank has any of a value: of one at home, only the home's ranks."""
+    """Whether a rank has a part of a value: of an owned one, only the owner's ranks."""
     at = mesh.coordinates(rank)
     return all(at[axis] == coordinate for axis, coordinate in t.placement.homes)
 
 
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
-    """The first rank that holds each shard of each copy: enough of them for the whole value."""
+    """The first rank that holds each part of each copy: enough of them for the whole value."""
     split = {a for a, state in t.placement if isinstance(state, Split | Varying)}
     homes = dict(t.placement.homes)
     found = []
@@ -61,8 +61,8 @@ def check_variables(
 ) -> dict[str, Array]:
     """The global values as arrays of the variables' types. Raises G0510, G0535.
 
-    partly: not every variable must be there. saved: variables of which each replica keeps its own:
-    their values may have a copy for each.
+    partly: not every variable must be given. saved: variables of which each replica keeps its own
+    value: they may be given with a copy for each.
     """
     types = program.variable_types
     missing = [] if partly else [name for name in types if name not in values]

@@ -1,1 +1,1 @@
-"""What moves bytes between ranks, and threads of one process as devices."""
+"""Transports: they move bytes between ranks. Here: threads of one process as devices."""

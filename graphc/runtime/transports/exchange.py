@@ -1,7 +1,7 @@
-"""The arithmetic of a collective whose arrays all lie in one memory: from `xs` to `outs`.
+"""The arithmetic of a collective whose arrays are all in one memory: from `xs` to `outs`.
 
 `exchange` does one of several equal parts of a call, so that the ranks can share the work. Parts
-touch different entries of the results, and a part is the same computation whoever does it.
+touch different entries of the results, and do not depend on which rank computes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class Scratch:
-    """Memory that is kept between calls and grows on demand."""
+    """Memory that is reused between calls and grows on demand."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
@@ -58,9 +58,9 @@ def exchange(
 ) -> None:
     """Do part `part` of `parts` (1, or one per member) of `call`.
 
-    xs and outs: the arrays of the members by position, C-contiguous, of the shapes that the call
-    says; outs[i] is None where position i receives nothing. outs[i] may be xs[i] for calls that
-    keep the shape.
+    xs and outs: the arrays of the members by position, C-contiguous, of the shapes in the call;
+    outs[i] is None if position i receives nothing. outs[i] may be xs[i] for calls that keep the
+    shape.
     """
     members = range(len(xs))[part::parts]
     match call:
@@ -122,7 +122,7 @@ def _reduce_part(
 
 
 def _concat(out: Array, xs: Sequence[Array], dim: int, lengths: Sequence[int]) -> None:
-    """The first lengths[i] entries of each xs[i] along dim, one after the other, then zeros."""
+    """The first lengths[i] entries of each xs[i] along dim, concatenated, then zeros."""
     ends = list(accumulate(lengths))
     for x, length, end in zip(xs, lengths, ends, strict=True):
         _along(out, dim, end - length, end)[...] = _along(x, dim, 0, length)
@@ -144,9 +144,9 @@ def _reduce(
 ) -> None:  # fmt: skip
     """The reduction of the [rows, columns] sources, written to every target.
 
-    tree: the additions in their order (graphc.ir.leaf_tree.joins); left to right without it. Goes
-    in blocks: the partial results stay in cache. A target may be a source, since a block is written
-    when it has been read.
+    tree: the additions in order (graphc.ir.leaf_tree.joins); left to right without it. It works in
+    blocks, so that partial results stay in the cache. A target may be a source, since a block is
+    written after it was read.
     """
     first, combine = sources[0], COMBINE[op]
     rows, columns = first.shape

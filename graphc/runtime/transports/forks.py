@@ -1,7 +1,7 @@
-"""What a fork leaves behind: the threads of devices are in the parent only.
+"""Forked processes: the threads of devices exist only in the parent.
 
-A process that was forked has the memory of devices, but none of their threads: whoever waits for
-one waits for ever. So what holds such threads is told, in the child, that it is of no use there.
+A forked process has the memory of devices, but not their threads: waiting for one would take
+forever. So objects with such threads are notified, in the child, that they can't be used there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphc.support.errors import GraphcError
 
 
 class Forked(Protocol):
-    """What is told of a fork, in the child: `lost` must not wait for anything."""
+    """An object that is notified of a fork, in the child; `lost` must not wait for anything."""
 
     def lost(self) -> None: ...
 
@@ -24,7 +24,7 @@ _KNOWN: WeakSet[Forked] = WeakSet()
 
 
 def watch(what: Forked) -> None:
-    """Tell an object of every fork to come."""
+    """Notify an object of every future fork."""
     _KNOWN.add(what)
 
 
@@ -34,7 +34,7 @@ def _in_child() -> None:
 
 
 def use_in_child() -> GraphcError:
-    """The error of whoever uses, in a child, what was made in its parent."""
+    """The error for using, in a child, an object that was made in its parent."""
     text = "the trainer was made before this process was forked: its devices stayed in the parent"
     help = (
         "make a new trainer here, or start the process by 'spawn': "

@@ -1,8 +1,8 @@
 """The local transport: N virtual devices as threads of one process; arrays are passed in place.
 
-A session keeps its threads between runs. A run that fails leaves nothing behind: the next one
-meets in a new room. Only a device that does not come back within the deadline (its thread cannot
-be ended from outside) makes the session unusable; later runs then raise G0563.
+A session keeps its threads between runs. A failed run leaves nothing behind: the next one uses a
+new room. Only a device that does not return within the deadline (its thread cannot be ended from
+outside) makes the session unusable; later runs then raise G0563.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LocalCommunicator(Communicator):
 
 
 class _Collective:
-    """The handle of a collective: the buffer that is filled, and the array that was asked for."""
+    """The handle of a collective: the buffer that is filled, and the array that was requested."""
 
     def __init__(self, comm: LocalCommunicator, meeting: Meeting, buffer: Any, out: Any) -> None:
         self._comm, self._meeting, self._buffer, self._out = comm, meeting, buffer, out
@@ -73,7 +73,7 @@ class _Collective:
 
 
 def _buffer(shape: Shape, x: Array, out: Any) -> Array:
-    """The array to fill: `out` itself where its memory is in one piece."""
+    """The array to fill: `out` itself if it is contiguous."""
     if out is None:
         return np.empty(shape, x.dtype)
     assert (out.shape, out.dtype) == (shape, x.dtype), (
@@ -100,7 +100,7 @@ class _Run:
             self.room.fail(comm.rank, error)
 
     def work(self, comm: LocalCommunicator) -> None:
-        """`play` on a worker's thread, once: a job that may not have been given is given again."""
+        """`play` on a worker's thread, once: a job that may not have arrived is sent again."""
         with self.room.mutex:
             if comm.rank in self.begun:
                 return
@@ -112,7 +112,7 @@ class _Run:
                 self.done.release()
 
     def rest(self) -> bool:
-        """Wait for the workers. False if one is not back a deadline after a failure."""
+        """Wait for the workers. False if one has not returned a deadline after a failure."""
         timeout = -1 if self.room.deadline is None else self.room.deadline
         while True:
             failed = self.room.failed
@@ -137,7 +137,7 @@ class _Run:
 
 
 class _Worker:
-    """A thread that runs the jobs of one rank, one after the other, until it is given None."""
+    """A thread that runs the jobs of one rank, one after the other, until it gets None."""
 
     def __init__(self, comm: LocalCommunicator) -> None:
         self.comm = comm
@@ -159,7 +159,7 @@ class _Worker:
 class LocalSession:
     """`size` virtual devices. Rank 0 runs on the caller's thread unless there is a deadline.
 
-    Every rank runs in a copy of the caller's context, so that np.errstate holds for all.
+    Every rank runs in a copy of the caller's context, so that np.errstate applies to all.
     """
 
     def __init__(self, size: int, deadline: float | None = None) -> None:
@@ -221,7 +221,7 @@ class LocalSession:
 
 
 def _words() -> Array:
-    """Words for all ranks, on cache lines of their own."""
+    """Words of memory shared by all ranks, each on its own cache line."""
     words = np.zeros(WORDS + LINE, np.int64)
     start = -(words.ctypes.data // words.itemsize) % LINE
     return words[start : start + WORDS]

@@ -1,9 +1,9 @@
-"""Where the threads of one run meet: sleeping, waking, failing and reporting, under one lock.
+"""The rendezvous of the threads of a run: sleeping, waking, failing and reporting, with one lock.
 
-A collective is a *meeting* of its group. Members post their arrays; a small exchange is done by
-the last to come, so that the others sleep once; a large one is cut into parts, which the members
-take in turn. As one lock guards all, two things are simple: a rank that fails wakes all others,
-and a deadlock is seen at once, since nobody is left running.
+A collective is a *meeting* of its group. Members post their arrays. The last to arrive does a small
+exchange alone, so that the others sleep only once; a large one is divided into parts, which the
+members share. As one lock guards everything, two things are simple: a rank that fails wakes all
+others, and a deadlock is detected at once, since nobody is left running.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Meeting:
         return self.call == call and self.shape == x.shape and self.dtype == x.dtype
 
     def ready(self) -> bool:
-        """Whether a member that waits has something to do, or is done."""
+        """Whether a waiting member has something to do, or is done."""
         return not self.missing and (self.todo > 0 or not self.left)
 
     def absent(self) -> list[int]:
@@ -52,7 +52,7 @@ class Meeting:
 
 
 class Room:
-    """What the ranks of one run share. `waiting[r]` is what rank r sleeps on, or END."""
+    """What the ranks of one run share. `waiting[r]` is what rank r waits for, or END."""
 
     def __init__(self, size: int, deadline: float | None, common: Array | None = None) -> None:
         self.common = common  # see `Communicator`
@@ -66,7 +66,7 @@ class Room:
         self.failed = False
 
     def leave(self, rank: int) -> None:
-        """Rank has ended. Raises G0561 if that leaves another waiting, or a call half made."""
+        """Rank has ended. Raises G0561 if another one waits for it, or a call is incomplete."""
         with self.mutex:
             self.check()
             self._sleep(rank, END)
@@ -74,7 +74,7 @@ class Room:
                 raise self._doom(rank, "G0561", f"all devices have ended, but {self._leftover()}")
 
     def fail(self, rank: int, error: BaseException) -> None:
-        """Note the error and wake all; a peer that was only ended by it has nothing to add."""
+        """Note the error and wake all; a peer that only ended because of it adds nothing."""
         with self.mutex:
             if not (self.failed and isinstance(error, PeerFailed)):
                 self.errors[rank] = error
@@ -85,7 +85,7 @@ class Room:
             raise PeerFailed("another device has failed")
 
     def _doom(self, rank: int, code: str, message: str, help: str | None = None) -> GraphcError:
-        """The error of a run that can't go on, already noted: it holds even if rank catches it."""
+        """The error of a run that can't continue, noted already: it holds even if it is caught."""
         kind = InternalError if code == "G0561" else GraphcError
         self.errors[rank] = error = kind(code, message, help=help)
         self._wake_failed()
@@ -104,7 +104,7 @@ class Room:
     def meet(
         self, rank: int, turn: int, call: CollectiveCall, x: Array, out: Array | None
     ) -> Meeting:
-        """Post x and out to the group's turn-th meeting. Raises G0561 where the calls differ."""
+        """Post x and out to the turn-th meeting of the group. Raises G0561 if the calls differ."""
         with self.mutex:
             self.check()
             key = call.group, turn
@@ -153,7 +153,7 @@ class Room:
     # -- sleeping and waking -------------------------------------------------------------------
 
     def until(self, rank: int, on: Meeting, ready: Callable[[], bool]) -> None:
-        """Sleep until `ready`. Whoever makes it so wakes those who wait `on` it."""
+        """Sleep until `ready`. Whoever makes it true wakes those that wait `on` it."""
         with self.mutex:
             self.check()
             if ready():

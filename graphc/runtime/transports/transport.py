@@ -1,12 +1,12 @@
-"""What a rank can ask of its peers, and what a transport must give: calls, handles, sessions.
+"""The interface of transports: the calls that ranks make, handles, sessions.
 
-A *rank* is one device. A *group* is a tuple of ranks in order, the caller among them: the ranks
-along some axes of the mesh. All members of a group make the same calls on it in the same order;
-the index of a rank in the group is its *position*.
+A *rank* is one device. A *group* is a tuple of ranks in order, including the caller: the ranks
+along some axes of the mesh. All members of a group make the same calls in the same order; the index
+of a rank in the group is its *position*.
 
-Shards obey the padding law of `graphc.ir.placement`: all have the same padded shape, what is valid
-lies at the front, and `lengths[i]` entries of the shard at position i are valid. Padding is never
-read, and padding in a result is zero. A dim is counted from the front (0 <= dim < rank).
+All parts of a tensor have the same padded shape, as `graphc.ir.placement` says: the valid entries
+are in front, and `lengths[i]` entries of the part at position i are valid. Padding is never read,
+and padding in a result is zero. A dim is counted from the front (0 <= dim < rank).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CollectiveCall:
 
 @dataclass(frozen=True, slots=True)
 class BarrierCall(CollectiveCall):
-    """Nobody goes on before all have come. No x, no result."""
+    """Nobody continues before all have arrived. No x, no result."""
 
     def receives(self, rank: int) -> bool:
         return False
@@ -57,7 +57,7 @@ class BarrierCall(CollectiveCall):
 
 @dataclass(frozen=True, slots=True)
 class AllReduceCall(CollectiveCall):
-    """P -> R: x and the result have one shape; `out` may be x itself."""
+    """P -> R: x and the result have the same shape; `out` may be x itself."""
 
     op: ReduceOp
     order: Order = Order.ADD_N
@@ -128,7 +128,7 @@ class ReduceCall(CollectiveCall):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCall(CollectiveCall):
-    """H -> R: all get a copy of x of the rank `root`; elsewhere only x's shape and dtype count."""
+    """H -> R: all get a copy of x of the rank `root`; elsewhere only x's type matters."""
 
     root: int
 
@@ -154,7 +154,7 @@ class ReduceScatterCall(CollectiveCall):
 
 @dataclass(frozen=True, slots=True)
 class AllGatherCall(CollectiveCall):
-    """S(dim) -> R: the valid parts of all, one after the other, padded to `total` entries."""
+    """S(dim) -> R: the valid parts of all, concatenated, padded to `total` entries."""
 
     dim: int
     lengths: Lengths
@@ -167,11 +167,11 @@ class AllGatherCall(CollectiveCall):
 
 @dataclass(frozen=True, slots=True)
 class AllToAllCall(CollectiveCall):
-    """S(concat_dim) -> S(split_dim): an all_gather along one dim, cut along another.
+    """S(concat_dim) -> S(split_dim): an all_gather along one dim, split along another.
 
-    x holds concat_lengths[i] entries along concat_dim and is whole along split_dim; the result
-    has the entries of all along concat_dim, padded to `total`, and split_lengths[i] along
-    split_dim, padded to `capacity`.
+    x holds concat_lengths[i] entries along concat_dim and is whole along split_dim; the result has
+    the entries of all along concat_dim, padded to `total`, and split_lengths[i] along split_dim,
+    padded to `capacity`.
     """
 
     split_dim: int
@@ -200,17 +200,17 @@ def _resized(shape: Shape, dim: int, size: int) -> Shape:
 
 
 class PeerFailed(BaseException):
-    """Raised in a rank whose peer has failed, to end it. `TransportSession.run` raises its error.
+    """Raised in a rank whose peer has failed, to end it. `Session.run` raises the peer's error.
 
-    No Exception, so that code which handles the errors of its own work does not swallow it.
+    It is not an Exception, so that code which handles errors of its own work does not catch it.
     """
 
 
 class Handle(Protocol):
-    """A call under way. Until `wait` returns, x and out belong to the transport."""
+    """A call in progress. Until `wait` returns, x and out belong to the transport."""
 
     def wait(self) -> Array:
-        """The result: `out` where one was given. A second wait gives the same."""
+        """The result: `out` if one was given. A second wait returns the same."""
         ...
 
 
@@ -227,14 +227,14 @@ class Communicator(Protocol):
     common: Any = None
 
     def start(self, call: CollectiveCall, x: Array = None, out: Array = None) -> Handle:
-        """Begin a collective. Ranks may have several under way, if all start them in one order."""
+        """Begin a collective. Several may be in progress, if all ranks start them in one order."""
         ...
 
     def barrier(self, group: Group) -> None:
         self.start(BarrierCall(group)).wait()
 
     def meet_all(self) -> None:
-        """Wait until all ranks have come so far. Raises PeerFailed if one never will."""
+        """Wait until all ranks have come this far. Raises PeerFailed if one never will."""
         if self.size > 1:
             self.barrier(tuple(range(self.size)))
 
@@ -276,7 +276,7 @@ class Communicator(Protocol):
 
 
 class TransportSession(Protocol):
-    """`size` ranks that stand ready. A context manager: leaving it closes it.
+    """`size` ranks that are ready to run. A context manager: leaving it closes it.
 
     A rank has the same communicator in every run.
     """
@@ -284,11 +284,11 @@ class TransportSession(Protocol):
     size: int
 
     def run(self, fn: Callable[[Communicator], T]) -> list[T]:
-        """Run fn on every rank; the results of the ranks of this process, in rank order.
+        """Run fn on every rank; returns the results of this process's ranks, in rank order.
 
-        If a rank raises, the others end at their next or present call, and its error is raised
-        here, with a note `on device k` unless it is a GraphcError. Raises G0561 when the ranks'
-        calls do not fit each other, G0562 when a rank is not there by the deadline.
+        If a rank raises, the others end at their next or current call, and its error is raised
+        here, with a note `on device k` unless it is a GraphcError. Raises G0561 if the ranks' calls
+        do not match, G0562 if a rank misses the deadline.
         """
         ...
 
@@ -303,9 +303,9 @@ class Transport(Protocol):
     name: str
 
     def available(self) -> str | None:
-        """None where it can run here, else the reason why not."""
+        """None if it can run here, else the reason why not."""
         ...
 
     def open(self, size: int, *, deadline: float | None = None) -> TransportSession:
-        """A session of `size` ranks; a rank waits `deadline` seconds at most (None: for ever)."""
+        """A session of `size` ranks; a rank waits at most `deadline` seconds (None: forever)."""
         ...
