@@ -1,1 +1,1 @@
-"""Kernels: programs lowered to loop nests, once for all backends, which print them."""
+"""Lowering: from a placed graph to a program, and from a program to kernels that backends print."""

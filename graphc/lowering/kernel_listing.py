@@ -1,4 +1,4 @@
-"""A program's kernels as text: which loops a step is, what was fused into each, and its memory."""
+"""Prints the kernels of a program: its loops, the nodes fused into each, and its memory."""
 
 from __future__ import annotations
 

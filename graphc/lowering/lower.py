@@ -1,9 +1,9 @@
-"""Lowering: from a program to calls of kernels, and what stays with the host.
+"""Lowering: from a program to calls of kernels, and instructions that stay with the host.
 
     instructions ─nodes─► nodes ─fuse─► groups ─build─► kernels ─blocks─► kernels ─memory─► calls
 
-What a loop nest cannot do stays with the host: collectives, feeding, conversions that depend on how
-many examples have come, and ops that have no nest. Between two of these, everything is one region.
+What a loop nest cannot do stays with the host: collectives, feeding, conversions that depend on the
+number of examples, and ops without a nest. Between two of these, everything is one native region.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class _Lowering:
         return any(r.axes or r.extent for r in counting)
 
     def _home(self, x: Instruction) -> Home:
-        """The coordinates that run an instruction: those where its result lies."""
+        """The coordinates that run an instruction: those that own its result."""
         made = writes(x)
         found = {h for b in (reads(x) if made is None else (made,)) for h in self.buffers[b].home}
         return tuple(sorted(found))

@@ -1,1 +1,1 @@
-"""Groups of nodes that run as one kernel, and the code of that kernel."""
+"""Fusion: groups of nodes that run as one kernel, and the code of that kernel."""

@@ -1,4 +1,4 @@
-"""From a group to its kernel: axes merged where all accesses allow it, lanes chosen."""
+"""From a group of nodes to its kernel: axes are merged where all accesses allow it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Built:
 
 
 def build(writer: Writer, exact: bool = False) -> Built:
-    """The kernel of a group. exact: a nest's axes are what its fold's shape says, and no more."""
+    """The kernel of a group. exact: the axes of a nest follow from the shape of its fold alone."""
     first = writer.nodes[writer.group.nodes[0]]
     if isinstance(first, LinkNode):
         return _links(writer, first)
@@ -71,9 +71,9 @@ def _links(writer: Writer, node: LinkNode) -> Built:
 
 
 def _from_the_start(kernel: Nest | Gemm) -> tuple[Nest | Gemm, list[int]]:
-    """The kernel with its pointers moved to the first element that it reaches.
+    """The kernel with its pointers moved to the first element that it accesses.
 
-    Kernels that differ only in where they begin are then one.
+    Kernels that differ only in where they begin become equal.
     """
     found: list[list[int]] = [[] for _ in kernel.params]
     sides: tuple[Side, ...] = ()
@@ -149,7 +149,7 @@ def _with_a_row(nest: Nest) -> Nest:
 
 
 def _merged(nest: Nest) -> Nest:
-    """The nest with neighbouring axes made one where every access goes on from one to the next."""
+    """The nest with adjacent axes merged if every access continues from one to the next."""
     every, rows, columns = list(accesses(nest)), list(nest.rows), list(nest.columns)
     along = [list(a.strides) for a in every]
     counted, gone = _counted(nest), list[int]()
@@ -194,7 +194,7 @@ def _restrided(
 
 
 def _lanes(nest: Nest) -> Lanes:
-    """Along which axis neighbours lie together in memory."""
+    """Along which axis neighbours are adjacent in memory."""
     if not nest.columns:
         return "rows"
     if not nest.rows or nest.rows[-1] < 2:
@@ -289,7 +289,7 @@ def _side(slot: int, read: Read, names: str, letters: _AxisLetters, inner: list[
 
 
 def _merged_product(p: Gemm) -> Gemm:
-    """The product with neighbouring axes of a group made one where that is possible."""
+    """The product with adjacent axes of a group merged where that is possible."""
     every = [list(a.strides) for a in accesses(p)]
     start, first, gone, counted = 0, 0, list[int](), _counted(p)
     for name in ("batch", "rows", "cols"):

@@ -1,9 +1,9 @@
-"""Domains: the entries that a kernel runs over, as axes that suit all nodes of the kernel.
+"""Domains: the entries that a kernel runs over, as axes that fit all nodes of the kernel.
 
-A domain of N entries is cut into axes by *cuts*: the sizes of its suffixes, each a multiple of
-the one before, from 1 to N. f32[8,128,256] has the cuts (1, 256, 32768, 262144). Nodes of
-different shapes run together if their cuts join to one; then every affine read of each of them is
-affine in the axes of all.
+A domain of N entries is divided into axes by *cuts*: the sizes of its suffixes, each a multiple of
+the one before, from 1 to N. f32[8,128,256] has the cuts (1, 256, 32768, 262144). Nodes of different
+shapes can run together if their cuts can be joined; then every affine read of each of them is
+affine in the joint axes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cuts_of(shape: Sequence[int]) -> Cuts:
 
 
 def joined(a: Cuts, b: Cuts) -> Cuts | None:
-    """The cuts whose axes make up those of both; None where there is none."""
+    """The cuts whose axes refine those of both; None if there are none."""
     cuts = tuple(sorted({*a, *b}))
     return cuts if all(y % x == 0 for x, y in pairwise(cuts)) else None
 
@@ -59,7 +59,7 @@ def strides(layout: MemoryLayout, cuts: Cuts) -> dict[Interval, int]:
 
 
 def intervals(shape: Sequence[int], over: Iterable[int]) -> frozenset[Interval]:
-    """Some dims of a shape, as intervals; neighbours are one."""
+    """Some dims of a shape, as intervals; adjacent ones are merged."""
     chosen, found, low = set(over), list[Interval](), 1
     for d in reversed(range(len(shape))):
         high = low * shape[d]
@@ -83,7 +83,7 @@ def cut_at(cuts: Cuts, columns: frozenset[Interval]) -> Cuts | None:
 
 
 def row_cuts(cuts: Cuts, columns: frozenset[Interval]) -> Cuts:
-    """The cuts of what is left without the columns."""
+    """The cuts of what remains without the columns."""
     found, low = [1], 1
     for axis in reversed(axes(cuts)):
         if not inside(axis, columns):
@@ -93,7 +93,7 @@ def row_cuts(cuts: Cuts, columns: frozenset[Interval]) -> Cuts:
 
 
 def with_rows(cuts: Cuts, columns: frozenset[Interval], rows: Cuts) -> Cuts | None:
-    """More cuts, so that what is left without the columns has the cuts `rows` in it."""
+    """More cuts, so that what remains without the columns has the cuts `rows`."""
     if joined(row_cuts(cuts, columns), rows) is None:
         return None
     ends, low = set(cuts), 1

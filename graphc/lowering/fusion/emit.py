@@ -1,8 +1,8 @@
-"""From a group of nodes to a kernel: registers, phases, accesses.
+"""From a group of nodes to the code of a kernel: registers, phases, accesses.
 
-The code of a phase is made on demand: from what must be stored, and what must be folded, back to
-what is read. What an earlier phase has computed for each cell is loaded again if it has been
-stored, made again if that is cheap, and else stored for it.
+The code of a phase is generated on demand: from the values that must be stored or folded back to
+the values that are read. A value that an earlier phase computed per column is loaded again if it
+was stored, recomputed if that is cheap, and otherwise stored for this purpose.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Writer:
         self.done: set[int] = set()  # nodes whose result has been stored
 
     def _depths(self) -> dict[int, int]:
-        """For each node the phase in which it can first be made."""
+        """For each node, the first phase in which it can be computed."""
         depth: dict[int, int] = {}
         for i in self.group.nodes:
             found = 0
@@ -133,7 +133,7 @@ class Writer:
         self.store(node, self.row_access(node), self.row_values[i], self.of_rows)
 
     def must_store(self, i: int) -> bool:
-        """Whether a node's result is written to memory."""
+        """Whether a node's result must be written to memory."""
         if i in self.group.copies:
             return False
         return self.nodes[i].result in self.stored or self.nodes[i].target is not None
@@ -150,7 +150,7 @@ class Writer:
 
     @property
     def of_rows(self) -> Spot:
-        """The code that runs once a row."""
+        """The code that runs once per row."""
         return Spot(self, self.row_code, self.of_row, self._row_strides, axes(self.cuts_of_rows))
 
     def of_row(self, read: Read) -> int:
@@ -201,7 +201,7 @@ class Writer:
         return tuple(found.get(a, 0) for a in self.ordered)
 
     def once_a_row(self, along: Sequence[int]) -> bool:
-        """Whether all cells of a row read the same entry."""
+        """Whether all columns of a row read the same entry."""
         return bool(self.columns) and not any(along[len(self.rows) :])
 
     @property
@@ -308,7 +308,7 @@ class Writer:
 
 
 class ElementWriter:
-    """The code of one cell phase (or of all entries, where there are no columns)."""
+    """The code of one column phase (or of all entries, if there are no columns)."""
 
     def __init__(self, writer: Writer, phase: int) -> None:
         self.w, self.phase = writer, phase

@@ -1,10 +1,10 @@
-"""Fusion: which nodes run together in one kernel.
+"""Fusion: decides which nodes run together in one kernel.
 
-Nodes are taken in their order. A node joins the group that makes one of its operands, if it reads
-that operand where it is made: the same entry of the domain, or the row that the entry is in, after
-a fold. Groups that a node brings together become one. A group of a contraction takes what can be
-done with each entry of its result (an epilogue), and no fold. What is fused needs no memory, unless
-somebody else reads it.
+Nodes are visited in order. A node joins the group that computes one of its operands if it reads
+that operand where it is computed: at the same entry of the domain or, after a fold, in the row of
+that entry. Groups that a node connects become one. The group of a contraction takes elementwise
+operations on its result (an epilogue), and no fold. A fused value needs no memory, unless another
+group reads it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ LARGEST = 96  # nodes of a group: what compiles in a moment
 class Group:
     """Nodes that run together.
 
-    cuts: of the cells' domain. columns: what its folds go over, or None where it has none yet.
+    cuts: of the domain of entries. columns: what its folds reduce, or None if it has no fold yet.
     rows: the nodes (by number) whose domain is that of the rows
-    made: values, with the node that makes each; parts: values that nodes of it write parts of
+    made: values, with the node that computes each; parts: values of which nodes of it write parts
     """
 
     number: int
@@ -103,9 +103,10 @@ class Fusion:
             self._place(i)
 
     def ordered(self) -> list[Group]:
-        """The groups in an order in which they can run: as the first node of each stood.
+        """The groups in an executable order: by the position of their first nodes.
 
-        What reads other devices' memory comes when nothing else can: they have to meet for it.
+        Groups that read other devices' memory come as late as possible, since the devices must
+        synchronize.
         """
         across = {n for n, g in self.groups.items() if any(map(self._is_across, g.nodes))}
         first = {n: min(g.nodes) for n, g in self.groups.items()}
@@ -261,7 +262,7 @@ class Fusion:
     # -- reading and writing in the group ---------------------------------------------------------
 
     def _reads_here(self, node: LoopNode, read: Read, group: Group, fit: _Fit) -> bool:
-        """Whether what the group makes is read where it is made; all else can be loaded."""
+        """Whether the value is read where the group computes it; other reads load it."""
         maker = group.made.get(read.value)
         if maker is None:
             return read.value not in group.parts
@@ -275,7 +276,7 @@ class Fusion:
     def _may_write_here(self, node: LoopNode, group: Group, because: Sequence[int]) -> bool:
         """Whether a node may overwrite, in this group, what others of the group have read.
 
-        They must have read the entry that is written; a product reads it for other entries, too.
+        They must have read the entry that is written; a product also reads it for other entries.
         """
         old = Version(node.result.buffer, node.result.version - 1)
         if not _is_whole(node):
@@ -343,17 +344,17 @@ class Fusion:
 
 
 def _is_whole(node: LoopNode) -> bool:
-    """Whether a node makes all entries of its result, in their order."""
+    """Whether a node computes all entries of its result, in order."""
     return node.target is None
 
 
 def _is_apart(node: LoopNode) -> bool:
-    """Whether a node writes where no other node does."""
+    """Whether no other node writes where this node writes."""
     return isinstance(node, MapNode) and node.apart
 
 
 def _is_of_row(read: Read, fit: _Fit) -> bool:
-    """Whether every cell reads the entry of the row that it is in."""
+    """Whether every column reads the entry of its row."""
     if not fit.columns or read.layout.offset:
         return False
     along, step = strides(read.layout, fit.cuts), 1

@@ -1,4 +1,4 @@
-"""Code that reaches rows at an index, and chains of places that links tell."""
+"""Code that accesses rows by index, and chains of equal indices."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _checked(at: Spot, node: MapNode) -> int:
 
 
 def _clamped(at: Spot, node: MapNode) -> int:
-    """The register of an index that was checked before; one that is wrong is clamped."""
+    """The register of an index that was checked before; a wrong one is clamped."""
     w, ids = at.writer, node.reads[1]
     found = at.read(ids)
     largest = min(node.limit, 1 << (8 * ids.dtype.bytes - (ids.dtype.kind == "i"))) - 1

@@ -1,7 +1,7 @@
-"""What must run before what: a partial order that grows, and in which two members may become one.
+"""Precedence: which kernels must run before which: a growing partial order with mergeable members.
 
-Whether one member comes before another is asked for every node that could be fused, so it is not
-searched for: each member knows all that come before it, as the bits of one integer.
+Fusion asks for every candidate whether one member comes before another, so this is not searched
+for: each member knows all that come before it, as the bits of one integer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 
 class Precedence:
-    """Members by number, from 0 on, and which of them must run before which."""
+    """Members, numbered from 0, and which of them must run before which."""
 
     def __init__(self) -> None:
         self._needs: dict[int, set[int]] = {}  # those that a member directly comes after

@@ -1,8 +1,8 @@
-"""Values that are rather made again than stored: a kernel's own copy of some nodes of another.
+"""Rematerialization: a kernel computes some nodes of another one again, to avoid loading them.
 
-What the forward pass has computed on the way is often all that a gradient needs, in several pieces:
-of gelu, four arrays. Made again from what they were made of, they cost one array to store and load,
-and some arithmetic. (Chen, Xu, Zhang, Guestrin 2016 do so for memory; here it is for its traffic.)
+A gradient often needs several intermediate values of the forward pass: for gelu, four arrays.
+Recomputing them from their common source means storing and loading one array, and some arithmetic.
+(Chen, Xu, Zhang, Guestrin 2016 do this to save memory; here it saves memory traffic.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEAR = ("gather", "scatter", "within", "chain", "chain:tree")  # that are not ma
 
 @dataclass
 class _Cone:
-    """Nodes of one group that another would make again, and what these read."""
+    """Nodes of one group that another would recompute, and what these read."""
 
     nodes: set[int] = field(default_factory=set)
     leaves: set[Version] = field(default_factory=set)  # large ones: an array each
@@ -37,7 +37,7 @@ class _Cone:
 
 
 def rematerialize(fusion: Fusion, shared: set[int]) -> None:
-    """Give groups their own copies of nodes, where that saves more memory traffic than it adds."""
+    """Give groups their own copies of nodes, if that saves more memory traffic than it adds."""
     order = fusion.ordered()
     users = readers(fusion.nodes, order)
     rewritten = {n.result.buffer for n in fusion.nodes if n.result.version > 1}
@@ -67,7 +67,7 @@ def _sources(fusion: Fusion, group: Group, makers: Mapping[Version, Group]) -> l
 
 
 def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> set[Version]:
-    """Values of `source` that the group reads entry by entry, and could make for itself."""
+    """Values of `source` that the group reads elementwise, and could compute itself."""
     found: set[Version] = set()
     other: set[Version] = set()
     for i in group.nodes:
@@ -187,7 +187,7 @@ def _take(
 
 
 def readers(nodes: Sequence[LoopNode], groups: Iterable[Group]) -> dict[Version, set[int]]:
-    """The groups that read each value from memory, as they do not make it themselves."""
+    """The groups that read each value from memory, as they do not compute it themselves."""
     found: dict[Version, set[int]] = {}
     for group in groups:
         for i in group.nodes:

@@ -1,4 +1,4 @@
-"""What later phases of a kernel need of its earlier ones, and is dear to make again, is stored."""
+"""Spilling: stores values that later phases of a kernel need, if recomputing them is expensive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEAR = frozenset(
 
 
 def spilled(writer: Writer) -> set[Version]:
-    """Values that must be stored for a later phase of the same rows, as they are dear to make."""
+    """Values that must be stored for a later phase of the same rows: recomputing is expensive."""
     found: set[Version] = set()
     if not writer.group.columns:
         return found
@@ -28,7 +28,7 @@ def spilled(writer: Writer) -> set[Version]:
 
 
 def _dear(writer: Writer, i: int) -> bool:
-    """Whether a cell's value takes more to make than to store and load."""
+    """Whether computing an entry of the value costs more than storing and loading it."""
     waiting, seen = [i], set[int]()
     while waiting:
         j = waiting.pop()

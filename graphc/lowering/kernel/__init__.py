@@ -1,1 +1,1 @@
-"""The description of kernels that a code generator prints, for any processor."""
+"""The description of kernels that code generators print, for any processor."""

@@ -1,6 +1,6 @@
-"""A program lowered: what of a step is native calls, what stays with the host, and the memory.
+"""A lowered program: native calls, instructions that stay with the host, and the memory.
 
-Made from a `Program` by `graphc.lowering.lower`, and run by a backend that prints kernels.
+`graphc.lowering.lower` makes it from a `Program`; a backend that prints kernels runs it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Calls that run one after the other in one region of machine code.
+    """Calls that run one after the other in one native region.
 
-    turn: in a loop, the calls run in every turn, in the first only, or in all but the first
-    home: the only places that run them, as (axis, index); () where all do
+    turn: in a loop: whether the calls run in every turn, in the first only, or in all but the first
+    home: the only coordinates that run them, as (axis, index); () for all
     """
 
     calls: tuple[KernelCall, ...]

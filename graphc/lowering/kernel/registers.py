@@ -1,4 +1,4 @@
-"""What a kernel's code goes by: numbered registers, and parameters for the memory it reaches."""
+"""Numbered registers of a kernel's code, and parameters for the memory that it accesses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphc.lowering.kernel.code import Parameter
 
 @dataclass
 class Parameters:
-    """The buffers behind a kernel's parameters, in the order in which they were first used."""
+    """The buffers behind a kernel's parameters, in the order of their first use."""
 
     slots: dict[int, int] = field(default_factory=dict)  # buffer -> slot
     dtypes: list[DType] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""Native regions of a program, and where their buffers lie."""
+"""Native regions of a program, and the memory of their buffers."""

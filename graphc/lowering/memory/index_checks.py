@@ -1,9 +1,9 @@
-"""Checks of indices before the first write: what of a region must have run by then.
+"""Checks of indices run before the first write: what part of a region they need.
 
-A step that fails before it has written a variable leaves everything as it was. So the last region
-is cut in two where it has checks: what they need, and the rest. Where a kernel of the first part
-would write a variable, an index that was checked before is not checked again; and what is left is
-cut node by node, so that nothing is fused across the cut.
+A step that fails before it has written a variable leaves everything unchanged. So a last region
+with checks is divided in two: what the checks need, and the rest. If a kernel of the first part
+would write a variable, an index that was checked before is not checked again, and what remains is
+divided node by node, so that nothing is fused across the division.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Checked:
         self._limits: dict[tuple[Home, Ids], int] = {}
 
     def add(self, nodes: Iterable[LoopNode], home: Home) -> None:
-        """These nodes have run, at these coordinates."""
+        """Note that these nodes have run, at these coordinates."""
         for node in nodes:
             if is_checked(node) and (ids := _ids(node)) is not None:
                 limit = self._limits.get((home, ids), _limit(node))

@@ -1,4 +1,4 @@
-"""Where the buffers of a lowered program lie: those that fusion has left, in a new arena."""
+"""The offsets of a lowered program's buffers in a new arena: those that fusion has left."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def offsets(
 
 
 def _in_order(lives: Lives, buffers: Buffers, positions: int) -> Offsets:
-    """Each buffer where one is free when it is first touched."""
+    """Each buffer in a free place at its first use."""
     born: dict[int, list[int]] = defaultdict(list)
     dies: dict[int, list[int]] = defaultdict(list)
     for b, life in lives.items():
@@ -84,7 +84,7 @@ def _in_order(lives: Lives, buffers: Buffers, positions: int) -> Offsets:
 
 
 def _largest_first(lives: Lives, buffers: Buffers) -> Offsets:
-    """Each buffer as low as those before it leave room, for as long as it lives.
+    """Each buffer as low as the larger ones allow, for as long as it lives.
 
     (Pisarchyk, Lee 2020, "greedy by size")
     """

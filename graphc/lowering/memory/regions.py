@@ -1,4 +1,4 @@
-"""Regions: what runs between two instructions of the host, and when it touches which memory."""
+"""Regions: what runs between two instructions of the host, and when it uses which memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TURNS: tuple[Turn, ...] = ("first", "later")
 
 @dataclass
 class Region:
-    """Nodes between two instructions of the host, which the same coordinates run.
+    """Nodes between two instructions of the host, run by the same coordinates.
 
-    Where a loop accumulates, a first turn and a later one have each a form of the region.
+    If a loop accumulates, its first turn and the later turns each have a form of the region.
     """
 
     nodes: list[LoopNode] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""From the instructions of a program to nodes: what each op is to a loop nest."""
+"""From the instructions of a program to nodes: the form of each op in a loop nest."""

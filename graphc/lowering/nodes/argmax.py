@@ -1,4 +1,4 @@
-"""The index of the largest or smallest entry along a dim, as nodes."""
+"""Argmax and argmin as nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def found(v: ValueTable, x: Kernel, op: Argmax | Argmin) -> list[LoopNode]:
 
 
 def _repeated(read: Read, shape: tuple[int, ...], dim: int) -> Read:
-    """What a fold along a dim has given, once for each entry that was folded."""
+    """The result of a fold along a dim, repeated for each entry that was folded."""
     along = read.layout.strides
     strides = (*along[:dim], 0, *along[dim:])
     return Read(read.value, MemoryLayout(shape, strides, read.layout.offset), read.dtype)

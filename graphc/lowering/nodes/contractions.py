@@ -15,7 +15,7 @@ from graphc.ops.contract import Einsum, parse_spec
 
 
 def contracted(v: ValueTable, x: Kernel, op: Einsum) -> list[LoopNode] | None:
-    """The nodes of a product. Blocks of what is kept change nothing: an entry is its own sum."""
+    """The nodes of a product. Blocks of kept dims change nothing: each entry is a sum by itself."""
     summed = [(letter, n) for letter, n in op.blocks if letter not in parse_spec(op.spec)[2]]
     if summed:
         return _in_blocks(v, x, op.spec, dict(summed))
@@ -32,7 +32,7 @@ def contracted(v: ValueTable, x: Kernel, op: Einsum) -> list[LoopNode] | None:
 def _in_blocks(
     v: ValueTable, x: Kernel, spec: str, blocks: Mapping[str, int]
 ) -> list[LoopNode] | None:
-    """A product of each block of what is summed, and the tree of these (graphc.ops.blocks)."""
+    """A product of each block of the summed dim, and the tree of these (graphc.ops.blocks)."""
     reads, b = [v.read(b) for b in x.operands], v.buffers[x.result]
     if b.dtype.bytes == 2 or any(0 in r.layout.shape for r in reads):
         return None
@@ -63,7 +63,7 @@ def _at(read: Read, names: str, where: Mapping[str, slice]) -> Read:
 
 
 def narrowed(v: ValueTable, made: ContractNode) -> ContractNode:
-    """The product of what is read of its result only, where that is a part of it."""
+    """The product of only those entries of its result that are read, if that is a part of it."""
     b = made.result.buffer
     box = v.boxes.get(b)
     if box is None or all(hi - lo == n for (lo, hi), n in zip(box, made.shape, strict=True)):

@@ -1,8 +1,9 @@
-"""Joined parts that are themselves joined are written at once where the outer whole lies.
+"""Nested joins: parts of an inner join are written directly to the outer one.
 
 g = concat(a, b)          c = concat(g, h)          a and b are written into c; g is a view of c
 
-What is joined twice lies in one place only: the others get copies, as all that is no whole part.
+A part of several joins is in only one of them; the others get copies, as do parts that are not
+whole.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def insides(
 
 
 def _is_all(part: Buffer, base: Buffer) -> bool:
-    """Whether a buffer is another, or a view of all of it that has dims of 1 more or less."""
+    """Whether a buffer is another, or a view of all of it, up to dims of length 1."""
     squeezed = [tuple(n for n in x.shape if n > 1) for x in (part, base)]
     if squeezed[0] != squeezed[1] or 0 in part.shape:
         return False
@@ -53,7 +54,7 @@ def _is_all(part: Buffer, base: Buffer) -> bool:
 
 
 def joined(v: ValueTable, x: Kernel, dim: int, reads: Sequence[Read]) -> list[LoopNode]:
-    """The parts, each copied to where it goes; the one that lies there already is not copied."""
+    """The parts, each copied to its position, except one that is already there."""
     result, target = where(v, x.result)
     nodes, at = list[LoopNode](), 0
     for k, (b, read) in enumerate(zip(x.operands, reads, strict=True)):

@@ -1,9 +1,9 @@
-"""A sum of products as one product: what is summed is joined along an axis of its own.
+"""Merges a sum of products into one product: the summed dims are joined along one axis.
 
     h1' g1 + h2' g2 + ...  =  [h1; h2; ...]' [g1; g2; ...]
 
-The gradient of a weight that every turn of a recurrence multiplies by is such a sum. Each product
-would load and store all of it; one product keeps its entries in registers.
+The gradient of a weight that every step of a recurrence multiplies by is such a sum. Each product
+would load and store all of it; a single product keeps its entries in registers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LETTERS = "ZYXWVUTSRQPONMLKJIHGFEDCBA"
 
 
 def merged(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
-    """The product that a sum of products is; None where there is none that is worth it."""
+    """The product that equals a sum of products; None if there is none, or it is not worth it."""
     terms = _terms(v, x)
     if terms is None or grouped_letters(terms[0].spec)[0]:
         return None
@@ -38,7 +38,7 @@ def merged(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
 
 
 def _terms(v: ValueTable, x: Kernel) -> list[ContractNode] | None:
-    """The products that are summed, if all are alike and nobody else reads them."""
+    """The products in the sum, if all are alike and have no other readers."""
     found = []
     for b in x.operands:
         read = v.read(b)
@@ -56,7 +56,7 @@ def _terms(v: ValueTable, x: Kernel) -> list[ContractNode] | None:
 
 
 def _is_gone(v: ValueTable, read: Read) -> bool:
-    """Whether what a product has read was overwritten since."""
+    """Whether an operand of a product was overwritten since."""
     return v.versions.get(read.value.buffer, 0) != read.value.version
 
 

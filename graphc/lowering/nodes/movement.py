@@ -1,4 +1,4 @@
-"""Ops that move entries, as nodes: most of them only say where an entry goes, or comes from."""
+"""Ops that move entries, as nodes: most of them only describe where an entry goes or comes from."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _fold_windows(
 def _apart(
     v: ValueTable, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
 ) -> list[LoopNode]:
-    """Windows that do not overlap: every entry has its own place."""
+    """Windows that do not overlap: every entry has its own position."""
     strides, rank = list(whole.strides), len(whole.shape)
     taps = tuple(strides[d] * r for d, r in zip(op.at, op.dilations, strict=True))
     for d, s in zip(op.at, op.strides, strict=True):

@@ -1,6 +1,6 @@
-"""Nodes: the instructions of a program as what a loop nest can do, over values.
+"""Nodes: the instructions of a program in the form of loop nests, over values.
 
-A *value* is what one write leaves in a buffer; a buffer that is written again, as a variable is,
+A *value* is what one write leaves in a buffer; if a buffer is written again, as a variable is, it
 holds another value. A node reads each operand through a layout: which element of the value belongs
 to which entry of the node's domain. So views cost nothing, and need no node.
 """
@@ -67,7 +67,7 @@ class MapNode:
 
     @property
     def serial(self) -> bool:
-        """Whether entries must be done in order, by one thread: two may go to one place."""
+        """Whether entries must be processed in order, by one thread: two may go to one position."""
         return self.function in ("scatter", "every_row")
 
     @property
@@ -130,7 +130,7 @@ LoopNode: TypeAlias = MapNode | LinkNode | ReduceNode | ContractNode
 
 
 def alive(nodes: Sequence[LoopNode], shared: set[int]) -> list[LoopNode]:
-    """The nodes whose results somebody reads."""
+    """The nodes whose results are read."""
     read: set[Version] = set()
     kept = []
     for node in reversed(nodes):

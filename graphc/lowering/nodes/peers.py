@@ -1,7 +1,8 @@
-"""What the devices of one process do together, where each reaches the memory of all.
+"""What the devices of one process do together, where each can access the memory of all.
 
-A sum over devices is read where its operands lie: no copy is made, and what takes the sum is fused
-with it. A variable that is alike on all devices is in memory once; each writes a part of it.
+A sum over devices reads its operands where they are: no copy is made, and the user of the sum is
+fused with it. A variable that is equal on all devices is in memory once; each device writes a part
+of it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def size_of_sum(program: Program, start: Start) -> int:
 
 
 def alike(programs: Mapping[str, Program]) -> frozenset[str]:
-    """The variables that are alike on all devices, in every program."""
+    """The variables that are equal on all devices, in every program."""
     first = next(iter(programs.values()))
     axes = [a.name for a in first.mesh.space]
     return frozenset(

@@ -24,7 +24,7 @@ WIDEST = 4096  # and one to fewer than these, of a quarter as many, where what i
 def reduced(
     v: ValueTable, x: Kernel, op: ReduceSum | ReduceMax | ReduceMin
 ) -> list[LoopNode] | None:
-    """The nodes of a reduction. Blocks of what is kept change nothing."""
+    """The nodes of a reduction. Blocks of kept dims change nothing."""
     if isinstance(op, ReduceSum) and any(d in op.over for d, _ in op.blocks):
         return _in_blocks(v, x, op)
     read, dtype = v.read(x.operands[0]), v.buffers[x.result].dtype
@@ -82,7 +82,7 @@ def _in_blocks(v: ValueTable, x: Kernel, op: ReduceSum) -> list[LoopNode] | None
 
 
 def in_parts(v: ValueTable, fold: ReduceNode) -> list[LoopNode]:
-    """A fold of many entries to few: first of equal parts, which can run side by side."""
+    """A fold of many entries to few: first of equal parts, which can run in parallel."""
     shape, d, read = fold.shape, fold.over[0], fold.reads[0]
     kept = prod(n for i, n in enumerate(shape) if i not in fold.over)
     parts = max((p for p in range(2, PARTS + 1) if shape[d] % p == 0), default=1)
@@ -113,7 +113,7 @@ def _goes_across(fold: ReduceNode) -> bool:
 
 
 def added(v: ValueTable, x: Kernel, order: Order) -> list[LoopNode]:
-    """One sum, or one after the other where many would have to wait for the last."""
+    """One sum, or several one after the other if many operands would have to wait for the last."""
     product = merged(v, x) if order is not Order.TREE and not v.exact else None
     if product is not None:
         return product

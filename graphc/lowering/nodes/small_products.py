@@ -1,8 +1,8 @@
-"""Products of many small batches as sums of entrywise products.
+"""Products of many small batches, as sums of elementwise products.
 
-A depthwise convolution multiplies each channel by itself: as a product it has a batch of channels,
-and a single column. A product's tiles would be empty but for that column; here the lanes of a
-vector are the channels, which lie together in memory.
+A depthwise convolution multiplies each channel by itself: as a product, it has a batch of channels
+and a single column, so that the tiles of a product would be empty except for that column. Here the
+lanes of a vector are the channels, which are adjacent in memory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class _DimLetters:
 
     @property
     def domain(self) -> str:
-        """All dims, in the order in which they are gone through.
+        """All dims, in the order of the loops.
 
-        Of a long sum the first dim stands in front: each part of it is used for all results.
+        The first dim of a long sum comes first: each part of it is used for all results.
         """
         kept, summed = self.out.removesuffix(self.lanes), self.summed
         long = prod(self.sizes[x] for x in summed) > MANY
@@ -43,7 +43,7 @@ class _DimLetters:
 
 
 def entrywise(v: ValueTable, made: ContractNode) -> list[LoopNode]:
-    """The nodes of a contraction: itself, or a product entry by entry and its sum."""
+    """The nodes of a contraction: itself, or an elementwise product and its sum."""
     found = None if v.exact or made.dtype.bytes < 4 else _letters(made)
     if found is None or not isinstance(made.instruction, Kernel):
         return [made]

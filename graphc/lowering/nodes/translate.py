@@ -1,4 +1,4 @@
-"""From instructions to nodes: what each op is to a loop nest."""
+"""From instructions to nodes: the form of each op in a loop nest."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from graphc.ops.source import DimSize, Iota
 
 
 def nodes_of(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
-    """The nodes that do what an instruction does; None where none can.
+    """The nodes that do the work of an instruction; None if none can.
 
-    None of them goes over a dim of length 0: there is nothing to do.
+    None of them runs over a dim of length 0: there is nothing to do.
     """
     found = _nodes(v, x)
     return None if found is None else [n for n in found if 0 not in n.shape]
@@ -97,5 +97,5 @@ def _elementwise(v: ValueTable, x: Kernel, op: Op) -> LoopNode:
 
 
 def starts_from_nothing(x: Instruction) -> bool:
-    """Whether an instruction reads nothing that the step makes, and can come first."""
+    """Whether an instruction reads nothing that the step computes, and can come first."""
     return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))

@@ -1,9 +1,9 @@
-"""An operand that many products read across its rows is copied once, with its dims turned.
+"""Makes one transposed copy of an operand that many products read across its rows.
 
-A product wants neighbouring columns of its right operand together in memory, and packs what lies
-otherwise. A weight that every turn of a recurrence multiplies by would be packed in each of them;
-and what has to be packed entry by entry, as the weights of a convolution's gradient, may be packed
-several times in one.
+A product needs neighbouring columns of its right operand to be adjacent in memory, and packs other
+layouts. A weight that every step of a recurrence multiplies by would be packed in each of them; an
+operand that must be packed entry by entry, as the weights of a convolution's gradient, may be
+packed several times in one product.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class ValueTable:
         return Version(buffer, self.versions[buffer])
 
     def forget_links(self) -> None:
-        """What was made in one turn of a loop is not there in another, or after it."""
+        """Forget what was computed in one turn of a loop: it does not exist in another one."""
         self.links.clear()
         self.chained.clear()
 

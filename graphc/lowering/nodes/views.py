@@ -1,7 +1,7 @@
-"""What views of a buffer see of it.
+"""Views of buffers, as indices of the tensor that they are views of.
 
-A view is given by strides, as numpy.ndarray's; here they become indices of the tensor that it is
-a view of. A dim of length 1 has its neighbour's stride, so no stride tells of it: its index is 0.
+A view is given by strides, as those of numpy.ndarray. A dim of length 1 has its neighbour's stride,
+so no stride identifies it: its index is 0.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _first(view: Buffer, shape: Sequence[int]) -> list[int]:
 
 
 def moves_dims(view: Buffer, base: Buffer) -> bool:
-    """Whether a view only cuts, moves, repeats, divides and drops dims of its base."""
+    """Whether a view only slices, moves, repeats, divides and drops dims of its base."""
     return sight(view, base.shape) is not None
 
 

@@ -13,7 +13,7 @@ from graphc.ops.windows import FoldWindows, Windows
 
 
 def backwards(read: Read, dim: int) -> Read:
-    """What is read, from the last entry along a dim to the first."""
+    """The same read, from the last entry along a dim to the first."""
     layout = read.layout
     strides = tuple(-s if d == dim else s for d, s in enumerate(layout.strides))
     offset = layout.offset + (layout.shape[dim] - 1) * layout.strides[dim]

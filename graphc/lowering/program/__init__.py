@@ -1,1 +1,1 @@
-"""The Program: instructions over planned buffers, which every backend runs."""
+"""The program: instructions over planned buffers, which every backend runs."""

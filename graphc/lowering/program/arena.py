@@ -1,4 +1,4 @@
-"""Blocks of one piece of memory: the arena that a step's buffers lie in."""
+"""Blocks of one piece of memory: the arena that contains a step's buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen records to plain JSON values and back, by their fields' annotations.
+"""Frozen records to plain JSON values and back, guided by the annotations of their fields.
 
     dataclass          {field: value, ...}, without the fields that have their default
     one of several     the same with "is": the class's name
@@ -6,7 +6,7 @@
     DType, Enum        its name, its value                   tuple, list     [...]
     NaN, infinity      {"float": "nan"}                      dict[str, T]    {...}
 
-Reading builds nothing but what the annotations say: a value that does not fit raises `Misfit`.
+Reading builds nothing but what the annotations allow: a value that does not fit raises `Misfit`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SIMPLE = (bool, int, str, NoneType)  # classes that JSON has
 
 
 class Misfit(ValueError):
-    """A JSON value that is not what the field must hold."""
+    """A JSON value that does not fit the annotation of its field."""
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def _fields(defaults: list[tuple[str, Any]], key: str, kind: str, record: Any) -
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """The record of type `kind` that a JSON value stands for. Raises Misfit."""
+    """The record of type `kind` in a JSON value. Raises Misfit."""
     annotation: Any = kind
     return cast(T, _reader(annotation)(value))
 

@@ -1,4 +1,4 @@
-"""What a program is made of: buffers, and the instructions that read and write them."""
+"""The elements of a program: buffers, and the instructions that read and write them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run `body` once for every turn, that is every coordinate on the mesh's time axes."""
+    """Run `body` once for every turn: for every coordinate on the mesh's time axes."""
 
     turns: int
     body: tuple[Instruction, ...]

@@ -1,9 +1,9 @@
-"""How long each buffer of a program lives, and which one may lie on another.
+"""How long each buffer of a program lives, and which buffers may share memory.
 
-The instructions stand in one line (the bodies of the loops in their places), so a lifetime is an
-interval of positions. What is made before a loop and read in it lives to the loop's end, since
-every turn reads it; what a loop hands on (an accumulator, what is kept for a later loop) lives from
-the loop's start.
+The instructions are in one line (with the bodies of loops in their places), so a lifetime is an
+interval of positions. A value computed before a loop and read in it lives to the end of the loop,
+since every turn reads it; a value that a loop passes on (an accumulator, a value kept for a later
+loop) lives from the start of the loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Lifetimes:
 
 
 def lifetimes(program: Program) -> Lifetimes:
-    """The lifetimes of the buffers that a step uses. Outputs live for ever."""
+    """The lifetimes of the buffers that a step uses. Outputs live forever."""
     lives, buffers, parts = Lifetimes(), program.buffers, program.parts
     ends = list(accumulate(map(len, parts)))
     lives.loops = tuple(range(ends[2 * i], ends[2 * i + 1]) for i in range(len(program.loops)))
@@ -120,7 +120,7 @@ def overwritable(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _dies(at: int, x: Buffer, lives: Lifetimes, starting: bool) -> bool:
-    """Whether nothing reads x after `at`, a collective that is under way included."""
+    """Whether nothing reads x after `at`, including a collective in progress."""
     if x.kind != "arena" or lives.reread[x.id] != at or lives.last[x.id] == FOREVER:
         return False
     if lives.sent[x.id] > 1 if starting else lives.last[x.id] != at:

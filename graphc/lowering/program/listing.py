@@ -1,4 +1,4 @@
-"""A program as text: one instruction per line, the same text for the same program."""
+"""Prints a program as text, one instruction per line; equal programs give equal texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphc.lowering.program.program import (
 
 
 def print_program(program: Program) -> str:
-    """The program, readable: its ends, then every part with its instructions and buffers."""
+    """The program as text: its inputs and outputs, then every part with its instructions."""
     return "\n".join(_lines(program)) + "\n"
 
 

@@ -1,13 +1,12 @@
 """The Program: what a backend runs. One SPMD list of instructions, the same for every rank.
 
-Its length does not grow with the devices: a rank finds its part by its coordinates on the mesh.
-Buffers are planned: every instruction names the buffers it reads and
-writes, and every arena buffer has its place in one block of memory.
+Its length does not grow with the number of devices: a rank finds its part by its coordinates on the
+mesh. Buffers are planned: every instruction names the buffers that it reads and writes, and every
+arena buffer has its offset in one block of memory.
 
-A step runs its `body` and then `commit` (after `setup`, once). The body is a line of instructions,
+A step runs its `body` and then `commit` (after `setup`, once). The body is a list of instructions,
 some of which are loops over turns: what does not vary over time, the first loop, what follows it,
-the next loop, and so on. Only `commit` writes variables: a failure before it leaves them as they
-were.
+the next loop, and so on. Only `commit` writes variables: a failure before it leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ Coordinates: TypeAlias = dict[str, int]  # mesh axis -> index
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What some devices need, or have taken, each of them alike: bytes by kind of buffer.
+    """The memory that some devices need, or have used, each of them: bytes by kind of buffer.
 
-    scratch: what a step uses only while it runs, beside its values: packed blocks of threads,
-             parts of the batch that are copied
+    scratch: memory that a step uses only while it runs, besides its values: packed blocks of
+             threads, parts of the batch that are copied
     """
 
     devices: int
@@ -63,9 +62,9 @@ class Footprint:
 
 
 def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[Coordinates, int]]:
-    """A coordinate of every kind that programs tell apart, with the number of devices of that kind.
+    """A coordinate of every kind that programs distinguish, with its number of devices.
 
-    Along an axis, every home is of a kind of its own, and all other places are of one.
+    Along an axis, every owner is a kind of its own, and all other coordinates are one kind.
     """
     homes = {pair for program in programs for b in program.buffers for pair in b.home}
     kinds = []
@@ -80,7 +79,7 @@ def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[C
 
 
 def by_kind(each: Iterable[Footprint]) -> tuple[Footprint, ...]:
-    """Those that are alike as one; those that need the most come first."""
+    """Equal ones merged; those that need the most come first."""
     found: Counter[Footprint] = Counter()
     for f in each:
         found[replace(f, devices=1)] += f.devices
@@ -141,12 +140,12 @@ class Program:
 
     @property
     def prologue(self) -> tuple[Instruction, ...]:
-        """What comes before the first loop."""
+        """The part before the first loop."""
         return self.parts[0]
 
     @property
     def epilogue(self) -> tuple[Instruction, ...]:
-        """What comes after the last loop and writes no variable; () without a loop."""
+        """The part after the last loop that writes no variable; () without a loop."""
         return self.parts[-2] if self.loops else ()
 
     @property
@@ -166,13 +165,13 @@ class Program:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the arena that hold what a loop over turns keeps for later ones."""
+        """Bytes of the arena for values that a loop over turns keeps for later ones."""
         made = (x for x in self.instructions if isinstance(x, Kernel))
         return sum(self.buffers[x.result].bytes for x in made if isinstance(x.op, Keep))
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes that one device needs at most, wherever it is, where nothing is fused."""
+        """The most bytes that any device needs, if nothing is fused."""
         return self.footprints[0].peak
 
     @property
@@ -199,9 +198,9 @@ class Program:
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that a device sends in a step, as the ring algorithms do (Conversion.traffic).
+        """Bytes that a device sends in a step, with ring algorithms (Conversion.traffic).
 
-        Where variables are at home devices differ: this is the mean over all of them.
+        With owned variables devices differ: this is the mean over all of them.
         """
         found = self._starts()
         return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in found))

@@ -1,6 +1,6 @@
-"""Records kept on disk beside machine code: JSON, in the same folder, under the same kind of key.
+"""Records cached on disk beside machine code: JSON files, under keys of the same kind.
 
-A file that does not read as it should counts as none: what it says is made again.
+A file that is not as it should be is ignored, and made again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def read(kind: type[T], key: str) -> T | None:
-    """The record that was kept under a key, or None."""
+    """The record cached under a key, or None."""
     text = Objects.at(config.cache_folder()).read(key)
     return decoded(kind, text) if text is not None else None
 
 
 def write(key: str, record: Any) -> None:
-    """Keep a record. Raises TypeError, RecursionError for one without a JSON form."""
+    """Cache a record. Raises TypeError, RecursionError for one without a JSON form."""
     Objects.at(config.cache_folder()).write(key, encoded(record).encode())
 
 

@@ -1,4 +1,4 @@
-"""How a tensor lies in memory, so that a view can be planned without touching memory."""
+"""The layout of a tensor in memory, by which a view can be planned without touching memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MemoryLayout:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the entries lie in row-major order without gaps."""
+        """Whether the entries are in row-major order without gaps."""
         dense = MemoryLayout.dense(self.shape).strides
         if self.strides == dense or 0 in self.shape:
             return True
@@ -70,7 +70,7 @@ class MemoryLayout:
         return MemoryLayout(tuple(shape), tuple(strides), first)
 
     def reshaped(self, shape: tuple[int, ...]) -> MemoryLayout | None:
-        """The same entries in row-major order in another shape; None where they must be moved."""
+        """The same entries in row-major order in another shape; None if they must be moved."""
         assert prod(shape) == prod(self.shape), f"{self} has no shape {shape}"
         if self.is_dense:
             return MemoryLayout(shape, MemoryLayout.dense(shape).strides, self.offset)

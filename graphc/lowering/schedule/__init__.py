@@ -1,1 +1,1 @@
-"""From a partitioned graph to a Program: phases, buffers, arena."""
+"""Scheduling: from a partitioned graph to a Program, with phases, buffers and the arena."""

@@ -1,4 +1,4 @@
-"""Aliases: nodes that are another one's value, or a view of it, under a name of their own."""
+"""Aliases: nodes that have the value of another one, or a view of it, under another name."""
 
 from __future__ import annotations
 

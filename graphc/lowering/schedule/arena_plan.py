@@ -1,6 +1,6 @@
-"""Memory of a program: where in the arena each buffer lies.
+"""The memory plan of a program: the offset of each buffer in the arena.
 
-Blocks are given out in the order of the instructions, best fit first; see
+Blocks are allocated in the order of the instructions, best fit first; see
 graphc.lowering.program.lifetimes.
 """
 

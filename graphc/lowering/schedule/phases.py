@@ -1,4 +1,4 @@
-"""When each node of a partitioned graph runs: at load, between the loops, in a loop, or last."""
+"""The phase of each node of a partitioned graph: setup, between loops, in a loop, or last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Phases:
 
     @property
     def tail(self) -> int:
-        """The elementwise ends of the updates: nothing in it can fail."""
+        """The elementwise ends of the updates, which can't fail."""
         return self.last + 1
 
     def is_loop(self, phase: int) -> bool:
@@ -45,11 +45,11 @@ class Phases:
 
 
 def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
-    """The phase of every node. copied: nodes whose value must be taken before any write.
+    """The phase of every node. copied: nodes whose value must be copied before any write.
 
-    What does not vary over time runs once; it is put into the last part that its users allow, so
-    that less is kept across a loop. The tail may write variables in place. Raises G0501 where a
-    value from after a loop is used in it.
+    A node that does not vary over time runs once, in the last part that its users allow, so that
+    less is kept across a loop. The tail may write variables in place. Raises G0501 if a loop uses a
+    value from after it.
     """
     turns = assigned(graph)
     if turns.late is not None:

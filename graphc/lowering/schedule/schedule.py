@@ -3,8 +3,8 @@
     body     what does not vary over time, and between its parts the loops: what does, once per turn
     commit   from the first write of a variable
 
-Nodes keep their order within a part, so all ranks begin the same collectives in the same order.
-A collective is begun at its node and waited for just before its result is first used.
+Nodes keep their order within a part, so all ranks begin the same collectives in the same order. A
+collective is begun at its node, and waited for just before the first use of its result.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ IN_FLIGHT = 2  # collectives at a time that keep an operand, such as a gradient 
 
 
 def schedule(graph: Graph, *, exact: bool = False) -> Program:
-    """The Program of a graph whose every operand lies as its op needs it.
+    """The Program of a graph in which every operand has the placement that its op needs.
 
     exact: the batch is always full; without it, a dim with an extent may have fewer entries at run
-    time (and the graph must have its masks). Takes time linear in the number of nodes.
-    Raises G0501 for a loop that uses what it gives, G0502 for a result that is not whole.
+    time (and the graph must have its masks). Takes time linear in the number of nodes. Raises G0501
+    for a loop that uses a value that it completes, G0502 for an incomplete result.
     """
     return _Scheduler(graph, exact).program()
 

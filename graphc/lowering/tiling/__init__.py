@@ -1,1 +1,1 @@
-"""Kernels that hand rows of large values on to each other, tile by tile."""
+"""Row tiling: kernels that pass rows of large values to each other run together, tile by tile."""

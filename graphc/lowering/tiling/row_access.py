@@ -1,7 +1,7 @@
-"""How the axes of a kernel go through the rows of values that it reaches.
+"""How the axes of a kernel run over the rows of the values that it accesses.
 
-A value of n * l entries has n rows of l entries. If the rows of all values that some kernels hand
-on to each other are reached in the same way, each kernel can be run on a few rows at a time:
+A value of n * l entries has n rows of l entries. If the rows of all values that some kernels pass
+to each other are accessed in the same way, each kernel can be run on a few rows at a time:
 
     scores[b, h, t, s]   a product: batch (b, h), rows (t), cols (s)     axis t goes through rows
     sums[b, h, t]        a fold: rows (b, h, t merged), columns (s)      axis bht goes through rows

@@ -1,12 +1,13 @@
-"""Kernels that hand the rows of large values on to each other, to be run a tile at a time.
+"""Row tiling: finds kernels that pass the rows of large values to each other, to run tile by tile.
 
     scores = q k'        p = softmax(scores)        y = p v
 
-Each makes or reads rows of one length, in one order; so they can do a few rows at a time, one after
-the other, and what only lives between them needs no more memory than these rows (graphc.lowering
-.blocks). A run begins with a product that has a batch, and takes every later kernel that reads its
-rows and needs nothing that is made from the run by others. What an earlier run has made, and a
-later one needs, it makes again from what it was made of, so that it need not be kept.
+Each computes or reads rows of the same length, in the same order. So they can process a few rows at
+a time, one after the other, and values that only live between them need no more memory than these
+rows (graphc.lowering.tiling.tiled_kernels). A tiling begins with a product that has a batch, and
+takes in every later kernel that reads its rows, unless it needs a value that other kernels compute
+from the tiling. A value of an earlier tiling that a later one needs is recomputed there, so that it
+need not be kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the values of a run lie in a thread's own memory, for as many rows as a block has.
+"""Scratch reuse: the memory of a row tiling's values in each thread, for the rows of a block.
 
-A value may lie where another one did that no later step needs: also where the same step still reads
-that one, if it reads each entry before it writes there. So softmax is made in place.
+A value may take the memory of another one that no later step needs; even one that the same step
+still reads, if it reads each entry before it writes there. So softmax is computed in place.
 """
 
 from __future__ import annotations

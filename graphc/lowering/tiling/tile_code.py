@@ -1,6 +1,6 @@
-"""A kernel for one block of rows: outer axes gone, the last axis of the rows as long as the block.
+"""A kernel for one block of rows: without outer axes, the last axis of rows as long as the block.
 
-Where it reaches memory then goes by the block: a pointer is moved by so much from block to block.
+Its pointers advance by a fixed distance from block to block.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class _Cutting:
 
 
 def total_dtype(product: Gemm) -> DType:
-    """In which sums over blocks are made: half precision is rounded when all is added up."""
+    """The dtype of sums over blocks: half precision is rounded once everything is added."""
     return F32 if product.dtype.bytes == 2 else product.dtype
 
 

@@ -1,7 +1,7 @@
-"""Runs as kernels: rows of a size that fits into a cache, and memory for what lives between steps.
+"""Row tilings as kernels: a block of rows that fits into a cache, and memory between steps.
 
-A value of which nobody outside of the run reads has a place in each thread's own memory, as large
-as a block's rows of it; steps that do not need it at the same time share the place.
+A value that nothing outside the tiling reads has a place in each thread's own memory, as large as
+the rows of a block; steps that do not need it at the same time share the place.
 """
 
 from __future__ import annotations
