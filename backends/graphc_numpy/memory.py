@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.lowering.memory.memory_plan import MemoryPlan
 from graphc.lowering.program.program import Buffer
+from graphc.lowering.program.strides import MemoryLayout
 from graphc.runtime.backends.site import Site
 
 Array: TypeAlias = NDArray[Any]
@@ -41,8 +43,9 @@ USUAL = Allocator()
 
 
 def arrays_of(
-    site: Site, arena: Bytes, variables: Mapping[str, Bytes], allocator: Allocator
-) -> list[Array]:
+    site: Site, plan: MemoryPlan, arena: Bytes, variables: Mapping[str, Bytes],
+    allocator: Allocator,
+) -> list[Array]:  # fmt: skip
     """An array for every buffer of a program: in the arena, on a variable, or on its own.
 
     What this rank does not have, since it is at another home, is an empty array.
@@ -55,23 +58,25 @@ def arrays_of(
             case "variable":
                 roots[b.id] = variables[names[b.id]], 0
             case "arena" if not allocator.apart:
-                roots[b.id] = arena, b.offset
+                roots[b.id] = arena, plan.offsets.get(b.id, 0)
             case "arena" | "constant":
                 roots[b.id] = allocator.block(b.bytes), 0
     return [
-        array_on(b, *roots[b.root]) if site.holds(b.id) else np.empty(0, b.dtype.numpy)
+        array_on(b, *roots[b.root], plan.layouts.get(b.id))
+        if site.holds(b.id)
+        else np.empty(0, b.dtype.numpy)
         for b in program.buffers
     ]
 
 
-def array_on(b: Buffer, memory: Bytes, start: int) -> Array:
-    """A buffer's array, where the first byte of its root is memory[start]."""
+def array_on(b: Buffer, memory: Bytes, start: int, layout: MemoryLayout | None = None) -> Array:
+    """A buffer's array, where the first byte of its root is memory[start]; layout: of a view."""
     dtype = b.dtype.numpy
     if 0 in b.shape:
         return np.empty(b.shape, dtype)
-    if b.kind != "view":
+    if layout is None:
         piece = memory[start : start + b.bytes]
         return piece.view(dtype).reshape(b.shape)
-    strides = tuple(s * dtype.itemsize for s in b.strides)
+    strides = tuple(s * dtype.itemsize for s in layout.strides)
     # NumPy checks that the view lies inside `memory`.
-    return np.ndarray(b.shape, dtype, memory, start + b.offset, strides)
+    return np.ndarray(b.shape, dtype, memory, start + layout.offset * dtype.itemsize, strides)

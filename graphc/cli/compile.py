@@ -57,7 +57,7 @@ def compile_command(
     plan.save(target)
     train, n, used = plan.training, plan.devices, programs_used(plan)
     taken = footprints(plan, made_for, used)
-    averaged = len(train.footprints) > 1 or bool(plan.meta.get("every"))
+    averaged = any(b.home for b in train.buffers) or bool(plan.meta.get("every"))
     mean = " on average" if averaged else ""
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "

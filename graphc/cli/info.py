@@ -49,8 +49,9 @@ def _described(name: str) -> str:
 
 @click.command("passes")
 def passes_command() -> None:
-    """List the compiler passes in the order in which they run."""
+    """List the compiler passes in the order in which they run, then the stages of the lowering."""
     from graphc.compiler.pipeline import differentiation, distribution, partitioning
+    from graphc.lowering.lower import STAGES
     from graphc.passes.base import PASSES
     from graphc.strategies import OneDevice
 
@@ -60,6 +61,8 @@ def passes_command() -> None:
     _table(
         (n + (" (optional)" if PASSES[n].optional else ""), first_line(PASSES[n])) for n in names
     )
+    click.echo("\nthen each program becomes kernels; graphc show --after STAGE prints a stage:")
+    _table(STAGES.items())
 
 
 @click.command("strategies")

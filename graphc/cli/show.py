@@ -30,7 +30,8 @@ output_option = click.option(
 @sparse_option
 @click.option(
     "--after", default="partition", show_default=True,
-    help="Pass to stop after; 'source' is the graph as written.",
+    help="Pass to stop after; 'source' is the graph as written. A stage of the lowering to kernels "
+    "(see graphc passes) prints the loop nests or kernels that it leaves.",
 )  # fmt: skip
 @click.option(
     "--format", "form", default="ir", show_default=True,
@@ -52,10 +53,14 @@ def show_command(
 
     If FILE is a graph in text form (.gir), the graph itself is shown; if it is a .plan, its
     instructions are printed. --kernels prints what runs on the CPU: the kernels, each with the
-    nodes that were fused into it, and the instructions that run in Python.
+    nodes that were fused into it, and the instructions that run in Python. --after nodes, fuse,
+    checks, kernels or row-tiling prints how they came about.
     """
     from graphc.inspect import FORMATS
+    from graphc.lowering.lower import STAGES
     from graphc.verify.reading import read_ir
+
+    kernels = kernels or after in STAGES
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
@@ -65,7 +70,8 @@ def show_command(
                 "a graph in text form has no kernels; give a .gc file or a .plan"
             )
         case _ if kernels:
-            text = _kernels(file, strategy, order, sparse, program)
+            stage = after if after in STAGES else "memory"
+            text = _kernels(file, strategy, order, sparse, program, stage)
         case ".plan":
             text = _instructions(file, program)
         case ".gir":
@@ -84,8 +90,9 @@ def _instructions(file: Path, program: str) -> str:
 
 
 def _kernels(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None, program: str
-) -> str:
+    file: Path, strategy: str | None, order: str | None, sparse: str | None, program: str,
+    stage: str,
+) -> str:  # fmt: skip
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module
     from graphc.lowering.kernel_listing import print_kernels
@@ -93,11 +100,11 @@ def _kernels(
     from graphc.strategies import parse_strategy
 
     if file.suffix == ".plan":
-        return print_kernels(_chosen(load(file), program))
+        return print_kernels(_chosen(load(file), program), stage)
     with shown_warnings():
         module = load_module(file).ordered(order or "").with_sparse(sparse or "")
         plan = compile_module(module, parse_strategy(strategy) if strategy else None)
-    return print_kernels(_chosen(plan, program))
+    return print_kernels(_chosen(plan, program), stage)
 
 
 def _chosen(plan: Plan, program: str) -> Program:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 
+from graphc.lowering.draft import Draft, Region
 from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
 from graphc.lowering.kernel.lowered import Host, Line, Lowered, Native
-from graphc.lowering.lower import lower, written_apart
+from graphc.lowering.lower import lower, stages
+from graphc.lowering.memory.layouts import layouts_of
+from graphc.lowering.nodes.facts import written_apart
+from graphc.lowering.nodes.nodes import LoopNode, Version, kind_of
 from graphc.lowering.nodes.peers import alike
 from graphc.lowering.program.listing import print_instruction, title
 from graphc.lowering.program.program import Buffer, Program
+from graphc.lowering.program.strides import MemoryLayout
 
 
-def print_kernels(program: Program) -> str:
+def print_kernels(program: Program, after: str = "memory") -> str:
     """The regions, as the devices of one process run them: a line for each kernel, and for what
-    stays with the host."""
+    stays with the host.
+
+    after: the stage of the lowering, one of `graphc.lowering.lower.STAGES`: before the kernels are
+    written, there is a line for each node
+    """
     shared = None
     if program.mesh.devices > 1:
         shared = alike({program.name: program}) - written_apart(program)
-    return listing(program, lower(program, shared))
+    if after == "memory":
+        return listing(program, lower(program, shared))
+    draft = next(draft for stage, draft in stages(program, shared) if stage == after)
+    return "\n".join(_draft_lines(draft)) + "\n"
 
 
 def listing(program: Program, lowered: Lowered) -> str:
@@ -34,20 +46,69 @@ def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
     calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
     counts = f"{len(calls)} calls of {len(set(calls))} kernels"
     yield f"  {counts}, arena {lowered.arena} bytes"
-    lies = partial(_location, lowered)
+    layouts = layouts_of(program.instructions, program.buffers)
+    lies = partial(_location, lowered, layouts)
     *body, commit = lowered.parts
     for i, part in enumerate(body):
         yield from _part(program, title(program, i), part, lies)
     yield from _part(program, "commit", commit, lies)
 
 
-def _location(lowered: Lowered, buffer: Buffer) -> str:
+def _draft_lines(draft: Draft) -> Iterator[str]:
+    """What a stage before the last one leaves: nothing has a place in memory yet."""
+    program = draft.program
+    yield f"program {program.name} on {program.mesh}"
+    *body, commit = draft.parts
+    titles = [*(title(program, i) for i in range(len(body))), "commit"]
+    for name, part in zip(titles, (*body, commit), strict=True):
+        if part:
+            yield f"  {name}"
+        for item in part:
+            match item:
+                case Host(instruction=x):
+                    yield f"    host    {print_instruction(program, x, lambda b: f'@{b.kind}')}"
+                case Region():
+                    yield f"    region{_where(item)}"
+                    yield from _region_lines(draft, item)
+
+
+def _region_lines(draft: Draft, region: Region) -> Iterator[str]:
+    """The kernels of a region; if there are none yet, its groups; if there are none, its nodes."""
+    if region.built:
+        for built, name in region.built:
+            call = KernelCall(built.kernel, (), name)
+            yield f"      {call_line(call)}"
+            yield from (f"  {line}" for line in _steps(call))
+    elif region.groups:
+        for group in region.groups:
+            yield f"      group {group.number}"
+            yield from (f"        {_node(draft, region.nodes[i])}" for i in group.nodes)
+    else:
+        yield from (f"      {_node(draft, node)}" for node in region.nodes)
+
+
+def _node(draft: Draft, node: LoopNode) -> str:
+    """A node: the value that it makes, its domain, and what it reads."""
+    value = partial(_value, draft)
+    made = f"{value(node.result)} : {node.dtype}[{','.join(map(str, node.shape))}]"
+    return f"{made} = {kind_of(node)} {', '.join(value(r.value) for r in node.reads)}".rstrip()
+
+
+def _value(draft: Draft, v: Version) -> str:
+    """The name of a value: of its buffer, the number of the write if there are several, and whose
+    it is if that is another device."""
+    peer = draft.peers.found.get(draft.buffers[v.buffer].root)
+    whose = f"@{'+'.join(peer.axes)}={peer.position}" if peer else ""
+    return f"%{draft.buffers[v.buffer].name}" + f".{v.version}" * (v.version > 1) + whose
+
+
+def _location(lowered: Lowered, layouts: Mapping[int, MemoryLayout], buffer: Buffer) -> str:
     """Which memory a buffer lies in, and where in the arena."""
     pointer = lowered.pointer_of.get(buffer.root)
     if pointer is None:
         return "@nowhere"
     kind = lowered.memories[pointer.memory].kind
-    inside = buffer.offset if buffer.kind == "view" else 0
+    inside = layouts[buffer.id].offset * buffer.dtype.bytes if buffer.kind == "view" else 0
     return f"@{pointer.offset + inside}" if kind == "arena" else f"@{kind}"
 
 
@@ -67,7 +128,7 @@ def _part(
                     yield from _steps(call)
 
 
-def _where(line: Native) -> str:
+def _where(line: Native | Region) -> str:
     """In which turns, and at which places, a line runs."""
     turn = {"any": "", "first": "  in the first microbatch", "later": "  in later microbatches"}[
         line.turn

@@ -26,7 +26,7 @@ from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, write_whole
 from graphc.support.lazy_map import chosen
 
-FORMAT, VERSION = "graphc-plan", 3
+FORMAT, VERSION = "graphc-plan", 4
 SYNC = "sync"  # the program in which replicas that step alone meet
 WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
 

@@ -13,6 +13,7 @@ from graphc.cli import COMMANDS
 from graphc.docs.cli import cli_markdown
 from graphc.docs.errors import errors_markdown
 from graphc.ir.op import all_ops, record_names
+from graphc.lowering.lower import STAGES
 from graphc.ops import COMPOSITES
 from graphc.passes.base import PASSES
 from graphc.strategies import STRATEGIES
@@ -57,8 +58,9 @@ def test_ops_of_an_unknown_name(call: Call) -> None:
 
 
 def test_passes_are_listed_in_the_order_of_the_pipeline(call: Call) -> None:
-    found = [line.split()[0] for line in lines(call("passes"))]
-    assert set(found) == set(PASSES)
+    text = "\n".join(lines(call("passes")))
+    found, stages = ([x.split()[0] for x in part.splitlines()] for part in text.split("\n\n"))
+    assert set(found) == set(PASSES) and stages[1:] == list(STAGES)
     assert found.index("differentiate") < found.index("place") < found.index("partition")
 
 

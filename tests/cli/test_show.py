@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from graphc.ir.graph import Graph
+from graphc.lowering.lower import STAGES
 from graphc.passes.base import PASSES, Pass, register_pass
 from graphc.text import parse_ir, print_ir
 
@@ -43,6 +44,19 @@ def test_show_after_every_pass(folder: Path, call: Call, program: str) -> None:
     for name in names:
         text = shown(call("show", "line.gc", "--after", name, "--program", program))
         assert parse_ir(text).outputs
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored(2) * accumulate(2)"])
+def test_show_after_every_stage_of_the_lowering(folder: Path, call: Call, strategy: str) -> None:
+    given = ["show", "line.gc", "--strategy", strategy]
+    texts = {stage: shown(call(*given, "--after", stage)) for stage in STAGES}
+    assert not set(STAGES) & set(PASSES)
+    assert "einsum mk,k->m" in texts["nodes"] and "group" not in texts["nodes"]
+    assert "group 0" in texts["fuse"] and "product" not in texts["fuse"]
+    assert "product" in texts["kernels"] and "group" not in texts["kernels"]
+    assert texts["memory"] == shown(call(*given, "--kernels"))
+    if strategy != "one_device":
+        assert "@data=1" in texts["nodes"]  # a sum over devices reads the memory of the others
 
 
 def test_show_in_every_format(folder: Path, call: Call) -> None:

@@ -55,20 +55,14 @@ def cut(body: Json) -> Json:
     return next(b for b in program(body)["buffers"] if b.get("ranges") and "axes" in b["ranges"][0])
 
 
-def swap_offsets(body: Json) -> None:
-    """Every value of the arena lies at its start."""
-    for b in program(body)["buffers"]:
-        b.pop("offset", None) if b.get("kind", "arena") == "arena" else None
-
-
 CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("moves", "scatter_add.size", lambda b: kernel(b, "scatter_add")["op"].update(size=10**9), "it computes f32"),
     ("moves", "cumsum.dim", lambda b: kernel(b, "cumsum")["op"].update(dim=7), "there is no dim 7"),
-    ("moves", "a view's stride", lambda b: result(b, "slice").update(strides=[1, 1]), "not in the memory of its operand"),
-    ("moves", "a view's offset", lambda b: result(b, "slice").update(offset=0), "not in the memory of its operand"),
+    ("moves", "a view's part", lambda b: kernel(b, "slice")["op"].update(stop=10**6), "slice: "),
+    ("moves", "another base", lambda b: result(b, "slice").update(base=0), "not in the memory of its operand"),
+    ("moves", "a base that is not there", lambda b: result(b, "slice").update(base=10**6), "does not exist"),
+    ("moves", "a view of what moves", lambda b: result(b, "cumsum").update(kind="view", base=0), "lie in its base"),
     ("moves", "an operand", lambda b: kernel(b, "concat")["operands"].pop(), "it computes f32"),
-    ("moves", "two values at one place", swap_offsets, "overlap in memory"),
-    ("rows", "a short arena", lambda b: program(b).update(arena=64), "lies outside the arena"),
     ("rows", "a variable's type", lambda b: program(b)["variable_types"]["w"].update(shape=[2, 8]), "which buffer"),
     ("mirrored", "a width", lambda b: cut(b)["ranges"][0].update(widths=[1, 1]), "not match its ranges"),
     ("rows", "row_sum.size", lambda b: kernel(b, "row_sum")["op"].update(size=-1), "row_sum: "),

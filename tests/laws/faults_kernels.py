@@ -6,9 +6,8 @@ from typing import Any
 
 from laws.fault import Patch, around, fault
 
-from graphc.lowering import lower
 from graphc.lowering.fusion import fuse, indirect
-from graphc.lowering.nodes import joins, table_rows, translate, views
+from graphc.lowering.nodes import facts, joins, regions, table_rows, translate, views
 from graphc.lowering.nodes.nodes import ContractNode, MapNode
 from graphc.lowering.program.strides import MemoryLayout
 
@@ -17,26 +16,27 @@ from graphc.lowering.program.strides import MemoryLayout
 def _dims_known_by_stride(patch: Patch) -> None:
     """A dim of length 1 of a product's result has its neighbour's length, as they share a stride."""
 
-    def box(view: Any, base: Any) -> list[tuple[int, int]]:
-        sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
-        seen = views.sight(view, base.shape)
+    def change(old: Any, view: Any, base: Any, made: Any) -> list[tuple[int, int]]:
+        dense = MemoryLayout.dense(base.shape)
+        seen = views.seen_through(view.id, dense, made)
         assert seen is not None
-        strides = MemoryLayout.dense(base.shape).strides
-        return [(i, i + sizes.get(s, 1)) for i, s in zip(seen.first, strides, strict=True)]
+        sizes = {s: n for s, n in zip(seen.strides, seen.shape, strict=True) if n > 1}
+        pairs = zip(old(view, base, made), dense.strides, strict=True)
+        return [(i, i + sizes.get(s, 1)) for (i, _), s in pairs]
 
-    patch.setattr(lower, "box", box)
+    around(patch, facts, "box", change)
 
 
 @fault("kernels", "view")
 def _views_across_dims(patch: Patch) -> None:
     """A view that goes on from one dim into the next is taken for a part of one."""
-    patch.setattr(views.Sight, "last", lambda self, shape: list(self.first))
+    patch.setattr(views, "gapped", lambda shape: MemoryLayout.dense(tuple(shape)))
 
 
 @fault("kernels", "view")
 def _views_across_dims_of_what_is_not_in_memory(patch: Patch) -> None:
     """What is seen across dims need not be in memory."""
-    patch.setattr(lower._Lowering, "_across_dims", lambda self: set())
+    patch.setattr(facts, "_across_dims", lambda program, known: set())
 
 
 @fault("kernels", "join")
@@ -44,7 +44,7 @@ def _joined_twice_written_once(patch: Patch) -> None:
     """What is joined twice is written to one of its places."""
 
     def is_there(v: Any, b: int, x: Any, k: int) -> bool:
-        inside = v.insides.get(v.buffers[b].root)
+        inside = v.facts.insides.get(v.buffers[b].root)
         return inside is not None and inside.whole == x.result
 
     patch.setattr(joins, "_is_there", is_there)
@@ -70,7 +70,8 @@ def _all_functions_known(patch: Patch) -> None:
 @fault("kernels", "empty")
 def _nodes_without_entries(patch: Patch) -> None:
     """What has a dim of length 0 is a node like others."""
-    patch.setattr(lower, "nodes_of", translate._nodes)
+    for module in (facts, regions):
+        patch.setattr(module, "nodes_of", translate._nodes)
 
 
 @fault("kernels", "lookup")

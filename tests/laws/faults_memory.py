@@ -16,30 +16,32 @@ from graphc_numpy.calls.device import NumpyLoaded
 from graphc_numpy.native import memory
 from laws.fault import Patch, around, fault
 
-from graphc.lowering import lower
 from graphc.lowering.fusion import build
-from graphc.lowering.nodes import joins
+from graphc.lowering.nodes import facts, joins
+from graphc.lowering.nodes.views import Views, seen_through
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.program.strides import MemoryLayout
 
 
-def widened_box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
+def widened_box(view: Buffer, base: Buffer, views: Views) -> list[tuple[int, int]]:
     """A dim of length 1 has the stride of its neighbour, and is taken for as long as that."""
-    sizes = {s: n for s, n in zip(view.strides, view.shape, strict=True) if n > 1}
-    strides = MemoryLayout.dense(base.shape).strides
-    return [(0, sizes.get(s, 1)) for s in strides]
+    dense = MemoryLayout.dense(base.shape)
+    seen = seen_through(view.id, dense, views)
+    assert seen is not None
+    sizes = {s: n for s, n in zip(seen.strides, seen.shape, strict=True) if n > 1}
+    return [(0, sizes.get(s, 1)) for s in dense.strides]
 
 
 @fault("guard", "view: a row of one")
 def _products_are_widened(patch: Patch) -> None:
     """A product is made for more rows than its operand has."""
-    patch.setattr(lower, "box", widened_box)
+    patch.setattr(facts, "box", widened_box)
 
 
 @fault("address", "view: a row of one")
 def _products_are_widened_and_checked(patch: Patch) -> None:
     """A product is made for more rows than its operand has, and every address is checked."""
-    patch.setattr(lower, "box", widened_box)
+    patch.setattr(facts, "box", widened_box)
 
 
 @fault("guard", "join: twice in one")
@@ -47,7 +49,7 @@ def _a_join_lies_in_both_places(patch: Patch) -> None:
     """What is joined twice is taken to lie in its second place too."""
 
     def is_there(v: Any, b: int, x: Any, k: int) -> bool:
-        inside = v.insides.get(v.buffers[b].root)
+        inside = v.facts.insides.get(v.buffers[b].root)
         return inside is not None and inside.whole == x.result
 
     patch.setattr(joins, "_is_there", is_there)
@@ -74,7 +76,7 @@ def _copies_of_short_parts_are_not_planned(patch: Patch) -> None:
 def _steps_have_blocks_of_their_own(patch: Patch) -> None:
     """What a step uses while it runs is not shared with the steps of other programs."""
 
-    def take(self: memory.SharedBlocks, size: int, room: int = 0) -> Any:
+    def take(self: memory.SharedBlocks, size: int) -> Any:
         self._sizes.sizes.append(size)
         self._sizes.used.append(size)
         return self._allocator.block(size)

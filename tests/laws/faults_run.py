@@ -13,8 +13,9 @@ from laws.fault import Patch, around, fault
 import graphc.ir.placement
 import graphc.lowering.program.instructions
 import graphc.lowering.program.program
-from graphc.lowering.program import lifetimes
-from graphc.lowering.schedule import arena_plan, schedule
+from graphc.lowering.memory import memory_plan, timeline
+from graphc.lowering.memory.timeline import FOREVER, Timeline
+from graphc.lowering.schedule import schedule
 from graphc.ops import collective
 from graphc.ops.collective import Keep, Recall
 from graphc.runtime.backends import executor
@@ -28,24 +29,22 @@ from graphc.runtime.transports import exchange, local
 def _freed_by_the_first_reader(patch: Patch) -> None:
     """A buffer is given away after it was read once."""
 
-    def change(old: Any, program: Any) -> Any:
-        lives = old(program)
-        seen: dict[int, int] = {}
-        for at, x in enumerate(x for part in program.parts for x in part):
-            for operand in graphc.lowering.program.program.reads(x):
-                seen.setdefault(program.buffers[operand].root, at)
-        for x, at in seen.items():
-            if x in lives.first and lives.last[x] < lifetimes.FOREVER:
-                lives.last[x] = lives.reread[x] = max(at, lives.first[x])
+    def change(old: Any, timeline: Timeline, outputs: Any) -> Any:
+        lives, seen = old(timeline, outputs), set[int]()
+        for at, touched in enumerate(timeline.touched):
+            for b in touched:
+                if b in seen and lives[b][-1][1] < FOREVER:
+                    lives[b] = ((lives[b][0][0], min(at, lives[b][-1][1])),)
+                seen.add(b)
         return lives
 
-    around(patch, arena_plan, "lifetimes", change)
+    around(patch, memory_plan, "lives_of", change)
 
 
 @fault("memory")
 def _freed_within_the_loop(patch: Patch) -> None:
     """What every turn reads lives to its last reader in the loop only."""
-    patch.setattr(lifetimes, "_round_the_loops", lambda lives: None)
+    patch.setattr(timeline, "_round_the_loops", lambda first, last, times, _: ((first, last),))
 
 
 @fault("memory")
@@ -53,12 +52,11 @@ def _freed_while_sent(patch: Patch) -> None:
     """A buffer that a collective still sends is given away."""
 
     def change(old: Any, program: Any) -> Any:
-        lives = old(program)
-        lives.sent.clear()
-        lives.last.update({x: at for x, at in lives.reread.items() if lives.last[x] < 1 << 40})
-        return lives
+        found = old(program)
+        found.spans.clear()
+        return found
 
-    around(patch, arena_plan, "lifetimes", change)
+    around(patch, memory_plan, "timeline_of", change)
 
 
 # -- running --------------------------------------------------------------------------------------

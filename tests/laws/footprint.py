@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.lowering.memory.memory_plan import MemoryPlan, plan_memory
 from graphc.lowering.program.program import (
     Instruction,
     Kernel,
@@ -40,11 +41,13 @@ class Footprint:
 
     program: Program
     marks: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+    plan: MemoryPlan = field(init=False)
     written: set[int] = field(default_factory=set)  # buffers outside the arena
     busy: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.marks = np.full(self.program.arena, -1)
+        self.plan = plan_memory(self.program)
+        self.marks = np.full(self.plan.arena, -1)
         self.written = set(self.program.variables.values())
 
     def complaints(self) -> Iterator[str]:
@@ -95,11 +98,12 @@ class Footprint:
         x, y = self.program.buffers[a], self.program.buffers[b]
         if x.kind != "arena" or y.kind != "arena":
             return a == b
-        return x.offset < y.offset + y.bytes and y.offset < x.offset + x.bytes
+        one, other = self._span(a), self._span(b)
+        return bool(one.start < other.stop and other.start < one.stop)
 
     def _span(self, root: int) -> slice:
-        b = self.program.buffers[root]
-        return slice(b.offset, b.offset + b.bytes)
+        start = self.plan.offsets.get(root, 0)
+        return slice(start, start + self.program.buffers[root].bytes)
 
     def _shown(self, root: int) -> str:
         return f"buffer {root} ({self.program.buffers[root].name})"

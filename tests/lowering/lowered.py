@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from graphc.lowering.kernel.code import KernelCall, Pointer
 from graphc.lowering.kernel.lowered import Host, Native
 from graphc.lowering.lower import lower
+from graphc.lowering.memory.layouts import layouts_of
 from graphc.lowering.program.program import Feed, Kernel, Program
+from graphc.lowering.program.strides import MemoryLayout
 
 Array: TypeAlias = NDArray[Any]
 
@@ -22,6 +24,7 @@ class Stepper:
 
     def __init__(self, program: Program, variables: Mapping[str, Array]) -> None:
         self.program, self.lowered = program, lower(program)
+        self.layouts = layouts_of(program.instructions, program.buffers)
         self.blocks = [np.full(m.bytes + 64, 0xFF, np.uint8) for m in self.lowered.memories]
         for x in self.lowered.setup:
             assert isinstance(x, Kernel)
@@ -34,8 +37,9 @@ class Stepper:
         b = self.program.buffers[buffer]
         place = self.lowered.pointer_of[b.root]
         dtype = b.dtype.numpy
-        strides = tuple(s * dtype.itemsize for s in b.strides) if b.kind == "view" else None
-        offset = place.offset + (b.offset if b.kind == "view" else 0)
+        layout = self.layouts.get(buffer, MemoryLayout.dense(b.shape))
+        strides = tuple(s * dtype.itemsize for s in layout.strides)
+        offset = place.offset + layout.offset * dtype.itemsize
         return np.ndarray(b.shape, dtype, self.blocks[place.memory], offset, strides)
 
     def step(self, batch: Mapping[str, Array]) -> dict[str, Array]:

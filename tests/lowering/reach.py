@@ -25,35 +25,23 @@ from graphc.lowering.kernel.code import (
     reached,
     statements,
 )
-from graphc.lowering.kernel.lowered import Line
-from graphc.lowering.lower import _Lowering
-from graphc.lowering.memory.regions import Item
+from graphc.lowering.lower import stages
 from graphc.lowering.program.program import Program
 
 Span: TypeAlias = tuple[int, int, int]  # a parameter, its first byte, and the one after its last
 
 
-class _Recording(_Lowering):
-    def __init__(self, program: Program, shared_variables: frozenset[str] | None) -> None:
-        super().__init__(program, shared_variables, apart=False)
-        self.built: list[Built] = []
-
-    def _line(self, item: Item, pointer_of: dict[int, object]) -> Line:  # type: ignore[override]
-        self.built += [b for b, _ in getattr(item, "built", ())]
-        return super()._line(item, pointer_of)  # type: ignore[arg-type]
-
-
 def check_reach(program: Program, shared_variables: frozenset[str] | None = None) -> list[Built]:
     """Every kernel stays inside its buffers; gives the kernels."""
-    lowering = _Recording(program, shared_variables)
-    lowering.lowered()
-    for built in lowering.built:
+    *_, (_, draft) = stages(program, shared_variables)
+    kernels = [built for region in draft.regions for built, _ in region.built]
+    for built in kernels:
         for slot, low, high in spans(built.kernel):
-            b = lowering.buffers[built.buffers[slot]]
+            b = draft.buffers[built.buffers[slot]]
             start = built.offsets[slot]
             inside = start + low >= 0 and start + high <= b.bytes
             assert inside, f"bytes {start + low} to {start + high} of {b.bytes}: {b} {built.kernel}"
-    return lowering.built
+    return kernels
 
 
 def spans(kernel: LoopKernel) -> Iterator[Span]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Mapping
 from math import ceil, log2
 
 import pytest
 from passes.test_orders import WIDTH, compiled, shared
 
 from graphc.lowering import lower
-from graphc.lowering.memory import offsets
-from graphc.lowering.program.program import Buffer, Program
+from graphc.lowering.memory import offsets, pointers
+from graphc.lowering.memory.timeline import Lives
+from graphc.lowering.program.program import Program
 
 GRADIENT = 8 * WIDTH**2
 COUNTS = (2, 3, 5, 8, 16, 33)
@@ -20,22 +21,16 @@ def most_alive(program: Program, patch: pytest.MonkeyPatch) -> int:
     """The most buffers of a gradient's size that are alive at once; copies of the weight apart."""
     most = 0
 
-    def watch(
-        timeline: offsets.Timeline, buffers: Sequence[Buffer], outputs: Iterable[int],
-        elsewhere: Container[int],
-    ) -> tuple[dict[int, int], int]:  # fmt: skip
+    def watch(lives: Lives, sizes: Mapping[int, int]) -> offsets.Offsets:
         nonlocal most
-        lives = {
-            b: life
-            for b, life in offsets._lives(timeline, outputs).items()
-            if buffers[b].kind == "arena" and not buffers[b].name.startswith("w.")
-        }
-        for at in range(len(timeline.touched)):
-            alive = [b for b, life in lives.items() if any(x <= at <= y for x, y in life)]
-            most = max(most, sum(buffers[b].bytes // GRADIENT for b in alive))
-        return offsets.offsets(timeline, buffers, outputs, elsewhere)
+        names = {b.id: b.name for b in program.buffers}
+        counted = {b: x for b, x in lives.items() if not names.get(b, "").startswith("w.")}
+        for at in range(max(first for life in lives.values() for first, _ in life) + 1):
+            alive = [b for b, life in counted.items() if any(x <= at <= y for x, y in life)]
+            most = max(most, sum(sizes[b] // GRADIENT for b in alive))
+        return offsets.tightest(lives, sizes)
 
-    patch.setattr(lower, "offsets", watch)
+    patch.setattr(pointers, "tightest", watch)
     lower.lower(program)
     return most
 

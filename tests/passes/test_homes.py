@@ -13,6 +13,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.orders import Order
 from graphc.ir.placement import REPLICATED, Axis, Home, Mesh, Partial, Placement, R, Split, place
 from graphc.ir.types import F32, TensorType
+from graphc.lowering.memory.memory_plan import plan_memory
 from graphc.lowering.program.program import Program
 from graphc.ops.collective import Conversion, Reduce
 from graphc.passes.placing.route import route
@@ -89,7 +90,7 @@ def test_the_optimizer_and_its_slots_are_at_home() -> None:
 
 
 def test_variables_are_dealt_by_size() -> None:
-    held = [f.variables for f in train_program("parameter_server(4, 2)").footprints]
+    held = [f.variables for f in plan_memory(train_program("parameter_server(4, 2)")).footprints]
     assert sum(held) == train_program("one_device()").variable_bytes
     assert held[2] == 0 and held[0] < 2.1 * held[1]
 

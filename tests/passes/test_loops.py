@@ -7,6 +7,7 @@ from graphc.analysis.microbatch_loops import assigned
 from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Node, Objective
+from graphc.lowering.memory.memory_plan import plan_memory
 from graphc.lowering.program.program import Program
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Keep, Recall
@@ -99,7 +100,8 @@ def test_a_masked_mean_keeps_nothing_but_its_denominator() -> None:
 def test_a_masked_mean_needs_the_memory_of_a_turn_only() -> None:
     batch, width = 512, 64
     many, few = (
-        program(under(masked_regression(batch, width), f"accumulate({k})")).arena for k in (2, 8)
+        plan_memory(program(under(masked_regression(batch, width), f"accumulate({k})"))).arena
+        for k in (2, 8)
     )
     gradients = 64 * width * 4
     assert few - gradients < 0.35 * (many - gradients)

@@ -15,6 +15,7 @@ from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.orders import Order, parse_orders
 from graphc.ir.types import F64, Extent, TensorType
+from graphc.lowering.memory.memory_plan import plan_memory
 from graphc.lowering.program.program import Instruction, Kernel, Loop, Program, Start, reads, writes
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Conversion
@@ -74,6 +75,9 @@ class Watch:
     most: int = 0
     heights: dict[int, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.offsets = plan_memory(self.program).offsets
+
     def run(self) -> Watch:
         line = list(self._line())
         last = {self._root(x): i for i, (step, _) in enumerate(line) for x in reads(step)}
@@ -113,11 +117,11 @@ class Watch:
     def _in_place(
         self, step: Instruction, made: int | None, last: dict[int, int], at: int
     ) -> set[int]:
-        buffers = self.program.buffers
+        buffers, offsets = self.program.buffers, self.offsets
         if made is None or not isinstance(step, Kernel):
             return set()
         dying = [x for x in reads(step) if last.get(self._root(x)) == at]
-        same = [x for x in dying if buffers[x].offset == buffers[made].offset]
+        same = [x for x in dying if offsets.get(x, -1) == offsets.get(made, -2)]
         return {self._root(x) for x in same if buffers[x].kind == "arena" and x != made}
 
     def _note_height(self, step: Instruction, made: int) -> None:
@@ -169,7 +173,8 @@ def test_add_n_keeps_all_and_adds_them_once(n: int) -> None:
 
 def test_the_memory_of_a_program_falls_with_the_order() -> None:
     arena = {
-        order: compiled(shared(32, f"fanin={order}", batch=2)).arena for order in map(str, Order)
+        order: plan_memory(compiled(shared(32, f"fanin={order}", batch=2))).arena
+        for order in map(str, Order)
     }
     gradient = 8 * WIDTH**2
     assert arena["add_n"] - arena["tree"] > 20 * gradient

@@ -12,7 +12,8 @@ from graphc.compiler.pipeline import differentiation, distribution, partitioning
 from graphc.frontend.language.load import module_of_source
 from graphc.frontend.module import Module
 from graphc.ir.graph import Graph
-from graphc.lowering.program.lifetimes import lifetimes
+from graphc.lowering.memory.memory_plan import timeline_of
+from graphc.lowering.memory.timeline import lives_of
 from graphc.lowering.program.program import Kernel, Program, Start, Wait
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import AllGather, ReduceScatter
@@ -56,8 +57,8 @@ def gathers(program: Program) -> list[Start]:
 
 def most_gathered(program: Program) -> int:
     """The most bytes of gathered values that are there at a time."""
-    lives = lifetimes(program)
-    spans = [(lives.first[x.result], lives.last[x.result], x.result) for x in gathers(program)]
+    lives = lives_of(timeline_of(program), ())
+    spans = [(*lives[x.result][0], x.result) for x in gathers(program)]
     size = {b: program.buffers[b].bytes for _, _, b in spans}
     return max(sum(size[b] for f, to, b in spans if f <= at <= to) for at, _, _ in spans)
 

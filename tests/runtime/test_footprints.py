@@ -15,6 +15,7 @@ from graphc_numpy.native.device import NativeDevice
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import load_module
 from graphc.lowering.lower import lower
+from graphc.lowering.memory.memory_plan import plan_memory
 from graphc.lowering.program.program import Footprint
 from graphc.plan.plan import Plan
 from graphc.runtime.backends import plugins
@@ -83,8 +84,8 @@ def test_numpy_calls_take_what_the_program_says(strategy: str) -> None:
     # One arena serves all programs, and constants are those of each.
     found = taken(strategy, NumpyBackend(native=False))
     programs = plan(strategy).step_programs.values()
-    assert found[0].arena == max(p.arena for p in programs)
-    assert found[0].variables == plan(strategy).training.footprints[0].variables
+    assert found[0].arena == max(plan_memory(p).arena for p in programs)
+    assert found[0].variables == plan_memory(plan(strategy).training).footprints[0].variables
     assert sum(f.devices for f in found) == plan(strategy).devices
 
 
@@ -101,7 +102,7 @@ def test_steps_for_short_batches_lie_in_the_arena_of_the_others() -> None:
 def test_native_steps_take_the_arena_of_their_kernels(strategy: str) -> None:
     (found,) = taken(strategy, NumpyBackend(native=True))
     program = plan(strategy).training
-    assert found.arena == lower(program).arena < program.arena
+    assert found.arena == lower(program).arena < plan_memory(program).arena
     assert found.variables == program.variable_bytes
     assert found.constants <= program.constant_bytes  # those that are only numbers in the code
 
@@ -115,5 +116,5 @@ def test_what_devices_share_is_shared_out() -> None:
 def test_a_backend_of_kernels_keeps_every_value() -> None:
     (found,) = taken("one_device", plugins.backend("reference"))
     program = plan("one_device").training
-    assert found.variables == program.variable_bytes and found.arena > program.arena
+    assert found.variables == program.variable_bytes and found.arena > plan_memory(program).arena
     assert found.peak == found.variables + found.constants + found.arena + found.scratch

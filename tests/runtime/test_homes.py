@@ -14,6 +14,7 @@ from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import load_module
 from graphc.ir.placement import Axis, Home, Mesh, Split, place
 from graphc.ir.types import F32, F64, TensorType
+from graphc.lowering.memory.memory_plan import plan_memory
 from graphc.lowering.program.listing import print_program
 from graphc.lowering.program.program import Buffer, Footprint, Program, Start, Wait
 from graphc.plan.check import complaints
@@ -45,14 +46,14 @@ def train(strategy: str) -> Program:
 
 
 def test_only_the_store_has_variables() -> None:
-    store, others = train("central_storage(3)").footprints
+    store, others = plan_memory(train("central_storage(3)")).footprints
     assert (store.devices, others.devices) == (1, 2)
     assert store.variables == train("one_device()").variable_bytes and others.variables == 0
     assert store.peak == store.variables + store.constants + store.arena
 
 
 def test_servers_share_the_variables() -> None:
-    each = train("parameter_server(8, 2)").footprints
+    each = plan_memory(train("parameter_server(8, 2)")).footprints
     assert sum(f.variables * f.devices for f in each) == train("one_device()").variable_bytes
     assert each[-1] == Footprint(6, 0, each[-1].constants, each[-1].arena)
 
@@ -60,9 +61,8 @@ def test_servers_share_the_variables() -> None:
 @pytest.mark.parametrize("strategy", ["mirrored(3)", "tensor_split(2)", "accumulate(2)"])
 def test_without_homes_all_devices_need_the_same(strategy: str) -> None:
     program = train(strategy)
-    (each,) = program.footprints
-    assert each.devices == program.mesh.devices
-    assert each.peak == program.peak_bytes and each.variables == program.variable_bytes
+    (each,) = plan_memory(program).footprints
+    assert each.devices == program.mesh.devices and each.variables == program.variable_bytes
 
 
 @pytest.mark.parametrize("strategy", HOMES)
@@ -75,7 +75,7 @@ def test_a_device_allocates_what_is_at_home_on_it(strategy: str) -> None:
             program = engine.first
             held = {v for v, b in program.variables.items() if program.buffers[b].lies_at(at)}
             assert set(device._variables) == held
-            most = max(p.arena_at(at) for p in made.step_programs.values())
+            most = max(plan_memory(p).arena_at(at) for p in made.step_programs.values())
             assert device.footprint.arena == most
 
 
@@ -90,8 +90,8 @@ def test_what_all_devices_need_is_added_up_by_kind() -> None:
 
 def test_the_memory_is_told_of_the_largest_and_of_the_others() -> None:
     program = train("central_storage(3)")
-    store, others = program.footprints
-    assert memory_in_words(program.footprints) == (
+    store, others = each = plan_memory(program).footprints
+    assert memory_in_words(each) == (
         f"{store.peak:,} bytes at most on 1 of them ({store.variables:,} of variables), "
         f"{others.peak:,} on the other 2 (0)"
     )
@@ -103,9 +103,10 @@ def test_the_memory_is_told_of_the_largest_and_of_the_others() -> None:
 
 def test_the_memory_is_told_as_before_where_all_need_the_same() -> None:
     program = train("mirrored(2)")
-    words = memory_in_words(program.footprints, exact=True)
-    assert words.startswith(f"{program.peak_bytes:,} bytes on each")
-    assert f"  memory {program.peak_bytes} bytes: arena" in print_program(program)
+    each = plan_memory(program).footprints
+    words = memory_in_words(each, exact=True)
+    assert words.startswith(f"{each[0].peak:,} bytes on each")
+    assert f"  memory {each[0].peak} bytes: arena" in print_program(program)
 
 
 # -- who runs what --------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.lowering.memory.memory_plan import MemoryPlan, plan_memory
 from graphc.lowering.program.program import Footprint, by_kind, kinds_of_places
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
@@ -25,6 +26,7 @@ class NumpyLoaded:
 
     def __init__(self, programs: Programs, allocator: Allocator) -> None:
         self._programs, self._allocator = programs, allocator
+        self._plans = {name: plan_memory(p) for name, p in programs.items()}
 
     def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
         """See graphc.runtime.backends.backend.Loaded. A device takes what any program needs."""
@@ -34,13 +36,13 @@ class NumpyLoaded:
                 devices,
                 programs[0].bytes_at(at, "variable"),
                 sum(p.bytes_at(at, "constant") for p in programs),
-                max(p.arena_at(at) for p in programs),
+                max(plan.arena_at(at) for plan in self._plans.values()),
             )
             for at, devices in kinds_of_places(programs[0].mesh, programs)
         )
 
     def device(self, rank: int, comm: Communicator) -> NumpyDevice:
-        return NumpyDevice(self._programs, rank, comm, self._allocator)
+        return NumpyDevice(self._plans, rank, comm, self._allocator)
 
     def prepare(self, program: str) -> None:
         """Nothing: each device binds the programs when it is made."""
@@ -50,15 +52,15 @@ class NumpyDevice:
     """One rank: its arena, which all programs use in turn, and its variables."""
 
     def __init__(
-        self, programs: Programs, rank: int, comm: Communicator, allocator: Allocator
+        self, plans: Mapping[str, MemoryPlan], rank: int, comm: Communicator, allocator: Allocator
     ) -> None:
-        sites = {name: Site(p, rank) for name, p in programs.items()}
+        sites = {name: Site(plan.program, rank) for name, plan in plans.items()}
         self._comm = comm
-        size = max(s.program.arena_at(s.coordinates[0]) for s in sites.values())
+        size = max(plans[name].arena_at(s.coordinates[0]) for name, s in sites.items())
         self._arena = arena = allocator.block(size)
         variables = _variables(next(iter(sites.values())), allocator)
         self._steps = {
-            name: _BoundCalls(site, comm, arrays_of(site, arena, variables, allocator))
+            name: _BoundCalls(site, comm, arrays_of(site, plans[name], arena, variables, allocator))
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables

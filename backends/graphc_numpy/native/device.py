@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.lowering.memory.layouts import layouts_of
 from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction
+from graphc.lowering.program.strides import MemoryLayout
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
@@ -80,7 +82,7 @@ class NativeLoaded:
     @cached_property
     def _alike(self) -> frozenset[str]:
         """The variables that devices which reach each other's memory have once."""
-        from graphc.lowering.lower import written_apart
+        from graphc.lowering.nodes.facts import written_apart
         from graphc.lowering.nodes.peers import alike
 
         names = alike(self.programs)
@@ -169,7 +171,7 @@ class NativeDevice:
 
     def arena(self, memory: StepMemory) -> Bytes:
         """The arena of steps that need so much of it."""
-        return self._arena.take(memory.arena, memory.room)
+        return self._arena.take(memory.arena)
 
     def scratch(self, memory: StepMemory) -> Bytes:
         """Memory for what such steps use only while they run."""
@@ -199,7 +201,9 @@ class BoundStep:
         self._copies: dict[int, Array] = {}
         self.scratch = device.scratch(made.memory)
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
-        self.arrays = [self._array(b, site) for b in range(len(self.program.buffers))]
+        buffers = self.program.buffers
+        layouts = layouts_of(self.program.instructions, buffers)
+        self.arrays = [self._array(b, site, layouts.get(b.id)) for b in buffers]
         self.bound = bound = Binding(site, comm, self.arrays)
         self.noted = FailedChecks(lowered, made.limits)
         self.addresses = self._addresses()
@@ -302,16 +306,15 @@ class BoundStep:
         """Fed buffers that only native code reads: these may lie in the batch itself."""
         return pointed(self.program, self.made.lowered, self.made.parts)
 
-    def _array(self, number: int, site: Site) -> Array:
+    def _array(self, b: Buffer, site: Site, layout: MemoryLayout | None) -> Array:
         """A view for the host; an empty array for what has no memory here."""
-        b = self.program.buffers[number]
         pointer = self.made.lowered.pointer_of.get(b.root)
-        if not site.holds(number) or pointer is None:
+        if not site.holds(b.id) or pointer is None:
             return np.empty(0, b.dtype.numpy)
         memory = self.blocks[pointer.memory]
         if b.root in self.pointed:
             return np.empty(0, b.dtype.numpy)
-        return array_on(b, memory, pointer.offset)
+        return array_on(b, memory, pointer.offset, layout)
 
     def new_frame(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The table that regions are called with; they count their runs in `counts`."""

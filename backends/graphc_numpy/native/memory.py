@@ -29,7 +29,7 @@ from graphc_numpy.memory import ALIGN, Allocator, Bytes
 class StepMemory:
     """What the steps of a program take of a device, beside its variables.
 
-    arena:     bytes of its values; room: that steps of other programs may need
+    arena:     bytes of its values
     constants: the buffers that are written once
     thread:    bytes of scratch memory of each thread
     fed:       parts of the batch that the host reads, or that can't be read as they lie: where each
@@ -38,7 +38,6 @@ class StepMemory:
     """
 
     arena: int
-    room: int
     constants: tuple[int, ...]
     thread: int
     fed: Mapping[int, int]
@@ -60,7 +59,7 @@ def step_memory(
         if b.id not in inside or _is_copied(program, program.inputs[sources[b.id]], b):
             fed[b.id], end = end, end + -(-b.bytes // ALIGN) * ALIGN
     constants = tuple(m.buffer for m in lowered.memories if m.kind == "constant")
-    return StepMemory(lowered.arena, program.arena, constants, thread, fed, end)
+    return StepMemory(lowered.arena, constants, thread, fed, end)
 
 
 def pointed(
@@ -99,16 +98,17 @@ class InTurn:
     """Blocks that steps use in turn: the last one, and one more where that is too small.
 
     sizes: bytes of each; used: the most that steps have asked for. Steps keep the block that they
-    began with. Room that nobody has asked for yet costs nothing while nobody writes there.
+    began with. A new block is half as large again, as a later program may need a little more: room
+    that nobody has asked for yet costs nothing while nobody writes there.
     """
 
     sizes: list[int] = field(default_factory=lambda: [0])
     used: list[int] = field(default_factory=lambda: [0])
 
-    def take(self, size: int, room: int = 0) -> int:
+    def take(self, size: int) -> int:
         """The number of the block that steps use which need so many bytes."""
         if size > self.sizes[-1]:
-            self.sizes.append(max(size, room + room // 2))
+            self.sizes.append(size + size // 2)
             self.used.append(0)
         self.used[-1] = max(self.used[-1], size)
         return len(self.sizes) - 1
@@ -131,9 +131,9 @@ class SharedBlocks:
         """Bytes that were allocated."""
         return sum(self._sizes.sizes)
 
-    def take(self, size: int, room: int = 0) -> Bytes:
+    def take(self, size: int) -> Bytes:
         """The block that steps use which need so many bytes; see `InTurn.take`."""
-        number = self._sizes.take(size, room)
+        number = self._sizes.take(size)
         if number == len(self._blocks):
             self._blocks.append(self._allocator.block(self._sizes.sizes[number]))
         return self._blocks[number][:size]
@@ -149,7 +149,7 @@ def footprints(
     """
     mesh, arena, scratch = first.mesh, InTurn(), InTurn()
     for _, memory in steps:
-        arena.take(memory.arena, memory.room)
+        arena.take(memory.arena)
         scratch.take(memory.scratch(threads))
     held = {name: first.buffers[b] for name, b in first.variables.items()}
     constants = [program.buffers[b] for program, m in steps for b in m.constants]

@@ -40,9 +40,8 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.kernel.registers import Parameters, Registers
 from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, ReduceNode, Version
+from graphc.lowering.nodes.values import Literals
 from graphc.lowering.program.program import Instruction
-
-Literals = Mapping[int, float | int | bool]
 
 
 @dataclass

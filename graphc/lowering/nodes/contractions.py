@@ -65,7 +65,7 @@ def _at(read: Read, names: str, where: Mapping[str, slice]) -> Read:
 def narrowed(v: ValueTable, made: ContractNode) -> ContractNode:
     """The product of only those entries of its result that are read, if that is a part of it."""
     b = made.result.buffer
-    box = v.boxes.get(b)
+    box = v.facts.boxes.get(b)
     if box is None or all(hi - lo == n for (lo, hi), n in zip(box, made.shape, strict=True)):
         return made
     shape = tuple(hi - lo for lo, hi in box)

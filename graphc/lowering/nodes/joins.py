@@ -8,18 +8,20 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.nodes.values import Inside, ValueTable
+from graphc.lowering.nodes.views import seen_through
 from graphc.lowering.program.program import Buffer, Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.slicing import Concat
 
 
 def insides(
-    program: Sequence[Instruction], buffers: Sequence[Buffer], whole: Iterable[int]
-) -> dict[int, Inside]:
+    program: Sequence[Instruction], buffers: Sequence[Buffer], whole: Iterable[int],
+    views: Mapping[int, Kernel],
+) -> dict[int, Inside]:  # fmt: skip
     """For buffers that are joined of parts and then are parts of another: where in that they lie.
 
     whole: buffers that must be in memory as they are
@@ -34,7 +36,7 @@ def insides(
             part = buffers[operand]
             base, free = buffers[part.root], part.root in joins and part.root not in kept
             if (
-                free and base.id not in found and b not in found and _is_all(part, base)
+                free and base.id not in found and b not in found and _is_all(part, base, views)
                 and base.kind == buffers[b].kind == "arena"
             ):  # fmt: skip
                 found[base.id] = Inside(b, k, dim, at, part.shape)
@@ -43,14 +45,13 @@ def insides(
     return found
 
 
-def _is_all(part: Buffer, base: Buffer) -> bool:
+def _is_all(part: Buffer, base: Buffer, views: Mapping[int, Kernel]) -> bool:
     """Whether a buffer is another, or a view of all of it, up to dims of length 1."""
     squeezed = [tuple(n for n in x.shape if n > 1) for x in (part, base)]
     if squeezed[0] != squeezed[1] or 0 in part.shape:
         return False
-    if part.kind != "view":
-        return True
-    return not part.offset and MemoryLayout(part.shape, part.strides).is_dense
+    layout = seen_through(part.id, MemoryLayout.dense(base.shape), views)
+    return layout is not None and not layout.offset and layout.is_dense
 
 
 def joined(v: ValueTable, x: Kernel, dim: int, reads: Sequence[Read]) -> list[LoopNode]:
@@ -68,14 +69,14 @@ def joined(v: ValueTable, x: Kernel, dim: int, reads: Sequence[Read]) -> list[Lo
 
 def _is_there(v: ValueTable, b: int, x: Kernel, k: int) -> bool:
     """Whether buffer b, operand k of a join, is written where it goes."""
-    inside = v.insides.get(v.buffers[b].root)
+    inside = v.facts.insides.get(v.buffers[b].root)
     return inside is not None and (inside.whole, inside.operand) == (x.result, k)
 
 
 def where(v: ValueTable, b: int) -> tuple[Version, MemoryLayout]:
     """The value that the parts of a buffer are written to, and where in it the buffer lies."""
     shape = v.buffers[b].shape
-    inside = v.insides.get(b)
+    inside = v.facts.insides.get(b)
     if inside is None:
         value = v.begun.pop(b, None) or v.wrote(b)
         return value, MemoryLayout.dense(shape)

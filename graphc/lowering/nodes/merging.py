@@ -43,7 +43,7 @@ def _terms(v: ValueTable, x: Kernel) -> list[ContractNode] | None:
     for b in x.operands:
         read = v.read(b)
         made = v.made_by.get(read.value)
-        if made is None or v.buffers[b].root not in v.once or v.buffers[b].root in v.seen_as:
+        if made is None or v.buffers[b].root not in v.facts.once or v.buffers[b].root in v.seen_as:
             return None
         names = names_of(made, read)
         if names is None or any(_is_gone(v, r) for r in made.reads):

@@ -145,6 +145,19 @@ def name_of(node: LoopNode) -> str:
     return x.node if isinstance(x, Kernel) else "write"
 
 
+def kind_of(node: LoopNode) -> str:
+    """What a node computes, in a word: a function, a reduction over dims, an einsum."""
+    match node:
+        case MapNode(function=function):
+            return function
+        case ReduceNode(kind=kind, over=over):
+            return f"{kind} over {','.join(map(str, over))} of"
+        case ContractNode(spec=spec):
+            return f"einsum {spec}"
+        case LinkNode():
+            return "links of"
+
+
 def is_checked(node: LoopNode) -> bool:
     """Whether a node notes an index that is out of range."""
     by_index = isinstance(node, MapNode) and node.function in INDEXED and not node.known

@@ -48,13 +48,20 @@ class Peers:
     def _at(self, values: ValueTable, operand: int, axes: tuple[str, ...], position: int) -> int:
         """The buffer of a coordinate, or a view of it, as the operand is."""
         buffers = values.buffers
-        b, root = buffers[operand], buffers[buffers[operand].root]
+        root = buffers[buffers[operand].root]
         at = len(buffers)
         buffers.append(replace(root, id=at, kind="peer"))
         self.found[at] = Peer(root.id, axes, position)
-        if b.kind == "view":
-            buffers.append(replace(b, id=at + 1, base=at))
-            return at + 1
+        return self._viewed(values, operand, at)
+
+    def _viewed(self, values: ValueTable, operand: int, root: int) -> int:
+        """The buffer that is the same view of another root as the operand is of its own."""
+        made = values.views.get(operand)
+        if made is None:
+            return root
+        inner, at = self._viewed(values, made.operands[0], root), len(values.buffers)
+        values.buffers.append(replace(values.buffers[operand], id=at, base=root))
+        values.views[at] = replace(made, operands=(inner,), result=at)
         return at
 
     @property
@@ -66,6 +73,15 @@ class Peers:
         """The buffer of this coordinate that one stands for."""
         peer = self.found.get(buffer)
         return buffer if peer is None else peer.root
+
+
+def peers_of(program: Program, values: ValueTable) -> Peers:
+    """The sums over devices that kernels make, of what all devices have in memory."""
+    peers = Peers()
+    for x in program.instructions:
+        if isinstance(x, Start) and (size := size_of_sum(program, x)):
+            peers.add(values, x, size)
+    return peers
 
 
 def size_of_sum(program: Program, start: Start) -> int:

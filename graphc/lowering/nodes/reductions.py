@@ -41,7 +41,7 @@ def reduced(
     if 0 in shape:
         return [v.map(x, "fill", (), v.wrote(x.result), number=first)]
     fold = _fold(v, x, read, op.over, kind, first)
-    return [fold] if v.exact or isinstance(fold, MapNode) else in_parts(v, fold)
+    return [fold] if v.facts.exact or isinstance(fold, MapNode) else in_parts(v, fold)
 
 
 def _fold(
@@ -114,7 +114,7 @@ def _goes_across(fold: ReduceNode) -> bool:
 
 def added(v: ValueTable, x: Kernel, order: Order) -> list[LoopNode]:
     """One sum, or several one after the other if many operands would have to wait for the last."""
-    product = merged(v, x) if order is not Order.TREE and not v.exact else None
+    product = merged(v, x) if order is not Order.TREE and not v.facts.exact else None
     if product is not None:
         return product
     reads = list(map(v.read, x.operands))

@@ -44,7 +44,7 @@ class _DimLetters:
 
 def entrywise(v: ValueTable, made: ContractNode) -> list[LoopNode]:
     """The nodes of a contraction: itself, or an elementwise product and its sum."""
-    found = None if v.exact or made.dtype.bytes < 4 else _letters(made)
+    found = None if v.facts.exact or made.dtype.bytes < 4 else _letters(made)
     if found is None or not isinstance(made.instruction, Kernel):
         return [made]
     domain = found.domain

@@ -50,10 +50,10 @@ def _nodes(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
 
 def _with_indices(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
     """The nodes of an op that makes the indices along dims that it reads, rather than load them."""
-    roots = {v.buffers[b].root for b in x.operands} & v.indices.keys()
+    roots = {v.buffers[b].root for b in x.operands} & v.facts.indices.keys()
     made: list[LoopNode] = []
     for root in sorted(roots):
-        source = v.indices[root]
+        source = v.facts.indices[root]
         assert isinstance(source.op, Iota)
         part = v.temporary(v.buffers[root].shape, v.buffers[root].dtype, root)
         made.append(v.map(source, "iota", (), v.wrote(part), number=source.op.dim))

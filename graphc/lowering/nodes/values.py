@@ -9,10 +9,9 @@ from typing import TypeAlias
 from graphc.ir.types import DType
 from graphc.lowering.kernel.lowered import Home
 from graphc.lowering.nodes.nodes import ContractNode, MapNode, Read, Version
-from graphc.lowering.nodes.views import sight
-from graphc.lowering.program.program import Buffer, Instruction, Kernel
+from graphc.lowering.nodes.views import Views, seen_through
+from graphc.lowering.program.program import Buffer, Instruction, Kernel, Program
 from graphc.lowering.program.strides import MemoryLayout
-from graphc.ops.source import Const
 
 
 @dataclass(frozen=True)
@@ -29,59 +28,77 @@ class Inside:
     shape: tuple[int, ...]
 
 
+Literals: TypeAlias = Mapping[int, float | int | bool]  # by buffer
 IndexSource: TypeAlias = tuple[Version, int]  # the first so many entries of a value, as indices
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a program before its instructions become nodes; see nodes/facts.py.
+
+    literals: scalar constants, by buffer
+    exact:    sums must not depend on what else a kernel does, or how many it makes
+    views:    the kernel that makes each view
+    whole:    buffers that must be in memory as they are, since somebody else reads them
+    boxes:    what is read, per dim, of buffers that are read by views only
+    once:     buffers with one reader
+    indices:  constants that are indices along a dim, and what makes them
+    insides:  buffers that are parts of others, of which those are joined
+    """
+
+    literals: Literals
+    exact: bool
+    views: Views
+    whole: frozenset[int] = frozenset()
+    boxes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    once: frozenset[int] = frozenset()
+    indices: Mapping[int, Kernel] = field(default_factory=dict)
+    insides: Mapping[int, Inside] = field(default_factory=dict)
 
 
 @dataclass
 class ValueTable:
-    """Buffers, the number of the last write to each, and what is seen through others.
+    """The values of buffers, instruction by instruction: which write of a buffer is the last one.
 
-    literals: scalar constants by buffer. whole: buffers that must be in memory as they are, since
-    somebody else reads them. boxes: what is read, per dim, of buffers that are read by views only.
-    seen_as: buffers that are views of others here; insides: such, of what is joined of them; begun:
-    values of which some parts are written. once: buffers with one reader. later_turn: what
-    accumulates over turns is added to, not set. home: where the instruction runs. links: of
-    indices, the chains of equal ones, and where they are. chained: values
-    that are zero but where such chains begin. exact: sums must not depend on what else a kernel
-    does, or how many it makes. indices: constants that are indices along a dim, and what makes them
+    buffers:    those of the program, and temporary ones
+    views:      the kernel that makes each view
+    versions:   the number of the last write to each buffer
+    seen_as:    buffers that are views of others here
+    begun:      values of which some parts are written
+    made_by:    the product that makes a value
+    home:       the coordinates that run the present instruction
+    later_turn: what accumulates over turns is added to, not set
+    links:      of indices, the chains of equal ones, and where they are
+    chained:    values that are zero but where such chains begin
     """
 
     buffers: list[Buffer]
-    literals: Mapping[int, float | int | bool]
-    exact: bool = False
-    later_turn: bool = False
-    whole: frozenset[int] = frozenset()
-    boxes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    facts: Facts
+    views: dict[int, Kernel] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     seen_as: dict[int, Read] = field(default_factory=dict)
-    insides: Mapping[int, Inside] = field(default_factory=dict)
     begun: dict[int, Version] = field(default_factory=dict)
-    once: frozenset[int] = frozenset()
     made_by: dict[Version, ContractNode] = field(default_factory=dict)
     home: Home = ()
+    later_turn: bool = False
     links: dict[tuple[Home, IndexSource], Version] = field(default_factory=dict)
     chained: dict[Version, IndexSource] = field(default_factory=dict)
-    indices: Mapping[int, Kernel] = field(default_factory=dict)
+
+    @staticmethod
+    def of(program: Program, facts: Facts) -> ValueTable:
+        """The values before the first instruction."""
+        return ValueTable(list(program.buffers), facts, dict(facts.views))
 
     def read(self, buffer: int) -> Read:
-        """The present value of a buffer, through the layout of the view that it is."""
+        """The present value of a buffer, through the views that it is of its root."""
         b = self.buffers[buffer]
-        if b.root in self.seen_as:
-            return self._through(b, self.seen_as[b.root])
-        value = Version(b.root, self.versions.get(b.root, 0))
-        layout = MemoryLayout.dense(b.shape)
-        if b.kind == "view":
-            layout = MemoryLayout(b.shape, b.strides, b.offset // b.dtype.bytes)
-        return Read(value, layout, b.dtype)
-
-    def _through(self, b: Buffer, seen: Read) -> Read:
-        """A view of what is itself seen as a view: the dims that it has, moved or cut."""
-        if b.kind != "view":
-            return seen
-        found = sight(b, seen.layout.shape)
-        assert found is not None, f"{b.name} does not move dims of what it is a view of"
-        layout = MemoryLayout(b.shape, found.strides(seen.layout), found.offset(seen.layout))
-        return Read(seen.value, layout, b.dtype)
+        root = self.seen_as.get(b.root)
+        if root is None:
+            value = Version(b.root, self.versions.get(b.root, 0))
+            root = Read(value, MemoryLayout.dense(self.buffers[b.root].shape), b.dtype)
+        layout = seen_through(buffer, root.layout, self.views)
+        assert layout is not None, f"{b.name} does not move dims of what it is a view of"
+        return Read(root.value, layout, b.dtype)
 
     def wrote(self, buffer: int) -> Version:
         """The value after one more write."""
@@ -106,14 +123,3 @@ class ValueTable:
         b = self.buffers[result.buffer]
         shape = target.shape if target else b.shape
         return MapNode(shape, function, reads, result, b.dtype, x, target, **more)  # type: ignore[arg-type]
-
-
-def literals_of(
-    setup: Sequence[Instruction], buffers: Sequence[Buffer]
-) -> dict[int, float | int | bool]:
-    """Constants of one entry."""
-    found = {}
-    for x in setup:
-        if isinstance(x, Kernel) and isinstance(x.op, Const):
-            found[x.result] = x.op.run().item()
-    return found

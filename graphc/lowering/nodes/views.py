@@ -1,85 +1,57 @@
-"""Views of buffers, as indices of the tensor that they are views of.
-
-A view is given by strides, as those of numpy.ndarray. A dim of length 1 has its neighbour's stride,
-so no stride identifies it: its index is 0.
-"""
+"""Views of buffers that have no memory yet, or other memory than was thought: any layout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
-from graphc.lowering.program.program import Buffer
+from graphc.lowering.program.program import Buffer, Kernel, Program
 from graphc.lowering.program.strides import MemoryLayout
 
-
-@dataclass(frozen=True)
-class Sight:
-    """Entry v of a view is the entry of a dense tensor whose index along dim d is
-    `first[d] + sum(v[k] * step for k, (d', step) in enumerate(along) if d' == d)`.
-
-    along: of each dim of the view; None where it repeats entries, or has length 1
-    """
-
-    first: tuple[int, ...]
-    along: tuple[tuple[int, int] | None, ...]
-
-    def strides(self, layout: MemoryLayout) -> tuple[int, ...]:
-        """The view's strides, where the tensor lies otherwise."""
-        return tuple(0 if x is None else x[1] * layout.strides[x[0]] for x in self.along)
-
-    def offset(self, layout: MemoryLayout) -> int:
-        """Where the view's first entry lies, where the tensor lies otherwise."""
-        pairs = zip(self.first, layout.strides, strict=True)
-        return layout.offset + sum(i * s for i, s in pairs)
-
-    def last(self, shape: Sequence[int]) -> list[int]:
-        """The largest index along each dim that a view of that shape (without zeros) reaches."""
-        found = list(self.first)
-        for x, n in zip(self.along, shape, strict=True):
-            if x is not None:
-                found[x[0]] += x[1] * (n - 1)
-        return found
+Views: TypeAlias = Mapping[int, Kernel]  # the kernel that makes each view
 
 
-def sight(view: Buffer, shape: Sequence[int]) -> Sight | None:
-    """What a view sees of a dense tensor; None where it goes on from one dim into the next."""
-    along: list[tuple[int, int] | None] = []
-    for stride, n in zip(view.strides, view.shape, strict=True):
-        goes = n > 1 and stride != 0
-        along.append(_along(stride, shape) if goes else None)
-        if goes and along[-1] is None:
-            return None
-    found = Sight(tuple(_first(view, shape)), tuple(along))
-    ends = zip(found.last(view.shape), shape, strict=True)
-    return found if 0 in view.shape or all(last < n for last, n in ends) else None
+def views_of(program: Program) -> dict[int, Kernel]:
+    """The kernel that makes each view."""
+    kernels = (x for x in program.instructions if isinstance(x, Kernel))
+    return {x.result: x for x in kernels if program.buffers[x.result].kind == "view"}
 
 
-def _along(stride: int, shape: Sequence[int]) -> tuple[int, int] | None:
-    """The dim of a dense tensor along which a stride goes, and by how many entries."""
-    dense = MemoryLayout.dense(tuple(shape)).strides
-    for d, (unit, n) in enumerate(zip(dense, shape, strict=True)):
-        if unit <= stride < unit * n:
-            return (d, stride // unit) if stride % unit == 0 else None
-    return None
+def seen_through(view: int, layout: MemoryLayout, views: Views) -> MemoryLayout | None:
+    """How a view lies if its root has a layout; None if its entries would have to be moved."""
+    made = views.get(view)
+    if made is None:
+        return layout
+    inner = seen_through(made.operands[0], layout, views)
+    return None if inner is None else made.op.layout(inner)
 
 
-def _first(view: Buffer, shape: Sequence[int]) -> list[int]:
-    """The index, in a dense tensor of that shape, of the first entry of a view of it."""
-    at, found = view.offset // view.dtype.bytes, []
-    for stride in MemoryLayout.dense(tuple(shape)).strides:
-        found.append(at // stride if stride else 0)
-        at -= found[-1] * stride
-    return found
+def gapped(shape: Sequence[int]) -> MemoryLayout:
+    """A layout in which no two neighbouring dims are one, and every element says its indices."""
+    room = MemoryLayout.dense(tuple(n + 1 for n in shape))
+    return MemoryLayout(tuple(shape), room.strides)
 
 
-def moves_dims(view: Buffer, base: Buffer) -> bool:
-    """Whether a view only slices, moves, repeats, divides and drops dims of its base."""
-    return sight(view, base.shape) is not None
+def moves_dims(view: Buffer, base: Buffer, views: Views) -> bool:
+    """Whether a view keeps the dims of its base apart, so that any layout of that will do."""
+    return seen_through(view.id, gapped(base.shape), views) is not None
 
 
-def box(view: Buffer, base: Buffer) -> list[tuple[int, int]]:
+def box(view: Buffer, base: Buffer, views: Views) -> list[tuple[int, int]]:
     """Between which indices along each dim of its base a view reads; for views that move dims."""
-    seen = sight(view, base.shape)
-    assert seen is not None, f"{view.name} does not move dims of {base.name}"
-    return [(i, j + 1) for i, j in zip(seen.first, seen.last(view.shape), strict=True)]
+    whole = gapped(base.shape)
+    layout = seen_through(view.id, whole, views)
+    assert layout is not None, f"{view.name} does not move dims of {base.name}"
+    first = last = layout.offset
+    last += sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True))
+    ends = zip(_indices(first, whole), _indices(last, whole), strict=True)
+    return [(i, j + 1) for i, j in ends]
+
+
+def _indices(element: int, layout: MemoryLayout) -> list[int]:
+    """The index along each dim of an element of a gapped layout."""
+    indices = []
+    for stride in layout.strides:
+        index, element = divmod(element, stride)
+        indices.append(index)
+    return indices

@@ -39,12 +39,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A local tensor: padded local shape, dtype and where it lives.
+    """A local tensor: padded local shape, dtype and the kind of its memory.
 
-    kind: 'arena' (at `offset` bytes), 'constant' (written once, by `setup`), 'variable' (outlives
-    the step), 'view' (`offset` bytes into buffer `base`, which is no view, with `strides` in
-    elements). ranges says, per dim, what it holds of the global tensor of shape `shape_global`.
+    kind: 'arena' (memory of a step), 'constant' (written once, by `setup`), 'variable' (outlives
+    the step), 'view' (in the memory of buffer `base`, which is no view, as the op that makes it
+    says). ranges says, per dim, what it holds of the global tensor of shape `shape_global`.
     home: the only coordinates that have the buffer at all, as (axis, index); () where all have it
+    Where memory is, nobody says here: whoever runs the program plans it (graphc.lowering.memory).
     """
 
     id: int
@@ -52,9 +53,7 @@ class Buffer:
     shape: tuple[int, ...]
     dtype: DType
     kind: str = "arena"
-    offset: int = 0
     base: int = -1
-    strides: tuple[int, ...] = ()
     shape_global: tuple[int, ...] = ()
     ranges: tuple[Range, ...] = ()
     home: tuple[tuple[str, int], ...] = ()
@@ -156,6 +155,13 @@ def writes(instruction: Instruction) -> int | None:
             return y
         case _:
             return None
+
+
+def overwritable(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:
+    """The operands that a kernel may write its result over, where the op says `in_place`."""
+    if op.updates:
+        return tuple(x for x in operands[:1] if x not in operands[1:])
+    return operands
 
 
 def ranges_of(t: TensorType, mesh: Mesh) -> tuple[Range, ...]:

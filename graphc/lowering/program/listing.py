@@ -7,6 +7,7 @@ from functools import partial
 
 from graphc.ir.op import Op
 from graphc.ir.types import DType
+from graphc.lowering.memory.memory_plan import MemoryPlan, plan_memory
 from graphc.lowering.program.program import (
     Buffer,
     Feed,
@@ -21,13 +22,17 @@ from graphc.lowering.program.program import (
 
 
 def print_program(program: Program) -> str:
-    """The program as text: its inputs and outputs, then every part with its instructions."""
+    """The program as text: its inputs and outputs, then every part with its instructions.
+
+    It says where each buffer lies if the instructions are run one by one.
+    """
     return "\n".join(_lines(program)) + "\n"
 
 
 def _lines(program: Program) -> Iterator[str]:
     yield f"program {program.name} on {program.mesh}"
-    each = program.footprints
+    plan = plan_memory(program)
+    each = plan.footprints
     for f in each:
         of = f" of {f.devices} devices" if len(each) > 1 else ""
         parts = f"arena {f.arena}, constants {f.constants}, variables {f.variables}"
@@ -37,11 +42,11 @@ def _lines(program: Program) -> Iterator[str]:
         yield f"  input {name} : {t}"
     for name, b in program.variables.items():
         yield f"  variable {name} : {program.variable_types[name]} in {_name(program, b)}"
-    yield from _part(program, "setup", program.setup)
+    yield from _part(plan, "setup", program.setup)
     *body, commit = program.parts
     for i, part in enumerate(body):
-        yield from _part(program, title(program, i), part)
-    yield from _part(program, "commit", commit)
+        yield from _part(plan, title(program, i), part)
+    yield from _part(plan, "commit", commit)
     for name, b in program.outputs.items():
         yield f"  output {name} = {_name(program, b)}"
 
@@ -54,21 +59,19 @@ def title(program: Program, part: int) -> str:
     return "prologue" if part == 0 else "epilogue" if part == last else "between"
 
 
-def _part(program: Program, title: str, part: Iterable[Instruction]) -> Iterator[str]:
-    lines = [f"    {print_instruction(program, x)}" for x in part]
+def _part(plan: MemoryPlan, title: str, part: Iterable[Instruction]) -> Iterator[str]:
+    lines = [f"    {print_instruction(plan.program, x, partial(_where, plan))}" for x in part]
     if lines:
         yield f"  {title}"
         yield from lines
 
 
-def print_instruction(
-    program: Program, x: Instruction, where: Callable[[Buffer], str] | None = None
-) -> str:
+def print_instruction(program: Program, x: Instruction, where: Callable[[Buffer], str]) -> str:
     """One instruction, with the buffers that it reads and makes.
 
-    where: says where a buffer lies; without it, that is where the program has planned it
+    where: says where a buffer lies
     """
-    name, made = partial(_name, program), partial(_made, program, where or partial(_where, program))
+    name, made = partial(_name, program), partial(_made, program, where)
     match x:
         case Feed(source=source, result=y):
             return f"{made(y)} = feed {source}"
@@ -95,12 +98,13 @@ def _made(program: Program, where: Callable[[Buffer], str], b: int) -> str:
     return f"%{buffer.name} : {buffer.dtype}[{shape}] {where(buffer)}{at}"
 
 
-def _where(program: Program, buffer: Buffer) -> str:
+def _where(plan: MemoryPlan, buffer: Buffer) -> str:
     match buffer.kind:
         case "arena":
-            return f"@{buffer.offset}"
+            return f"@{plan.offsets.get(buffer.id, 0)}"
         case "view":
-            return f"@{_name(program, buffer.base)}+{buffer.offset}"
+            start = plan.layouts[buffer.id].offset * buffer.dtype.bytes
+            return f"@{_name(plan.program, buffer.base)}+{start}"
         case kind:
             return f"@{kind}"
 

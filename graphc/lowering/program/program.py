@@ -1,8 +1,8 @@
 """The Program: what a backend runs. One SPMD list of instructions, the same for every rank.
 
 Its length does not grow with the number of devices: a rank finds its part by its coordinates on the
-mesh. Buffers are planned: every instruction names the buffers that it reads and writes, and every
-arena buffer has its offset in one block of memory.
+mesh. Every instruction names the buffers that it reads and writes. Variables and what a loop adds
+up are written again; any other buffer is written once: it is a value, and where it lies is open.
 
 A step runs its `body` and then `commit` (after `setup`, once). The body is a list of instructions,
 some of which are loops over turns: what does not vary over time, the first loop, what follows it,
@@ -31,6 +31,7 @@ from graphc.lowering.program.instructions import (
     Wait,
     Write,
     exact_ranges,
+    overwritable,
     ranges_of,
     reads,
     writes,
@@ -100,10 +101,8 @@ class Program:
     outputs:   name -> buffer (replicated over the whole mesh)
     counts:    run-time dims and the static number that they may reach, such as {"batch": 256}
                (empty where the batch must be full)
-    arena:     bytes of the arena where it is largest
-    What is told of bytes holds where instructions are run one by one; a backend that fuses them
-    plans anew, and tells what it takes: `graphc.runtime.backends.backend.Loaded.footprints`.
-    Devices need the same, but where variables are at home: then `footprints` tells them apart.
+    A program says nothing of where buffers lie: a backend plans that when it has decided what it
+    fuses, and tells what it takes (`graphc.runtime.backends.backend.Loaded.footprints`).
     """
 
     name: str
@@ -117,7 +116,6 @@ class Program:
     variable_types: dict[str, TensorType]
     outputs: dict[str, int]
     counts: dict[str, int]
-    arena: int = 0
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -156,12 +154,16 @@ class Program:
     @property
     def variable_bytes(self) -> int:
         """Bytes of variables on the device that holds the most."""
-        return max(f.variables for f in self.footprints)
+        return self._most("variable")
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of constants on the device that needs the most in all."""
-        return self.footprints[0].constants
+        """Bytes of constants on the device that holds the most."""
+        return self._most("constant")
+
+    def _most(self, kind: str) -> int:
+        places = kinds_of_places(self.mesh, [self])
+        return max(self.bytes_at(at, kind) for at, _ in places)
 
     @property
     def kept_bytes(self) -> int:
@@ -169,32 +171,10 @@ class Program:
         made = (x for x in self.instructions if isinstance(x, Kernel))
         return sum(self.buffers[x.result].bytes for x in made if isinstance(x.op, Keep))
 
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes that any device needs, if nothing is fused."""
-        return self.footprints[0].peak
-
-    @property
-    def footprints(self) -> tuple[Footprint, ...]:
-        """What the devices need, by kind: those that need the most first."""
-        each = kinds_of_places(self.mesh, [self])
-        return by_kind(
-            Footprint(devices, self.bytes_at(at, "variable"), self.bytes_at(at, "constant"),
-                      self.arena_at(at))
-            for at, devices in each
-        )  # fmt: skip
-
     def bytes_at(self, coordinates: Mapping[str, int], kind: str) -> int:
         """Bytes of a kind of buffers at a coordinate of the mesh, each in memory of its own."""
         of_kind = (b for b in self.buffers if b.kind == kind and b.lies_at(coordinates))
         return sum(b.bytes for b in of_kind)
-
-    def arena_at(self, coordinates: Mapping[str, int]) -> int:
-        """Bytes of the arena at a coordinate of the mesh."""
-        there = [b for b in self.buffers if b.lies_at(coordinates)]
-        if len(there) == len(self.buffers):
-            return self.arena
-        return max((b.offset + b.bytes for b in there if b.kind == "arena"), default=0)
 
     @property
     def sent_bytes(self) -> int:
@@ -236,6 +216,7 @@ __all__ = [
     "by_kind",
     "exact_ranges",
     "kinds_of_places",
+    "overwritable",
     "ranges_of",
     "reads",
     "writes",

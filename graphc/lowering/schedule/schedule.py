@@ -18,7 +18,6 @@ from graphc.ir.leaf_tree import most_pieces
 from graphc.ir.op import Op, op_named
 from graphc.ir.placement import local_shape
 from graphc.ir.types import TensorType
-from graphc.lowering.program.lifetimes import overwritable
 from graphc.lowering.program.program import (
     Buffer,
     Feed,
@@ -31,12 +30,12 @@ from graphc.lowering.program.program import (
     Wait,
     Write,
     exact_ranges,
+    overwritable,
     ranges_of,
     writes,
 )  # fmt: skip
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.lowering.schedule.aliases import aliases, itself
-from graphc.lowering.schedule.arena_plan import plan_arena
 from graphc.lowering.schedule.phases import SETUP, Phases, phases
 from graphc.ops.collective import Conversion, Keep, Recall
 from graphc.support.errors import GraphcError
@@ -103,11 +102,10 @@ class _Scheduler:
         outputs = {name: self._output(name, x) for name, x in graph.outputs.items()}
         self._write_variables(plan.tail)
         counts = {} if self.exact else _counts(inputs.values())
-        made = Program(
+        return Program(
             graph.name, graph.mesh, *self._instructions(plan), tuple(self.buffers), inputs,
             self.variables, self.variable_types, outputs, counts,
         )  # fmt: skip
-        return plan_arena(made)
 
     def _ordered(self, plan: Phases, phase: int) -> list[Node]:
         return [n for n in plan.of(phase) if n.op.source != "variable"]
@@ -251,12 +249,9 @@ class _Scheduler:
         mesh = self.graph.mesh
         shape = local_shape(t, mesh)
         ranges = exact_ranges(t, mesh) if self.exact else ranges_of(t, mesh)
-        strides = layout.strides if layout else ()
-        offset = layout.offset * t.dtype.bytes if layout else 0
         buffer = Buffer(
-            len(self.buffers), name, shape, t.dtype, kind, offset, base, strides, t.shape, ranges,
-            t.placement.homes,
-        )  # fmt: skip
+            len(self.buffers), name, shape, t.dtype, kind, base, t.shape, ranges, t.placement.homes
+        )
         self.buffers.append(buffer)
         self.layouts.append(layout or MemoryLayout.dense(shape))
         return buffer.id

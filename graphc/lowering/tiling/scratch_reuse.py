@@ -7,10 +7,10 @@ still reads, if it reads each entry before it writes there. So softmax is comput
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from graphc.lowering.kernel.code import Access, Gemm, Store, reached, statements
-from graphc.lowering.memory.offsets import Timeline, offsets
+from graphc.lowering.memory.offsets import tightest
+from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.tiling.row_access import KernelAxes, Part
 
@@ -26,9 +26,9 @@ def laid_out(
     timeline = Timeline()
     for x, behind in steps:
         timeline.add({home[behind[r.slot]] for r in x.reaches if behind[r.slot] in own})
-    sizes = {b: replace(buffers[b], shape=(rows * lengths[b],)) for b in own}
-    found, size = offsets(timeline, sizes, ())
-    return {b: found[h] for b, h in home.items() if h in found}, size
+    sizes = {b: rows * lengths[b] * buffers[b].dtype.bytes for b in own}
+    offsets, size = tightest(lives_of(timeline, ()), sizes)
+    return {b: offsets[h] for b, h in home.items() if h in offsets}, size
 
 
 def _homes(

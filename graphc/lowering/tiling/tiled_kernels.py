@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from graphc.lowering.draft import Draft
 from graphc.lowering.fusion.build import Built
 from graphc.lowering.kernel.code import (
     OWN,
@@ -20,7 +21,7 @@ from graphc.lowering.kernel.code import (
     TilePart,
     statements,
 )
-from graphc.lowering.program.arena import aligned
+from graphc.lowering.memory.arena import aligned
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.tiling.row_access import KernelAxes, cut
 from graphc.lowering.tiling.row_tiling import Pair, TileGroup, TileGroups
@@ -29,6 +30,13 @@ from graphc.lowering.tiling.tile_code import Behind, Frame, step, total_dtype, w
 
 CACHE = 3 << 18  # bytes of what lives between the steps: most of a second-level cache
 FEW = 16  # rows for which a product is hardly worth its packing
+
+
+def tile(draft: Draft) -> None:
+    """Stage 5 of the lowering: join kernels of a region that pass rows on to each other."""
+    buffers, homes = draft.buffers, draft.peers.homes
+    for region in draft.regions:
+        region.built = in_blocks(region.built, buffers, draft.shared, draft.facts.exact, homes)
 
 
 def in_blocks(

@@ -2,9 +2,9 @@
 
 A program comes from the compiler, or from a file that anybody may have written. So nothing that it
 says of itself is believed: every instruction's type is inferred again from its operands by the op's
-own rule, and compared with the buffers; a view lies where its op puts it; a value is made before it
-is read; two buffers that live at one time do not share memory. What passes runs without a stray
-read, and without a wait for somebody who never comes.
+own rule, and compared with the buffers; a view is one that its op can give; a value is made before
+it is read. Where memory is, a program does not say: who runs it plans that. So what passes runs
+without a stray read, and without a wait for somebody who never comes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from graphc.plan.check.ends import ends_are_there
 from graphc.plan.check.flow import made_before_read
 from graphc.plan.check.kernels import kernels_are_typed
 from graphc.plan.check.meshes import mesh_is_possible
-from graphc.plan.check.sharing import memory_is_not_shared
 from graphc.plan.check.starts import collectives_are_typed
 
 # In this order: each relies on what those before it have said.
@@ -28,7 +27,6 @@ LAWS = (
     made_before_read,
     kernels_are_typed,
     collectives_are_typed,
-    memory_is_not_shared,
 )
 
 

@@ -1,4 +1,4 @@
-"""Buffers: each is as long as what its ranges say that it holds, and lies where there is room."""
+"""Buffers: each is as long as what its ranges say that it holds; views are of what is there."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from math import prod
 
 from graphc.ir.placement import capacity
 from graphc.lowering.program.program import Buffer, Program, Range
-from graphc.lowering.program.strides import MemoryLayout
 
 MOST = 1 << 48  # bytes that a buffer may have: what processors address
 KINDS = ("arena", "view", "constant", "variable")
 
 
 def buffers_hold_what_they_say(program: Program) -> Iterator[str]:
-    """A buffer's shape follows from its ranges and the mesh, and it lies inside its memory."""
-    if not 0 <= program.arena < MOST:
-        yield f"the arena has {program.arena} bytes"
+    """A buffer's shape follows from its ranges and the mesh, and a view has a base."""
     for i, b in enumerate(program.buffers):
         problem = _problem(b, i, program)
         if problem is not None:
@@ -68,31 +65,13 @@ def _is_at_home(b: Buffer, program: Program) -> bool:
 
 
 def _displaced(b: Buffer, program: Program) -> str | None:
-    if b.kind == "view":
-        return None if _inside(b, program) else "lies outside its base"
-    if b.strides or b.base != -1 or (b.offset and b.kind != "arena"):
-        return "is not a view, but names a base"
-    if b.kind == "arena" and not 0 <= b.offset <= program.arena - b.bytes:
-        return "lies outside the arena"
-    return "is not aligned in the arena" if b.offset % b.dtype.bytes else None
-
-
-def _inside(b: Buffer, program: Program) -> bool:
-    if not 0 <= b.base < len(program.buffers) or len(b.strides) != len(b.shape):
-        return False
-    base = program.buffers[b.base]
-    if base.kind == "view" or base.dtype != b.dtype or b.offset % b.dtype.bytes:
-        return False
-    if b.offset < 0 or min(b.strides, default=0) < 0 or not set(base.home) <= set(b.home):
-        return False
-    return layout_of(b).reach * b.dtype.bytes <= base.bytes
-
-
-def layout_of(b: Buffer) -> MemoryLayout:
-    """How a buffer lies in its root."""
     if b.kind != "view":
-        return MemoryLayout.dense(b.shape)
-    return MemoryLayout(b.shape, b.strides, b.offset // b.dtype.bytes)
+        return None if b.base == -1 else "is not a view, but names a base"
+    if not 0 <= b.base < len(program.buffers):
+        return "is a view of a buffer that does not exist"
+    base = program.buffers[b.base]
+    is_in = base.kind != "view" and base.dtype == b.dtype and set(base.home) <= set(b.home)
+    return None if is_in else "can't lie in its base"
 
 
 def same_ranges(x: Buffer, y: Buffer, but: Mapping[int, str] | None = None) -> bool:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from graphc.ir.dims import parse_rule
 from graphc.ir.op import Op
 from graphc.ir.types import TensorType
-from graphc.lowering.program.lifetimes import overwritable
-from graphc.lowering.program.program import Buffer, Kernel, Program, Write
+from graphc.lowering.program.program import Buffer, Kernel, Program, Write, overwritable
+from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.source import DimSize
-from graphc.plan.check.buffers import alike, layout_of
+from graphc.plan.check.buffers import alike
 from graphc.plan.check.conversions import conversion_problem
 from graphc.support.errors import GraphcError
 
 
 def kernels_are_typed(program: Program) -> Iterator[str]:
-    """A result is of the type that its op makes of the operands, and a view lies where it says."""
+    """A result is of the type that its op makes of the operands, and a view lies in its base."""
+    views: dict[int, MemoryLayout] = {}
     for x in program.instructions:
         match x:
-            case Kernel(op=op, node=node) if (problem := _problem(x, program)) is not None:
+            case Kernel(op=op, node=node) if problem := _problem(x, program, views):
                 yield f"%{node} = {op.name}: {problem}"
             case Write(operand=operand, variable=variable):
                 a, b = program.buffers[operand], program.buffers[variable]
@@ -27,7 +29,7 @@ def kernels_are_typed(program: Program) -> Iterator[str]:
                     yield f"the new value of '{b.name}', buffer {operand}, is of another type"
 
 
-def _problem(x: Kernel, program: Program) -> str | None:
+def _problem(x: Kernel, program: Program, views: dict[int, MemoryLayout]) -> str | None:
     operands, result = [program.buffers[b] for b in x.operands], program.buffers[x.result]
     if any(not set(b.home) <= set(result.home) for b in operands):
         return "a device that computes the result lacks an operand"
@@ -37,7 +39,9 @@ def _problem(x: Kernel, program: Program) -> str | None:
         return "this is not a kernel"
     try:
         problem = _mistyped(x.op, operands, result) or _uncounted(x.op, program)
-        return problem or _mislaid(x, operands, result)
+        if problem is None and result.kind == "view":
+            return _misviewed(x, program, views)
+        return problem or _overwrites(x, operands, result)
     except GraphcError as error:
         return error.message
     except Exception as error:  # an op's rule may fail in any way on what no compiler makes
@@ -65,14 +69,24 @@ def _uncounted(op: Op, program: Program) -> str | None:
     return None
 
 
-def _mislaid(x: Kernel, operands: Sequence[Buffer], result: Buffer) -> str | None:
-    """Why the result can't lie where it does, if so: in its operand's memory, or in its own."""
-    if result.kind != "view":
-        over = {b.id for b in operands if b.root == result.id}
-        may = overwritable(x.op, x.operands) if x.op.in_place else ()
-        in_place = over <= {result.id} and over <= set(may)
-        return None if in_place else "its result overwrites an operand that it still reads"
-    layout = x.op.layout(layout_of(operands[0])) if x.op.view and len(operands) == 1 else None
-    if layout != layout_of(result) or operands[0].root != result.base:
-        return "its view is not in the memory of its operand"
-    return None
+def _overwrites(x: Kernel, operands: Sequence[Buffer], result: Buffer) -> str | None:
+    """Why the result can't lie where it does, if so: on an operand that is still read."""
+    over = {b.id for b in operands if b.root == result.id}
+    may = overwritable(x.op, x.operands) if x.op.in_place else ()
+    in_place = over <= {result.id} and over <= set(may)
+    return None if in_place else "its result overwrites an operand that it still reads"
+
+
+def _misviewed(x: Kernel, program: Program, views: dict[int, MemoryLayout]) -> str | None:
+    """Why the result is no view of its base, if so. views: those before it, in their bases."""
+    result, wrong = program.buffers[x.result], "its view is not in the memory of its operand"
+    if not x.op.view or len(x.operands) != 1:
+        return wrong
+    operand = program.buffers[x.operands[0]]
+    base = program.buffers[operand.root]
+    layout = x.op.layout(views.get(operand.id) or MemoryLayout.dense(operand.shape))
+    if layout is None or base.id != result.base or layout.shape != result.shape:
+        return wrong
+    views[result.id] = layout
+    low = min((layout.offset, *layout.strides))
+    return None if low >= 0 and layout.reach <= prod(base.shape) else wrong

@@ -18,7 +18,7 @@ from lowering.attention import attention
 from lowering.compiled import program_of
 from lowering.structures import JOINS, VIEWS
 
-from graphc.lowering import lower
+from graphc.lowering.nodes import facts
 from graphc.lowering.program.program import Program
 from graphc.runtime.diagnosis.crash_file import plan_of
 from graphc.runtime.diagnosis.replay import replay
@@ -75,7 +75,7 @@ def test_a_checked_step_has_the_bits_of_an_ordinary_one(name: str) -> None:
 def test_an_error_names_node_buffer_place_and_bounds(
     checked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lower, "box", widened_box)
+    monkeypatch.setattr(facts, "box", widened_box)
     x = np.ones((300, 1, 64), np.float32)
     params, batch = {"w": np.ones((64, 4), np.float32)}, {"x": x}
     program = program_of(lambda p, b: np.mean(np.square((b["x"] @ p["w"])[:, 0])), params, batch)
@@ -89,7 +89,7 @@ def test_an_error_names_node_buffer_place_and_bounds(
 
 
 def test_a_file_replays_the_error(checked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "box", widened_box)
+    monkeypatch.setattr(facts, "box", widened_box)
     loss, params, batch = structure("a row of one")
     with pytest.raises(InternalError) as caught:
         stepped(program_of(loss, params, batch), params, batch)

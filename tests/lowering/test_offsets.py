@@ -7,8 +7,9 @@ import random
 import pytest
 
 from graphc.ir.types import F32
-from graphc.lowering.memory.offsets import Timeline, offsets
-from graphc.lowering.program.arena import aligned
+from graphc.lowering.memory.arena import aligned
+from graphc.lowering.memory.offsets import Offsets, tightest
+from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.program.program import Buffer
 
 
@@ -21,6 +22,10 @@ def timeline(seed: int) -> tuple[Timeline, list[Buffer]]:
         found.touched[first].add(b.id)
         found.touched[last].add(b.id)
     return found, buffers
+
+
+def offsets(timeline: Timeline, buffers: list[Buffer]) -> Offsets:
+    return tightest(lives_of(timeline, ()), {b.id: b.bytes for b in buffers})
 
 
 def lives(found: Timeline) -> dict[int, tuple[int, int]]:
@@ -38,7 +43,7 @@ def test_buffers_that_live_at_once_lie_apart(
 ) -> None:
     monkeypatch.setattr("graphc.lowering.memory.offsets.MOST", most)
     found, buffers = timeline(seed)
-    places, size = offsets(found, buffers, ())
+    places, size = offsets(found, buffers)
     ranges = {b: range(at, at + buffers[b].bytes) for b, at in places.items()}
     assert len(ranges) == 25 and max(x.stop for x in ranges.values()) <= size
     for a, (first, last) in lives(found).items():
@@ -52,7 +57,7 @@ def test_what_is_small_does_not_break_the_room_of_what_is_large() -> None:
     sizes = (1000, 16, 1000, 1000)  # the third does not fit beside the second where the first was
     buffers = [Buffer(i, f"b{i}", (n,), F32) for i, n in enumerate(sizes)]
     found = Timeline([{0, 3}, {1}, {2}, {1, 2, 3}])
-    assert offsets(found, buffers, ())[1] == 2 * aligned(4000) + aligned(64)
+    assert offsets(found, buffers)[1] == 2 * aligned(4000) + aligned(64)
 
 
 # 0 outlives the loop; 1 and 2 are made and used in a turn, by more kernels in a later turn
@@ -66,14 +71,8 @@ def test_what_a_first_turn_makes_is_not_kept_while_a_later_turn_runs(
     monkeypatch.setattr("graphc.lowering.memory.offsets.MOST", most)
     buffers = [Buffer(i, f"b{i}", (100,), F32) for i in range(4)]
     found = Timeline([*TURNS, {3}, {3, 0}], loops=[(range(1, 4), range(4, 8))])
-    places, size = offsets(found, buffers, ())
+    places, size = offsets(found, buffers)
     each = aligned(400)
     assert size == 3 * each and len({places[b] for b in (0, 1, 2)}) == 3
     only_first = Timeline([{0}, {1}, {1, 0}, {2}, {2, 0}, {0}], loops=[(range(1, 3), range(3, 5))])
-    assert offsets(only_first, buffers, ())[1] == 2 * each
-
-
-def test_what_has_memory_of_its_own_takes_none_of_the_arena() -> None:
-    buffers = [Buffer(i, f"b{i}", (100,), F32) for i in range(2)]
-    places, size = offsets(Timeline([{0, 1}]), buffers, (), {0})
-    assert places == {1: 0} and size == aligned(400)
+    assert offsets(only_first, buffers)[1] == 2 * each

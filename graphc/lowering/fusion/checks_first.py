@@ -1,4 +1,4 @@
-"""Checks of indices run before the first write: what part of a region they need.
+"""Stage 3 of the lowering: checks of indices run before the first write of a variable.
 
 A step that fails before it has written a variable leaves everything unchanged. So a last region
 with checks is divided in two: what the checks need, and the rest. If a kernel of the first part
@@ -12,10 +12,61 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from graphc.lowering.draft import Draft, Region
+from graphc.lowering.fusion.regions import fuse_region
 from graphc.lowering.kernel.lowered import Home
 from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, Version, is_checked
 
 Ids = tuple[Version, int]  # an index tensor that is read whole: which, and how many there are
+
+
+def checks_first(draft: Draft) -> None:
+    """Move what the checks of the last part need to the end of the part before it."""
+    *_, part = draft.parts
+    at = next((i for i, x in enumerate(part) if isinstance(x, Region)), len(part))
+    if at == len(part):
+        return
+    region = part[at]
+    assert isinstance(region, Region)
+    known = Checked()
+    for other in (x for p in draft.parts[:-1] for x in p if isinstance(x, Region)):
+        known.add(other.nodes, other.home)
+    nodes = known.known(region.nodes, region.home)
+    if nodes != list(region.nodes):  # a late check that is none would hold all updates up
+        region = part[at] = replace(region, nodes=nodes)
+        fuse_region(draft, region)
+    first, second = _cut_by_groups(draft, region) or _cut_by_nodes(draft, region)
+    if first.groups:
+        draft.parts[-2] = [*draft.parts[-2], *part[:at], first]
+        draft.parts[-1] = [second, *part[at + 1 :]]
+
+
+def _cut_by_groups(draft: Draft, region: Region) -> tuple[Region, Region] | None:
+    """The groups that checks need, and the others; None if one of the first writes a variable."""
+    checked = (g.number for g in region.groups if any(is_checked(region.nodes[i]) for i in g.nodes))
+    needed = region.order.all_before(checked)
+    early = [g for g in region.groups if g.number in needed]
+    if any(_is_variable(draft, region.nodes[i]) for g in early for i in g.nodes):
+        return None
+    late = [g for g in region.groups if g.number not in needed]
+    return replace(region, groups=early), replace(region, groups=late)
+
+
+def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
+    """The region cut before it is fused."""
+    early, late = cut(region.nodes, draft.peers.homes)
+    variables = [n for n in early if _is_variable(draft, n)]
+    assert not variables, f"{variables[0]} is written before an index is checked"
+    results = {n.result.buffer for n in early}
+    draft.shared |= results & {draft.peers.home(r.value.buffer) for n in late for r in n.reads}
+    first, second = replace(region, nodes=early), replace(region, nodes=late)
+    for half in (first, second):
+        fuse_region(draft, half)
+    return first, second
+
+
+def _is_variable(draft: Draft, node: LoopNode) -> bool:
+    return draft.buffers[node.result.buffer].kind == "variable"
 
 
 class Checked:

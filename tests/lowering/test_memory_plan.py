@@ -1,7 +1,7 @@
 """The plan of the memory, checked by an oracle that watches every byte of the arena."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from graphc.ir.builder import Builder
 from graphc.ir.graph import NO_MESH, Graph
 from graphc.ir.op import op_named
 from graphc.ir.types import F32, TensorType
-from graphc.lowering.program.arena import ALIGN, aligned
+from graphc.lowering.memory.arena import ALIGN, aligned
+from graphc.lowering.memory.memory_plan import MemoryPlan, plan_memory
 from graphc.lowering.program.program import (
     Buffer,
     Feed,
@@ -23,7 +24,6 @@ from graphc.lowering.program.program import (
     reads,
     writes,
 )
-from graphc.lowering.schedule.arena_plan import plan_arena
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.collective import Accumulate, AllGather, AllReduce, Keep, Stack
 from graphc.plan.check import complaints
@@ -34,12 +34,16 @@ from graphc.testing.models import entry, param
 class Watch:
     """Who wrote each line of the arena last, over a step whose loop runs three times."""
 
-    program: Program
+    plan: MemoryPlan
     owner: np.ndarray = field(init=False)
     started: dict[int, Start] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.owner = np.full(self.program.arena // ALIGN, -1)
+        self.owner = np.full(self.plan.arena // ALIGN, -1)
+
+    @property
+    def program(self) -> Program:
+        return self.plan.program
 
     def run(self) -> None:
         *body, commit = self.program.parts
@@ -77,7 +81,7 @@ class Watch:
 
     def lines(self, b: int) -> slice:
         buffer = self.program.buffers[self.program.buffers[b].root]
-        start = buffer.offset // ALIGN
+        start = self.plan.offsets.get(buffer.id, 0) // ALIGN
         return slice(start, start + aligned(buffer.bytes) // ALIGN)
 
     def check(self, b: int, who: str) -> None:
@@ -98,7 +102,7 @@ def test_nothing_is_overwritten_that_is_still_needed() -> None:
         for exact in (False, True):
             program = schedule(graph, exact=exact)
             assert not list(complaints(program))
-            Watch(program).run()
+            Watch(plan_memory(program)).run()
             programs += 1
     assert programs > 80
 
@@ -108,11 +112,11 @@ def test_the_watch_sees_a_buffer_that_was_overwritten() -> None:
     x = entry(f, "x", (8, 8))
     y, z = f.tanh(x), f.exp(x)
     f.outputs["y"] = (y * z).name
-    program = schedule(f.build())
-    b, c = [i for i in program.buffers if i.kind == "arena"][:2]
-    object.__setattr__(c, "offset", b.offset)
+    plan = plan_memory(schedule(f.build()))
+    b, c = [i.id for i in plan.program.buffers if i.kind == "arena"][:2]
+    wrong = replace(plan, offsets={**plan.offsets, c: plan.offsets[b]})
     with pytest.raises(AssertionError, match=r"reads %x, but"):
-        Watch(program).run()
+        Watch(wrong).run()
 
 
 def test_an_elementwise_chain_uses_one_buffer() -> None:
@@ -121,8 +125,7 @@ def test_an_elementwise_chain_uses_one_buffer() -> None:
     for _ in range(20):
         y = f.tanh(y)
     f.outputs["y"] = y.name
-    program = schedule(f.build())
-    assert program.arena == aligned(100 * 16 * 4)
+    assert plan_memory(schedule(f.build())).arena == aligned(100 * 16 * 4)
 
 
 def test_a_view_keeps_its_base_alive() -> None:
@@ -131,34 +134,35 @@ def test_a_view_keeps_its_base_alive() -> None:
     y = f.tanh(x)
     turned = f.transpose(y, perm=(1, 0))
     f.outputs["z"] = f.einsum(f.exp(y), turned, spec="ab,bc->ac").name
-    program = schedule(f.build())
-    Watch(program).run()
-    exp, tanh = (next(b for b in program.buffers if b.name == n) for n in ("exp", "tanh"))
-    assert exp.offset != tanh.offset
+    plan = plan_memory(schedule(f.build()))
+    Watch(plan).run()
+    number = {b.name: b.id for b in plan.program.buffers}
+    assert plan.offsets[number["exp"]] != plan.offsets[number["tanh"]]
 
 
 def test_offsets_are_aligned_and_inside_the_arena() -> None:
     for graph in random_graphs(10):
-        program = schedule(graph)
-        arena = [b for b in program.buffers if b.kind == "arena"]
-        assert all(b.offset % ALIGN == 0 for b in arena)
-        assert all(b.offset + b.bytes <= program.arena for b in arena)
+        plan = plan_memory(schedule(graph))
+        assert all(offset % ALIGN == 0 for offset in plan.offsets.values())
+        sizes = {b.id: b.bytes for b in plan.program.buffers}
+        assert all(offset + sizes[b] <= plan.arena for b, offset in plan.offsets.items())
 
 
 def test_the_peak_is_arena_and_constants_and_variables() -> None:
     f = Builder("peak")
     w = param(f, "w", (10, 10))
     f.updates["w"] = (w * 0.5).name
-    program = schedule(f.build())
-    assert program.variable_bytes == 400
-    assert program.peak_bytes == program.arena + program.constant_bytes + 400
+    plan = plan_memory(schedule(f.build()))
+    (each,) = plan.footprints
+    assert each.variables == 400
+    assert each.peak == plan.arena + plan.program.constant_bytes + 400
 
 
-def planned(body: tuple[Instruction, ...], buffers: list[Buffer]) -> tuple[Buffer, ...]:
-    """The buffers in the arena, of a program that gives the last of them out."""
+def planned(body: tuple[Instruction, ...], buffers: list[Buffer]) -> Mapping[int, int]:
+    """The offsets of buffers, in a program that gives the last of them out."""
     outputs = {"y": buffers[-1].id}
     bare = Program("bare", NO_MESH, (), body, (), tuple(buffers), {}, {}, {}, outputs, {})
-    return plan_arena(bare).buffers
+    return plan_memory(bare).offsets
 
 
 def test_what_a_collective_sends_is_not_overwritten_before_it_is_over() -> None:
@@ -173,7 +177,7 @@ def test_what_a_collective_sends_is_not_overwritten_before_it_is_over() -> None:
         Kernel(op_named("add")(), (1, 2), 3, "sum"),
     )
     placed = planned(body, buffers)
-    assert placed[2].offset != placed[0].offset
+    assert placed[2] != placed[0]
 
 
 def test_two_collectives_that_send_one_value_do_not_share_its_memory() -> None:
@@ -188,4 +192,4 @@ def test_two_collectives_that_send_one_value_do_not_share_its_memory() -> None:
         Kernel(op_named("add")(), (1, 2), 3, "sum"),
     )
     placed = planned(body, buffers)
-    assert len({b.offset for b in placed[:3]}) == 3
+    assert len({placed[b] for b in range(3)}) == 3

@@ -1,0 +1,80 @@
+"""Stages 2 and 4 of the lowering: the nodes of each region into groups, and those into kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.lowering.draft import Draft, Region
+from graphc.lowering.fusion.build import Built, build
+from graphc.lowering.fusion.emit import Writer
+from graphc.lowering.fusion.fuse import Fusion, Group
+from graphc.lowering.fusion.rematerialize import readers, rematerialize
+from graphc.lowering.fusion.spill import spilled
+from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.nodes.nodes import LoopNode, Version, alive, name_of
+from graphc.lowering.nodes.transposed_copies import with_transposed_copies
+from graphc.lowering.program.program import Instruction, Kernel
+
+
+def fuse(draft: Draft) -> None:
+    """Group the nodes that one kernel runs, and note which values the groups store."""
+    for region in draft.regions:
+        fuse_region(draft, region)
+
+
+def fuse_region(draft: Draft, region: Region) -> None:
+    """The groups of one region. Nodes whose results nobody reads are dropped."""
+    shared = draft.shared
+    region.nodes = with_transposed_copies(draft.values, alive(region.nodes, shared))
+    fusion = Fusion(region.nodes, draft.facts.exact, draft.peers.homes)
+    rematerialize(fusion, shared)
+    region.groups, region.order = fusion.ordered(), fusion.order
+    region.stored = {n.result for n in region.nodes if n.result.buffer in shared}
+    region.stored |= set(readers(region.nodes, region.groups))
+
+
+def kernels(draft: Draft) -> None:
+    """Write the kernels of every group: loops, and statements over registers."""
+    for region in draft.regions:
+        region.built = [
+            built
+            for group in region.groups
+            for part in _stored_by(draft, region, group)
+            for built in _built(draft, region, group, part)
+        ]
+    draft.parts = [[x for x in part if isinstance(x, Host) or x.built] for part in draft.parts]
+
+
+def _stored_by(draft: Draft, region: Region, group: Group) -> list[set[Version]]:
+    """What each kernel of a group stores: of a device's own memory, or of what all share.
+
+    What is shared is made by one device, so that the others would not have the rest.
+    """
+    results = (region.nodes[i].result for i in group.nodes)
+    stored = {v for v in results if v in region.stored}
+    shared = {v for v in stored if v.buffer in draft.shared_variables}
+    return [stored] if not shared or shared == stored else [stored - shared, shared]
+
+
+def _built(
+    draft: Draft, region: Region, group: Group, stored: set[Version]
+) -> list[tuple[Built, str]]:
+    """A kernel with the names of its nodes; none if it writes nothing."""
+    writer = _writer(draft, region.nodes, group, stored)
+    writer.stored |= spilled(writer)
+    built = build(writer, draft.facts.exact)
+    name = ", ".join(dict.fromkeys(name_of(region.nodes[i]) for i in group.nodes))
+    return [(built, name)] if any(p.written for p in built.kernel.params) else []
+
+
+def _writer(draft: Draft, nodes: Sequence[LoopNode], group: Group, stored: set[Version]) -> Writer:
+    read = {r.value for i in group.nodes for r in nodes[i].reads}
+    results = (nodes[i].result for i in group.nodes)
+    in_place = frozenset(b for b, v in results if Version(b, v - 1) in read)
+
+    def check(instruction: Instruction) -> int:
+        assert isinstance(instruction, Kernel)
+        draft.checks.append(instruction)
+        return len(draft.checks) - 1
+
+    return Writer(group, nodes, stored, draft.facts.literals, check, in_place)

@@ -1,0 +1,140 @@
+"""Stage 6 of the lowering: a place for everything that kernels and the host reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graphc.lowering.draft import Draft, Item, Region
+from graphc.lowering.fusion.build import Built
+from graphc.lowering.kernel.code import BufferSpan, KernelCall, Pointer
+from graphc.lowering.kernel.lowered import Host, Line, Lowered, Memory, Native, Turn, needed
+from graphc.lowering.memory.offsets import tightest
+from graphc.lowering.memory.timeline import Timeline, lives_of
+from graphc.lowering.nodes.facts import touched_by
+from graphc.lowering.program.program import Feed, Instruction, Start, Wait
+
+TURNS: tuple[Turn, ...] = ("first", "later")
+
+
+def placed(draft: Draft, apart: bool) -> Lowered:
+    """The lowered program. apart: whether each buffer that no other device reaches lies alone."""
+    return _Pointers(draft).lowered(apart)
+
+
+class _Pointers:
+    """memories: blocks that pointers go by; pointer_of: where each buffer begins."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.buffers = draft, draft.buffers
+        self.memories: list[Memory] = []
+        self.pointer_of: dict[int, Pointer] = {}
+
+    def lowered(self, apart: bool) -> Lowered:
+        program, draft = self.draft.program, self.draft
+        fed = {x.result for x in program.instructions if isinstance(x, Feed)}
+        outputs = {self.buffers[b].root for b in program.outputs.values()}
+        timeline = timeline_of(draft)
+        size = self._place_in_arena(timeline, outputs, fed)
+        if apart:
+            self._place_apart()
+        unused = draft.facts.indices.keys() - outputs - set().union(*timeline.touched)
+        self._place_elsewhere(fed, unused)
+        self._place_peers()
+        lines = tuple(tuple(map(self._line, part)) for part in draft.parts)
+        setup = needed(program.setup, self.pointer_of)
+        memories, checks = tuple(self.memories), tuple(draft.checks)
+        return Lowered(memories, self.pointer_of, setup, lines, size, checks)
+
+    def _place_in_arena(self, timeline: Timeline, outputs: set[int], fed: set[int]) -> int:
+        """What fusion has left in memory; the bytes of all of it."""
+        every = lives_of(timeline, outputs)
+        in_arena = (b for b in every if self.buffers[b].kind == "arena" and b not in fed)
+        lives = {b: every[b] for b in in_arena}
+        offsets, size = tightest(lives, {b: self.buffers[b].bytes for b in lives})
+        self.memories.append(Memory("arena", -1, size))
+        self.pointer_of |= {b: Pointer(0, offset) for b, offset in offsets.items()}
+        return size
+
+    def _place_apart(self) -> None:
+        """What no other device reaches lies alone."""
+        for root in sorted(self.pointer_of.keys() - set(self.draft.peers.homes.values())):
+            self.pointer_of[root] = Pointer(len(self.memories))
+            self.memories.append(Memory("own", root, self.buffers[root].bytes))
+
+    def _place_elsewhere(self, fed: set[int], unused: set[int]) -> None:
+        """What is fed, constants and variables: each is a block of its own."""
+        for b in self.buffers:
+            if 0 in b.shape and b.kind == "arena":
+                self.pointer_of[b.id] = Pointer(0)  # nothing lies there
+            if b.id in fed or (b.kind in ("constant", "variable") and b.id not in unused):
+                kind = "feed" if b.id in fed else b.kind
+                kind = "shared" if b.id in self.draft.shared_variables else kind
+                self.pointer_of[b.id] = Pointer(len(self.memories))
+                self.memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
+
+    def _place_peers(self) -> None:
+        """Other devices' arenas are laid out as this one's."""
+        known: dict[tuple[tuple[str, ...], int], int] = {}
+        for b, peer in self.draft.peers.found.items():
+            at = known.setdefault((peer.axes, peer.position), len(self.memories))
+            if at == len(self.memories):
+                self.memories.append(Memory("peer", axes=peer.axes, position=peer.position))
+            if peer.root in self.pointer_of:
+                self.pointer_of[b] = Pointer(at, self.pointer_of[peer.root].offset)
+
+    def _line(self, item: Item) -> Line:
+        if isinstance(item, Host):
+            return item
+        calls = (
+            KernelCall(b.kernel, b.pointers(self.pointer_of), name, self._spans(b))
+            for b, name in item.built
+        )
+        return Native(tuple(calls), item.turn, item.home)
+
+    def _spans(self, built: Built) -> tuple[BufferSpan, ...]:
+        starts = [(b, self.pointer_of[b].offset) for b in built.buffers]
+        return tuple(BufferSpan(b, at, at + self.buffers[b].bytes) for b, at in starts)
+
+
+# -- when what is touched -------------------------------------------------------------------------
+
+
+def timeline_of(draft: Draft) -> Timeline:
+    """What the kernels and the host touch, and when."""
+    positions, parts = _Positions(draft), draft.parts
+    for number, part in enumerate(parts):
+        apart = any(x.turn != "any" for x in part if isinstance(x, Region))
+        turns = tuple(positions.turn(part, turn) for turn in (TURNS if apart else TURNS[:1]))
+        if number % 2 and number < len(parts) - 1:
+            positions.timeline.loops.append(turns)
+    return positions.timeline
+
+
+@dataclass
+class _Positions:
+    draft: Draft
+    timeline: Timeline = field(default_factory=Timeline)
+    begun: dict[int, tuple[int, Start]] = field(default_factory=dict)
+
+    def turn(self, part: Sequence[Item], turn: Turn) -> range:
+        """Go through a part once, as a turn does."""
+        start = len(self.timeline.touched)
+        for item in part:
+            if isinstance(item, Host):
+                self.host(item.instruction)
+            elif item.turn in ("any", turn):
+                for built, _ in item.built:
+                    self.timeline.add(map(self.draft.peers.home, built.buffers))
+        return range(start, len(self.timeline.touched))
+
+    def host(self, x: Instruction) -> None:
+        """One more position; a collective needs its buffers until it is waited for."""
+        at = self.timeline.add(touched_by(self.draft.program, x))
+        match x:
+            case Start(token=token):
+                self.begun[token] = at, x
+            case Wait(token=token):
+                since, start = self.begun.pop(token)
+                used = touched_by(self.draft.program, start)
+                self.timeline.spans += [(b, since, at) for b in used]

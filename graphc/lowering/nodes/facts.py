@@ -1,0 +1,130 @@
+"""What is known of a program before its instructions become nodes: who reads what, and how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from graphc.lowering.nodes.joins import insides
+from graphc.lowering.nodes.translate import nodes_of
+from graphc.lowering.nodes.values import Facts, Literals, ValueTable
+from graphc.lowering.nodes.views import box, moves_dims, views_of
+from graphc.lowering.program.program import Instruction, Kernel, Program, Range, reads, writes
+from graphc.ops.rows import RowUpdate
+from graphc.ops.source import Const, Iota
+
+
+def facts_of(program: Program) -> Facts:
+    """The facts of a program. Takes time linear in the number of instructions."""
+    exact, views = program.mesh.leaves is not None, views_of(program)
+    facts = Facts(literals_of(program), exact, views)
+    facts = replace(facts, whole=_whole(program, facts))
+    every = tuple(program.instructions)
+    return replace(
+        facts,
+        boxes=_boxes(program, facts),
+        once=_once(program),
+        indices=_indices(program, facts),
+        insides=insides(every, program.buffers, facts.whole, views),
+    )
+
+
+def literals_of(program: Program) -> Literals:
+    """Constants of one entry."""
+    kernels = (x for x in program.setup if isinstance(x, Kernel))
+    return {x.result: x.op.run().item() for x in kernels if isinstance(x.op, Const)}
+
+
+def stays_on_host(program: Program, x: Instruction) -> bool:
+    """Whether an instruction depends on the coordinate that runs it."""
+    return any(r.axes or r.extent for r in _positions(program, x))
+
+
+def _positions(program: Program, x: Instruction) -> Iterator[Range]:
+    """The ranges of the dims along which an instruction has to know its position."""
+    if isinstance(x, Kernel) and x.op.positioned is not None:
+        slot, dims = x.op.positioned, x.op.positioned_dims
+        ranges = program.buffers[x.result if slot < 0 else x.operands[slot]].ranges
+        yield from ranges if dims is None else (ranges[d] for d in dims)
+
+
+def touched_by(program: Program, x: Instruction) -> set[int]:
+    """The roots of the buffers that an instruction reads and writes."""
+    result = writes(x)
+    named = reads(x) if result is None else (*reads(x), result)
+    return {program.buffers[b].root for b in named}
+
+
+def written_apart(program: Program) -> frozenset[str]:
+    """The variables that no device can write a part of: the host writes them, or rows are added."""
+    names, apart = {b: name for name, b in program.variables.items()}, set()
+    values = ValueTable.of(program, facts_of(program))
+    for x in program.instructions:
+        result = writes(x)
+        name = names.get(program.buffers[result].root) if result is not None else None
+        by_rows = isinstance(x, Kernel) and isinstance(x.op, RowUpdate)
+        if name and (by_rows or stays_on_host(program, x) or nodes_of(values, x) is None):
+            apart.add(name)
+    return frozenset(apart)
+
+
+# -- the facts ------------------------------------------------------------------------------------
+
+
+def _whole(program: Program, facts: Facts) -> frozenset[int]:
+    """Buffers that others than nodes read, or of which there are views that only hold of memory."""
+    whole = {program.buffers[b].root for b in program.outputs.values()}
+    whole |= _across_dims(program, facts)
+    values = ValueTable.of(program, replace(facts, whole=frozenset(whole)))
+    for x in program.instructions:
+        if stays_on_host(program, x) or nodes_of(values, x) is None:
+            whole |= touched_by(program, x)
+    return frozenset(whole)
+
+
+def _across_dims(program: Program, facts: Facts) -> set[int]:
+    """Buffers of which a view goes on from one dim into the next: it holds of memory only."""
+    buffers, views = program.buffers, facts.views
+    bases = ((b, buffers[b.base]) for b in buffers if b.kind == "view")
+    return {base.id for b, base in bases if not moves_dims(b, base, views)}
+
+
+def _boxes(program: Program, facts: Facts) -> Mapping[int, list[tuple[int, int]]]:
+    """What is read of each buffer that is read by views only, and not by the host."""
+    buffers = program.buffers
+    used = {b for x in _without_views(program) for b in reads(x)}
+    boxes: dict[int, list[tuple[int, int]]] = {}
+    for view in (buffers[b] for b in used if buffers[b].kind == "view"):
+        base = buffers[view.base]
+        if 0 in view.shape or base.id in used or base.id in facts.whole or not base.shape:
+            continue
+        one = box(view, base, facts.views)
+        pairs = zip(one, boxes.get(base.id, one), strict=True)
+        boxes[base.id] = [(min(p[0], q[0]), max(p[1], q[1])) for p, q in pairs]
+    return boxes
+
+
+def _once(program: Program) -> frozenset[int]:
+    """Buffers that one instruction reads, once, and that are no output."""
+    buffers, outputs = program.buffers, program.outputs.values()
+    count = Counter(buffers[b].root for x in _without_views(program) for b in reads(x))
+    count.update(buffers[b].root for b in (*outputs, *outputs))
+    return frozenset(b for b, n in count.items() if n == 1)
+
+
+def _indices(program: Program, facts: Facts) -> dict[int, Kernel]:
+    """Constants that are made where they are read, so that they need no memory."""
+    iotas = (x for x in program.setup if isinstance(x, Kernel) and isinstance(x.op, Iota))
+    loaded = {program.buffers[b].root for x in program.setup for b in reads(x)}
+    loaded |= _across_dims(program, facts)
+    here = (x for x in iotas if not stays_on_host(program, x))
+    return {x.result: x for x in here if x.result not in loaded}
+
+
+def _without_views(program: Program) -> Iterator[Instruction]:
+    """The instructions that do something."""
+    for x in program.instructions:
+        result = writes(x)
+        if result is None or program.buffers[result].kind != "view":
+            yield x

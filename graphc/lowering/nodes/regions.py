@@ -1,0 +1,118 @@
+"""Stage 1 of the lowering: instructions become nodes, in regions between what the host runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphc.lowering.draft import Draft, Item, Region
+from graphc.lowering.kernel.lowered import Home, Host, Turn
+from graphc.lowering.nodes.facts import facts_of, stays_on_host, touched_by
+from graphc.lowering.nodes.peers import Peers, peers_of
+from graphc.lowering.nodes.translate import nodes_of, starts_from_nothing
+from graphc.lowering.nodes.values import ValueTable
+from graphc.lowering.program.program import Instruction, Kernel, Program, Start, Wait, reads, writes
+from graphc.ops.collective import Accumulate
+
+
+def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft:
+    """The regions of a program. shared_variables: as `graphc.lowering.lower.lower` has them."""
+    facts = facts_of(program)
+    values = ValueTable.of(program, facts)
+    peers = Peers() if shared_variables is None else peers_of(program, values)
+    cutter = _Regions(program, values, peers)
+    *parts, last, commit = program.parts
+    items = [cutter.items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
+    before, tail = cutter.items(last), Region()
+    if before and isinstance(before[-1], Region) and not before[-1].home:
+        tail = before.pop()  # type: ignore[assignment]
+    items += [before, cutter.items(commit, begun=tail)]
+    once = frozenset(program.variables[name] for name in shared_variables or ())
+    return Draft(program, facts, values, peers, items, once, _shared(program, peers, items))
+
+
+class _Regions:
+    def __init__(self, program: Program, values: ValueTable, peers: Peers) -> None:
+        self.program, self.values, self.peers = program, values, peers
+
+    def items(
+        self, part: Sequence[Instruction], loop: bool = False, begun: Region | None = None
+    ) -> list[Item]:
+        """The regions and host instructions of a part. begun: a region that the first goes on."""
+        if not (loop and any(map(_accumulates, part))):
+            items = list(self._turn(part, "any", begun or Region()))
+            if loop:
+                self.values.forget_links()
+            return items
+        first = list(self._turn(part, "first", Region()))
+        self.values.forget_links()
+        self.values.later_turn = True
+        later = list(self._turn(part, "later", Region()))
+        self.values.forget_links()
+        self.values.later_turn = False
+        pairs = zip(first, later, strict=True)
+        return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
+
+    def _turn(self, part: Sequence[Instruction], turn: Turn, region: Region) -> Iterator[Item]:
+        region.turn = turn
+        yield from (Host(x) for x in part if starts_from_nothing(x))
+        for x in part:
+            if starts_from_nothing(x) or self._is_begun(x):
+                continue
+            sum = self.peers.sums.get(x.token) if isinstance(x, Wait) else None
+            home = self.values.home = self._home(x)
+            stays = stays_on_host(self.program, x)
+            nodes = None if stays else nodes_of(self.values, sum or x)
+            if nodes is not None:
+                if home != region.home and region.nodes:
+                    yield region
+                    region = Region(turn=turn)
+                region.home = home
+                region.nodes += nodes
+                continue
+            if region.nodes:
+                yield region
+            region = Region(turn=turn)
+            result = writes(x)
+            if result is not None:
+                self.values.wrote(self.values.buffers[result].root)
+            yield Host(x)
+        if region.nodes:
+            yield region
+
+    def _is_begun(self, x: Instruction) -> bool:
+        """Whether an instruction begins a sum that is made where it is waited for."""
+        return isinstance(x, Start) and x.token in self.peers.sums
+
+    def _home(self, x: Instruction) -> Home:
+        """The coordinates that run an instruction: those that own its result."""
+        result = writes(x)
+        named = reads(x) if result is None else (result,)
+        return tuple(sorted({h for b in named for h in self.values.buffers[b].home}))
+
+
+def _accumulates(x: Instruction) -> bool:
+    return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
+
+
+def _shared(program: Program, peers: Peers, parts: Sequence[Sequence[Item]]) -> set[int]:
+    """Buffers that must be in memory after the region that writes them."""
+    ends = {*program.outputs.values(), *program.variables.values()}
+    shared = {program.buffers[b].root for b in ends} | set(peers.homes.values())
+    seen: dict[int, int] = {}
+    number = 0
+    for item in (x for part in parts for x in part):
+        # A first turn and a later one are two forms of one region: no step runs both of them.
+        number += isinstance(item, Host) or item.turn != "later"
+        for b in _touched(program, peers, item):
+            if isinstance(item, Host) or seen.setdefault(b, number) != number:
+                shared.add(b)
+    regions = (i for part in parts for i in part if isinstance(i, Region))
+    nodes = (n for s in regions if s.turn != "any" for n in s.nodes)
+    return shared | {n.result.buffer for n in nodes if _accumulates(n.instruction)}
+
+
+def _touched(program: Program, peers: Peers, item: Item) -> set[int]:
+    if isinstance(item, Host):
+        return touched_by(program, item.instruction)
+    read = {peers.home(r.value.buffer) for n in item.nodes for r in n.reads}
+    return read | {n.result.buffer for n in item.nodes}
