@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from graphc.lowering.fusion.domains import Interval, axes, size
+from graphc.lowering.fusion.domains import Interval, axes, inside, intervals, size, strides
 from graphc.lowering.fusion.emit import Writer
+from graphc.lowering.kernel.axes import (
+    OF_SUM,
+    Axis,
+    Reach,
+    axes_of,
+    lowest,
+    merged,
+    reaches,
+    with_axes,
+)
 from graphc.lowering.kernel.code import (
     Access,
-    AxisIndex,
     Gemm,
     IndexLinks,
     LoopKernel,
     Nest,
     Parameter,
-    Phase,
     Pointer,
     Side,
-    Statement,
-    accesses,
     reached,
-    with_accesses,
 )
-from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, Read, ReduceNode
+from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, ReduceNode
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, parse_spec
 
@@ -75,38 +80,16 @@ def _from_the_start(kernel: Nest | Gemm) -> tuple[Nest | Gemm, list[int]]:
 
     Kernels that differ only in where they begin become equal.
     """
-    found: list[list[int]] = [[] for _ in kernel.params]
-    sides: tuple[Side, ...] = ()
-    if isinstance(kernel, Gemm):
-        sides = kernel.left, kernel.right
-        sizes = (*kernel.batch, *kernel.rows, *kernel.cols)
-    else:
-        sizes = (*kernel.rows, *kernel.columns)
-    for access in accesses(kernel):
-        found[access.slot].append(_lowest(access.offset, access.strides, sizes))
-    for side in sides:
-        strides = (*side.batch, *side.rows, *side.inner, *side.cols)
-        every = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)  # type: ignore[union-attr]
-        found[side.slot].append(_lowest(side.offset, strides, every))
-    starts = [min(x, default=0) for x in found]
+    first: list[list[int]] = [[] for _ in kernel.params]
+    loops = axes_of(kernel)
+    for k, reach in enumerate(reaches(kernel)):
+        first[reach.slot].append(reach.offset + lowest(loops, k))
+    starts = [min(x, default=0) for x in first]
 
-    def moved(code: Sequence[Statement]) -> tuple[Statement, ...]:
-        return tuple(_from_starts(x, starts) for x in code)
+    def moved(x: Reach, _: int) -> Reach:
+        return Reach(x.slot, x.offset - starts[x.slot])
 
-    if isinstance(kernel, Nest):
-        phases = tuple(Phase(p.per_column, moved(p.code)) for p in kernel.phases)
-        return replace(kernel, phases=phases), starts
-    left, right = (replace(s, offset=s.offset - starts[s.slot]) for s in sides)
-    return replace(kernel, left=left, right=right, code=moved(kernel.code)), starts
-
-
-def _lowest(offset: int, strides: Sequence[int], sizes: Sequence[int]) -> int:
-    pairs = zip(strides, sizes, strict=True)
-    return offset + sum(min(0, s * (n - 1)) for s, n in pairs)
-
-
-def _from_starts(x: Statement, starts: Sequence[int]) -> Statement:
-    return with_accesses(x, lambda a: replace(a, offset=a.offset - starts[a.slot]))
+    return with_axes(kernel, loops, moved), starts
 
 
 # -- nests ---------------------------------------------------------------------------------------
@@ -121,7 +104,7 @@ def _nest(writer: Writer, exact: bool) -> Nest:
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
     if exact and columns:
         return _fixed(nest, next(n for n in nodes if isinstance(n, ReduceNode)))
-    nest = _merged(nest)
+    nest = with_axes(nest, merged(axes_of(nest)))
     return replace(nest, lanes=_lanes(nest))
 
 
@@ -133,64 +116,10 @@ def _fixed(nest: Nest, fold: ReduceNode) -> Nest:
     kept = [d for d in range(len(fold.shape)) if d not in fold.over]
     if not kept or kept[-1] < fold.over[-1]:
         return replace(nest, lanes="columns")
-    return nest if nest.rows else _with_a_row(nest)
-
-
-def _with_a_row(nest: Nest) -> Nest:
-    """The nest with a row axis of one entry."""
-
-    def seen(x: Statement) -> Statement:
-        if isinstance(x, AxisIndex):
-            return replace(x, axis=x.axis + 1)
-        return with_accesses(x, lambda a: replace(a, strides=(0, *a.strides)))
-
-    phases = tuple(Phase(p.per_column, tuple(map(seen, p.code))) for p in nest.phases)
-    return replace(nest, rows=(1,), phases=phases)
-
-
-def _merged(nest: Nest) -> Nest:
-    """The nest with adjacent axes merged if every access continues from one to the next."""
-    every, rows, columns = list(accesses(nest)), list(nest.rows), list(nest.columns)
-    along = [list(a.strides) for a in every]
-    counted, gone = _counted(nest), list[int]()
-    n = len(rows)
-    for k in reversed(range(len(rows) + len(columns) - 1)):
-        if k + 1 == n:
-            continue  # rows and columns stay apart
-        sizes = [*rows, *columns]
-        if {k, k + 1} & counted:
-            continue
-        if all(s[k] == s[k + 1] * sizes[k + 1] for s in along):
-            for s in along:
-                del s[k]
-            gone.append(k)
-            if k + 1 < n:
-                rows[k : k + 2] = [rows[k] * rows[k + 1]]
-                n -= 1
-            else:
-                c = k - n
-                columns[c : c + 2] = [columns[c] * columns[c + 1]]
-    moved = iter(along)
-    phases = tuple(Phase(p.per_column, _restrided(p.code, moved, gone)) for p in nest.phases)
-    return replace(nest, rows=tuple(rows), columns=tuple(columns), phases=phases)
-
-
-def _counted(kernel: Nest | Gemm) -> set[int]:
-    """The axes whose index is used."""
-    codes = [kernel.code] if isinstance(kernel, Gemm) else [p.code for p in kernel.phases]
-    return {x.axis for code in codes for x in code if isinstance(x, AxisIndex)}
-
-
-def _restrided(
-    code: Sequence[Statement], moved: Iterator[list[int]], gone: Sequence[int]
-) -> tuple[Statement, ...]:
-    """The code with new strides for its accesses, in their order, and axes counted anew."""
-    found: list[Statement] = []
-    for x in code:
-        if isinstance(x, AxisIndex):
-            x = replace(x, axis=x.axis - sum(k < x.axis for k in gone))
-        found.append(with_accesses(x, lambda a: replace(a, strides=tuple(next(moved)))))
-    return tuple(found)
+    if nest.rows:
+        return nest
+    along = (0,) * len(reaches(nest))
+    return with_axes(nest, [Axis(1, along, "rows"), *axes_of(nest)])
 
 
 def _lanes(nest: Nest) -> Lanes:
@@ -219,118 +148,42 @@ def _suits(access: Access, axis: int) -> int:
 # -- products ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _AxisLetters:
-    """The axes of a product's domain (the result's entries), by what their letter is."""
-
-    batch: tuple[Interval, ...]
-    rows: tuple[Interval, ...]
-    cols: tuple[Interval, ...]
-    dims: dict[Interval, tuple[str, int]]  # axis -> its letter, and the axis's step in it
-
-
 def _product(writer: Writer) -> Gemm:
     i = writer.group.contract
     assert i is not None
     node = writer.nodes[i]
     assert isinstance(node, ContractNode)
-    left, right = node.reads
-    first, second, out = parse_spec(node.spec)
+    reads, (first, second, out) = list(node.reads), parse_spec(node.spec)
     batch, inner, rows, cols = grouped_letters(node.spec)
+    names = [first, second]
     if out and out[-1] in rows:  # the product of the transposes has the result's order
-        left, right, first, second, rows, cols = right, left, second, first, cols, rows
-    letters = _letters(writer, out, (batch, rows, cols), node.shape)
-    order = [*letters.batch, *letters.rows, *letters.cols]
-    writer.rows, writer.columns = order, []
+        reads, names, rows, cols = reads[::-1], names[::-1], cols, rows
+    groups = [_of_letters(writer, node, letters) for letters in (batch, rows, cols)]
+    writer.rows, writer.columns = [axis for group in groups for axis in group], []
     sum_register = writer.registers.new()
-    slots = [writer.parameters.slot(r.value.buffer, r.dtype) for r in (left, right)]
+    slots = [writer.parameters.slot(r.value.buffer, r.dtype) for r in reads]
     code = tuple(writer.entry_code({i: sum_register}))
-    lengths = dict(zip(first, left.layout.shape, strict=True))
-    sides = [
-        _side(slot, read, names, letters, inner)
-        for slot, read, names in zip(slots, (left, right), (first, second), strict=True)
-    ]
-    product = Gemm(
-        writer.parameters.params, sides[0], sides[1], _sizes(letters.batch), _sizes(letters.rows),
-        tuple(lengths[x] for x in inner), _sizes(letters.cols), node.dtype, code,
-    )  # fmt: skip
-    return _merged_product(product)
+    sizes_of = dict(zip(first, node.reads[0].layout.shape, strict=True))
+    summed = tuple(sizes_of[x] for x in inner)
+    sides = []
+    for slot, read, letters in zip(slots, reads, names, strict=True):
+        at = tuple([*out, *inner].index(x) for x in letters)
+        seen = read.layout.repeated((*node.shape, *summed), at).strides
+        along = strides(MemoryLayout(node.shape, seen[: len(out)]), writer.group.cuts)
+        b, m, n = (tuple(along[axis] for axis in group) for group in groups)
+        sides.append(Side(slot, b, m, seen[len(out) :], n, read.layout.offset))
+    b, m, n = (tuple(map(size, group)) for group in groups)
+    left, right = sides
+    product = Gemm(writer.parameters.params, left, right, b, m, summed, n, node.dtype, code)
+    loops = (a for a in axes_of(product) if a.size != 1 or a.group != OF_SUM)
+    return with_axes(product, merged(loops))
 
 
-def _sizes(found: Sequence[Interval]) -> tuple[int, ...]:
-    return tuple(map(size, found))
-
-
-def _letters(
-    writer: Writer, out: str, groups: tuple[list[str], list[str], list[str]], shape: tuple[int, ...]
-) -> _AxisLetters:
-    dims: dict[Interval, tuple[str, int]] = {}
-    whole = MemoryLayout.dense(shape)
-    for axis in axes(writer.group.cuts):
-        for x, n, step in zip(out, shape, whole.strides, strict=True):
-            if n > 1 and step <= axis[0] and axis[1] <= step * n:
-                dims[axis] = (x, axis[0] // step)
-    parts = [
-        tuple(sorted((a for a, (x, _) in dims.items() if x in names), key=lambda a: -a[0]))
-        for names in groups
-    ]
-    return _AxisLetters(parts[0], parts[1], parts[2], dims)
-
-
-def _side(slot: int, read: Read, names: str, letters: _AxisLetters, inner: list[str]) -> Side:
-    along = dict(zip(names, read.layout.strides, strict=True))
-
-    def of(found: tuple[Interval, ...]) -> tuple[int, ...]:
-        return tuple(along.get(x, 0) * step for x, step in (letters.dims[axis] for axis in found))
-
-    summed = tuple(along[x] for x in inner)
-    batch, rows, cols = of(letters.batch), of(letters.rows), of(letters.cols)
-    return Side(slot, batch, rows, summed, cols, read.layout.offset)
-
-
-def _merged_product(p: Gemm) -> Gemm:
-    """The product with adjacent axes of a group merged where that is possible."""
-    every = [list(a.strides) for a in accesses(p)]
-    start, first, gone, counted = 0, 0, list[int](), _counted(p)
-    for name in ("batch", "rows", "cols"):
-        sizes = list(getattr(p, name))
-        sides = [list(getattr(s, name)) for s in (p.left, p.right)]
-        for k in reversed(range(len(sizes) - 1)):
-            if {first + k, first + k + 1} & counted:
-                continue
-            inside = [(s, k) for s in sides] + [(s, start + k) for s in every]
-            if all(s[j] == s[j + 1] * sizes[k + 1] for s, j in inside):
-                for s, j in inside:
-                    del s[j]
-                sizes[k : k + 2] = [sizes[k] * sizes[k + 1]]
-                gone.append(first + k)
-        start, first = start + len(sizes), first + len(getattr(p, name))
-        left, right = ({name: tuple(side)} for side in sides)
-        merged: dict[str, Any] = {name: tuple(sizes)}
-        p = replace(p, left=_with(p.left, left), right=_with(p.right, right), **merged)
-    p = _merged_inner(p)
-    return replace(p, code=_restrided(p.code, iter(every), gone))
-
-
-def _with(side: Side, changes: dict[str, Any]) -> Side:
-    return replace(side, **changes)
-
-
-def _merged_inner(p: Gemm) -> Gemm:
-    sizes, left, right = list(p.inner), list(p.left.inner), list(p.right.inner)
-    kept = [k for k, n in enumerate(sizes) if n != 1]
-    sizes, left, right = ([xs[k] for k in kept] for xs in (sizes, left, right))
-    for k in reversed(range(len(sizes) - 1)):
-        if all(s[k] == s[k + 1] * sizes[k + 1] for s in (left, right)):
-            for s in (left, right):
-                del s[k]
-            sizes[k : k + 2] = [sizes[k] * sizes[k + 1]]
-    return replace(
-        p,
-        inner=tuple(sizes),
-        left=replace(p.left, inner=tuple(left)),
-        right=replace(p.right, inner=tuple(right)),
-    )
+def _of_letters(writer: Writer, node: ContractNode, letters: Sequence[str]) -> list[Interval]:
+    """The axes of a product's result that are some of its dims."""
+    out = node.spec.partition("->")[2]
+    dims = intervals(node.shape, (out.index(x) for x in letters))
+    return [axis for axis in axes(writer.group.cuts) if inside(axis, dims)]
 
 
 __all__ = ["Built", "build"]
