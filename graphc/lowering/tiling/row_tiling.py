@@ -22,6 +22,7 @@ from graphc.ir.types import BF16, F16, F32, F64
 from graphc.lowering.fusion.build import Built
 from graphc.lowering.fusion.domains import Cuts, joined
 from graphc.lowering.fusion.precedence import Precedence
+from graphc.lowering.kernel.axes import OF_SUM, reaches
 from graphc.lowering.kernel.code import (
     Check,
     Gemm,
@@ -34,7 +35,7 @@ from graphc.lowering.kernel.code import (
     statements,
 )
 from graphc.lowering.program.program import Buffer
-from graphc.lowering.tiling.row_access import KernelAxes, Part, axes_of_kernel, cuts, with_row_axes
+from graphc.lowering.tiling.row_access import KernelAxes, Part, cuts, row_axes
 
 Pair: TypeAlias = tuple[Built, str]
 FLOATS = (F16, BF16, F32, F64)
@@ -220,13 +221,13 @@ class TileGroups:
         self, i: int, lengths: dict[int, int], kernel: Part | None = None
     ) -> KernelAxes | None:
         """The kernel, with the rows that its axes go through."""
-        built = self.pairs[i][0]
-        x = axes_of_kernel(kernel or self.kernel(i))
-        starts = []
-        for r in x.reaches:
+        built, kernel = self.pairs[i][0], kernel or self.kernel(i)
+        starts, of_rows = list[int](), list[int | None]()
+        for r in reaches(kernel):
             size = built.kernel.params[r.slot].dtype.bytes
             starts.append(built.offsets[r.slot] // size + r.offset)
-        return with_row_axes(x, [lengths.get(built.buffers[r.slot]) for r in x.reaches], starts)
+            of_rows.append(lengths.get(built.buffers[r.slot]))
+        return row_axes(kernel, of_rows, starts)
 
     def _is_near(self, x: KernelAxes, rows: Cuts) -> bool:
         """Whether a product reads no large operand again for every outer index."""
@@ -234,7 +235,7 @@ class TileGroups:
             return True
         for k in (0, 1):
             of_side = [a for a in x.axes if a.strides[k]]
-            outer = any(a.row_axis is not None and a.row_axis[1] > rows[1] for a in of_side)
+            outer = any(a.rows and a.rows[1] > rows[1] for a in of_side)
             size = x.kernel.params[x.reaches[k].slot].dtype.bytes
             if not outer and prod(a.size for a in of_side) * size > SMALL:
                 return False
@@ -371,8 +372,8 @@ class TileGroups:
 
 def _sums_up(x: KernelAxes, rows: Cuts) -> bool:
     """Whether what a product adds up over is the last axis of the rows, and no more."""
-    row_axes = [a.row_axis for a in x.axes if a.row_axis is not None and a.group == "inner"]
-    return row_axes == [(1, rows[1])] and x.kernel.dtype in FLOATS  # type: ignore[union-attr]
+    summed = [a.rows for a in x.axes if a.rows and a.group == OF_SUM]
+    return summed == [(1, rows[1])] and x.kernel.dtype in FLOATS  # type: ignore[union-attr]
 
 
 def _is_odd(x: Statement) -> bool:

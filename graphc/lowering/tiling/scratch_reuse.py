@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from graphc.lowering.kernel.axes import sizes
 from graphc.lowering.kernel.code import Access, Gemm, Store, reached, statements
 from graphc.lowering.memory.offsets import tightest
 from graphc.lowering.memory.timeline import Timeline, lives_of
@@ -26,8 +27,8 @@ def laid_out(
     timeline = Timeline()
     for x, behind in steps:
         timeline.add({home[behind[r.slot]] for r in x.reaches if behind[r.slot] in own})
-    sizes = {b: rows * lengths[b] * buffers[b].dtype.bytes for b in own}
-    offsets, size = tightest(lives_of(timeline, ()), sizes)
+    bytes_of = {b: rows * lengths[b] * buffers[b].dtype.bytes for b in own}
+    offsets, size = tightest(lives_of(timeline, ()), bytes_of)
     return {b: offsets[h] for b, h in home.items() if h in offsets}, size
 
 
@@ -78,17 +79,9 @@ def _comes_after(step: Used, before: int, made: int) -> bool:
     if not old:
         return True
     layouts = {(a.strides, a.offset, a.row) for _, a in (*old, *new)}
-    once = len(layouts) == 1 and all(s for s, n in _strides(kernel, new[0][1]) if n > 1)
+    sized = zip(new[0][1].strides, sizes(kernel), strict=True)
+    once = len(layouts) == 1 and all(stride for stride, n in sized if n > 1)
     return once and max(k for k, _ in old) < min(k for k, _ in new)
-
-
-def _strides(kernel: Part, access: Access) -> list[tuple[int, int]]:
-    """(stride, size) of each axis."""
-    if isinstance(kernel, Gemm):
-        sizes = (*kernel.batch, *kernel.rows, *kernel.cols)
-    else:
-        sizes = (*kernel.rows, *kernel.columns)
-    return list(zip(access.strides, sizes, strict=True))
 
 
 __all__ = ["laid_out"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from math import prod
 
 from graphc.ir.types import F32, I64, DType
 from graphc.lowering.fusion.domains import Cuts, axes, size
+from graphc.lowering.kernel.axes import OF_SUM, Axis, LoopNest, Reach, with_axes
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
@@ -19,20 +19,18 @@ from graphc.lowering.kernel.code import (
     AxisIndex,
     Gemm,
     Load,
-    Nest,
     Number,
     Parameter,
     Phase,
-    Side,
     Statement,
     Store,
     TileOffset,
     TilePart,
     registers,
     statements,
-    with_accesses,
 )
-from graphc.lowering.tiling.row_access import KernelAxes, LoopAxis, Part
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.lowering.tiling.row_access import KernelAxes, Part
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def step(x: KernelAxes, frame: Frame, behind: Sequence[Behind], total: int | Non
     blocks is made (None for a kernel that makes none)."""
     made = [_Cutting(x, frame, behind, n) for n in (frame.rows, frame.rows, frame.rest)]
     if total is None or frame.count == 1:
-        parts = [m.kernel() for m in made]
+        parts = [m.kernel(x.kernel) for m in made]
     else:
         modes = (True, False), (True, True), (False, True)  # keeps the total, adds to it
         parts = [m.summing(total, *mode) for m, mode in zip(made, modes, strict=True)]
@@ -97,55 +95,41 @@ class _Cutting:
     params: list[Parameter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        last = (1, self.frame.cuts[1])
-        self.kept = [a for a in self.x.axes if a.row_axis is None or a.row_axis == last]
-        self.sizes = [self.size if a.row_axis else a.size for a in self.kept]
+        # Axes through outer rows are gone; the last one of rows is as long as the block.
+        self.kept = [a for a in self.x.axes if a.rows in (None, (1, self.frame.length))]
+        self.axes = [replace(a, size=self.size) if a.row else a for a in self.kept]
         self.slots: dict[tuple[int, tuple[int, ...]], int] = {}
         used = [s.target for s in statements(self.x.kernel) if not isinstance(s, Store)]
         self.registers = count(max(used, default=0) + 1)
 
-    def kernel(self, code: Sequence[Statement] | None = None) -> Part:
-        """code: instead of a product's own, already for the block."""
-        match self.x.kernel:
-            case Nest() as nest:
-                number = count()
-                phases = tuple(
-                    Phase(p.per_column, tuple(self._code(p.code, number))) for p in nest.phases
-                )
-                rows, columns = self._sizes("rows"), self._sizes("columns")
-                return replace(
-                    nest, params=tuple(self.params), rows=rows, columns=columns, phases=phases
-                )
-            case Gemm() as product:
-                left, right = self._side(product.left, 0), self._side(product.right, 1)
-                made = tuple(self._code(product.code, count(2)) if code is None else code)
-                sizes = {g: self._sizes(g) for g in ("batch", "rows", "inner", "cols")}
-                return Gemm(
-                    tuple(self.params), left, right, sizes["batch"], sizes["rows"],
-                    sizes["inner"], sizes["cols"], product.dtype, made,
-                )  # fmt: skip
+    def kernel(self, whole: LoopNest) -> LoopNest:
+        """The kernel for the block. whole: the kernel for all rows."""
+        made = with_axes(whole, self.axes, self._moved, self._index)
+        return replace(made, params=tuple(self.params))
 
-    def _sizes(self, group: str) -> tuple[int, ...]:
-        return tuple(n for a, n in zip(self.kept, self.sizes, strict=True) if a.group == group)
+    @property
+    def _visible(self) -> list[Axis]:
+        """The axes that code sees."""
+        return [a for a in self.kept if a.group != OF_SUM]
 
     # -- memory -----------------------------------------------------------------------------------
 
-    def _slot(self, old: int, reach: int) -> int:
-        """The parameter for what a reach sees: one for each way to go on from block to block."""
-        param, behind = self.x.kernel.params[old], self.behind[old]
-        steps = self._steps(reach, param.dtype) if behind.slot != OWN else ()
+    def _moved(self, x: Reach, number: int) -> Reach:
+        """A reach with its new parameter: one for each way to go on from block to block."""
+        param, behind = self.x.kernel.params[x.slot], self.behind[x.slot]
+        steps = self._steps(number, param.dtype) if behind.slot != OWN else ()
         steps = steps or (0,) * len(self.frame.cuts[1:])
-        key = old, steps
+        key = x.slot, steps
         if key not in self.slots:
             self.slots[key] = len(self.params)
             self.params.append(param)
             self.offsets.append(TileOffset(behind.slot, behind.offset, steps))
-        return self.slots[key]
+        return Reach(self.slots[key], x.offset)
 
     def _steps(self, reach: int, dtype: DType) -> tuple[int, ...]:
         found = []
         for row_axis in axes(self.frame.cuts):
-            strides = [a.strides[reach] for a in self.x.axes if a.row_axis == row_axis]
+            strides = [a.strides[reach] for a in self.x.axes if a.rows == row_axis]
             found.append(sum(strides) * dtype.bytes)
         return (*found[:-1], found[-1] * self.frame.rows)
 
@@ -155,43 +139,20 @@ class _Cutting:
         self.offsets.append(TileOffset(OWN, offset, (0,) * len(self.frame.cuts[1:])))
         return len(self.params) - 1
 
-    def _along(self, reach: int, group: str) -> tuple[int, ...]:
-        return tuple(a.strides[reach] for a in self.kept if a.group == group)
-
-    def _side(self, side: Side, reach: int) -> Side:
-        batch, rows, inner, cols = (
-            self._along(reach, g) for g in ("batch", "rows", "inner", "cols")
-        )
-        return Side(self._slot(side.slot, reach), batch, rows, inner, cols, side.offset)
-
-    # -- code -------------------------------------------------------------------------------------
-
-    def _code(self, code: Sequence[Statement], number: Iterator[int]) -> Iterator[Statement]:
-        """Code for the block; number: counts the reaches."""
-        for x in code:
-            if isinstance(x, AxisIndex):
-                yield from self._index(x)
-            else:
-                yield with_accesses(x, lambda a: self._access(a, next(number)))
-
-    def _access(self, access: Access, reach: int) -> Access:
-        strides = tuple(a.strides[reach] for a in self.kept if a.group != "inner")
-        return replace(access, slot=self._slot(access.slot, reach), strides=strides)
-
     def _index(self, x: AxisIndex) -> Iterator[Statement]:
         """An index, put together from those of the parts of its axis."""
-        row_axes, total = axes(self.frame.cuts), None
+        row_axes, visible, total = axes(self.frame.cuts), self._visible, None
         for axis in self.x.axes:
             if axis.number != x.axis or axis.size == 1:
                 continue
             found = []
-            if axis.row_axis is not None:
+            if axis.rows:
                 found.append(next(self.registers))
-                word = Access(self._word(), (0,) * self._visible, row_axes.index(axis.row_axis))
+                word = Access(self._word(), (0,) * len(visible), row_axes.index(axis.rows))
                 yield Load(found[0], word)
-            if axis in self.kept:
+            if axis in visible:
                 found.append(next(self.registers))
-                yield AxisIndex(found[-1], self._number(axis))
+                yield AxisIndex(found[-1], visible.index(axis))
             for register in found:
                 part = register
                 if axis.step > 1:
@@ -207,13 +168,6 @@ class _Cutting:
         yield Number(zero, 0, I64)
         yield Apply(x.target, "add", (zero if total is None else total, zero), I64)
 
-    def _number(self, axis: LoopAxis) -> int:
-        return [a for a in self.kept if a.group != "inner"].index(axis)
-
-    @property
-    def _visible(self) -> int:
-        return sum(a.group != "inner" for a in self.kept)
-
     def _word(self) -> int:
         """The parameter for the indices of the block."""
         key = -1, ()
@@ -223,32 +177,28 @@ class _Cutting:
 
     # -- sums over blocks -------------------------------------------------------------------------
 
-    def summing(self, total: int, keeps: bool, adds: bool) -> Part:
+    def summing(self, total: int, keeps: bool, adds: bool) -> Gemm:
         """The product that adds to the total of the blocks before, and keeps it or goes on."""
         product = self.x.kernel
         assert isinstance(product, Gemm)
-        self._side(product.left, 0), self._side(product.right, 1)
+        for k, operand in enumerate(self.x.reaches[:2]):
+            self._moved(operand, k)  # operands have the first parameters
         code: list[Statement] = []
         dtype = total_dtype(product)
-        total_at = Access(self._own(dtype, total, keeps), self._dense())
+        sizes = tuple(a.size for a in self.axes if a.group != OF_SUM)
+        total_at = Access(self._own(dtype, total, keeps), MemoryLayout.dense(sizes).strides)
         made = 0
         if adds:
             before, made = next(self.registers), next(self.registers)
             code += [Load(before, total_at), Apply(made, "add", (before, 0), dtype)]
         if keeps:
             code.append(Store(total_at, made))
-        else:
-            if dtype != product.dtype:
-                wide, made = made, next(self.registers)
-                code.append(Apply(made, "cast", (wide,), product.dtype))
-            code += (_renamed(x, made) for x in self._code(product.code, count(2)))
-        summed = self.kernel(code)
-        assert isinstance(summed, Gemm)
-        return replace(summed, dtype=dtype)
-
-    def _dense(self) -> tuple[int, ...]:
-        sizes = [n for a, n in zip(self.kept, self.sizes, strict=True) if a.group != "inner"]
-        return tuple(prod(sizes[k + 1 :]) for k in range(len(sizes)))
+        elif dtype != product.dtype:
+            wide, made = made, next(self.registers)
+            code.append(Apply(made, "cast", (wide,), product.dtype))
+        rest = self.kernel(replace(product, code=()) if keeps else product)
+        code += (_renamed(x, made) for x in statements(rest))
+        return replace(rest, code=tuple(code), dtype=dtype)
 
 
 def total_dtype(product: Gemm) -> DType:

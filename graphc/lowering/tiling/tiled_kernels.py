@@ -12,6 +12,7 @@ from math import prod
 
 from graphc.lowering.draft import Draft
 from graphc.lowering.fusion.build import Built
+from graphc.lowering.kernel.axes import OF_SUM
 from graphc.lowering.kernel.code import (
     OWN,
     Gemm,
@@ -157,7 +158,7 @@ class _Joining:
 
 def _entries(x: KernelAxes) -> int:
     """Of what a product makes for one outer index."""
-    return prod(a.size for a in x.axes if a.group != "inner" and a.row_axis is None)
+    return prod(a.size for a in x.axes if a.group != OF_SUM and not a.row)
 
 
 def _from_the_start(
