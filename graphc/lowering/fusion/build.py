@@ -11,6 +11,7 @@ from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.kernel.axes import (
     OF_SUM,
     Axis,
+    LoopNest,
     Reach,
     axes_of,
     lowest,
@@ -85,11 +86,20 @@ def _from_the_start(kernel: Nest | Gemm) -> tuple[Nest | Gemm, list[int]]:
     for k, reach in enumerate(reaches(kernel)):
         first[reach.slot].append(reach.offset + lowest(loops, k))
     starts = [min(x, default=0) for x in first]
+    if not any(starts):
+        return kernel, starts
 
     def moved(x: Reach, _: int) -> Reach:
         return Reach(x.slot, x.offset - starts[x.slot])
 
     return with_axes(kernel, loops, moved), starts
+
+
+def _with_fewest_axes(kernel: LoopNest) -> LoopNest:
+    """The kernel with neighbouring axes merged where every access sees them as one."""
+    loops = axes_of(kernel)
+    fewest = merged(a for a in loops if a.size != 1 or a.group != OF_SUM)
+    return with_axes(kernel, fewest) if len(fewest) < len(loops) else kernel
 
 
 # -- nests ---------------------------------------------------------------------------------------
@@ -104,7 +114,7 @@ def _nest(writer: Writer, exact: bool) -> Nest:
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
     if exact and columns:
         return _fixed(nest, next(n for n in nodes if isinstance(n, ReduceNode)))
-    nest = with_axes(nest, merged(axes_of(nest)))
+    nest = _with_fewest_axes(nest)
     return replace(nest, lanes=_lanes(nest))
 
 
@@ -175,8 +185,7 @@ def _product(writer: Writer) -> Gemm:
     b, m, n = (tuple(map(size, group)) for group in groups)
     left, right = sides
     product = Gemm(writer.parameters.params, left, right, b, m, summed, n, node.dtype, code)
-    loops = (a for a in axes_of(product) if a.size != 1 or a.group != OF_SUM)
-    return with_axes(product, merged(loops))
+    return _with_fewest_axes(product)
 
 
 def _of_letters(writer: Writer, node: ContractNode, letters: Sequence[str]) -> list[Interval]:
