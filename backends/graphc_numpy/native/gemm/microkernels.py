@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from graphc.ir.types import DType
-from graphc_numpy.native.gemm.contractions import SumLoop
+from graphc.lowering.kernel.axes import Axis
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, memory_type
 
 Values = list[ir.Value]
@@ -36,13 +36,13 @@ class MicroKernel:
     active: int
     width: int
     step: int
-    loops: tuple[SumLoop, ...]
+    loops: tuple[Axis, ...]
     adds: bool
 
     @property
     def name(self) -> str:
         loops = "_".join(
-            f"{x.count if k else ''}l{x.left}r{x.right}" for k, x in enumerate(self.loops)
+            "{}l{}r{}".format(x.size if k else "", *x.strides) for k, x in enumerate(self.loops)
         )
         shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
         name = f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
@@ -87,9 +87,10 @@ def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: V
         if depth + 1 == len(m.loops):
             made: Sequence[ir.Value] = _step(p, m, left, right, sums)
         else:
-            following = m.loops[depth + 1].count
+            following = m.loops[depth + 1].size
             made = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
-        return [p.at(left, loop.left, m.dtype), p.at(right, loop.right, m.dtype), *made]
+        operands = zip((left, right), loop.strides, strict=True)
+        return [*(p.at(x, stride, m.dtype) for x, stride in operands), *made]
 
     return p.loop(0, count, 1, turn, xs)
 

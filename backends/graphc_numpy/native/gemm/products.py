@@ -18,8 +18,8 @@ from math import prod
 from llvmlite import ir
 
 from graphc.ir.types import DType
+from graphc.lowering.kernel.axes import Axis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
-from graphc_numpy.native.gemm.contractions import SumLoop, fused
 from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
 from graphc_numpy.native.gemm.masked_tiles import visible_entries
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, tile_function
@@ -183,7 +183,7 @@ class _GemmPrinter:
     def blocks(self, job: _Job, start: ir.Value, stop: ir.Value) -> None:
         """All of inner, for some tiles of a job."""
         blocks, b, product = self.t.blocks, self.p.b, self.t.product
-        whole = index(blocks.inside[0].count)
+        whole = index(blocks.inside[0].size)
         if not blocks.outside:
             yes = ir.Constant(ir.IntType(1), 1)
             count = whole if self.entries is None else self.entries
@@ -191,16 +191,16 @@ class _GemmPrinter:
             return
         pieces, rest = self.pieces(whole)
         end = (
-            index(blocks.outside[-1].count - 1) if self.entries is None else b.sub(pieces, index(1))
+            index(blocks.outside[-1].size - 1) if self.entries is None else b.sub(pieces, index(1))
         )
 
         def turn(number: ir.Value) -> None:
-            positions = self.positions(number, tuple(x.count for x in blocks.outside))
+            positions = self.positions(number, tuple(x.size for x in blocks.outside))
             left = self.advanced(
-                job.left, product.left, positions, [x.left for x in blocks.outside]
+                job.left, product.left, positions, [x.strides[0] for x in blocks.outside]
             )
             right = self.advanced(
-                job.right, product.right, positions, [x.right for x in blocks.outside]
+                job.right, product.right, positions, [x.strides[1] for x in blocks.outside]
             )
             count = b.select(b.icmp_signed("==", positions[-1], end), rest, whole)
             first = b.icmp_signed("==", number, index(0))
@@ -225,7 +225,7 @@ class _GemmPrinter:
     def pack_panel(self, job: _Job, block: _SumBlock, panel: ir.Value) -> None:
         t, b, side = self.t, self.p.b, self.t.product.right
         across = side.cols[-1] if side.cols else 0
-        loops = tuple((x.count, x.right) for x in t.blocks.inside)
+        loops = tuple((x.size, x.strides[1]) for x in t.blocks.inside)
         dtype = self.dtype(side)
         here = self.p.at(block.right, b.mul(panel, index(t.width * across)), dtype)
         there = self.p.at(self.scratch, b.mul(panel, index(t.panel)), t.dtype)
@@ -259,7 +259,7 @@ class _GemmPrinter:
     def pack_rows(self, left: ir.Value, block: _SumBlock, active: int) -> None:
         t, side = self.t, self.t.product.left
         across = side.rows[-1] if side.rows else 0
-        loops = tuple((x.count, x.left) for x in t.blocks.inside)
+        loops = tuple((x.size, x.strides[0]) for x in t.blocks.inside)
         packing = Packing(self.dtype(side), active, active, across, loops, self.lanes)
         self.p.b.call(pack_function(self.p.b.module, packing), [left, self.strip, block.count])
 
@@ -280,7 +280,7 @@ class _GemmPrinter:
 
         def multiply(height: int, width: int) -> None:
             kernel = self.microkernel(height, width)
-            times = kernel.loops[0].count // max(1, t.blocks.inside[0].count)
+            times = kernel.loops[0].size // max(1, t.blocks.inside[0].size)
             count = b.mul(block.count, index(times))
             b.call(tile_function(b.module, kernel), [left, right, here, count, block.first])
 
@@ -327,16 +327,17 @@ class _GemmPrinter:
         adds = t.blocks.number > 1
         return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds)
 
-    def reading(self, height: int, width: int) -> tuple[SumLoop, ...]:
+    def reading(self, height: int, width: int) -> tuple[Axis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
-        made: list[SumLoop] = []
+        loops: list[Axis] = []
         entries = 1
         for x in reversed(self.t.blocks.inside):
-            left = entries * height if self.t.packs_left else x.left
-            right = entries * width if self.t.packs_right else x.right
-            made.insert(0, SumLoop(x.count, left, right))
-            entries *= x.count
-        return fused(made)
+            left, right = x.strides
+            left = entries * height if self.t.packs_left else left
+            right = entries * width if self.t.packs_right else right
+            loops.insert(0, Axis(x.size, (left, right)))
+            entries *= x.size
+        return tuple(merged(loops))
 
     # -- small parts -----------------------------------------------------------------------------
 

@@ -286,7 +286,7 @@ def _panel(t: Tiling, vectors: int, each: int) -> float:
     """Of one entry of inner, until the next entry of the right operand is there."""
     if t.panel * t.dtype.bytes <= FIRST // 2:
         return 5.0
-    far = not t.packs_right and t.blocks.inside[-1].right > t.width
+    far = not t.packs_right and t.blocks.inside[-1].strides[1] > t.width
     return max(9.0 if far else 6.5, 2 * vectors * each)
 
 
@@ -296,15 +296,16 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
     Rows that lie a multiple of PAGE apart take each other's place in the first-level cache.
     """
     wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
+    left, right = last.strides
     if not t.packs_left:
-        wait += _apart(abs(last.left) * t.dtype.bytes, last.count)
+        wait += _apart(abs(left) * t.dtype.bytes, last.size)
         step = side.rows[-1] * t.dtype.bytes if side.rows else 0
         wait += 0.0 if abs(step) < PAGE else 0.3
         if step and step % PAGE == 0:
             wait += 0.2 * max(0, height - 8)
-    if not t.packs_right and last.right > t.width:
+    if not t.packs_right and right > t.width:
         wait += 0.1 * vectors
-        wait += 0.15 * vectors * (last.right * t.dtype.bytes % PAGE == 0)
+        wait += 0.15 * vectors * (right * t.dtype.bytes % PAGE == 0)
     return wait
 
 

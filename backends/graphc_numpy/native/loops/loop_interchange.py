@@ -5,22 +5,10 @@ Rows are independent, so their axes may stand in any order; no bit depends on it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
-from graphc.lowering.kernel.code import (
-    Access,
-    AxisIndex,
-    LinkedSum,
-    Load,
-    Nest,
-    Phase,
-    Statement,
-    Store,
-    reached,
-    with_accesses,
-)
+from graphc.lowering.kernel.axes import Axis, axes_of, split, with_axes
+from graphc.lowering.kernel.code import LinkedSum, Load, Nest, Statement, Store, reached
 from graphc_numpy.native.llvm.vectors import WIDTH
 from graphc_numpy.native.loops.invariant_motion import effort
 
@@ -35,8 +23,9 @@ def interchanged(nest: Nest) -> Nest:
     if nest.serial or nest.lanes != "rows" or rows < 2:
         return nest
     best = min(reversed(range(rows)), key=lambda axis: _cost(nest, axis))
-    order = [a for a in range(rows) if a != best] + [best]
-    return _tiled(nest if order == list(range(rows)) else _ordered(nest, order))
+    if best != rows - 1:
+        nest = with_axes(nest, sorted(axes_of(nest), key=lambda axis: axis.number == best))
+    return _tiled(nest)
 
 
 def _cost(nest: Nest, axis: int) -> float:
@@ -68,49 +57,20 @@ def _tiled(nest: Nest) -> Nest:
     across = [a for a in range(last) if any(x.strides[a] == 1 for x in jumping)]
     if nest.columns or not across:
         return nest
-    parts = {across[-1]: _part(nest.rows[across[-1]], 1), last: _part(nest.rows[last], WIDTH)}
-    counted = any(isinstance(x, AxisIndex) and x.axis in parts for x in every)
-    if counted or not all(parts.values()):
+    sides = {across[-1]: _side(nest.rows[across[-1]], 1), last: _side(nest.rows[last], WIDTH)}
+    axes = axes_of(nest)
+    if not all(sides.values()) or any(axes[a].counted for a in sides):
         return nest
-    sizes = [size // parts.get(a, 1) for a, size in enumerate(nest.rows)]
-    phases = tuple(
-        Phase(p.per_column, tuple(_split(x, parts) for x in p.code)) for p in nest.phases
-    )
-    return replace(nest, rows=(*sizes, *parts.values()), phases=phases)
+    inside = list[Axis]()
+    for a, side in sides.items():
+        axes[a], part = split(axes[a], [side])
+        inside.append(part)
+    return with_axes(nest, [*axes, *inside])
 
 
-def _part(size: int, unit: int) -> int:
+def _side(size: int, unit: int) -> int:
     """The side of a tile: divides a size, and goes up in units where it is less; 0 for none."""
     if size <= 2 * WIDTH:
         return size
     found = [n for n in range(WIDTH // 2, 2 * WIDTH + 1) if size % n == 0 and n % unit == 0]
     return min(found, key=lambda n: abs(n - WIDTH), default=0)
-
-
-def _split(statement: Statement, parts: Mapping[int, int]) -> Statement:
-    """A statement for axes that go on in steps of a part, and new ones at the end for the rest."""
-
-    def split(access: Access) -> Access:
-        found = access.strides
-        steps = [s * parts.get(a, 1) for a, s in enumerate(found)]
-        return replace(access, strides=(*steps, *(found[a] for a in parts)))
-
-    return with_accesses(statement, split)
-
-
-def _ordered(nest: Nest, order: Sequence[int]) -> Nest:
-    """The nest with row axis k being what `order[k]` was."""
-    every = [*order, *range(len(order), len(order) + len(nest.columns))]
-    phases = tuple(
-        Phase(p.per_column, tuple(_reordered(x, every) for x in p.code)) for p in nest.phases
-    )
-    return replace(nest, rows=tuple(nest.rows[a] for a in order), phases=phases)
-
-
-def _reordered(statement: Statement, order: Sequence[int]) -> Statement:
-    """A statement for axes in another order: new axis k is the old order[k]."""
-    if isinstance(statement, AxisIndex):
-        return replace(statement, axis=order.index(statement.axis))
-    return with_accesses(
-        statement, lambda x: replace(x, strides=tuple(x.strides[a] for a in order))
-    )
