@@ -102,6 +102,12 @@ def grouped_letters(spec: str) -> tuple[list[str], list[str], list[str], list[st
     return batch, inner, [x for x in left if x not in right], [x for x in right if x not in left]
 
 
+def letter_sizes(spec: str, a: Sequence[int], b: Sequence[int]) -> dict[str, int]:
+    """The length of each letter's dim, of operands of those shapes."""
+    left, right, _ = parse_spec(spec)
+    return dict(zip(left + right, (*a, *b), strict=True))
+
+
 def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
     """Contract by one (batched) matrix product; half precision is summed in f32."""
     left, right, result = parse_spec(spec)
@@ -109,7 +115,7 @@ def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
     dtype = a.dtype
     if dtype.itemsize == 2:  # half precision: products and sums in f32, rounded once
         a, b = a.astype(np.float32), b.astype(np.float32)
-    sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
+    sizes = letter_sizes(spec, a.shape, b.shape)
     x = _grouped(a, left, sizes, (batch, rows, inner))
     y = _grouped(b, right, sizes, (batch, inner, cols))
     order = batch + rows + cols
@@ -131,7 +137,7 @@ def contract_blocks(
     """Contract block by block; the product of a block is rounded to the operands' dtype."""
     left, right, result = parse_spec(spec)
     batch, *_ = grouped_letters(spec)
-    lengths = dict(zip(left + right, a.shape + b.shape, strict=True))
+    lengths = letter_sizes(spec, a.shape, b.shape)
     if out is None:
         out = np.empty(_sizes(result, lengths), a.dtype)
     a, b = padded(a, left, blocks), padded(b, right, blocks)

@@ -76,3 +76,26 @@ def test_an_empty_tensor_takes_any_shape() -> None:
 @pytest.mark.parametrize("x", VIEWS)
 def test_reach_is_one_past_the_last_entry(x: np.ndarray) -> None:
     assert layout_of(x).reach == int(x.max()) + 1
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_a_part_is_numpys_slices(x: np.ndarray) -> None:
+    part = layout_of(x).part({0: slice(0, 9), 1: slice(1, 3)})
+    assert np.array_equal(entries(part), x[0:9, 1:3])
+
+
+@pytest.mark.parametrize("x", VIEWS)
+def test_windows_are_numpys(x: np.ndarray) -> None:
+    whole = np.lib.stride_tricks.sliding_window_view(x, 3, axis=-1)[..., ::2, ::2]
+    view = layout_of(x).windowed(whole.shape, (x.ndim - 1,), (2,), (2,))
+    assert np.array_equal(entries(view), whole)
+
+
+def test_a_dim_can_always_be_cut_in_two() -> None:
+    for x in VIEWS[1:3]:
+        n = x.shape[-1]
+        assert np.array_equal(entries(layout_of(x).viewed((*x.shape[:-1], 1, n))), x[..., None, :])
+    halves = CUBE[:, :, ::2, 1:].transpose(3, 1, 0, 2)
+    assert np.array_equal(
+        entries(layout_of(halves).viewed((2, 2, 3, 2, 2))), halves.reshape(2, 2, 3, 2, 2)
+    )

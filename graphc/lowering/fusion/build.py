@@ -32,7 +32,7 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, ReduceNode
 from graphc.lowering.program.strides import MemoryLayout
-from graphc.ops.contract import grouped_letters, parse_spec
+from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
 
 Lanes: TypeAlias = Literal["rows", "columns"]
 FEW = 8  # columns that hardly fill a vector
@@ -173,7 +173,7 @@ def _product(writer: Writer) -> Gemm:
     sum_register = writer.registers.new()
     slots = [writer.parameters.slot(r.value.buffer, r.dtype) for r in reads]
     code = tuple(writer.entry_code({i: sum_register}))
-    sizes_of = dict(zip(first, node.reads[0].layout.shape, strict=True))
+    sizes_of = letter_sizes(node.spec, *(r.layout.shape for r in node.reads))
     summed = tuple(sizes_of[x] for x in inner)
     sides = []
     for slot, read, letters in zip(slots, reads, names, strict=True):

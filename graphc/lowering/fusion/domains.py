@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from graphc.lowering.kernel.axes import Axis, merged
 from graphc.lowering.program.strides import MemoryLayout
 
 Cuts: TypeAlias = tuple[int, ...]
@@ -60,16 +61,10 @@ def strides(layout: MemoryLayout, cuts: Cuts) -> dict[Interval, int]:
 
 def intervals(shape: Sequence[int], over: Iterable[int]) -> frozenset[Interval]:
     """Some dims of a shape, as intervals; adjacent ones are merged."""
-    chosen, found, low = set(over), list[Interval](), 1
-    for d in reversed(range(len(shape))):
-        high = low * shape[d]
-        if d in chosen and high > low:
-            if found and found[-1][1] == low:
-                found[-1] = (found[-1][0], high)
-            else:
-                found.append((low, high))
-        low = high
-    return frozenset(found)
+    chosen, lows = set(over), MemoryLayout.dense(tuple(shape)).strides
+    dims = enumerate(zip(shape, lows, strict=True))
+    merged_dims = merged(Axis(n, (low,)) for d, (n, low) in dims if d in chosen and n > 1)
+    return frozenset((low, low * a.size) for a in merged_dims for low in a.strides)
 
 
 def inside(axis: Interval, columns: frozenset[Interval]) -> bool:

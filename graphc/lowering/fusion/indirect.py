@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from graphc.ir.types import BOOL, I32
 from graphc.lowering.fusion.domains import Interval, size
+from graphc.lowering.kernel.axes import Axis, merged
 from graphc.lowering.kernel.code import Access, Check, LinkedSum, Load, Statement, Store
 from graphc.lowering.nodes.nodes import MapNode, Read
 
@@ -88,21 +89,12 @@ def _chain(at: Spot, node: MapNode) -> int:
     pairs = list(zip(at.axes, along, strict=False))
     beside = (0,) * (len(along) - len(pairs))
     inside = (*(0 if axis[0] >= step else stride for axis, stride in pairs), *beside)
-    offsets = [(a[0] // step, size(a), stride) for a, stride in pairs if a[0] >= step]
+    outer = sorted(((a, stride) for a, stride in pairs if a[0] >= step), reverse=True)
+    places = merged(Axis(size(a), (a[0] // step, stride)) for a, stride in outer)
+    offsets = tuple((a.strides[0], a.size, a.strides[1]) for a in reversed(places))
     link, target = at.read(links), w.registers.new()
     every = w.parameters.slot(links.value.buffer, links.dtype)
     here, there = (Access(slot, x, rows.layout.offset) for x in (along, inside))
     tree = node.function == "chain:tree"
-    at.code.append(LinkedSum(target, here, there, _joined(offsets), link, every, count, tree))
+    at.code.append(LinkedSum(target, here, there, offsets, link, every, count, tree))
     return target
-
-
-def _joined(offsets: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """(low, size, stride) of the axes of places; neighbours that go on are one."""
-    found: list[tuple[int, int, int]] = []
-    for low, n, stride in sorted(offsets):
-        if found and found[-1][2] * found[-1][1] == stride:
-            low, size_before, stride = found.pop()
-            n *= size_before
-        found.append((low, n, stride))
-    return tuple(found)

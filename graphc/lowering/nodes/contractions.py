@@ -11,7 +11,7 @@ from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.blocks import blocks_of
-from graphc.ops.contract import Einsum, parse_spec
+from graphc.ops.contract import Einsum, letter_sizes, parse_spec
 
 
 def contracted(v: ValueTable, x: Kernel, op: Einsum) -> list[LoopNode] | None:
@@ -37,11 +37,7 @@ def _in_blocks(
     if b.dtype.bytes == 2 or any(0 in r.layout.shape for r in reads):
         return None
     sides = parse_spec(spec)[:2]
-    lengths = {
-        letter: n
-        for names, r in zip(sides, reads, strict=True)
-        for letter, n in zip(names, r.layout.shape, strict=True)
-    }
+    lengths = letter_sizes(spec, *(r.layout.shape for r in reads))
     nodes: list[LoopNode] = []
     parts = []
     for where in blocks_of(list(blocks), lengths, blocks):
@@ -54,12 +50,8 @@ def _in_blocks(
 
 def _at(read: Read, names: str, where: Mapping[str, slice]) -> Read:
     """The part of an operand that lies in a block."""
-    layout = read.layout
-    for letter, piece in where.items():
-        if letter in names:
-            d = names.index(letter)
-            layout = layout.sliced(d, piece.start, min(piece.stop, layout.shape[d]), 1)
-    return replace(read, layout=layout)
+    pieces = {names.index(x): piece for x, piece in where.items() if x in names}
+    return replace(read, layout=read.layout.part(pieces))
 
 
 def narrowed(v: ValueTable, made: ContractNode) -> ContractNode:
@@ -70,13 +62,8 @@ def narrowed(v: ValueTable, made: ContractNode) -> ContractNode:
         return made
     shape = tuple(hi - lo for lo, hi in box)
     left, right, out = parse_spec(made.spec)
-    reads = []
-    for read, names in zip(made.reads, (left, right), strict=True):
-        layout = read.layout
-        for x, (lo, hi) in zip(out, box, strict=True):
-            if x in names:
-                layout = layout.sliced(names.index(x), lo, hi, 1)
-        reads.append(replace(read, layout=layout))
+    pieces = {x: slice(*ends) for x, ends in zip(out, box, strict=True)}
+    reads = (_at(r, names, pieces) for r, names in zip(made.reads, (left, right), strict=True))
     part = v.temporary(shape, made.dtype, b)
     result, along = v.wrote(part), MemoryLayout.dense(shape).strides
     offset = -sum(lo * s for (lo, _), s in zip(box, along, strict=True))

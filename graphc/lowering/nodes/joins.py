@@ -86,9 +86,7 @@ def where(v: ValueTable, b: int) -> tuple[Version, MemoryLayout]:
     outer = MemoryLayout.dense(v.buffers[inside.whole].shape)
     d, n = inside.dim, inside.shape[inside.dim]
     part = outer.sliced(d, inside.start, inside.start + n, 1)
-    steps = iter(s for s, n in zip(part.strides, part.shape, strict=True) if n > 1)
-    strides = tuple(next(steps) if n > 1 else 0 for n in shape)
-    layout = MemoryLayout(shape, strides, part.offset)
+    layout = part.viewed(shape)
     v.seen_as[b] = Read(value, layout, v.buffers[b].dtype)
     return value, layout
 

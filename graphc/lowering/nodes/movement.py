@@ -113,15 +113,10 @@ def _apart(
     v: ValueTable, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
 ) -> list[LoopNode]:
     """Windows that do not overlap: every entry has its own position."""
-    strides, rank = list(whole.strides), len(whole.shape)
-    taps = tuple(strides[d] * r for d, r in zip(op.at, op.dilations, strict=True))
-    for d, s in zip(op.at, op.strides, strict=True):
-        strides[d] *= s
-    target = MemoryLayout(read.layout.shape, (*strides, *taps), 0)
+    target = whole.windowed(read.layout.shape, op.at, op.strides, op.dilations)
     covered = prod(read.layout.shape) == prod(whole.shape)
     if not covered:
         return _over_zeros(v, x, [(read, target)], adds=False)
-    assert len(strides) == rank
     return [v.map(x, "copy", (read,), v.wrote(x.result), target)]
 
 

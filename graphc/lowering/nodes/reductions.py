@@ -11,7 +11,6 @@ from graphc.lowering.nodes.merging import merged
 from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, ReduceNode
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
-from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.blocks import blocks_of
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest
 
@@ -53,9 +52,7 @@ def _fold(
     dtype, long = v.buffers[b].dtype, tuple(sorted(d for d in over if shape[d] > 1))
     if long:
         return ReduceNode(shape, long, kind, (read,), v.wrote(b), dtype, x, first)
-    kept = [d for d in range(len(shape)) if d not in over]
-    along = tuple(read.layout.strides[d] for d in kept)
-    flat = MemoryLayout(tuple(shape[d] for d in kept), along, read.layout.offset)
+    flat = read.layout.transposed(tuple(d for d in range(len(shape)) if d not in over))
     return v.map(x, "copy", (Read(read.value, flat, read.dtype),), v.wrote(b))
 
 
@@ -70,10 +67,7 @@ def _in_blocks(v: ValueTable, x: Kernel, op: ReduceSum) -> list[LoopNode] | None
     nodes: list[LoopNode] = []
     parts = []
     for where in blocks_of(list(names), lengths, names):
-        layout = read.layout
-        for d, piece in where.items():
-            stop = min(piece.stop, shape[int(d)])
-            layout = layout.sliced(int(d), piece.start, stop, 1)
+        layout = read.layout.part({int(d): piece for d, piece in where.items()})
         part = v.temporary(b.shape, b.dtype, b.id)
         cut = Read(read.value, layout, read.dtype)
         nodes.append(_fold(v, x, cut, op.over, "sum", part=part))
@@ -89,14 +83,11 @@ def in_parts(v: ValueTable, fold: ReduceNode) -> list[LoopNode]:
     most, least = (WIDEST, WIDEST // 4) if _goes_across(fold) and kept >= WIDE else (WIDE, LONG)
     if kept >= most or parts < 8 or prod(shape) < kept * least:
         return [fold]
-    stride = read.layout.strides[d]
-    pair = (stride * (shape[d] // parts), stride)
-    strides = (*read.layout.strides[:d], *pair, *read.layout.strides[d + 1 :])
     cut = (*shape[:d], parts, shape[d] // parts, *shape[d + 1 :])
     over = tuple(x + (x >= d) for x in fold.over)
     left = tuple(n for i, n in enumerate(cut) if i not in over)
     part = v.temporary(left, fold.dtype, fold.result.buffer)
-    seen = Read(read.value, MemoryLayout(cut, strides, read.layout.offset), read.dtype)
+    seen = replace(read, layout=read.layout.viewed(cut))
     first = replace(fold, shape=cut, over=over, reads=(seen,), result=v.wrote(part))
     at = sum(i not in over for i in range(d))
     return [first, replace(fold, shape=left, over=(at,), reads=(v.read(part),))]

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from graphc.lowering.nodes.nodes import ContractNode, LoopNode, Read, ReduceNode
+from graphc.lowering.nodes.nodes import ContractNode, LoopNode, ReduceNode
 from graphc.lowering.nodes.reductions import in_parts
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
-from graphc.lowering.program.strides import MemoryLayout
-from graphc.ops.contract import parse_spec
+from graphc.ops.contract import letter_sizes, parse_spec
 
 LEAST = 8  # channels: half a vector
 MANY = 64  # terms of a sum that is long: what they are read from is not in the nearest cache
@@ -50,7 +49,10 @@ def entrywise(v: ValueTable, made: ContractNode) -> list[LoopNode]:
     domain = found.domain
     shape = tuple(found.sizes[x] for x in domain)
     sides = parse_spec(made.spec)[:2]
-    reads = tuple(_seen(r, s, domain, shape) for r, s in zip(made.reads, sides, strict=True))
+    reads = tuple(
+        replace(read, layout=read.layout.repeated(shape, tuple(map(domain.index, side))))
+        for read, side in zip(made.reads, sides, strict=True)
+    )
     over = tuple(d for d, x in enumerate(domain) if x in found.summed and shape[d] > 1)
     if not over:
         return [v.map(made.instruction, "mul", reads, made.result)]
@@ -65,9 +67,7 @@ def entrywise(v: ValueTable, made: ContractNode) -> list[LoopNode]:
 def _letters(made: ContractNode) -> _DimLetters | None:
     """The dims, where one side has no dim of its own and lanes can go along the batch."""
     left, right, out = parse_spec(made.spec)
-    sizes: dict[str, int] = {}
-    for read, names in zip(made.reads, (left, right), strict=True):
-        sizes |= zip(names, read.layout.shape, strict=True)
+    sizes = letter_sizes(made.spec, *(r.layout.shape for r in made.reads))
     own = [prod(sizes[x] for x in {*a} - {*b}) for a, b in ((left, right), (right, left))]
     summed = "".join(x for x in dict.fromkeys(left + right) if x not in out)
     lane = next((x for x in reversed(out) if sizes[x] > 1), None)
@@ -80,10 +80,3 @@ def _letters(made: ContractNode) -> _DimLetters | None:
     if strides != [1, 1] or sizes[lane] < LEAST:
         return None
     return _DimLetters(sizes, summed, out[out.rindex(lane) :], out)
-
-
-def _seen(read: Read, names: str, domain: str, shape: tuple[int, ...]) -> Read:
-    """An operand as it is read over the whole domain."""
-    along = dict(zip(names, read.layout.strides, strict=True))
-    strides = tuple(along.get(x, 0) for x in domain)
-    return replace(read, layout=MemoryLayout(shape, strides, read.layout.offset))

@@ -63,9 +63,7 @@ def _join(v: ValueTable, x: Kernel, reads: Sequence[Read]) -> list[LoopNode]:
         shape = read.layout.shape
         n = shape[0] * shape[1]
         if 0 not in shape:
-            target = whole.sliced(1, at, at + n, 1)
-            strides = (shape[1] * whole.strides[1], *whole.strides[1:])
-            target = MemoryLayout(shape, strides, target.offset)
+            target = whole.sliced(1, at, at + n, 1).viewed(shape)
             nodes.append(v.map(x, "copy", (read,), result, target))
         at += n
     return nodes

@@ -15,7 +15,7 @@ from math import prod
 from graphc.lowering.nodes.nodes import ContractNode, LoopNode, MapNode, Read, Version
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.strides import MemoryLayout
-from graphc.ops.contract import grouped_letters, parse_spec
+from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
 
 OFTEN = 3  # products that must read it so
 FEW = 256  # rows of the other operand: for more, packing squares costs next to nothing
@@ -70,13 +70,13 @@ def _across(node: LoopNode) -> _Operand | None:
     batch, inner, rows, cols = grouped_letters(node.spec)
     side = 0 if out and out[-1] in rows else 1
     if side == 0:
-        left, right, rows, cols = right, left, cols, rows
+        right, rows, cols = left, cols, rows
     if batch or not cols or not inner:
         return None
-    read, other = node.reads[side], node.reads[1 - side]
+    read = node.reads[side]
     along = dict(zip(right, read.layout.strides, strict=True))
-    sizes = dict(zip(right, read.layout.shape, strict=True))
-    high = prod(n for x, n in zip(left, other.layout.shape, strict=True) if x in rows)
+    sizes = letter_sizes(node.spec, *(r.layout.shape for r in node.reads))
+    high = prod(sizes[x] for x in rows)
     scattered = along[inner[-1]] != 1
     pays = high >= MANY if scattered else high <= FEW
     if sizes[cols[-1]] < LEAST or along[cols[-1]] == 1 or not pays:

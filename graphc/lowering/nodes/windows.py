@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 from graphc.lowering.nodes.nodes import ContractNode, Read
 from graphc.lowering.program.strides import MemoryLayout
@@ -22,11 +21,7 @@ def backwards(read: Read, dim: int) -> Read:
 
 def window_read(read: Read, op: Windows, shape: tuple[int, ...]) -> Read:
     """The windows of a tensor, as a view of it whose entries overlap."""
-    strides = list(read.layout.strides)
-    taps = [strides[d] * r for d, r in zip(op.at, op.dilations, strict=True)]
-    for d, s in zip(op.at, op.strides, strict=True):
-        strides[d] *= s
-    return Read(read.value, MemoryLayout(shape, (*strides, *taps), read.layout.offset), read.dtype)
+    return replace(read, layout=read.layout.windowed(shape, op.at, op.strides, op.dilations))
 
 
 def folded(read: Read, op: FoldWindows, whole: MemoryLayout) -> list[tuple[Read, MemoryLayout]]:
@@ -34,11 +29,7 @@ def folded(read: Read, op: FoldWindows, whole: MemoryLayout) -> list[tuple[Read,
     rank = len(read.layout.shape) - len(op.at)
     sizes, steps = read.layout.shape[rank:], read.layout.strides[rank:]
     parts = []
-    for number in range(prod(sizes)):
-        tap: list[int] = []
-        for n in reversed(sizes):
-            number, k = divmod(number, n)
-            tap.insert(0, k)
+    for tap in product(*map(range, sizes)):
         source = MemoryLayout(
             read.layout.shape[:rank], read.layout.strides[:rank],
             read.layout.offset + sum(k * s for k, s in zip(tap, steps, strict=True)),
@@ -146,9 +137,8 @@ class Transposed:
 
     def operand(self, slot: int, read: Read) -> Read:
         """What is read of an operand, with the dims that the product has."""
-        kept = [d for d, x in enumerate(self.names[slot]) if x not in self._lone]
-        shape, strides = ([xs[d] for d in kept] for xs in (read.layout.shape, read.layout.strides))
-        return replace(read, layout=MemoryLayout(tuple(shape), tuple(strides), read.layout.offset))
+        kept = tuple(d for d, x in enumerate(self.names[slot]) if x not in self._lone)
+        return replace(read, layout=read.layout.transposed(kept))
 
     @property
     def padded(self) -> tuple[int, ...]:

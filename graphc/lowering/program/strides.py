@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from math import prod
+
+from graphc.lowering.kernel.axes import Axis, merged, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class MemoryLayout:
         )
 
     def transposed(self, perm: tuple[int, ...]) -> MemoryLayout:
-        """The dims in the order `perm`."""
+        """The dims in the order `perm`; those that it leaves out have one entry."""
         shape, strides = self.shape, self.strides
         return MemoryLayout(
             tuple(shape[i] for i in perm), tuple(strides[i] for i in perm), self.offset
@@ -69,33 +71,44 @@ class MemoryLayout:
         first = self.offset + start * self.strides[dim] if shape[dim] else self.offset
         return MemoryLayout(tuple(shape), tuple(strides), first)
 
+    def part(self, where: Mapping[int, slice]) -> MemoryLayout:
+        """The entries that some dims have in a slice."""
+        layout = self
+        for dim, piece in where.items():
+            layout = layout.sliced(dim, *piece.indices(layout.shape[dim]))
+        return layout
+
+    def windowed(
+        self, shape: tuple[int, ...], at: Sequence[int], strides: Sequence[int],
+        dilations: Sequence[int],
+    ) -> MemoryLayout:  # fmt: skip
+        """Windows along the dims `at`, so many entries apart; their taps are dims at the end."""
+        taps = tuple(self.strides[d] * r for d, r in zip(at, dilations, strict=True))
+        steps = dict(zip(at, strides, strict=True))
+        between = (s * steps.get(d, 1) for d, s in enumerate(self.strides))
+        return MemoryLayout(shape, (*between, *taps), self.offset)
+
     def reshaped(self, shape: tuple[int, ...]) -> MemoryLayout | None:
         """The same entries in row-major order in another shape; None if they must be moved."""
         assert prod(shape) == prod(self.shape), f"{self} has no shape {shape}"
         if self.is_dense:
             return MemoryLayout(shape, MemoryLayout.dense(shape).strides, self.offset)
-        old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
-        new = [n for n in shape if n != 1]
+        dims = zip(self.shape, self.strides, strict=True)
+        left = merged(Axis(n, (stride,)) for n, stride in dims if n != 1)
         strides: list[int] = []
-        while old:
-            block, sizes = _equal_products(old, new)
-            if any(s != n2 * s2 for (_, s), (n2, s2) in pairwise(block)):
+        for n in reversed(shape):
+            if n == 1:
+                strides.append(0)
+                continue
+            inner = left.pop()
+            if inner.size % n:
                 return None
-            strides += [s * block[-1][1] for s in MemoryLayout.dense(tuple(sizes)).strides]
-            old, new = old[len(block) :], new[len(sizes) :]
-        rest = iter(strides)
-        return MemoryLayout(shape, tuple(next(rest) if n != 1 else 0 for n in shape), self.offset)
+            left += split(inner, [n])[:-1] if inner.size != n else []
+            strides += inner.strides
+        return MemoryLayout(shape, tuple(reversed(strides)), self.offset)
 
-
-def _equal_products(
-    old: list[tuple[int, int]], new: list[int]
-) -> tuple[list[tuple[int, int]], list[int]]:
-    """The shortest heads of both lists that have as many entries."""
-    i = j = 1
-    a, b = old[0][0], new[0]
-    while a != b:
-        if a < b:
-            a, i = a * old[i][0], i + 1
-        else:
-            b, j = b * new[j], j + 1
-    return old[:i], new[:j]
+    def viewed(self, shape: tuple[int, ...]) -> MemoryLayout:
+        """The same entries in another shape, where it is known that none must be moved."""
+        layout = self.reshaped(shape)
+        assert layout is not None, f"{self} is not seen as {shape}"
+        return layout
