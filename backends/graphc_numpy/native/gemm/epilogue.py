@@ -10,7 +10,8 @@ from math import prod
 
 from llvmlite import ir
 
-from graphc.lowering.kernel.code import Access, Gemm, Store, reached
+from graphc.lowering.kernel.axes import sizes
+from graphc.lowering.kernel.code import Access, Store, reached
 from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.gemm.tiles import Tiling
 from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, WIDTH, Printer, Vector, index
@@ -23,7 +24,7 @@ SOON = 32  # entries of inner: a tile of fewer is done before memory answers
 def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     """`void f(ptr params..., ptr sums, i64 indices..., i64 rows, i64 cols, ptr errors)`."""
     product = t.product
-    n, axes = len(product.params), _axes(product)
+    n, axes = len(product.params), len(sizes(product))
     arguments = [POINTER] * (n + 1) + [INT64] * (axes + 2) + [POINTER]
     f = helper(module, ir.FunctionType(VOID, arguments), name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
@@ -61,10 +62,6 @@ def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     p.loop(0, rows, 1, turn)
     p.b.ret_void()
     return f
-
-
-def _axes(product: Gemm) -> int:
-    return len(product.batch) + len(product.rows) + len(product.cols)
 
 
 def _sum(p: Printer, t: Tiling, address: ir.Value) -> Vector:

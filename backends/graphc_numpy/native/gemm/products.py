@@ -165,7 +165,7 @@ class _GemmPrinter:
         b, t = self.p.b, self.t
         product = t.product
         sizes = (*product.batch, *product.cols[:-1], t.groups)
-        *outer, group = self.positions(number, sizes)
+        *outer, group = self.p.positions(number, sizes)
         batch, cols = outer[: len(product.batch)], outer[len(product.batch) :]
         first = b.mul(group, index(t.panels))
         panels = self.p.intrinsic("smin", index(t.panels), b.sub(index(t.wide), first))
@@ -195,7 +195,7 @@ class _GemmPrinter:
         )
 
         def turn(number: ir.Value) -> None:
-            positions = self.positions(number, tuple(x.size for x in blocks.outside))
+            positions = self.p.positions(number, tuple(x.size for x in blocks.outside))
             left = self.advanced(
                 job.left, product.left, positions, [x.strides[0] for x in blocks.outside]
             )
@@ -240,7 +240,7 @@ class _GemmPrinter:
     def tile(self, job: _Job, block: _SumBlock, tile: ir.Value, start: ir.Value) -> None:
         t, b, side = self.t, self.p.b, self.t.product.left
         sizes = (*t.product.rows[:-1], t.high)
-        *outer, high = self.positions(tile, sizes)
+        *outer, high = self.p.positions(tile, sizes)
         rows = [*outer, b.mul(high, index(t.height))]
         left = self.advanced(block.left, side, rows, side.rows or (0,))
         low = b.icmp_signed("==", high, index(t.high - 1))
@@ -365,14 +365,6 @@ class _GemmPrinter:
                 where = self.p.b.mul(position, index(step))
                 pointer = self.p.at(pointer, where, self.dtype(side))
         return pointer
-
-    def positions(self, number: ir.Value, sizes: Sequence[int]) -> Values:
-        """Indices along axes of those sizes, of which the last runs fastest."""
-        found: Values = []
-        for size in reversed(sizes[1:]):
-            found.insert(0, self.p.b.urem(number, index(size)))
-            number = self.p.b.udiv(number, index(size))
-        return [number, *found]
 
     def is_last_panel(self, job: _Job, panel: ir.Value) -> ir.Value:
         at = self.p.b.add(job.col, self.p.b.mul(panel, index(self.t.width)))

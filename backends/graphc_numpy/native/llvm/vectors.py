@@ -316,6 +316,14 @@ class Printer:
         phi.add_incoming(y, here)
         return phi
 
+    def positions(self, number: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
+        """The indices along axes of those sizes, from outside in, at a turn of all of them."""
+        found: list[ir.Value] = []
+        for size in reversed(sizes[1:]):
+            found.insert(0, self.b.urem(number, index(size)))
+            number = self.b.udiv(number, index(size))
+        return [number, *found] if sizes else []
+
     def when(self, condition: ir.Value, body: Callable[[], None]) -> None:
         """Print `body` to run only where the condition holds."""
         with self.b.if_then(condition):

@@ -160,7 +160,7 @@ class _NestPrinter:
 
     def _outer_row(self, point: LoopPoint, row: ir.Value, begin: ir.Value, end: ir.Value) -> None:
         """The strips from `begin` to `end` of one outer row."""
-        at = self._split(row)
+        at = dict(enumerate(self.p.positions(row, self.grid.outer)))
         self._inner(point.inside(at, self._all), len(self.grid.outer), begin, end)
 
     def _inner(self, point: LoopPoint, axis: int, begin: ir.Value, end: ir.Value) -> None:
@@ -205,17 +205,6 @@ class _NestPrinter:
         point = point.inside({self.first - 1: first}, self.hoisted.statements)
         actives = [min(entries - k, WIDTH) for k in range(0, entries, WIDTH)]
         self._row([point.beside(k, active) for k, active in enumerate(actives)])
-
-    def _split(self, row: ir.Value) -> dict[int, ir.Value]:
-        """The indices of the outer axes, from one that counts through all of them."""
-        at: dict[int, ir.Value] = {}
-        for axis in reversed(range(len(self.grid.outer))):
-            if axis == 0:
-                at[axis] = row
-            else:
-                size = index(self.grid.outer[axis])
-                at[axis], row = self.p.b.urem(row, size), self.p.b.udiv(row, size)
-        return at
 
     def _least(self, x: ir.Value, limit: int) -> ir.Value:
         return self.p.intrinsic("smin", x, index(limit))

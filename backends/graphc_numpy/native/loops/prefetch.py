@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 
+from graphc.lowering.kernel.axes import sizes
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
@@ -120,12 +120,12 @@ def _slice(row: int, made: Mapping[int, Statement]) -> list[Statement]:
 
 def _later(nest: Nest, ids: Access, rows: int) -> tuple[int, int, int]:
     """(axis, its size, by how much): so many rows later."""
-    sizes = [*nest.rows, *nest.columns]
-    axes = [a for a, stride in enumerate(ids.strides) if stride]
-    for k in reversed(range(len(axes))):
-        inside = prod(sizes[a] for a in axes[k + 1 :])
-        if k == 0 or sizes[axes[k]] * inside >= 16 * rows:
-            return axes[k], sizes[axes[k]], -(-rows // inside)
+    axes = [(a, n) for a, n in enumerate(sizes(nest)) if ids.strides[a]]
+    inside = 1
+    for k, (axis, n) in enumerate(reversed(axes), 1):
+        if k == len(axes) or n * inside >= 16 * rows:
+            return axis, n, -(-rows // inside)
+        inside *= n
     return 0, 0, 0
 
 

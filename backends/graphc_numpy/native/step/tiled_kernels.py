@@ -96,10 +96,7 @@ def _print_block(
     f = helper(module, kind, f"{name}_block")
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     *pointers, outer, number, scratch, errors = f.args
-    offsets: Values = []
-    for n in reversed(x.outer):
-        offsets.insert(0, p.b.urem(outer, index(n)))
-        outer = p.b.udiv(outer, index(n))
+    offsets = p.positions(outer, x.outer)
     for k, offset_of in enumerate((*offsets, p.b.mul(number, index(x.rows)))):
         p.store(Vector(offset_of, I64), word(p.b, scratch, k))
     made = _TilePrinter(p, x, pointers, [*offsets, number], scratch, errors, kernels, units)
