@@ -1,4 +1,4 @@
-"""Reductions and sums as nodes."""
+"""Reductions, sums and argmax as nodes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import replace
 from math import prod
 
 from graphc.ir.orders import Order
+from graphc.ir.types import BOOL, I32, DType
 from graphc.lowering.kernel.code import ReductionKind
 from graphc.lowering.nodes.merging import merged
 from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, ReduceNode
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.ops.blocks import blocks_of
+from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, highest, lowest
 
 FEW = 4  # operands of a sum that are added at once
@@ -54,6 +56,38 @@ def _fold(
         return ReduceNode(shape, long, kind, (read,), v.wrote(b), dtype, x, first)
     flat = read.layout.transposed(tuple(d for d in range(len(shape)) if d not in over))
     return v.map(x, "copy", (Read(read.value, flat, read.dtype),), v.wrote(b))
+
+
+def index_of_extreme(v: ValueTable, x: Kernel, op: Argmax | Argmin) -> list[LoopNode]:
+    """The nodes of argmax: the first index of the extreme entry or, as in NumPy, of a NaN."""
+    read = v.read(x.operands[0])
+    shape, dim, dtype = read.layout.shape, op.dim, read.dtype
+    if shape[dim] == 1:
+        return [v.map(x, "fill", (), v.wrote(x.result))]
+    kept = (*shape[:dim], *shape[dim + 1 :])
+    kind: ReductionKind = "max" if isinstance(op, Argmax) else "min"
+    first = lowest if kind == "max" else highest
+    nodes: list[LoopNode] = []
+
+    def mapped(function: str, reads: tuple[Read, ...], dtype: DType, number: int = 0) -> Read:
+        b = v.temporary(shape, dtype, x.result)
+        nodes.append(v.map(x, function, reads, v.wrote(b), number=number))
+        return v.read(b)
+
+    part = v.temporary(kept, dtype, x.result)
+    value = v.wrote(part)
+    nodes.append(ReduceNode(shape, (dim,), kind, (read,), value, dtype, x, first(dtype.numpy)))
+    extreme = v.read(part)
+    at = tuple(d for d in range(len(shape)) if d != dim)
+    everywhere = replace(extreme, layout=extreme.layout.repeated(shape, at))
+    hit = mapped("eq", (read, everywhere), BOOL)
+    if dtype.kind == "f":
+        hit = mapped("or", (hit, mapped("ne", (read, read), BOOL)), BOOL)
+    index = mapped("iota", (), I32, dim)
+    nowhere = mapped("fill", (), I32, shape[dim])
+    index_of_hit = mapped("select", (hit, index, nowhere), I32)
+    result = v.wrote(x.result)
+    return [*nodes, ReduceNode(shape, (dim,), "min", (index_of_hit,), result, I32, x, shape[dim])]
 
 
 def _in_blocks(v: ValueTable, x: Kernel, op: ReduceSum) -> list[LoopNode] | None:

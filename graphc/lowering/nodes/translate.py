@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from graphc.ir.op import Op
 from graphc.lowering.kernel.code import FUNCTIONS
-from graphc.lowering.nodes.argmax import found
 from graphc.lowering.nodes.contractions import contracted
 from graphc.lowering.nodes.movement import movement
 from graphc.lowering.nodes.nodes import LoopNode
-from graphc.lowering.nodes.reductions import added, over_turns, reduced
+from graphc.lowering.nodes.reductions import added, index_of_extreme, over_turns, reduced
 from graphc.lowering.nodes.table_rows import keep_zeros, of_rows
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Write
@@ -76,7 +75,7 @@ def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
         case Aggregate(order=order):
             return added(v, x, order)
         case Argmax() | Argmin() if 0 not in v.buffers[x.operands[0]].shape:
-            return found(v, x, op)
+            return index_of_extreme(v, x, op)
         case _ if op.conversion:
             return None
         case Elementwise() if op.view or op.name in FUNCTIONS:
