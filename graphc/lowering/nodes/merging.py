@@ -69,9 +69,7 @@ def _regular(reads: Sequence[Read]) -> Read | None:
     first, second = reads[0], reads[1]
     step = second.layout.offset - first.layout.offset
     for k, r in enumerate(reads):
-        here = MemoryLayout(
-            first.layout.shape, first.layout.strides, first.layout.offset + k * step
-        )
+        here = replace(first.layout, offset=first.layout.offset + k * step)
         if r.value != first.value or r.layout != here:
             return None
     layout = first.layout
@@ -131,8 +129,8 @@ class _Merging:
         whole = MemoryLayout.dense(shape).transposed(back)
         copies: list[LoopNode] = []
         for i, term in enumerate(self.terms):
-            offset = whole.offset + i * whole.strides[0]
-            target = MemoryLayout(whole.shape[1:], whole.strides[1:], offset)
+            own = whole.part({0: slice(i, i + 1)})
+            target = own.transposed(tuple(range(1, len(shape))))
             read = term.reads[k]
             copies.append(MapNode(
                 target.shape, "copy", (read,), result, first.dtype, self.x, target, apart=True

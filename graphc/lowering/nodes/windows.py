@@ -13,10 +13,7 @@ from graphc.ops.windows import FoldWindows, Windows
 
 def backwards(read: Read, dim: int) -> Read:
     """The same read, from the last entry along a dim to the first."""
-    layout = read.layout
-    strides = tuple(-s if d == dim else s for d, s in enumerate(layout.strides))
-    offset = layout.offset + (layout.shape[dim] - 1) * layout.strides[dim]
-    return Read(read.value, MemoryLayout(layout.shape, strides, offset), read.dtype)
+    return replace(read, layout=read.layout.part({dim: slice(None, None, -1)}))
 
 
 def window_read(read: Read, op: Windows, shape: tuple[int, ...]) -> Read:
@@ -26,19 +23,15 @@ def window_read(read: Read, op: Windows, shape: tuple[int, ...]) -> Read:
 
 def folded(read: Read, op: FoldWindows, whole: MemoryLayout) -> list[tuple[Read, MemoryLayout]]:
     """For each tap of the windows: its entries, and where they are added."""
-    rank = len(read.layout.shape) - len(op.at)
-    sizes, steps = read.layout.shape[rank:], read.layout.strides[rank:]
+    shape, rank = read.layout.shape, len(whole.shape)
     parts = []
-    for tap in product(*map(range, sizes)):
-        source = MemoryLayout(
-            read.layout.shape[:rank], read.layout.strides[:rank],
-            read.layout.offset + sum(k * s for k, s in zip(tap, steps, strict=True)),
-        )  # fmt: skip
+    for tap in product(*map(range, shape[rank:])):
+        of_tap = read.layout.part({rank + i: slice(k, k + 1) for i, k in enumerate(tap)})
+        source = replace(read, layout=of_tap.transposed(tuple(range(rank))))
         target = whole
         for d, k, s, r in zip(op.at, tap, op.strides, op.dilations, strict=True):
-            count = read.layout.shape[d]
-            target = target.sliced(d, k * r, k * r + (count - 1) * s + 1, s)
-        parts.append((Read(read.value, source, read.dtype), target))
+            target = target.sliced(d, k * r, k * r + (shape[d] - 1) * s + 1, s)
+        parts.append((source, target))
     return parts
 
 
@@ -85,13 +78,18 @@ class Remainder:
 
     def windows(self, room: MemoryLayout) -> MemoryLayout:
         """The windows of the padded operand: its dims, and one for each tap."""
-        shape, strides, offset = list(room.shape), list(room.strides), room.offset
-        for d, length, taps in zip(self.dims, self.lengths(), self.taps(), strict=True):
-            shape[d.at] = length
-            shape.append(taps)
-            strides.append(d.dilation * room.strides[d.at])
-            offset += (d.low - (taps - 1) * d.dilation) * room.strides[d.at]
-        return MemoryLayout(tuple(shape), tuple(strides), offset)
+        at, dilations, taps = (
+            [d.at for d in self.dims],
+            [d.dilation for d in self.dims],
+            self.taps(),
+        )
+        lengths = dict(zip(at, self.lengths(), strict=True))
+        starts = {
+            d.at: slice(d.low - (n - 1) * d.dilation, None)
+            for d, n in zip(self.dims, taps, strict=True)
+        }
+        shape = tuple(lengths.get(d, n) for d, n in enumerate(room.shape))
+        return room.part(starts).windowed((*shape, *taps), at, [1] * len(at), dilations)
 
     def other(self, read: Read) -> Read:
         """The other operand: those of its taps, from the last to the first."""
