@@ -1,4 +1,7 @@
-"""From a group of nodes to its kernel: axes are merged where all accesses allow it."""
+"""From a group of nodes to its kernel: axes are merged where all accesses allow it.
+
+Values that later phases need are stored first (spilled), if recomputing them is expensive.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,16 @@ from graphc.lowering.kernel.code import (
     Side,
     reached,
 )
-from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, ReduceNode
+from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, ReduceNode, Version
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
 
 Lanes: TypeAlias = Literal["rows", "columns"]
 FEW = 8  # columns that hardly fill a vector
+CHEAP = 6  # nodes that are rather made again than stored
+DEAR = frozenset(
+    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2")
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,41 @@ def _with_fewest_axes(kernel: LoopNest) -> LoopNest:
     loops = axes_of(kernel)
     fewest = merged(a for a in loops if a.size != 1 or a.group != OF_SUM)
     return with_axes(kernel, fewest) if len(fewest) < len(loops) else kernel
+
+
+# -- what later phases load ----------------------------------------------------------------------
+
+
+def spilled(writer: Writer) -> set[Version]:
+    """Values that a group stores for a later phase of the same rows: recomputing is expensive."""
+    stored: set[Version] = set()
+    if not writer.group.columns:
+        return stored
+    for i in writer.group.nodes:
+        node = writer.nodes[i]
+        for read in node.reads:
+            j = writer.group.made.get(read.value)
+            if j is None or j in writer.group.rows or isinstance(writer.nodes[j], ReduceNode):
+                continue
+            if writer.depth[j] < writer.depth[i] and _dear(writer, j):
+                stored.add(read.value)
+    return stored
+
+
+def _dear(writer: Writer, i: int) -> bool:
+    """Whether computing an entry of the value costs more than storing and loading it."""
+    waiting, seen = [i], set[int]()
+    while waiting:
+        j = waiting.pop()
+        if j in seen or j in writer.group.rows or isinstance(writer.nodes[j], ReduceNode):
+            continue
+        seen.add(j)
+        node = writer.nodes[j]
+        if isinstance(node, MapNode) and (node.function in DEAR or node.reads_anywhere):
+            return True
+        makers = (writer.group.made.get(r.value) for r in node.reads)
+        waiting += [k for k in makers if k is not None]
+    return len(seen) > CHEAP
 
 
 # -- nests ---------------------------------------------------------------------------------------
@@ -195,4 +237,4 @@ def _of_letters(writer: Writer, node: ContractNode, letters: Sequence[str]) -> l
     return [axis for axis in axes(writer.group.cuts) if inside(axis, dims)]
 
 
-__all__ = ["Built", "build"]
+__all__ = ["Built", "build", "spilled"]

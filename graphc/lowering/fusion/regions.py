@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.lowering.draft import Draft, Region
-from graphc.lowering.fusion.build import Built, build
+from graphc.lowering.fusion.build import Built, build, spilled
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.fusion.fuse import Fusion, Group
 from graphc.lowering.fusion.rematerialize import readers, rematerialize
-from graphc.lowering.fusion.spill import spilled
 from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.nodes.nodes import LoopNode, Version, alive, name_of
 from graphc.lowering.nodes.transposed_copies import with_transposed_copies
