@@ -35,7 +35,6 @@ class Conversion(Carried):
     over: ClassVar[str] = "space"
     communicates: ClassVar[bool] = True
     rounds: ClassVar[int] = 0  # how many times the value goes around the ring of devices
-    across: ClassVar[bool] = False  # whether it may run over several axes, of space and of time
 
     @property
     @abstractmethod
@@ -50,7 +49,7 @@ class Conversion(Carried):
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that it runs over, major first; `axis` joins several with `+`."""
-        return tuple(self.axis.split("+")) if self.across else (self.axis,)
+        return tuple(self.axis.split("+"))
 
     @property
     def along(self) -> str:
@@ -81,10 +80,19 @@ class Conversion(Carried):
 # -- over space ----------------------------------------------------------------------------------
 
 
-class WholeSum(Conversion):
-    """P -> R: each device gets the sum (max, min), which may be computed in coordinate"""
+@register
+class AllReduce(Conversion):
+    """P -> R over space: each device gets the sum (max, min)
 
-    op: ReduceOp
+    order: how the devices' values are added: as the transport chooses ('add_n'), in a balanced
+    binary tree, or from the first device on ('accumulate'). Over `data+leaf` it is the tree over
+    the leaves of the batch, without those that have no example (graphc.ir.leaf_tree): the
+    microbatches of a device give a forest of subtrees, and the devices join their forests once.
+    """
+
+    axis: str
+    op: ReduceOp = "sum"
+    order: Order = Order.ADD_N
     in_place = True
     rounds = 2
 
@@ -94,51 +102,7 @@ class WholeSum(Conversion):
 
 
 @register
-class AllReduce(WholeSum):
-    """P -> R over space: each device gets the sum (max, min); the transport chooses the order"""
-
-    axis: str
-    op: ReduceOp = "sum"
-
-
-@register
-class TreeReduce(WholeSum):
-    """P -> R over space: each device gets the sum (max, min), added in a balanced binary tree
-
-    The tree is over the coordinates of the axis. Over `data+leaf` these are the leaves of the
-    batch, without those that have no example (graphc.ir.leaf_tree): the microbatches of a device
-    give a forest of subtrees, and the devices join their forests once.
-    """
-
-    axis: str
-    op: ReduceOp = "sum"
-    across = True
-
-    @property
-    def order(self) -> Order:
-        return Order.TREE
-
-
-@register
-class ChainReduce(WholeSum):
-    """P -> R over space: each device gets the sum (max, min), added from the first device on"""
-
-    axis: str
-    op: ReduceOp = "sum"
-
-    @property
-    def order(self) -> Order:
-        return Order.ACCUMULATE
-
-
-class SumInPart(Conversion):
-    """P -> S or P -> H: each device gets its shard of the sum, or one device gets the sum"""
-
-    rounds = 1
-
-
-@register
-class ReduceScatter(SumInPart):
+class ReduceScatter(Conversion):
     """P -> S(dim) over space: each device gets its shard of the sum (max, min)
 
     order: how the devices' values are added. Over `data+leaf` it is the tree over leaves, and the
@@ -150,7 +114,7 @@ class ReduceScatter(SumInPart):
     op: ReduceOp = "sum"
     order: Order = Order.ADD_N
     on: str = ""
-    across = True
+    rounds = 1
 
     @property
     def states(self) -> tuple[State, State]:
@@ -158,7 +122,7 @@ class ReduceScatter(SumInPart):
 
 
 @register
-class Reduce(SumInPart):
+class Reduce(Conversion):
     """P -> H(k) over space: device k gets the sum (max, min)
 
     order: how the devices' values are added. Over `data+leaf` it is the tree over leaves, and k is
@@ -171,7 +135,7 @@ class Reduce(SumInPart):
     order: Order = Order.ADD_N
     on: str = ""
     in_place = True
-    across = True
+    rounds = 1
 
     @property
     def states(self) -> tuple[State, State]:

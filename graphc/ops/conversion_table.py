@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import asdict, fields
+from functools import lru_cache
 
 from graphc.ir.orders import Order
-from graphc.ir.placement import Home, Partial, R, Split, State
+from graphc.ir.placement import Home, Partial, Replicated, Split, State
 from graphc.ops.collective import (
     Accumulate,
     AllGather,
     AllReduce,
     AllToAll,
-    ChainReduce,
     Conversion,
     Microbatch,
     Pull,
@@ -20,86 +20,38 @@ from graphc.ops.collective import (
     Stack,
     TensorSplit,
     ToPartial,
-    TreeReduce,
 )
 
+CONVERSIONS: dict[tuple[str, type[State], type[State]], type[Conversion]] = {
+    ("space", Partial, Replicated): AllReduce,
+    ("space", Partial, Split): ReduceScatter,
+    ("space", Partial, Home): Reduce,
+    ("space", Home, Replicated): Pull,
+    ("space", Split, Replicated): AllGather,
+    ("space", Split, Split): AllToAll,
+    ("space", Replicated, Split): TensorSplit,
+    ("space", Replicated, Partial): ToPartial,
+    ("time", Partial, Replicated): Accumulate,
+    ("time", Split, Replicated): Stack,
+    ("time", Replicated, Split): Microbatch,
+}
 
+
+@lru_cache(maxsize=4096)
 def conversion_over(
-    over: str, axis: str, source: State, target: State, order: Order | None = None
+    over: str, axis: str, source: State, target: State, order: Order | None = None, on: str = ""
 ) -> Conversion | None:
     """The op that converts `source` into `target` along `axis`, or None if there is none.
 
     order: how a partial value is added up; None: over space the transport chooses, over time it is
-    a running sum.
+    a running sum. on: for a sum over leaves, the axis along which the result is split or owned.
     """
-    make = _TABLE.get((over, type(source), type(target)))
-    return make(axis, source, target, order) if make and source != target else None
-
-
-_Make = Callable[[str, State, State, Order | None], Conversion | None]
-
-
-def _all_reduce(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-    assert isinstance(source, Partial)
-    fixed = {Order.TREE: TreeReduce, Order.ACCUMULATE: ChainReduce}
-    return fixed.get(order or Order.ADD_N, AllReduce)(axis, source.op)
-
-
-def _reduce_scatter(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-    assert isinstance(source, Partial) and isinstance(target, Split)
-    return ReduceScatter(axis, target.dim, source.op, order or Order.ADD_N)
-
-
-def _all_to_all(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-    assert isinstance(source, Split) and isinstance(target, Split)
-    return AllToAll(axis, source.dim, target.dim)
-
-
-def _reduce(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-    assert isinstance(source, Partial) and isinstance(target, Home)
-    return Reduce(axis, target.coordinate, source.op, order or Order.ADD_N)
-
-
-def _pull(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-    assert isinstance(source, Home)
-    return Pull(axis, source.coordinate)
-
-
-def _accumulate(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-    assert isinstance(source, Partial)
-    return Accumulate(axis, source.op, order or Order.ACCUMULATE)
-
-
-def _gathered(op: Callable[[str, int], Conversion]) -> _Make:
-    def make(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-        assert isinstance(source, Split)
-        return op(axis, source.dim)
-
-    return make
-
-
-def _cut(op: Callable[[str, int], Conversion]) -> _Make:
-    def make(axis: str, source: State, target: State, order: Order | None) -> Conversion:
-        assert isinstance(target, Split)
-        return op(axis, target.dim)
-
-    return make
-
-
-def _to_partial(axis: str, source: State, target: State, order: Order | None) -> Conversion | None:
-    return ToPartial(axis) if target == Partial() else None
-
-
-_TABLE: dict[tuple[str, type, type], _Make] = {
-    ("space", Partial, type(R)): _all_reduce,
-    ("space", Partial, Split): _reduce_scatter,
-    ("space", Partial, Home): _reduce,
-    ("space", Home, type(R)): _pull,
-    ("space", Split, type(R)): _gathered(AllGather),
-    ("space", Split, Split): _all_to_all,
-    ("space", type(R), Split): _cut(TensorSplit),
-    ("space", type(R), Partial): _to_partial,
-    ("time", Partial, type(R)): _accumulate,
-    ("time", Split, type(R)): _gathered(Stack),
-    ("time", type(R), Split): _cut(Microbatch),
-}
+    op_class = CONVERSIONS.get((over, type(source), type(target)))
+    if op_class is None or source == target:
+        return None
+    known = {"axis": axis, "order": order, "on": on or None, **asdict(source), **asdict(target)}
+    known |= {f"source_{k}": v for k, v in asdict(source).items()}
+    known |= {f"target_{k}": v for k, v in asdict(target).items()}
+    names = (f.name for f in fields(op_class))  # type: ignore[arg-type]
+    op = op_class(**{name: known[name] for name in names if known.get(name) is not None})
+    return op if op.states == (source, target) else None

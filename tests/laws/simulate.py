@@ -23,7 +23,7 @@ from graphc.ir.op import Op, Shard
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, Placement, Replicated, Split, Varying
 from graphc.ir.types import TensorType
-from graphc.ops.collective import Conversion, Mask, TreeReduce
+from graphc.ops.collective import Conversion, Mask
 from graphc.ops.source import DimSize
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -406,7 +406,7 @@ def _is_cut(t: TensorType, dim: int, axis: str) -> bool:
 
 def _is_tree(op: Conversion) -> bool:
     """Whether a sum over places is a balanced tree, and not one place after the other."""
-    return isinstance(op, TreeReduce) or op.attributes.get("order") is Order.TREE
+    return op.order is Order.TREE
 
 
 def _combined(shards: list[Array], how: str, tree: bool = False) -> Array:

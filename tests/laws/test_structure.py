@@ -10,6 +10,7 @@ from laws.networks import NETWORKS, check_network, mlp, under
 from laws.recipe import Model
 
 from graphc.ir.graph import Graph, Node
+from graphc.ir.orders import Order
 from graphc.ir.placement import Mesh, R
 from graphc.ir.types import F32
 from graphc.ops.collective import Accumulate, Conversion
@@ -72,7 +73,8 @@ def test_what_updates_a_variable_at_home_runs_there(strategy: str) -> None:
 def check_tree() -> None:
     """Raise AssertionError unless every sum over devices is a tree, where that is asked for."""
     graph = under(mlp(WIDTHS), 'mirrored(3, reduce="tree") * accumulate(2)')
-    assert collectives(graph) == {"tree_reduce": PARAMS + 1}
+    assert collectives(graph) == {"all_reduce": PARAMS + 1}
+    assert {n.op.order for n in conversions(graph, "space")} == {Order.TREE}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("widths", "strategy"), NETWORKS)

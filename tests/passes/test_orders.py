@@ -241,26 +241,36 @@ def sums(program: Program) -> set[str]:
     for x in program.instructions:
         conversion = isinstance(x, Kernel | Start) and isinstance(x.op, Conversion)
         if conversion and program.buffers[x.result].shape[-2:] == (WIDTH, WIDTH):
-            found.add(f"{x.op.name} {x.op.attributes.get('order', '')}".strip())
+            found.add(f"{x.op.name} {x.op.order}")
     return found
 
 
 @pytest.mark.parametrize(
     ("order", "own", "strategy", "expected"),
     [
-        ("", "", "mirrored(2) * accumulate(2)", {"all_reduce", "accumulate accumulate"}),
-        ("tree", "", "mirrored(2) * accumulate(2)", {"tree_reduce", "accumulate tree"}),
+        ("", "", "mirrored(2) * accumulate(2)", {"all_reduce add_n", "accumulate accumulate"}),
+        ("tree", "", "mirrored(2) * accumulate(2)", {"all_reduce tree", "accumulate tree"}),
         (
             "devices=tree",
             "",
             "mirrored(2) * accumulate(2)",
-            {"tree_reduce", "accumulate accumulate"},
+            {"all_reduce tree", "accumulate accumulate"},
         ),
-        ("", "turns=add_n", "mirrored(2) * accumulate(2)", {"all_reduce", "accumulate add_n"}),
-        ("devices=tree", "devices=accumulate", "mirrored(2)", {"chain_reduce"}),
-        ("", "", 'mirrored(2, reduce="accumulate")', {"chain_reduce"}),
-        ("devices=add_n", "", 'mirrored(2, reduce="accumulate")', {"all_reduce"}),
-        ("", "", 'mirrored(2) * accumulate(2, order="tree")', {"all_reduce", "accumulate tree"}),
+        (
+            "",
+            "turns=add_n",
+            "mirrored(2) * accumulate(2)",
+            {"all_reduce add_n", "accumulate add_n"},
+        ),
+        ("devices=tree", "devices=accumulate", "mirrored(2)", {"all_reduce accumulate"}),
+        ("", "", 'mirrored(2, reduce="accumulate")', {"all_reduce accumulate"}),
+        ("devices=add_n", "", 'mirrored(2, reduce="accumulate")', {"all_reduce add_n"}),
+        (
+            "",
+            "",
+            'mirrored(2) * accumulate(2, order="tree")',
+            {"all_reduce add_n", "accumulate tree"},
+        ),
         ("turns=add_n", "", 'accumulate(2, order="tree")', {"accumulate add_n"}),
     ],
 )
@@ -272,9 +282,9 @@ def test_the_variable_comes_before_the_step_and_the_step_before_the_strategy(
 
 def test_only_the_gradient_of_the_variable_that_asks_goes_by_its_order() -> None:
     program = compiled(shared(2, own="tree"), "mirrored(2)")
-    ops = {
-        program.buffers[x.result].shape: x.op.name
+    orders = {
+        program.buffers[x.result].shape: x.op.order
         for x in program.instructions
-        if isinstance(x, Start)
+        if isinstance(x, Start) and isinstance(x.op, Conversion)
     }
-    assert ops == {(): "all_reduce", (WIDTH, WIDTH): "tree_reduce"}
+    assert orders == {(): Order.ADD_N, (WIDTH, WIDTH): Order.TREE}

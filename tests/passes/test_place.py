@@ -12,6 +12,7 @@ from graphc.ir.op import op_named
 from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, Split
 from graphc.ir.types import F32, I32, Extent, TensorType
+from graphc.ops.collective import AllReduce
 from graphc.passes.cleanup import Cse, Dce
 from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.passes.partitioning.partition import Partition
@@ -136,14 +137,10 @@ def test_a_short_batch_is_masked_on_one_device_too() -> None:
     assert "mask" in conversions(partitioned(mlp(), "one_device()", short=True))
 
 
-def test_tree_order_makes_tree_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", Order.TREE),))])
-    assert set(conversions(graph)) == {"tree_reduce"}
-
-
-def test_a_running_sum_over_devices_makes_chain_reduce_nodes() -> None:
-    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", Order.ACCUMULATE),))])
-    assert set(conversions(graph)) == {"chain_reduce"}
+@pytest.mark.parametrize("order", Order)
+def test_a_sum_over_devices_has_the_order_that_is_asked_for(order: Order) -> None:
+    graph = run_passes(mlp(), [Place(Mirrored(4)), Partition((("data", order),))])
+    assert {n.op for n in graph if n.op.conversion} == {AllReduce("data", order=order)}
 
 
 def test_a_statistic_of_the_batch_used_with_its_examples_keeps_them_cut() -> None:

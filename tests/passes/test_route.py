@@ -103,7 +103,7 @@ def over_leaves(*space: Axis, **want: State) -> list[str] | None:
 
 def test_a_sum_over_leaves_is_one_tree_wherever_it_is_wanted() -> None:
     whole = "data+leaf"
-    assert over_leaves(DATA) == [f"tree_reduce:{whole}"]
+    assert over_leaves(DATA) == [f"all_reduce:{whole}"]
     assert over_leaves(DATA, data=Split(0)) == [f"reduce_scatter:{whole}"]
     assert over_leaves(DATA, data=Home(1)) == [f"reduce:{whole}"]
 

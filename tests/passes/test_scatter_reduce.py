@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.ir.builder import Value
 from graphc.ir.graph import Graph
+from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Mesh, Partial, Split
 from graphc.lowering.program.program import Program, Start
 from graphc.lowering.schedule.schedule import schedule
@@ -13,7 +14,6 @@ from graphc.ops.collective import (
     Conversion,
     ReduceScatter,
     TensorSplit,
-    TreeReduce,
 )
 from graphc.ops.unary import Tanh
 from graphc.passes.partitioning.scatter_reduce import ScatterReduce
@@ -68,7 +68,7 @@ def test_what_is_needed_as_it_is_stays() -> None:
 
 
 def test_a_fixed_order_of_additions_stays() -> None:
-    graph = chain(TreeReduce("data"), TensorSplit("data", 0))
+    graph = chain(AllReduce("data", order=Order.TREE), TensorSplit("data", 0))
     assert ScatterReduce().run(graph) == graph
 
 

@@ -19,8 +19,6 @@ BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTA
 
 SENT = {
     "all_reduce": "2 (n-1)/n · b",
-    "tree_reduce": "2 (n-1)/n · b",
-    "chain_reduce": "2 (n-1)/n · b",
     "reduce_scatter": "(n-1)/n · b",
     "all_gather": "(n-1)/n · b",
     "all_to_all": "(n-1)/n² · b",
@@ -31,7 +29,7 @@ STATES = (R, Split(0), Split(1), Partial(), Home(0))
 
 
 def conversions() -> dict[str, Conversion]:
-    """Every conversion that the table of graphc.ops.collective makes, by name."""
+    """Every conversion that the table of graphc.ops.conversion_table makes, by name."""
     made = {}
     for over in ("space", "time"):
         for source in STATES:

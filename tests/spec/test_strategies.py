@@ -12,6 +12,7 @@ import transcripts
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import load_module, module_of_source
+from graphc.ir.orders import Order
 from graphc.lowering.memory.memory_plan import plan_memory
 from graphc.lowering.program.program import Program
 from graphc.ops.collective import Conversion
@@ -34,10 +35,14 @@ def program(strategy: str) -> Program:
 
 
 def inserted(strategy: str) -> Counter[str]:
-    """The conversions of the training program, by op."""
+    """The conversions of the training program, by op and, over devices, the order of its sums."""
     instructions = program(strategy).instructions
     ops = [getattr(x, "op", None) for x in instructions]
-    return Counter(op.name for op in ops if isinstance(op, Conversion))
+    return Counter(
+        f"{op.name} {op.order}" if op.communicates and op.order is not Order.ADD_N else op.name
+        for op in ops
+        if isinstance(op, Conversion)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -65,14 +70,16 @@ def test_mirrored_inserts_one_all_reduce_for_each_gradient_and_scalar() -> None:
     assert inserted("mirrored(4)") == {"all_reduce": 4 + 2}
 
 
-def test_a_tree_takes_the_place_of_all_reduce() -> None:
-    assert inserted('mirrored(4, reduce="tree")') == {"tree_reduce": 4 + 2}
+def test_sums_over_devices_are_trees_if_that_is_asked_for() -> None:
+    assert inserted('mirrored(4, reduce="tree")') == {"all_reduce tree": 4 + 2}
 
 
 @pytest.mark.parametrize("strategy", ["one_device()", "mirrored(3)", "mirrored(4) * accumulate(2)"])
 def test_reproducible_inserts_one_tree_for_each_sum(strategy: str) -> None:
     found = inserted(f"{strategy} * reproducible(32)")
-    assert found == {"tree_reduce": 2 * (4 + 2)}  # a kernel in the loop, and a collective after it
+    assert found == {
+        "all_reduce tree": 2 * (4 + 2)
+    }  # a kernel in the loop, and a collective after it
 
 
 @pytest.mark.parametrize("turns", [2, 3, 8])
@@ -160,10 +167,10 @@ def test_a_grid_leaves_the_parts_of_variables_even(n: int) -> None:
 
 def test_reproducible_inserts_one_sum_for_each_gradient_in_the_place_where_it_is_wanted() -> None:
     found = inserted("zero(3) * reproducible(32)")
-    trees = {"reduce_scatter": 2 * 4, "tree_reduce": 2 * 2}  # in the loop, and after it
+    trees = {"reduce_scatter tree": 2 * 4, "all_reduce tree": 2 * 2}  # in the loop, and after it
     assert found == trees | {"all_gather": 4, "tensor_split": 4}
     found = inserted("central_storage(3) * reproducible(32)")
-    assert found == {"reduce": 2 * 4, "tree_reduce": 2 * 2, "pull": 4}
+    assert found == {"reduce tree": 2 * 4, "all_reduce tree": 2 * 2, "pull": 4}
 
 
 def test_turns_do_not_add_to_what_is_sent() -> None:

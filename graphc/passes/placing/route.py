@@ -20,7 +20,7 @@ from math import prod
 from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, place
 from graphc.ir.types import TensorType
-from graphc.ops.collective import Conversion, Reduce, ReduceScatter, TreeReduce
+from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
@@ -118,14 +118,17 @@ def _over_leaves(at: Placement, want: Placement, mesh: Mesh) -> Iterator[Convers
     assert isinstance(source, Partial) and all(at[a] == source for a in leaves.axes), (
         f"{at} is partial over some of {leaves.axes} only"
     )
-    yield TreeReduce(axis, source.op)
+    wanted: list[tuple[State, str]] = [(R, "")]
     for name in leaves.axes[:-1]:
         target = want[name]
-        match target:
-            case Split(dim=dim) if not crossing(mesh, at, mesh.axis(name), source, target):
-                yield ReduceScatter(axis, dim, source.op, Order.TREE, name)
-            case Home(coordinate=k):
-                yield Reduce(axis, k, source.op, Order.TREE, name)
+        split = isinstance(target, Split) and not crossing(
+            mesh, at, mesh.axis(name), source, target
+        )
+        wanted += [(target, name)] if split or isinstance(target, Home) else []
+    for target, on in wanted:
+        step = conversion_over("space", axis, source, target, Order.TREE, on)
+        assert step is not None, f"no sum over {axis} gives {target}"
+        yield step
 
 
 def _targets(source: State, target: State) -> list[State]:

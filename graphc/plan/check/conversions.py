@@ -7,6 +7,7 @@ from graphc.ir.placement import Mesh
 from graphc.lowering.program.program import Buffer, Kernel, Program
 from graphc.ops.collective import (
     Accumulate,
+    AllReduce,
     Keep,
     Mask,
     Microbatch,
@@ -16,7 +17,6 @@ from graphc.ops.collective import (
     Stack,
     TensorSplit,
     ToPartial,
-    TreeReduce,
 )  # fmt: skip
 from graphc.ops.settle import Settle
 from graphc.plan.check.buffers import alike, grown, is_part
@@ -52,7 +52,7 @@ def _fits(x: Kernel, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
             return _is_axis(mesh, axis, "time") and a.dtype.kind != "b" and room
         case Settle(order=order, turns=made):
             return made == mesh.turns and grown(b, a, order.partial_sums(mesh.turns))
-        case TreeReduce() | ReduceScatter() | Reduce() as op:
+        case AllReduce() | ReduceScatter() | Reduce() as op:
             leaves = mesh.leaves
             over = leaves is not None and leaves.axes == op.axes and a.dtype.kind != "b"
             return over and grown(a, b, most_pieces(leaves.slots, mesh.turns)) if leaves else False

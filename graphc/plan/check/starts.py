@@ -12,12 +12,10 @@ from graphc.ops.collective import (
     AllGather,
     AllReduce,
     AllToAll,
-    ChainReduce,
     Conversion,
     Pull,
     Reduce,
     ReduceScatter,
-    TreeReduce,
 )  # fmt: skip
 from graphc.plan.check.buffers import alike, is_cut, is_part, same_ranges
 
@@ -63,7 +61,7 @@ def _of_one_leaf(a: Buffer, op: Conversion, mesh: Mesh) -> Buffer | None:
 def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
     """Whether a collective makes b of a. A value at home along its axis is at one place there."""
     match op:
-        case AllReduce() | TreeReduce() | ChainReduce():
+        case AllReduce():
             return alike(a, b) and a.home == b.home and _whole(a, op)
         case Reduce(coordinate=k):
             return alike(a, b) and _whole(a, op) and _at_home(b, a, op.along, k)

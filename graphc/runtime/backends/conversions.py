@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from graphc.lowering.program.program import Kernel
 from graphc.ops.collective import (
     Accumulate,
+    AllReduce,
     Keep,
     Mask,
     Microbatch,
@@ -24,7 +25,6 @@ from graphc.ops.collective import (
     Stack,
     TensorSplit,
     ToPartial,
-    TreeReduce,
 )  # fmt: skip
 from graphc.ops.settle import COMBINE, Settle, grow, keep
 from graphc.runtime.backends.site import Site
@@ -61,7 +61,7 @@ def convert(
             np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
         case Settle() as op:
             np.copyto(out, op.run(x))
-        case TreeReduce(op=op) | ReduceScatter(op=op) | Reduce(op=op):
+        case AllReduce(op=op) | ReduceScatter(op=op) | Reduce(op=op):
             grow(out, x, site.first_leaf, turn, COMBINE[op])
         case Stack(dim=dim):
             if turn == 0:

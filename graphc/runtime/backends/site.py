@@ -195,7 +195,7 @@ class Site:
         if len(space) < len(op.axes):
             return self._over_leaves(op, start, group, turn, supply, where)
         match op:
-            case collective.AllReduce() | collective.TreeReduce() | collective.ChainReduce():
+            case collective.AllReduce():
                 return transport.AllReduceCall(group, op.op, order, where=where)
             case collective.Reduce(coordinate=k):
                 return transport.ReduceCall(group, op.op, group[k], order, where=where)
@@ -223,7 +223,7 @@ class Site:
         each, present = mesh.turns, self.present(supply)
         at = [mesh.coordinates(rank).get(op.along, 0) for rank in group]
         match op:
-            case collective.TreeReduce(op=how):
+            case collective.AllReduce(op=how):
                 return transport.TreeReduceCall(group, how, each, present, where=where)
             case collective.Reduce(op=how, coordinate=k):
                 roots = tuple(r for r, index in zip(group, at, strict=True) if index == k)
