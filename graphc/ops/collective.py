@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from graphc.ir.collective import Collective
 from graphc.ir.op import Op, Shard, register, require
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, ReduceOp, Split, State
@@ -45,6 +46,11 @@ class Conversion(Carried):
     def order(self) -> Order:
         """The order in which the devices' values are added, if any are."""
         return Order.ADD_N
+
+    @property
+    def collective(self) -> Collective:
+        """What the devices do together, for a conversion that sends something."""
+        return Collective(*self.states, self.order)
 
     @property
     def axes(self) -> tuple[str, ...]:

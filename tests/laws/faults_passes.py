@@ -11,6 +11,7 @@ from laws.fault import Patch, around, fault
 import graphc.ir.placement
 import graphc.lowering.program.program
 from graphc import strategies
+from graphc.ir.collective import CollectiveKind
 from graphc.ir.graph import Graph, Node, subgraph_nodes
 from graphc.ir.leaf_tree import forests
 from graphc.ir.placement import Placement
@@ -20,7 +21,6 @@ from graphc.passes import cleanup
 from graphc.passes.partitioning import loops, partition
 from graphc.passes.placing import costs, place, route
 from graphc.runtime.transports import exchange, rendezvous
-from graphc.runtime.transports.transport import ReduceScatterCall, TreeReduceScatterCall
 
 # -- conversions: which, how many, of what --------------------------------------------------------
 
@@ -73,7 +73,7 @@ def _scattered_to_the_neighbour(patch: Patch) -> None:
     """reduce_scatter gives every device its neighbour's part."""
 
     def change(old: Any, call: Any, xs: Any, outs: Any, *rest: Any) -> None:
-        scatters = isinstance(call, ReduceScatterCall | TreeReduceScatterCall)
+        scatters = call.kind is CollectiveKind.REDUCE_SCATTER
         old(call, xs, [*outs[1:], *outs[:1]] if scatters else outs, *rest)
 
     around(patch, rendezvous, "exchange", change)

@@ -219,10 +219,7 @@ def _summed_twice_on_the_way(patch: Patch) -> None:
 def _gathered_in_reverse(patch: Patch) -> None:
     """all_gather puts the parts in the wrong order."""
 
-    def change(old: Any, out: Any, xs: Any, dim: int, lengths: Any) -> None:
-        old(out, xs[::-1], dim, lengths[::-1])
-
-    around(patch, exchange, "_concat", change)
+    around(patch, exchange, "_join", lambda old, out, xs, parts: old(out, xs[::-1], parts))
 
 
 # -- what is no number ----------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runtime import calls
 
 from graphc.ir.orders import Order
 from graphc.ir.placement import capacity, shard_bounds
 from graphc.runtime.transports import rendezvous
-from graphc.runtime.transports.transport import AllReduceCall
 
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.int32, ml_dtypes.bfloat16)]
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -120,13 +120,17 @@ def test_all_reduce_is_the_reduction_in_its_order_bit_for_bit_on_every_rank(case
     xs = [case.whole() for _ in case.group]
     expected = ORDERS[case.order](xs, case.op)
     copies = [x.copy() for x in xs]
-    got = case.run(session, lambda c, i: c.all_reduce(copies[i], case.op, case.group, case.order))
+    got = case.run(
+        session, lambda c, i: calls.all_reduce(c, copies[i], case.op, case.group, case.order)
+    )
     assert all(same(y, expected) for y in got)
     assert all(map(same, xs, copies))
     in_place = [x.copy() for x in xs]
     got = case.run(
         session,
-        lambda c, i: c.all_reduce(in_place[i], case.op, case.group, case.order, out=in_place[i]),
+        lambda c, i: calls.all_reduce(
+            c, in_place[i], case.op, case.group, case.order, out=in_place[i]
+        ),
     )
     assert all(y is x and same(y, expected) for x, y in zip(in_place, got, strict=True))
 
@@ -140,8 +144,8 @@ def test_reduce_gives_the_root_the_reduction_and_the_others_nothing(case, sessio
         ys = [x.copy() for x in xs]
         got = case.run(
             session,
-            lambda c, i, ys=ys, out=out: c.reduce(
-                ys[i], case.op, root, case.group, case.order, out=ys[i] if out else None
+            lambda c, i, ys=ys, out=out: calls.reduce(
+                c, ys[i], case.op, root, case.group, case.order, out=ys[i] if out else None
             ),
         )
         at = case.group.index(root)
@@ -154,7 +158,7 @@ def test_reduce_gives_the_root_the_reduction_and_the_others_nothing(case, sessio
 def test_broadcast_gives_all_a_copy_of_the_root(case, session):
     xs = [case.whole() for _ in case.group]
     root = case.seed % case.n
-    got = case.run(session, lambda c, i: c.broadcast(xs[i], root, case.group))
+    got = case.run(session, lambda c, i: calls.broadcast(c, xs[i], root, case.group))
     assert all(same(y, xs[case.group.index(root)]) for y in got)
     assert all(y is not x for x, y in zip(xs, got, strict=True))
 
@@ -165,7 +169,8 @@ def test_all_gather_joins_what_is_valid_and_pads_with_zeros(case, session):
     parts = shards(whole, case.dim, case.lengths, case.room, junk(case.dtype))
     expected = padded(whole, case.dim, case.total, 0)
     got = case.run(
-        session, lambda c, i: c.all_gather(parts[i], case.group, case.dim, case.lengths, case.total)
+        session,
+        lambda c, i: calls.all_gather(c, parts[i], case.group, case.dim, case.lengths, case.total),
     )
     assert all(same(y, expected) for y in got)
 
@@ -178,8 +183,8 @@ def test_reduce_scatter_is_a_piece_of_the_reduction_and_pads_with_zeros(case, se
     expected = shards(whole, case.dim, case.lengths, case.room, 0)
     got = case.run(
         session,
-        lambda c, i: c.reduce_scatter(
-            xs[i], case.op, case.group, case.dim, case.lengths, case.room, case.order
+        lambda c, i: calls.reduce_scatter(
+            c, xs[i], case.op, case.group, case.dim, case.lengths, case.room, case.order
         ),
     )
     assert all(map(same, got, expected))
@@ -199,8 +204,8 @@ def test_all_to_all_moves_the_split_from_one_dim_to_another(case, session):
     expected = shards(padded(whole, case.dim, case.total, 0), split, cut, room, 0)
     got = case.run(
         session,
-        lambda c, i: c.all_to_all(
-            parts[i], case.group, split, cut, room, case.dim, case.lengths, case.total
+        lambda c, i: calls.all_to_all(
+            c, parts[i], case.group, split, cut, room, case.dim, case.lengths, case.total
         ),
     )
     assert all(map(same, got, expected))
@@ -212,10 +217,10 @@ def test_reduce_scatter_then_all_gather_is_all_reduce(case, session):
     expected = ORDERS[case.order](xs, case.op)
 
     def both(c, i):
-        piece = c.reduce_scatter(
-            xs[i], case.op, case.group, case.dim, case.lengths, case.room, case.order
+        piece = calls.reduce_scatter(
+            c, xs[i], case.op, case.group, case.dim, case.lengths, case.room, case.order
         )
-        return c.all_gather(piece, case.group, case.dim, case.lengths, case.count)
+        return calls.all_gather(c, piece, case.group, case.dim, case.lengths, case.count)
 
     assert all(same(y, expected) for y in case.run(session, both))
 
@@ -233,8 +238,8 @@ def test_arrays_larger_than_a_block_are_reduced_alike(n, order, monkeypatch, ses
         room = max(lengths)
         got = session(n).run(
             lambda c, xs=xs, dim=dim, lengths=lengths, room=room: (
-                c.all_reduce(xs[c.rank], "sum", group, order),
-                c.reduce_scatter(xs[c.rank], "sum", group, dim, lengths, room, order),
+                calls.all_reduce(c, xs[c.rank], "sum", group, order),
+                calls.reduce_scatter(c, xs[c.rank], "sum", group, dim, lengths, room, order),
             )
         )
         pieces = shards(whole, dim, lengths, room, 0)
@@ -247,10 +252,10 @@ def test_scalars_and_strided_arrays_are_taken_and_filled(session):
     group = (0, 1, 2)
 
     def fn(c):
-        scalar = c.all_reduce(np.float32(c.rank), "sum", group)
+        scalar = calls.all_reduce(c, np.float32(c.rank), "sum", group)
         x = np.full((4, 6), c.rank, np.float32)
         out = np.full((6, 4), -1, np.float32)
-        result = c.all_reduce(x[:, ::2], "max", group, out=out[::2].T)
+        result = calls.all_reduce(c, x[:, ::2], "max", group, out=out[::2].T)
         return scalar, result, out
 
     for scalar, result, out in session(3).run(fn):
@@ -273,9 +278,9 @@ def test_groups_of_a_mesh_of_2_by_3_work_side_by_side(session):
                 time.sleep(0.0005)
             seen.append(
                 (
-                    c.all_reduce(x, "sum", rows).tolist(),
-                    c.all_gather(x, columns, 0, (3, 1), 4).tolist(),
-                    c.all_reduce(x, "max", tuple(range(6)), Order.TREE).tolist(),
+                    calls.all_reduce(c, x, "sum", rows).tolist(),
+                    calls.all_gather(c, x, columns, 0, (3, 1), 4).tolist(),
+                    calls.all_reduce(c, x, "max", tuple(range(6)), Order.TREE).tolist(),
                 )
             )
         return seen
@@ -293,7 +298,7 @@ def test_collectives_under_way_may_be_waited_for_in_any_order(session):
     def fn(c):
         group = (0, 1, 2)
         xs = [np.full(100, 10.0 * i + c.rank) for i in range(4)]
-        handles = [c.start(AllReduceCall(group, "sum"), x) for x in xs]
+        handles = [c.start(calls.sum_of(group, "sum"), x) for x in xs]
         order = np.random.default_rng(c.rank).permutation(4)
         results = {int(i): handles[i].wait() for i in order}
         assert all(handles[i].wait() is results[i] for i in range(4))
@@ -307,7 +312,7 @@ def test_collectives_under_way_may_be_waited_for_in_any_order(session):
 def test_a_handle_that_one_rank_never_waits_for_does_not_stop_the_others(late, session):
     def fn(c):
         time.sleep(0.02 * (c.rank == late))
-        handle = c.start(AllReduceCall((0, 1), "sum"), np.ones(4))
+        handle = c.start(calls.sum_of((0, 1), "sum"), np.ones(4))
         return handle.wait().tolist() if c.rank else None
 
     assert session(2).run(fn) == [None, [2, 2, 2, 2]]
@@ -317,7 +322,7 @@ def test_a_handle_that_one_rank_never_waits_for_does_not_stop_the_others(late, s
 def test_a_handle_that_has_been_waited_for_holds_no_operand(session):
     def fn(c):
         x = np.zeros(10)
-        handle = c.start(AllReduceCall((0, 1), "sum"), x)
+        handle = c.start(calls.sum_of((0, 1), "sum"), x)
         handle.wait()
         c.barrier((0, 1))
         watch = weakref.ref(x)
@@ -332,5 +337,5 @@ def test_a_handle_that_has_been_waited_for_holds_no_operand(session):
 def test_a_slow_exchange_of_big_arrays_is_right(size, session):
     group = tuple(range(size))
     xs = [np.full(BIG * 10, 2.0**r, np.float32) for r in group]
-    for y in session(size).run(lambda c: c.all_reduce(xs[c.rank], "sum", group)):
+    for y in session(size).run(lambda c: calls.all_reduce(c, xs[c.rank], "sum", group)):
         assert (y == 2.0**size - 1).all()

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from runtime.test_collectives import COMBINE, DTYPES, same, tree, values
 
+from graphc.ir.collective import Collective
 from graphc.ir.leaf_tree import most_pieces, pieces
-from graphc.ir.placement import capacity, shard_bounds
+from graphc.ir.orders import Order
+from graphc.ir.placement import Home, Partial, R, Split, capacity, shard_bounds
 from graphc.ops.settle import grow
-from graphc.runtime.transports.transport import TreeReduceCall, TreeReduceScatterCall
+from graphc.runtime.transports.transport import CollectiveCall, Parts
 
 BIG = 40_000
 
@@ -36,12 +38,13 @@ def check(rng, shape, dtype, op, deal, session):
         forests.append(junk)
         assert len(pieces(first, min(first + each, present))) <= len(junk)
     group, total = tuple(range(n)), tree(leaves, op)
-    call = TreeReduceCall(group, op, each, present)
+    call = CollectiveCall(Collective(Partial(op), R, Order.TREE), group, leaves=(each, present))
     got = session(n).run(lambda c: c.start(call, forests[c.rank]).wait())
     assert all(same(y, total) for y in got)
     check_parts(group, op, (each, present), forests, total, session)
     roots = group[::2]
-    call = TreeReduceCall(group, op, each, present, roots)
+    owned = Collective(Partial(op), Home(0), Order.TREE)
+    call = CollectiveCall(owned, group, owners=roots, leaves=(each, present))
     got = session(n).run(lambda c: c.start(call, forests[c.rank]).wait())
     assert all(same(y, total) if r in roots else y is None for r, y in enumerate(got))
 
@@ -52,7 +55,8 @@ def check_parts(group, op, deal, forests, total, session):
     for parts in {n, -(-n // 2)}:
         room = capacity(count, (parts,)) + 1
         spans = tuple(shard_bounds(count, [(parts, i % parts)]) for i in group)
-        call = TreeReduceScatterCall(group, op, *deal, 0, spans, room)
+        what = Collective(Partial(op), Split(0), Order.TREE)
+        call = CollectiveCall(what, group, after=Parts(0, spans, room), leaves=deal)
         got = session(n).run(lambda c, call=call: c.start(call, forests[c.rank]).wait())
         for y, (start, length) in zip(got, spans, strict=True):
             assert same(y[:length], total[start : start + length]) and len(y) == room
@@ -60,7 +64,9 @@ def check_parts(group, op, deal, forests, total, session):
 
 
 def test_parts_that_lie_outside_are_refused():
-    call = TreeReduceScatterCall((0, 1), "sum", 1, 2, 0, ((0, 3), (3, 3)), 3)
-    with pytest.raises(AssertionError, match="parts of 5"):
+    after = Parts(0, ((0, 3), (3, 3)), 3)
+    what = Collective(Partial(), Split(0), Order.TREE)
+    call = CollectiveCall(what, (0, 1), after=after, leaves=(1, 2))
+    with pytest.raises(AssertionError, match="a whole of 5"):
         call.result((2, 5, 3))
     assert call.result((2, 6, 3)) == (3, 3)

@@ -13,10 +13,11 @@ import weakref
 
 import numpy as np
 import pytest
+from runtime import calls
 
 from graphc.ir.orders import Order
 from graphc.runtime.transports.local import TRANSPORT
-from graphc.runtime.transports.transport import AllReduceCall, PeerFailed
+from graphc.runtime.transports.transport import PeerFailed
 from graphc.support.errors import GraphcError
 
 DEADLINE = 10**6  # seconds: a rank that waits for it hangs, and one that is only slow is in time
@@ -55,7 +56,7 @@ def test_one_device_runs_inline_without_threads():
         assert s.run(lambda c: threading.get_ident()) == [threading.get_ident()]
         assert threading.active_count() == before
         x = np.arange(3.0)
-        assert same(s.run(lambda c: c.all_reduce(x, "sum", (0,), Order.TREE))[0], x)
+        assert same(s.run(lambda c: calls.all_reduce(c, x, "sum", (0,), Order.TREE))[0], x)
 
 
 @pytest.mark.parametrize("deadline", [None, DEADLINE])
@@ -93,7 +94,7 @@ def test_two_thousand_runs_leak_neither_threads_nor_memory(deadline):
 
     def fn(c):
         x = np.ones(64, np.float32)
-        return c.all_reduce(x, "sum", group, out=x)
+        return calls.all_reduce(c, x, "sum", group, out=x)
 
     with TRANSPORT.open(3, deadline=deadline) as s:
         for _ in range(50):
@@ -122,8 +123,8 @@ def test_an_idle_session_keeps_no_array_of_a_run_alive(fails, session):
     def fn(c):
         x = np.zeros(10)
         alive.append(weakref.ref(x))
-        c.all_reduce(x, "sum", (0, 1), out=x)
-        c.start(AllReduceCall((0, 1), "max"), x)
+        calls.all_reduce(c, x, "sum", (0, 1), out=x)
+        c.start(calls.sum_of((0, 1), "max"), x)
         if fails and c.rank:
             raise ValueError("no")
         c.barrier((0, 1))
@@ -153,7 +154,7 @@ def test_an_error_on_one_rank_ends_the_others_and_names_the_device(bad, deadline
                 time.sleep(0.02)
                 c.barrier((c.rank,))  # enters when the other has failed already
             else:
-                c.all_reduce(np.zeros(3), "sum", (0, 1, 2, 3))
+                calls.all_reduce(c, np.zeros(3), "sum", (0, 1, 2, 3))
         except PeerFailed:
             ended.append(c.rank)
             raise
@@ -163,7 +164,9 @@ def test_an_error_on_one_rank_ends_the_others_and_names_the_device(bad, deadline
             s.run(fn)
         assert error.value.__notes__ == [f"on device {bad}"]
         assert sorted(ended) == [r for r in range(4) if r != bad]
-        assert s.run(lambda c: int(c.all_reduce(np.array(1), "sum", (0, 1, 2, 3)))) == [4] * 4
+        assert (
+            s.run(lambda c: int(calls.all_reduce(c, np.array(1), "sum", (0, 1, 2, 3)))) == [4] * 4
+        )
 
 
 def test_a_graphc_error_comes_through_as_it_is(session):
@@ -208,7 +211,7 @@ def test_code_that_handles_exceptions_does_not_swallow_the_end(session):
 def test_an_error_inside_an_exchange_ends_all(session):
     x = np.full(1000, 3e38, np.float32)
     with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
-        session(3).run(lambda c: c.all_reduce(x, "sum", (0, 1, 2)))
+        session(3).run(lambda c: calls.all_reduce(c, x, "sum", (0, 1, 2)))
     assert session(3).run(lambda c: c.rank) == [0, 1, 2]
 
 

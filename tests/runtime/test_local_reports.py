@@ -5,25 +5,30 @@ import time
 
 import numpy as np
 import pytest
+from runtime import calls
 
+from graphc.ir.collective import Collective
 from graphc.ir.orders import Order
+from graphc.ir.placement import R
 from graphc.runtime.transports import rendezvous
 from graphc.runtime.transports.local import TRANSPORT
-from graphc.runtime.transports.transport import AllGatherCall, AllReduceCall, BarrierCall
+from graphc.runtime.transports.transport import CollectiveCall
 from graphc.support.errors import GraphcError, InternalError
 
 # -- mismatch --------------------------------------------------------------------------------------
 
 G = (0, 1, 2)
 MISMATCHES = {
-    "op": lambda c, x: c.all_reduce(x, "max" if c.rank == 1 else "sum", G),
-    "order": lambda c, x: c.all_reduce(x, "sum", G, Order.TREE if c.rank == 1 else Order.ADD_N),
-    "shape": lambda c, x: c.all_reduce(x[: 3 if c.rank == 1 else 4], "sum", G),
-    "dtype": lambda c, x: c.all_reduce(x.astype("f4" if c.rank == 1 else "f8"), "sum", G),
-    "kind": lambda c, x: c.barrier(G) if c.rank == 1 else c.broadcast(x, 0, G),
-    "root": lambda c, x: c.broadcast(x, c.rank // 2, G),
-    "lengths": lambda c, x: c.all_gather(x, G, 0, (4, 4, 4 - c.rank // 2), 12),
-    "total": lambda c, x: c.all_gather(x, G, 0, (4, 4, 4), 12 + c.rank),
+    "op": lambda c, x: calls.all_reduce(c, x, "max" if c.rank == 1 else "sum", G),
+    "order": lambda c, x: calls.all_reduce(
+        c, x, "sum", G, Order.TREE if c.rank == 1 else Order.ADD_N
+    ),
+    "shape": lambda c, x: calls.all_reduce(c, x[: 3 if c.rank == 1 else 4], "sum", G),
+    "dtype": lambda c, x: calls.all_reduce(c, x.astype("f4" if c.rank == 1 else "f8"), "sum", G),
+    "kind": lambda c, x: c.barrier(G) if c.rank == 1 else calls.broadcast(c, x, 0, G),
+    "root": lambda c, x: calls.broadcast(c, x, c.rank // 2, G),
+    "lengths": lambda c, x: calls.all_gather(c, x, G, 0, (4, 4, 4 - c.rank // 2), 12),
+    "total": lambda c, x: calls.all_gather(c, x, G, 0, (4, 4, 4), 12 + c.rank),
 }
 
 
@@ -49,17 +54,15 @@ def test_a_rank_that_ends_before_its_call_is_reported(session):
         session(2).run(
             lambda c: (
                 c.rank
-                or c.start(
-                    AllReduceCall((0, 1), "sum", where="all_reduce of w1"), np.ones(2)
-                ).wait()
+                or c.start(calls.sum_of((0, 1), "sum", where="all_reduce of w1"), np.ones(2)).wait()
             )
         )
 
 
 def test_a_call_that_is_started_by_some_only_is_reported(session):
-    call = AllGatherCall((0, 1), 0, (2, 2), 4)
+    call = calls.gather_of((0, 1), 0, (2, 2), 4)
     with pytest.raises(
-        InternalError, match=r"device 1 never reached AllGatherCall\(group=\(0, 1\)"
+        InternalError, match=r"device 1 never reached all_gather S\(0\) -> R among \(0, 1\)"
     ):
         session(2).run(lambda c: c.rank or (c.start(call, np.ones(2)) and None))
 
@@ -74,12 +77,21 @@ def test_a_report_stays_short_for_many_devices():
     ("call", "message"),
     [
         (lambda c: c.barrier((0, 0)), "names a device twice"),
-        (lambda c: c.all_gather(np.zeros(2), (0, 1), 0, (2, 3), 9), "do not fit shards of 2"),
-        (lambda c: c.all_gather(np.zeros(2), (0, 1), 0, (2, 2), 3), "a whole of 3"),
-        (lambda c: c.all_gather(np.zeros(2), (0, 1), 0, (2,), 4), "lengths"),
-        (lambda c: c.reduce_scatter(np.zeros(3), "sum", (0, 1), 0, (2, 1), 1), "shards of 1"),
-        (lambda c: c.broadcast(np.zeros(3), 5, (0, 1)), "outside the group"),
-        (lambda c: c.all_reduce(np.zeros(3), "sum", (0, 1), out=np.zeros(4)), "out is float64"),
+        (
+            lambda c: calls.all_gather(c, np.zeros(2), (0, 1), 0, (2, 3), 9),
+            "do not fit shards of 2",
+        ),
+        (lambda c: calls.all_gather(c, np.zeros(2), (0, 1), 0, (2, 2), 3), "a whole of 3"),
+        (lambda c: calls.all_gather(c, np.zeros(2), (0, 1), 0, (2,), 4), "parts"),
+        (
+            lambda c: calls.reduce_scatter(c, np.zeros(3), "sum", (0, 1), 0, (2, 1), 1),
+            "shards of 1",
+        ),
+        (lambda c: calls.broadcast(c, np.zeros(3), 5, (0, 1)), "outside the group"),
+        (
+            lambda c: calls.all_reduce(c, np.zeros(3), "sum", (0, 1), out=np.zeros(4)),
+            "out is float64",
+        ),
     ],
 )
 def test_a_call_that_does_not_fit_its_arrays_is_refused(call, message, session):
@@ -100,7 +112,7 @@ def test_a_rank_that_is_late_is_named_with_the_call(absent):
             told.wait()
         try:
             c.start(
-                AllReduceCall((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))
+                calls.sum_of((0, 1, 2), "sum", where="%dw1 model.gc:8"), np.zeros((2, 3))
             ).wait()
         finally:
             told.set()
@@ -109,10 +121,10 @@ def test_a_rank_that_is_late_is_named_with_the_call(absent):
         with pytest.raises(GraphcError) as error:
             s.run(fn)
         assert error.value.code == "G0562"
-        assert f"device {absent} did not reach AllReduce" in error.value.message
+        assert f"device {absent} did not reach all_reduce" in error.value.message
         assert "%dw1 model.gc:8 of float64[2, 3] within 2 s" in error.value.message
         help = error.value.help
-        assert f"device {absent} is computing; its last call was Barrier" in help
+        assert f"device {absent} is computing; its last call was barrier" in help
         assert s.run(lambda c: c.rank) == [0, 1, 2]  # the late one came back in time to go on
 
 
@@ -126,7 +138,7 @@ def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
 
     s = TRANSPORT.open(2, deadline=0.1)
     try:
-        with pytest.raises(GraphcError, match="device 0 did not reach Barrier"):
+        with pytest.raises(GraphcError, match="device 0 did not reach barrier"):
             s.run(fn)
         with pytest.raises(GraphcError, match="missing a device that did not return"):
             s.run(fn)
@@ -141,7 +153,8 @@ def test_a_rank_that_never_comes_back_is_given_up_and_the_session_with_it():
 def test_a_wake_that_comes_with_the_deadline_is_not_left_for_the_next_sleep():
     room = rendezvous.Room(2, deadline=1.0)
     room.gates[0].release()  # woken: waiting[0] is None again, and the gate is open
-    room._late(0, rendezvous.Meeting(BarrierCall((0, 1)), np.zeros(0)))
+    barrier = CollectiveCall(Collective(R, R), (0, 1))
+    room._late(0, rendezvous.Meeting(barrier, np.zeros(0)))
     assert not room.gates[0].acquire(blocking=False)
 
 

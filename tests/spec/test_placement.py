@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
+from graphc.ir.collective import CollectiveKind
 from graphc.ir.op import all_ops
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, Split
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
+from graphc.runtime.transports.transport import Primitives
 
 FILE = Path(__file__).parents[2] / "spec" / "placement.md"
 BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -80,5 +82,10 @@ def test_a_formula_is_what_the_op_counts(name: str) -> None:
         assert op.traffic(n, 1000.0) == pytest.approx(eval(expected, {"n": n, "b": 1000.0}))
 
 
-def test_what_sends_is_a_collective() -> None:
-    assert {name for name, op in conversions().items() if op.communicates} == set(SENT)
+def test_what_sends_is_a_collective_of_a_kind_that_every_transport_has() -> None:
+    sent = {name: op.collective for name, op in conversions().items() if op.communicates}
+    assert set(sent) == set(SENT)
+    kinds = {name: str(collective.kind) for name, collective in sent.items()}
+    assert kinds == {name: name for name in SENT} | {"pull": "broadcast"}
+    assert {*map(str, CollectiveKind)} == Primitives.__abstractmethods__
+    assert {*kinds.values(), "barrier"} == {*map(str, CollectiveKind)}

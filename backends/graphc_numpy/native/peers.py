@@ -39,9 +39,8 @@ class Across:
         kept = {i: m for i, m in enumerate(memories) if m.kind == "peer"}
         if not kept:
             return {}
-        mine, n = np.array([arena.ctypes.data], np.int64), self._comm.size
-        found = self._comm.all_gather(mine, tuple(range(n)), 0, (1,) * n, n)
-        return {i: int(found[site.group(*m.axes)[m.position]]) for i, m in kept.items()}
+        addresses = self._comm.gather_all(np.array([arena.ctypes.data], np.int64))
+        return {i: int(addresses[site.group(*m.axes)[m.position]]) for i, m in kept.items()}
 
     def agree(self) -> None:
         """Wait until all devices have come so far; raises PeerFailed if one never will."""

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from graphc.ir.op import Shard
+from graphc.ir.placement import Home, Split
 from graphc.lowering.program.program import (
     Buffer,
     Instruction,
@@ -17,11 +18,10 @@ from graphc.lowering.program.program import (
     reads,
     writes,
 )
-from graphc.ops import collective
+from graphc.ops.collective import Conversion
 from graphc.ops.indexing import OutOfRange
 from graphc.runtime.data.supply import Supply, feeds
-from graphc.runtime.transports import transport
-from graphc.runtime.transports.transport import CollectiveCall, Group
+from graphc.runtime.transports.transport import CollectiveCall, Group, Parts
 from graphc.support.errors import GraphcError
 
 CACHE_SIZE = 4096  # shards and calls that are kept; every size of a short batch makes new ones
@@ -69,7 +69,7 @@ class Site:
             case Wait(token=token):
                 return token not in self._away
             case Start(op=op, operand=operand, result=result):
-                assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
+                assert isinstance(op, Conversion), f"{op.name} is no collective"
                 buffers = self.program.buffers
                 homes = (*buffers[operand].home, *buffers[result].home)
                 return all(self.coordinates[0][a] == k for a, k in homes if a not in op.axes)
@@ -113,9 +113,7 @@ class Site:
         begun = {
             x.token
             for x in body
-            if isinstance(x, Start)
-            and isinstance(x.op, collective.Conversion)
-            and any(map(deals, x.op.axes))
+            if isinstance(x, Start) and isinstance(x.op, Conversion) and any(map(deals, x.op.axes))
         }
         return [x for x in body if isinstance(x, Start | Wait) and x.token in begun]
 
@@ -183,66 +181,34 @@ class Site:
         return call
 
     def _call(self, start: Start, turn: int, supply: Supply) -> CollectiveCall:
-        op = start.op
-        assert isinstance(op, collective.Conversion), f"{op.name} is no collective"
-        space = [a for a in op.axes if self.program.mesh.axis(a).over == "space"]
+        op, mesh = start.op, self.program.mesh
+        assert isinstance(op, Conversion), f"{op.name} is no collective"
+        source, target = op.states
+        space = [a for a in op.axes if mesh.axis(a).over == "space"]
         group = self.group(*space)
-        order = op.order
-        lengths = partial(self._lengths, op.axis, turn, supply)
-        x, y = start.operand, start.result
-        shape = self.program.buffers[y].shape
-        where = f"%{start.node}" + (f" ({start.origin})" if start.origin else "")
-        if len(space) < len(op.axes):
-            return self._over_leaves(op, start, group, turn, supply, where)
-        match op:
-            case collective.AllReduce():
-                return transport.AllReduceCall(group, op.op, order, where=where)
-            case collective.Reduce(coordinate=k):
-                return transport.ReduceCall(group, op.op, group[k], order, where=where)
-            case collective.Pull(coordinate=k):
-                return transport.BroadcastCall(group, group[k], where=where)
-            case collective.ReduceScatter(dim=d):
-                return transport.ReduceScatterCall(
-                    group, op.op, d, lengths(y, d), shape[d], order, where=where
-                )
-            case collective.AllGather(dim=d):
-                return transport.AllGatherCall(group, d, lengths(x, d), shape[d], where=where)
-            case collective.AllToAll(source_dim=s, target_dim=d):
-                return transport.AllToAllCall(
-                    group, d, lengths(y, d), shape[d], s, lengths(x, s), shape[s], where=where
-                )
-            case _:
-                raise AssertionError(f"no transport call does {op.name}")
+        members = [mesh.coordinates(rank).get(op.along, 0) for rank in group]
+        owned = [s.coordinate for s in op.states if isinstance(s, Home)]
+        parts = partial(self._parts, start, members, turn, supply)
+        return CollectiveCall(
+            op.collective,
+            group,
+            before=parts(start.operand, source) if isinstance(source, Split) else None,
+            after=parts(start.result, target) if isinstance(target, Split) else None,
+            owners=tuple(r for r, k in zip(group, members, strict=True) if k in owned),
+            leaves=(mesh.turns, self.present(supply)) if len(space) < len(op.axes) else None,
+            where=f"%{start.node}" + (f" ({start.origin})" if start.origin else ""),
+        )
 
-    def _over_leaves(
-        self, op: collective.Conversion, start: Start, group: Group, turn: int, supply: Supply,
-        where: str,
-    ) -> CollectiveCall:  # fmt: skip
-        """The call that joins the forests of all devices."""
-        mesh = self.program.mesh
-        each, present = mesh.turns, self.present(supply)
-        at = [mesh.coordinates(rank).get(op.along, 0) for rank in group]
-        match op:
-            case collective.AllReduce(op=how):
-                return transport.TreeReduceCall(group, how, each, present, where=where)
-            case collective.Reduce(op=how, coordinate=k):
-                roots = tuple(r for r, index in zip(group, at, strict=True) if index == k)
-                return transport.TreeReduceCall(group, how, each, present, roots, where=where)
-            case collective.ReduceScatter(op=how, dim=d):
-                spans = self._spans(op.along, turn, supply, start.result, d)
-                room = self.program.buffers[start.result].shape[d]
-                parts = tuple(spans[index] for index in at)
-                return transport.TreeReduceScatterCall(
-                    group, how, each, present, d, parts, room, where=where
-                )
-            case _:
-                raise AssertionError(f"{op.name} does not run over leaves")
-
-    def _lengths(
-        self, axis: str, turn: int, supply: Supply, buffer: int, dim: int
-    ) -> tuple[int, ...]:
-        """How many entries of a dim each member along an axis holds."""
-        return tuple(length for _, length in self._spans(axis, turn, supply, buffer, dim))
+    def _parts(
+        self, start: Start, members: Sequence[int], turn: int, supply: Supply, buffer: int,
+        split: Split,
+    ) -> Parts:  # fmt: skip
+        """The parts of a buffer that members of a group have, by their coordinates."""
+        assert isinstance(start.op, Conversion)
+        spans = self._spans(start.op.along, turn, supply, buffer, split.dim)
+        begin = spans[0][0]  # of what they have together, if other axes split the dim too
+        size = self.program.buffers[start.result].shape[split.dim]
+        return Parts(split.dim, tuple((spans[k][0] - begin, spans[k][1]) for k in members), size)
 
     def _spans(
         self, axis: str, turn: int, supply: Supply, buffer: int, dim: int

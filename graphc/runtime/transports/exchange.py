@@ -7,30 +7,24 @@ touch different entries of the results, and do not depend on which rank computes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import islice
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
-from graphc.ir.placement import ReduceOp
-from graphc.runtime.transports.transport import (
-    AllGatherCall,
-    AllReduceCall,
-    AllToAllCall,
-    BroadcastCall,
-    CollectiveCall,
-    ReduceCall,
-    ReduceScatterCall,
-    TreeReduceCall,
-    TreeReduceScatterCall,
-)
+from graphc.ir.placement import Partial, ReduceOp
+from graphc.runtime.transports.transport import CollectiveCall, Parts, Primitives
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 BLOCK = 1 << 18  # bytes of a partial result: fits the cache, and is worth a release of the GIL
+Xs: TypeAlias = Sequence[Array]
+Outs: TypeAlias = Sequence[Any]
 Joins: TypeAlias = Sequence[tuple[int, int]]
+T = TypeVar("T")
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -55,51 +49,83 @@ def exchange(
     part: int,
     parts: int,
     scratch: Scratch,
-) -> None:
+) -> None:  # fmt: skip
     """Do part `part` of `parts` (1, or one per member) of `call`.
 
     xs and outs: the arrays of the members by position, C-contiguous, of the shapes in the call;
     outs[i] is None if position i receives nothing. outs[i] may be xs[i] for calls that keep the
     shape.
     """
-    members = range(len(xs))[part::parts]
-    match call:
-        case AllReduceCall(op=op, order=order) | ReduceCall(op=op, order=order):
-            size = xs[0].size
-            cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
-            targets = [_plane(out, 0)[cut] for out in outs if out is not None]
-            tree = joins(len(xs), 1, len(xs)) if order is Order.TREE else None
-            _reduce([_plane(x, 0)[cut] for x in xs], targets, op, tree, scratch)
-        case TreeReduceCall(op=op, each=each, present=present):
-            size = prod(xs[0].shape[1:])
-            cut = np.s_[:, size * part // parts : size * (part + 1) // parts]
-            rows = _rows(xs, each, present)
-            targets = [_plane(out, 0)[cut] for out in outs if out is not None]
-            tree = joins(len(xs), each, present)
-            _reduce([_plane(row, 0)[cut] for row in rows], targets, op, tree, scratch)
-        case ReduceScatterCall(lengths=lengths, order=order):
-            tree = joins(len(xs), 1, len(xs)) if order is Order.TREE else None
-            for i in members:
-                span = sum(lengths[:i]), lengths[i]
-                _reduce_part(xs, outs[i], call.dim, span, call.op, tree, scratch)
-        case TreeReduceScatterCall(each=each, present=present, spans=spans):
-            rows, tree = _rows(xs, each, present), joins(len(xs), each, present)
-            for i in members:
-                _reduce_part(rows, outs[i], call.dim, spans[i], call.op, tree, scratch)
-        case AllGatherCall(dim=dim, lengths=lengths):
-            for i in members:
-                _concat(outs[i], xs, dim, lengths)
-        case AllToAllCall(split_dim=dim, split_lengths=lengths):
-            for i in members:
-                offset, length = sum(lengths[:i]), lengths[i]
-                pieces = [_along(x, dim, offset, offset + length) for x in xs]
-                _concat(
-                    _along(outs[i], dim, 0, length), pieces, call.concat_dim, call.concat_lengths
-                )
-                _along(outs[i], dim, length, None)[...] = 0
-        case BroadcastCall(root=root):
-            for i in members:
-                np.copyto(outs[i], xs[call.group.index(root)])
+    InOneMemory(part, parts, scratch).run(call, xs, outs)
+
+
+@dataclass(frozen=True, slots=True)
+class InOneMemory(Primitives):
+    """The primitives on the arrays of all members: part `part` of `parts` of each."""
+
+    part: int
+    parts: int
+    scratch: Scratch
+
+    def all_reduce(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        terms, tree = _terms(call, xs)
+        size = terms[0].size
+        cut = np.s_[:, size * self.part // self.parts : size * (self.part + 1) // self.parts]
+        targets = [_plane(out, 0)[cut] for out in outs if out is not None]
+        _reduce([_plane(x, 0)[cut] for x in terms], targets, _op(call), tree, self.scratch)
+
+    def reduce(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        self.all_reduce(call, xs, outs)
+
+    def reduce_scatter(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        terms, tree = _terms(call, xs)
+        assert call.after is not None
+        dim = call.after.dim
+        for out, (start, length) in self._mine(outs, call.after.spans):
+            unit = prod(out.shape[dim + 1 :])
+            sources = [_plane(x, dim)[:, start * unit : (start + length) * unit] for x in terms]
+            target = _plane(out, dim)
+            _reduce(sources, [target[:, : length * unit]], _op(call), tree, self.scratch)
+            target[:, length * unit :] = 0
+
+    def broadcast(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        (owner,) = call.owners
+        for out, _ in self._mine(outs, call.group):
+            np.copyto(out, xs[call.group.index(owner)])
+
+    def all_gather(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        assert call.before is not None
+        for out, _ in self._mine(outs, call.group):
+            _join(out, xs, call.before)
+
+    def all_to_all(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        assert call.before is not None and call.after is not None
+        dim = call.after.dim
+        for out, (start, length) in self._mine(outs, call.after.spans):
+            pieces = [_along(x, dim, start, start + length) for x in xs]
+            _join(_along(out, dim, 0, length), pieces, call.before)
+            _along(out, dim, length, None)[...] = 0
+
+    def barrier(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
+        """Nothing: all have arrived when an exchange begins."""
+
+    def _mine(self, outs: Outs, spans: Sequence[T]) -> Iterator[tuple[Any, T]]:
+        """The results, with their members' parts, that belong to this part of the exchange."""
+        return islice(zip(outs, spans, strict=True), self.part, None, self.parts)
+
+
+def _op(call: CollectiveCall) -> ReduceOp:
+    source = call.collective.source
+    assert isinstance(source, Partial), f"{call} adds nothing up"
+    return source.op
+
+
+def _terms(call: CollectiveCall, xs: Xs) -> tuple[Xs, Joins | None]:
+    """What is added, and the additions in order; None: from left to right."""
+    if call.leaves is not None:
+        return _rows(xs, *call.leaves), joins(len(xs), *call.leaves)
+    tree = call.collective.order is Order.TREE
+    return xs, joins(len(xs), 1, len(xs)) if tree else None
 
 
 def _rows(xs: Sequence[Array], each: int, present: int) -> list[Array]:
@@ -108,25 +134,12 @@ def _rows(xs: Sequence[Array], each: int, present: int) -> list[Array]:
     return [x[k] for x, forest in zip(xs, grown, strict=True) for k in range(len(forest))]
 
 
-def _reduce_part(
-    xs: Sequence[Array], out: Array, dim: int, span: tuple[int, int], op: ReduceOp,
-    tree: Joins | None, scratch: Scratch,
-) -> None:  # fmt: skip
-    """The reduction of a part of xs: `span` is its (offset, length) along dim."""
-    unit = prod(out.shape[dim + 1 :])
-    start, width = span[0] * unit, span[1] * unit
-    sources = [_plane(x, dim)[:, start : start + width] for x in xs]
-    target = _plane(out, dim)
-    _reduce(sources, [target[:, :width]], op, tree, scratch)
-    target[:, width:] = 0
-
-
-def _concat(out: Array, xs: Sequence[Array], dim: int, lengths: Sequence[int]) -> None:
-    """The first lengths[i] entries of each xs[i] along dim, concatenated, then zeros."""
-    ends = list(accumulate(lengths))
-    for x, length, end in zip(xs, lengths, ends, strict=True):
-        _along(out, dim, end - length, end)[...] = _along(x, dim, 0, length)
-    _along(out, dim, ends[-1], None)[...] = 0
+def _join(out: Array, xs: Sequence[Array], parts: Parts) -> None:
+    """The valid part of each of xs, where it belongs in `out`, then zeros."""
+    for x, (start, length) in zip(xs, parts.spans, strict=True):
+        _along(out, parts.dim, start, start + length)[...] = _along(x, parts.dim, 0, length)
+    end = max(start + length for start, length in parts.spans)
+    _along(out, parts.dim, end, None)[...] = 0
 
 
 def _along(x: Array, dim: int, start: int, stop: int | None) -> Array:

@@ -1,202 +1,155 @@
-"""The interface of transports: the calls that ranks make, handles, sessions.
+"""The interface of transports: the calls that ranks make, what is done for them, handles, sessions.
 
 A *rank* is one device. A *group* is a tuple of ranks in order, including the caller: the ranks
 along some axes of the mesh. All members of a group make the same calls in the same order; the index
 of a rank in the group is its *position*.
 
-All parts of a tensor have the same padded shape, as `graphc.ir.placement` says: the valid entries
-are in front, and `lengths[i]` entries of the part at position i are valid. Padding is never read,
-and padding in a result is zero. A dim is counted from the front (0 <= dim < rank).
+All parts of a tensor have the same padded shape, as `graphc.ir.placement` says, with the valid
+entries in front. Padding is never read, and padding in a result is zero. A dim is counted from the
+front (0 <= dim < rank).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
-from graphc.ir.orders import Order
-from graphc.ir.placement import ReduceOp
+from graphc.ir.collective import Collective, CollectiveKind
+from graphc.ir.placement import Home, R, Split
 
 T = TypeVar("T")
 Array: TypeAlias = Any  # a NumPy array, or an array of the transport's own device
 Shape: TypeAlias = tuple[int, ...]
 Group: TypeAlias = tuple[int, ...]
-Lengths: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of dim `dim` that the members of a group have: (offset, length), by position.
+
+    size: the length of the dim in the result, with its padding. Several members may have one part.
+    """
+
+    dim: int
+    spans: tuple[tuple[int, int], ...]
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """What all members of a group must agree on. `where` (a node, a source line) is for reports.
+    """A collective of a group: what all its members must agree on.
 
-    Reductions are elementwise, in the dtype of x, and give every rank the same bits. Their order:
-    ADD_N is the transport's own fixed order (local: left to right); TREE is the balanced binary
-    tree over positions: (0,1), (2,3), ... then pairs of pairs, a lone element moves up; ACCUMULATE
-    is a running sum from the first position to the last.
+    before: if the value is split, what each member's x holds of it
+    after:  if the result is split, what each member gets of it
+    owners: if the value is owned, the one rank that has it; if the result is, the ranks that get it
+    leaves: for a sum over leaves (graphc.ir.leaf_tree), `each` and `present`: position i has leaves
+            i * each to (i + 1) * each - 1, of which those from `present` on are absent; at least
+            one is present. Row k of its x is the k-th piece that its leaves make, rows past the
+            last one are not read. The order is that of the tree over all leaves, whatever `each` is
+    where:  a node, a source line: for reports
     """
 
+    collective: Collective
     group: Group
+    before: Parts | None = None
+    after: Parts | None = None
+    owners: Group = ()
+    leaves: tuple[int, int] | None = None
     where: str = field(default="", compare=False, repr=False, kw_only=True)
+
+    @property
+    def kind(self) -> CollectiveKind:
+        return self.collective.kind
 
     def result(self, shape: Shape) -> Shape:
         """The shape of the result for an x of `shape`; asserts that the call fits it."""
+        assert set(self.owners) <= set(self.group), f"{self}: an owner is outside the group"
+        if self.leaves is not None:
+            each, present = self.leaves
+            assert 0 < present <= each * len(self.group), f"{self} has no such leaves"
+            shape = shape[1:]
+        before, after = self.before, self.after
+        if before is not None and after is not None:
+            assert before.dim != after.dim, f"{self} splits the dim that it joins"
+        if before is not None:
+            self._check(before, shape[before.dim], before.size)
+            shape = _resized(shape, before)
+        if after is not None:
+            self._check(after, after.size, shape[after.dim])
+            shape = _resized(shape, after)
         return shape
+
+    def _check(self, parts: Parts, shard: int, whole: int) -> None:
+        fits = all(0 <= n <= shard and 0 <= start <= whole - n for start, n in parts.spans)
+        assert fits and len(parts.spans) == len(self.group), (
+            f"{self}: parts {parts.spans} do not fit shards of {shard} and a whole of {whole}"
+        )
 
     def receives(self, rank: int) -> bool:
         """Whether this member gets a result."""
-        return True
+        if isinstance(self.collective.target, Home):
+            return rank in self.owners
+        return self.kind is not CollectiveKind.BARRIER
+
+    def __str__(self) -> str:
+        parts = (x for x in (self.before, self.after) if x is not None)
+        words = [f", parts {x.spans} to {x.size} of dim {x.dim}" for x in parts]
+        words += [f", owned by {self.owners}"] * bool(self.owners)
+        words += [f", leaves {self.leaves}"] * (self.leaves is not None)
+        return f"{self.collective} among {self.group}{''.join(words)}"
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierCall(CollectiveCall):
-    """Nobody continues before all have arrived. No x, no result."""
-
-    def receives(self, rank: int) -> bool:
-        return False
+def _resized(shape: Shape, parts: Parts) -> Shape:
+    return (*shape[: parts.dim], parts.size, *shape[parts.dim + 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class AllReduceCall(CollectiveCall):
-    """P -> R: x and the result have the same shape; `out` may be x itself."""
+class Primitives(ABC):
+    """What a transport does: one method for each kind of collective.
 
-    op: ReduceOp
-    order: Order = Order.ADD_N
-
-
-@dataclass(frozen=True, slots=True)
-class TreeReduceCall(CollectiveCall):
-    """P -> R over leaves (graphc.ir.leaf_tree): x is a forest, the result the sum of all members'
-    leaves.
-
-    Position i has leaves i * each to (i + 1) * each - 1, of which those from `present` on are
-    absent; row k of its x is the k-th piece that they make, rows past the last one are not read.
-    At least one leaf is present. The order is that of the tree over all leaves, whatever `each` is.
-    roots: the ranks that get the result (P -> H); all where it is empty.
+    A new transport implements these, and a Communicator that calls `run`. Each method takes a call,
+    x and out. These are what the transport makes of them: one rank's operand and result, or, where
+    all arrays are in one memory, those of all members by position; out is None for a rank that
+    receives nothing. A collective is described by data only: `call.collective` (states and order)
+    and the fields of the call. Reductions are elementwise, in the dtype of x, and give every rank
+    the same bits; their order is that of the collective: ADD_N is the transport's own fixed order;
+    TREE is the balanced binary tree over positions: (0,1), (2,3), ... then pairs of pairs, a lone
+    element moves up (over `call.leaves`: graphc.ir.leaf_tree.joins); ACCUMULATE is a running sum
+    from the first position to the last.
     """
 
-    op: ReduceOp
-    each: int
-    present: int
-    roots: Group = ()
+    def run(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """Do what a call says, by the method of its kind."""
+        getattr(self, str(call.kind))(call, x, out)
 
-    def result(self, shape: Shape) -> Shape:
-        assert 0 < self.present <= self.each * len(self.group), f"{self} has no such leaves"
-        return shape[1:]
+    @abstractmethod
+    def all_reduce(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """P -> R: all get the sum (max, min); `out` may be x itself."""
 
-    def receives(self, rank: int) -> bool:
-        return not self.roots or rank in self.roots
+    @abstractmethod
+    def reduce(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """P -> H: the owners get the sum (max, min); `out` may be x itself."""
 
+    @abstractmethod
+    def reduce_scatter(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """P -> S(d): position i gets its part of the sum (max, min), then zeros."""
 
-@dataclass(frozen=True, slots=True)
-class TreeReduceScatterCall(CollectiveCall):
-    """P -> S(dim) over leaves: as TreeReduce, but position i gets its part of the sum only.
+    @abstractmethod
+    def broadcast(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """H -> R: all get a copy of the owner's x; elsewhere only x's type matters."""
 
-    spans: (offset, length) of every position's part of dim `dim`, padded to `capacity`. Each sends
-    every other one its pieces of that one's part; parts may be alike.
-    """
+    @abstractmethod
+    def all_gather(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """S(d) -> R: all get the parts of all, each where `before.spans` says, then zeros."""
 
-    op: ReduceOp
-    each: int
-    present: int
-    dim: int
-    spans: tuple[tuple[int, int], ...]
-    capacity: int
+    @abstractmethod
+    def all_to_all(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """S(d) -> S(e): an all_gather along dim d, of which position i gets its part along e."""
 
-    def result(self, shape: Shape) -> Shape:
-        assert 0 < self.present <= self.each * len(self.group), f"{self} has no such leaves"
-        total, n = shape[1 + self.dim], len(self.group)
-        ok = len(self.spans) == n and all(0 <= o <= o + k <= total for o, k in self.spans)
-        assert ok and max(k for _, k in self.spans) <= self.capacity, f"{self}: parts of {total}"
-        return _resized(shape[1:], self.dim, self.capacity)
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceCall(CollectiveCall):
-    """P -> H: the rank `root` gets the result (`out` may be x); the others get None."""
-
-    op: ReduceOp
-    root: int
-    order: Order = Order.ADD_N
-
-    def result(self, shape: Shape) -> Shape:
-        assert self.root in self.group, f"{self}: the root is outside the group"
-        return shape
-
-    def receives(self, rank: int) -> bool:
-        return rank == self.root
-
-
-@dataclass(frozen=True, slots=True)
-class BroadcastCall(CollectiveCall):
-    """H -> R: all get a copy of x of the rank `root`; elsewhere only x's type matters."""
-
-    root: int
-
-    def result(self, shape: Shape) -> Shape:
-        assert self.root in self.group, f"{self}: the root is outside the group"
-        return shape
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceScatterCall(CollectiveCall):
-    """P -> S(dim): x is whole; position i gets the next lengths[i] entries, padded to capacity."""
-
-    op: ReduceOp
-    dim: int
-    lengths: Lengths
-    capacity: int
-    order: Order = Order.ADD_N
-
-    def result(self, shape: Shape) -> Shape:
-        _fits(self, self.lengths, self.capacity, shape[self.dim])
-        return _resized(shape, self.dim, self.capacity)
-
-
-@dataclass(frozen=True, slots=True)
-class AllGatherCall(CollectiveCall):
-    """S(dim) -> R: the valid parts of all, concatenated, padded to `total` entries."""
-
-    dim: int
-    lengths: Lengths
-    total: int
-
-    def result(self, shape: Shape) -> Shape:
-        _fits(self, self.lengths, shape[self.dim], self.total)
-        return _resized(shape, self.dim, self.total)
-
-
-@dataclass(frozen=True, slots=True)
-class AllToAllCall(CollectiveCall):
-    """S(concat_dim) -> S(split_dim): an all_gather along one dim, split along another.
-
-    x holds concat_lengths[i] entries along concat_dim and is whole along split_dim; the result has
-    the entries of all along concat_dim, padded to `total`, and split_lengths[i] along split_dim,
-    padded to `capacity`.
-    """
-
-    split_dim: int
-    split_lengths: Lengths
-    capacity: int
-    concat_dim: int
-    concat_lengths: Lengths
-    total: int
-
-    def result(self, shape: Shape) -> Shape:
-        assert self.split_dim != self.concat_dim, f"{self} splits the dim that it concatenates"
-        _fits(self, self.split_lengths, self.capacity, shape[self.split_dim])
-        _fits(self, self.concat_lengths, shape[self.concat_dim], self.total)
-        return _resized(_resized(shape, self.split_dim, self.capacity), self.concat_dim, self.total)
-
-
-def _fits(call: CollectiveCall, lengths: Lengths, capacity: int, total: int) -> None:
-    ok = len(lengths) == len(call.group) and min(lengths) >= 0
-    assert ok and max(lengths) <= capacity and sum(lengths) <= total, (
-        f"{call}: lengths {lengths} do not fit shards of {capacity} and a whole of {total}"
-    )
-
-
-def _resized(shape: Shape, dim: int, size: int) -> Shape:
-    return (*shape[:dim], size, *shape[dim + 1 :])
+    @abstractmethod
+    def barrier(self, call: CollectiveCall, x: Any, out: Any) -> None:
+        """Nobody continues before all have arrived. No x, no result."""
 
 
 class PeerFailed(BaseException):
@@ -231,48 +184,19 @@ class Communicator(Protocol):
         ...
 
     def barrier(self, group: Group) -> None:
-        self.start(BarrierCall(group)).wait()
+        self.start(CollectiveCall(Collective(R, R), group)).wait()
 
     def meet_all(self) -> None:
         """Wait until all ranks have come this far. Raises PeerFailed if one never will."""
         if self.size > 1:
             self.barrier(tuple(range(self.size)))
 
-    def all_reduce(
-        self, x: Array, op: ReduceOp, group: Group, order: Order = Order.ADD_N, *, out: Array = None
-    ) -> Array:
-        return self.start(AllReduceCall(group, op, order), x, out).wait()
-
-    def reduce(
-        self, x: Array, op: ReduceOp, root: int, group: Group, order: Order = Order.ADD_N, *,
-        out: Array = None,
-    ) -> Array:  # fmt: skip
-        return self.start(ReduceCall(group, op, root, order), x, out).wait()
-
-    def broadcast(self, x: Array, root: int, group: Group, *, out: Array = None) -> Array:
-        return self.start(BroadcastCall(group, root), x, out).wait()
-
-    def reduce_scatter(
-        self, x: Array, op: ReduceOp, group: Group, dim: int, lengths: Lengths, capacity: int,
-        order: Order = Order.ADD_N, *, out: Array = None,
-    ) -> Array:  # fmt: skip
-        return self.start(
-            ReduceScatterCall(group, op, dim, lengths, capacity, order), x, out
-        ).wait()
-
-    def all_gather(
-        self, x: Array, group: Group, dim: int, lengths: Lengths, total: int, *, out: Array = None
-    ) -> Array:
-        return self.start(AllGatherCall(group, dim, lengths, total), x, out).wait()
-
-    def all_to_all(
-        self, x: Array, group: Group, split_dim: int, split_lengths: Lengths, capacity: int,
-        concat_dim: int, concat_lengths: Lengths, total: int, *, out: Array = None,
-    ) -> Array:  # fmt: skip
-        call = AllToAllCall(
-            group, split_dim, split_lengths, capacity, concat_dim, concat_lengths, total
-        )
-        return self.start(call, x, out).wait()
+    def gather_all(self, x: Array) -> Array:
+        """The entries of all ranks, by rank; x has one dim, and the same length on all."""
+        spans = tuple((rank * len(x), len(x)) for rank in range(self.size))
+        parts = Parts(0, spans, len(x) * self.size)
+        call = CollectiveCall(Collective(Split(0), R), tuple(range(self.size)), parts)
+        return self.start(call, x).wait()
 
 
 class TransportSession(Protocol):
