@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from graphc.ir.leaf_tree import most_pieces
-from graphc.ir.placement import Mesh
+from graphc.ir.placement import Mesh, Partial, Replicated, Split
 from graphc.lowering.program.program import Buffer, Kernel, Program
-from graphc.ops.collective import (
-    Accumulate,
-    AllReduce,
-    Keep,
-    Mask,
-    Microbatch,
-    Recall,
-    Reduce,
-    ReduceScatter,
-    Stack,
-    TensorSplit,
-    ToPartial,
-)  # fmt: skip
+from graphc.ops.collective import Conversion, Keep, Mask, Recall
 from graphc.ops.settle import Settle
 from graphc.plan.check.buffers import alike, grown, is_part
 
@@ -38,28 +26,40 @@ def _fits(x: Kernel, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
     match x.op:
         case Mask(dim=dim):
             return 0 <= dim < len(a.shape) and alike(a, b)
-        case TensorSplit(axis=axis, dim=dim):
-            return _is_axis(mesh, axis, "space") and is_part(a, b, dim, axis)
-        case Microbatch(axis=axis, dim=dim):
-            return _is_axis(mesh, axis, "time") and is_part(a, b, dim, axis)
-        case Stack(axis=axis, dim=dim):
-            return _is_axis(mesh, axis, "time") and is_part(b, a, dim, axis)
-        case ToPartial(axis=axis):
-            return _is_axis(mesh, axis, "space") and alike(a, b)
-        case Accumulate(axis=axis) as op:
-            several = op.partial_sums(max(mesh.turns, 2)) > 1  # one turn runs what more of them do
-            room = grown(a, b, op.partial_sums(mesh.turns)) if several else alike(a, b)
-            return _is_axis(mesh, axis, "time") and a.dtype.kind != "b" and room
         case Settle(order=order, turns=made):
             return made == mesh.turns and grown(b, a, order.partial_sums(mesh.turns))
-        case AllReduce() | ReduceScatter() | Reduce() as op:
-            leaves = mesh.leaves
-            over = leaves is not None and leaves.axes == op.axes and a.dtype.kind != "b"
-            return over and grown(a, b, most_pieces(leaves.slots, mesh.turns)) if leaves else False
         case Keep():
             return grown(a, b, mesh.turns)
         case Recall():
             return grown(b, a, mesh.turns)
+        case Conversion(communicates=True) as op:
+            return isinstance(op.states[0], Partial) and _grows_forest(op, a, b, mesh)
+        case Conversion() as op:
+            return _is_axis(mesh, op.axis, op.over) and _converts(op, a, b, mesh)
+        case _:
+            return False
+
+
+def _grows_forest(op: Conversion, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
+    """Whether b keeps what a device adds up of a sum over leaves."""
+    if mesh.leaves is None or mesh.leaves.axes != op.axes or a.dtype.kind == "b":
+        return False
+    return grown(a, b, most_pieces(mesh.leaves.slots, mesh.turns))
+
+
+def _converts(op: Conversion, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
+    """Whether b is what a conversion makes of a, where nothing is sent."""
+    match op.states:
+        case Replicated(), Split(dim=dim):
+            return is_part(a, b, dim, op.axis)
+        case Split(dim=dim), Replicated():
+            return is_part(b, a, dim, op.axis)
+        case Replicated(), Partial():
+            return alike(a, b)
+        case Partial(), Replicated():
+            several = op.partial_sums(max(mesh.turns, 2)) > 1  # one turn runs what more of them do
+            room = grown(a, b, op.partial_sums(mesh.turns)) if several else alike(a, b)
+            return a.dtype.kind != "b" and room
         case _:
             return False
 

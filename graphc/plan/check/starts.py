@@ -6,17 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graphc.ir.leaf_tree import most_pieces
-from graphc.ir.placement import Mesh
+from graphc.ir.placement import Home, Mesh, Partial, Replicated, Split
 from graphc.lowering.program.program import Buffer, Program, Range, Start
-from graphc.ops.collective import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Conversion,
-    Pull,
-    Reduce,
-    ReduceScatter,
-)  # fmt: skip
+from graphc.ops.collective import Conversion
 from graphc.plan.check.buffers import alike, is_cut, is_part, same_ranges
 
 
@@ -60,24 +52,24 @@ def _of_one_leaf(a: Buffer, op: Conversion, mesh: Mesh) -> Buffer | None:
 
 def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
     """Whether a collective makes b of a. A value at home along its axis is at one place there."""
-    match op:
-        case AllReduce():
-            return alike(a, b) and a.home == b.home and _whole(a, op)
-        case Reduce(coordinate=k):
+    match op.states:
+        case Partial(), Home(coordinate=k):
             return alike(a, b) and _whole(a, op) and _at_home(b, a, op.along, k)
-        case Pull(axis=axis, coordinate=k):
-            return alike(a, b) and _whole(b, op) and _at_home(a, b, axis, k)
-        case ReduceScatter(dim=d):
-            return is_part(a, b, d, op.along) and a.home == b.home and _whole(a, op)
-        case AllGather(axis=axis, dim=d):
-            return is_part(b, a, d, axis) and a.home == b.home and _whole(a, op)
-        case AllToAll(axis=axis, source_dim=s, target_dim=d):
-            cut = is_cut(a, s, axis) and is_cut(b, d, axis)
-            whole = not is_cut(a, d, axis) and not is_cut(b, s, axis)
-            moved = same_ranges(a, b, {s: axis, d: axis})
-            return cut and whole and moved and a.home == b.home and _whole(a, op)
+        case Home(coordinate=k), Replicated():
+            return alike(a, b) and _whole(b, op) and _at_home(a, b, op.along, k)
+        case Partial(), Replicated():
+            fits = alike(a, b)
+        case Partial(), Split(dim=d):
+            fits = is_part(a, b, d, op.along)
+        case Split(dim=d), Replicated():
+            fits = is_part(b, a, d, op.along)
+        case Split(dim=s), Split(dim=d):
+            cut = is_cut(a, s, op.axis) and is_cut(b, d, op.axis)
+            whole = not is_cut(a, d, op.axis) and not is_cut(b, s, op.axis)
+            fits = cut and whole and same_ranges(a, b, {s: op.axis, d: op.axis})
         case _:
             return False
+    return fits and a.home == b.home and _whole(a, op)
 
 
 def _whole(b: Buffer, op: Conversion) -> bool:

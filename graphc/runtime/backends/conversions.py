@@ -12,20 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.ir.placement import Partial, Replicated, Split
 from graphc.lowering.program.program import Kernel
-from graphc.ops.collective import (
-    Accumulate,
-    AllReduce,
-    Keep,
-    Mask,
-    Microbatch,
-    Recall,
-    Reduce,
-    ReduceScatter,
-    Stack,
-    TensorSplit,
-    ToPartial,
-)  # fmt: skip
+from graphc.ops.collective import Conversion, Keep, Mask, Recall
 from graphc.ops.settle import COMBINE, Settle, grow, keep
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
@@ -49,31 +38,41 @@ def convert(
             length = site.spans(kernel.operands[0], turn, supply)[dim][1]
             if length < out.shape[dim]:
                 out[along(dim, length, None)] = fill
-        case TensorSplit(dim=dim) | Microbatch(dim=dim):
-            (before, _), (after, length) = _ends(kernel, site, turn, supply, dim)
-            _copy(out, 0, x, after - before, length, dim)
-            out[along(dim, length, None)] = 0
-        case ToPartial(axis=axis):
-            np.copyto(out, x) if site.coordinates[turn][axis] == 0 else out.fill(0)
-        case Accumulate(op=op, order=order) if out.ndim > x.ndim:
-            keep(order, op, turn, x, out)
-        case Accumulate(op=op):
-            np.copyto(out, x) if turn == 0 else COMBINE[op](out, x, out=out)
         case Settle() as op:
             np.copyto(out, op.run(x))
-        case AllReduce(op=op) | ReduceScatter(op=op) | Reduce(op=op):
-            grow(out, x, site.first_leaf, turn, COMBINE[op])
-        case Stack(dim=dim):
-            if turn == 0:
-                out.fill(0)
-            (start, length), (base, _) = _ends(kernel, site, turn, supply, dim)
-            _copy(out, start - base, x, 0, length, dim)
         case Keep():
             out[turn] = x
         case Recall():
             np.copyto(out, x[turn])
+        case Conversion() as op:
+            _convert(op, kernel, site, turn, supply, x, out)
         case op:
             raise AssertionError(f"{op.name} is no local conversion")
+
+
+def _convert(
+    op: Conversion, kernel: Kernel, site: Site, turn: int, supply: Supply, x: Array, out: Array
+) -> None:
+    match op.states:
+        case Replicated(), Split(dim=dim):
+            (before, _), (after, length) = _ends(kernel, site, turn, supply, dim)
+            _copy(out, 0, x, after - before, length, dim)
+            out[along(dim, length, None)] = 0
+        case Replicated(), Partial():
+            np.copyto(out, x) if site.coordinates[turn][op.axis] == 0 else out.fill(0)
+        case Split(dim=dim), Replicated():
+            if turn == 0:
+                out.fill(0)
+            (start, length), (base, _) = _ends(kernel, site, turn, supply, dim)
+            _copy(out, start - base, x, 0, length, dim)
+        case Partial(op=how), _ if op.communicates:  # of a sum over leaves, what is added here
+            grow(out, x, site.first_leaf, turn, COMBINE[how])
+        case Partial(op=how), _ if out.ndim > x.ndim:
+            keep(op.order, how, turn, x, out)
+        case Partial(op=how), _:
+            np.copyto(out, x) if turn == 0 else COMBINE[how](out, x, out=out)
+        case states:
+            raise AssertionError(f"{op.name} is no local conversion: {states}")
 
 
 def along(dim: int, start: int, stop: int | None) -> tuple[slice, ...]:
