@@ -199,7 +199,7 @@ class AllToAll(Conversion):
 
 
 @register
-class TensorSplit(Conversion):
+class ToSplit(Conversion):
     """R -> S(dim) over space: each device keeps its slice, and sends nothing"""
 
     axis: str
@@ -227,13 +227,14 @@ class ToPartial(Conversion):
 
 
 @register
-class Accumulate(Conversion):
+class Accumulation(Conversion):
     """P -> R over time: the sum (max, min) over the microbatches
 
     order: 'accumulate' (one running sum), 'tree' (balanced pairs, as in a binary counter) or
     'add_n' (all contributions are kept, and added after the last microbatch).
     """
 
+    name = "accumulate"
     axis: str
     op: ReduceOp = "sum"
     order: Order = Order.ACCUMULATE

@@ -8,7 +8,7 @@ from functools import lru_cache
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, Replicated, Split, State
 from graphc.ops.collective import (
-    Accumulate,
+    Accumulation,
     AllGather,
     AllReduce,
     AllToAll,
@@ -18,8 +18,8 @@ from graphc.ops.collective import (
     Reduce,
     ReduceScatter,
     Stack,
-    TensorSplit,
     ToPartial,
+    ToSplit,
 )
 
 CONVERSIONS: dict[tuple[str, type[State], type[State]], type[Conversion]] = {
@@ -29,9 +29,9 @@ CONVERSIONS: dict[tuple[str, type[State], type[State]], type[Conversion]] = {
     ("space", Home, Replicated): Pull,
     ("space", Split, Replicated): AllGather,
     ("space", Split, Split): AllToAll,
-    ("space", Replicated, Split): TensorSplit,
+    ("space", Replicated, Split): ToSplit,
     ("space", Replicated, Partial): ToPartial,
-    ("time", Partial, Replicated): Accumulate,
+    ("time", Partial, Replicated): Accumulation,
     ("time", Split, Replicated): Stack,
     ("time", Replicated, Split): Microbatch,
 }

@@ -15,7 +15,7 @@ from graphc.ir.types import F64, I64, Extent
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.binary import Add
 from graphc.ops.collective import (
-    Accumulate,
+    Accumulation,
     AllGather,
     AllReduce,
     AllToAll,
@@ -24,8 +24,8 @@ from graphc.ops.collective import (
     Reduce,
     ReduceScatter,
     Stack,
-    TensorSplit,
     ToPartial,
+    ToSplit,
 )
 from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
@@ -66,8 +66,8 @@ def all_gather(g: PlacedGraph, n: int) -> Value:
     return g.convert(g.input("x", (n, 5), extent="batch", data=S0), AllGather("data", 0))
 
 
-def tensor_split(g: PlacedGraph, n: int) -> Value:
-    x = g.convert(g.input("x", (n, 5), extent="batch"), TensorSplit("data", 0))
+def to_split(g: PlacedGraph, n: int) -> Value:
+    x = g.convert(g.input("x", (n, 5), extent="batch"), ToSplit("data", 0))
     return g.convert(x, AllGather("data", 0))
 
 
@@ -86,9 +86,7 @@ def to_partial(g: PlacedGraph, n: int) -> Value:
     return g.convert(x, AllReduce("data"))
 
 
-@pytest.mark.parametrize(
-    "build", [all_gather, tensor_split, all_to_all, all_to_all_back, to_partial]
-)
+@pytest.mark.parametrize("build", [all_gather, to_split, all_to_all, all_to_all_back, to_partial])
 @pytest.mark.parametrize("devices", [1, 2, 3, 4])
 def test_conversion_keeps_the_value(build: Build, devices: int, backend: Backend) -> None:
     for n, valid in sizes():
@@ -197,7 +195,7 @@ def test_turns_are_accumulated(op: ReduceOp, turns: int, backend: Backend) -> No
     for n, valid in sizes():
         g = PlacedGraph(Mesh((Axis("data", 2), Axis("turn", turns, "time"))))
         x = g.input("x", (n, 5), extent="batch", data=S0, turn=S0)
-        y = g.convert(reduced(g, x, op), Accumulate("turn", op))
+        y = g.convert(reduced(g, x, op), Accumulation("turn", op))
         g.output("y", g.convert(y, AllReduce("data", op)))
         batch = {"x": values(n)[:valid]}
         found = check_agrees(schedule(g.build()), backend, batch, what=f"accumulate by {op}")

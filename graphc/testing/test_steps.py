@@ -86,14 +86,14 @@ def test_microbatches_may_be_streamed(turns: int, backend: Backend) -> None:
 def _streamed_mean(g: PlacedGraph, n: int):  # type: ignore[no-untyped-def]
     from graphc.ir.types import Extent
     from graphc.ops.binary import Div
-    from graphc.ops.collective import Accumulate, AllReduce
+    from graphc.ops.collective import Accumulation, AllReduce
     from graphc.ops.reduce import ReduceSum
     from graphc.ops.shape import Broadcast
 
     split, part = Split(0), Partial()
     x = g.input("x", (n, 5), extent="batch", data=split, turn=split)
     total = g.node(ReduceSum((0,)), [g.mask(x, 0, 0)], data=part, turn=part)
-    total = g.convert(g.convert(total, Accumulate("turn")), AllReduce("data"))
+    total = g.convert(g.convert(total, Accumulation("turn")), AllReduce("data"))
     count = g.node(Broadcast((5,)), [g.node(DimSize(n, Extent("batch"), F64), [])])
     return g.node(Div(), [total, count])
 

@@ -9,7 +9,7 @@ from graphc.ir.graph import Because, Graph, Variable
 from graphc.ir.op import op_named
 from graphc.ir.placement import Axis, Mesh, Partial, Placement
 from graphc.ir.types import F32, Extent, TensorType
-from graphc.ops.collective import Accumulate, AllReduce
+from graphc.ops.collective import Accumulation, AllReduce
 from graphc.ops.source import Input
 from graphc.support.errors import Span
 
@@ -42,7 +42,7 @@ def layered(layers: int) -> Graph:
 def exchanged(f: Builder, dw: Value) -> Value:
     why = Because("partition", "P -> R", "update", "the update needs it whole")
     partial = Placement((("data", Partial()),))
-    turn = f.add(Accumulate("turn"), [dw], type=GRADIENT.placed(partial), because=why)
+    turn = f.add(Accumulation("turn"), [dw], type=GRADIENT.placed(partial), because=why)
     return f.add(AllReduce("data"), [turn], type=GRADIENT, because=why)
 
 

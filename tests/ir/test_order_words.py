@@ -11,7 +11,7 @@ from graphc.ir.collective import Collective
 from graphc.ir.op import all_ops
 from graphc.ir.orders import NO_ORDERS, Order, Orders, parse_order, parse_orders
 from graphc.lowering.program.codec import Misfit, decode, encode
-from graphc.ops.collective import Accumulate, ReduceScatter
+from graphc.ops.collective import Accumulation, ReduceScatter
 from graphc.ops.elementwise import Aggregate
 from graphc.strategies import Mirrored, parse_strategy
 from graphc.support.errors import GraphcError
@@ -31,7 +31,9 @@ graph s {{
 def test_no_op_and_no_collective_holds_an_order_as_text() -> None:
     kinds = {c.__name__: f.type for c in (*all_ops().values(), Collective) for f in fields(c)
              if f.name == "order"}  # fmt: skip
-    assert set(kinds.values()) == {"Order"} and {"Aggregate", "Accumulate", "RowSum"} <= set(kinds)
+    assert set(kinds.values()) == {"Order"} and {"Aggregate", "Accumulation", "RowSum"} <= set(
+        kinds
+    )
 
 
 @pytest.mark.parametrize("order", Order)
@@ -45,7 +47,7 @@ def test_a_word_reads_back_as_its_order(order: Order) -> None:
     assert parse_ir(print_ir(graph)) == graph and f"order {order}\n" in print_ir(graph)
     for op in (
         Aggregate(order),
-        Accumulate("turn", order=order),
+        Accumulation("turn", order=order),
         ReduceScatter("a", 0, order=order),
     ):
         assert decode(type(op), encode(op)) == op

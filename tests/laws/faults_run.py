@@ -164,7 +164,7 @@ def _only_the_last_turn(patch: Patch) -> None:
 
 def _change_accumulate(patch: Patch, change: Callable[[int], int]) -> None:
     def changed(old: Any, kernel: Any, site: Any, turn: int, *rest: Any) -> None:
-        is_sum = isinstance(kernel.op, collective.Accumulate)
+        is_sum = isinstance(kernel.op, collective.Accumulation)
         old(kernel, site, change(turn) if is_sum else turn, *rest)
 
     around(patch, executor, "convert", changed)

@@ -25,14 +25,14 @@ from graphc.lowering.program.program import (
     reads,
     writes,
 )
-from graphc.ops.collective import Accumulate, AllReduce, Keep, Reduce, ReduceScatter, Stack
+from graphc.ops.collective import Accumulation, AllReduce, Keep, Reduce, ReduceScatter, Stack
 
 
 class Misread(AssertionError):
     """A read of memory that holds something else."""
 
 
-GATHERS = (Accumulate, Keep, Stack, AllReduce, Reduce, ReduceScatter)  # as kernels in a loop
+GATHERS = (Accumulation, Keep, Stack, AllReduce, Reduce, ReduceScatter)  # as kernels in a loop
 
 
 @dataclass

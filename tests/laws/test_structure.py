@@ -13,7 +13,7 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.orders import Order
 from graphc.ir.placement import Mesh, R
 from graphc.ir.types import F32
-from graphc.ops.collective import Accumulate, Conversion
+from graphc.ops.collective import Accumulation, Conversion
 from graphc.support.errors import GraphcError
 
 WIDTHS = (8, 16, 16, 4)
@@ -94,7 +94,7 @@ def test_a_tree_takes_the_place_of_every_all_reduce() -> None:
 def test_accumulate_alone_moves_nothing_between_devices() -> None:
     graph = under(mlp(WIDTHS), "accumulate(4)")
     assert not conversions(graph, "space")
-    sums = [n for n in conversions(graph, "time") if isinstance(n.op, Accumulate)]
+    sums = [n for n in conversions(graph, "time") if isinstance(n.op, Accumulation)]
     assert len(sums) == PARAMS + 1 == len(conversions(graph, "time"))
 
 

@@ -25,7 +25,7 @@ from graphc.lowering.program.program import (
     writes,
 )
 from graphc.lowering.schedule.schedule import schedule
-from graphc.ops.collective import Accumulate, AllGather, AllReduce, Keep, Stack
+from graphc.ops.collective import Accumulation, AllGather, AllReduce, Keep, Stack
 from graphc.plan.check import complaints
 from graphc.testing.models import entry, param
 
@@ -59,7 +59,7 @@ class Watch:
         made = writes(x)
         if (
             isinstance(x, Kernel)
-            and isinstance(x.op, Accumulate | Keep | Stack)
+            and isinstance(x.op, Accumulation | Keep | Stack)
             and made in self.seen
         ):
             self.check(x.result, f"the running value of {x.node}")

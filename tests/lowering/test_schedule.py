@@ -23,7 +23,7 @@ from graphc.lowering.program.program import (
 )
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.binary import Add
-from graphc.ops.collective import Accumulate, AllReduce, Stack
+from graphc.ops.collective import Accumulation, AllReduce, Stack
 from graphc.ops.reduce import ReduceSum
 from graphc.ops.unary import Tanh
 from graphc.plan.check import complaints
@@ -52,7 +52,7 @@ def accumulating() -> PlacedGraph:
     w = g.variable("w", (4,))
     before = g.f.rename(g.node(Tanh(), [w]), "before")
     inside = g.f.rename(g.node(ReduceSum((0,)), [x], data=P, turn=P), "inside")
-    total = g.f.rename(g.convert(inside, Accumulate("turn")), "total")
+    total = g.f.rename(g.convert(inside, Accumulation("turn")), "total")
     everywhere = g.f.rename(g.convert(total, AllReduce("data")), "everywhere")
     g.output("y", g.f.rename(g.node(Add(), [everywhere, before]), "after"))
     return g
@@ -81,7 +81,7 @@ def test_what_the_loop_needs_and_does_not_vary_is_made_once_before_it() -> None:
     bias = g.node(Tanh(), [g.variable("w", (4,))])
     spread = g.node(op_named("broadcast")(shape=(12, 4), at=(1,)), [bias], data=S0, turn=S0)  # type: ignore[call-arg]
     y = g.node(Add(), [x, spread], data=S0, turn=S0)
-    total = g.convert(g.node(ReduceSum((0,)), [y], data=P, turn=P), Accumulate("turn"))
+    total = g.convert(g.node(ReduceSum((0,)), [y], data=P, turn=P), Accumulation("turn"))
     g.output("y", g.convert(total, AllReduce("data")))
     program = schedule(g.build())
     assert nodes(program.prologue) == ["tanh"]
@@ -118,7 +118,7 @@ def test_only_a_program_that_may_run_short_has_counts() -> None:
 def test_a_value_from_after_the_loop_can_not_be_used_in_it() -> None:
     g = PlacedGraph(MESH)
     x = g.input("x", (12,), data=S0, turn=S0)
-    total = g.convert(g.node(ReduceSum((0,)), [x], data=P, turn=P), Accumulate("turn"))
+    total = g.convert(g.node(ReduceSum((0,)), [x], data=P, turn=P), Accumulation("turn"))
     total = g.convert(total, AllReduce("data"))
     spread = g.node(op_named("broadcast")(shape=(12,)), [total], data=S0, turn=S0)  # type: ignore[call-arg]
     y = g.node(Add(), [x, spread], data=S0, turn=S0)
@@ -133,7 +133,7 @@ def test_two_axes_over_time_are_accumulated_in_one_loop() -> None:
     g = PlacedGraph(Mesh((Axis("a", 2, "time"), Axis("b", 3, "time"))))
     x = g.input("x", (12,), a=S0, b=S0)
     part = g.node(ReduceSum((0,)), [x], a=P, b=P)
-    g.output("y", g.convert(g.convert(part, Accumulate("a")), Accumulate("b")))
+    g.output("y", g.convert(g.convert(part, Accumulation("a")), Accumulation("b")))
     program = schedule(g.build())
     (loop,) = program.loops
     assert loop.turns == 6
@@ -143,8 +143,8 @@ def test_two_axes_over_time_are_accumulated_in_one_loop() -> None:
 def test_a_value_accumulated_over_one_axis_of_two_can_not_be_used() -> None:
     g = PlacedGraph(Mesh((Axis("a", 2, "time"), Axis("b", 3, "time"))))
     x = g.input("x", (12,), a=S0, b=S0)
-    half = g.convert(g.node(ReduceSum((0,)), [x], a=P, b=P), Accumulate("a"))
-    g.output("y", g.convert(g.node(op_named("neg")(), [half], b=P), Accumulate("b")))
+    half = g.convert(g.node(ReduceSum((0,)), [x], a=P, b=P), Accumulation("a"))
+    g.output("y", g.convert(g.node(op_named("neg")(), [half], b=P), Accumulation("b")))
     with pytest.raises(GraphcError, match=r"%neg uses %accumulate, .* one axis of time only"):
         schedule(g.build())
 

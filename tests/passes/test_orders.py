@@ -219,11 +219,11 @@ def test_a_tree_over_turns_adds_in_balanced_pairs() -> None:
 
 @pytest.mark.parametrize("n", range(1, 34))
 def test_the_counter_sums_any_number_of_turns(n: int) -> None:
-    from graphc.ops.collective import Accumulate
+    from graphc.ops.collective import Accumulation
     from graphc.ops.settle import keep
 
     for order in Order:
-        op = Accumulate("turn", order=order)
+        op = Accumulation("turn", order=order)
         if op.partial_sums(n) == 1:
             continue
         kept = np.full((op.partial_sums(n), 2), np.nan)

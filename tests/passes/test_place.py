@@ -196,5 +196,5 @@ def test_a_gradient_along_the_batch_is_cut_otherwise_in_a_later_loop(zero: str) 
 def test_a_parameter_that_is_cut_along_the_batch_stays_cut_in_every_turn() -> None:
     strategy = 'tensor_split(2, {"w": 1}) * accumulate(2)'
     graph = partitioned(step_along_the_batch(), strategy)
-    local = ["microbatch", "microbatch", "stack", "stack", "tensor_split"]
+    local = ["microbatch", "microbatch", "stack", "stack", "to_split"]
     assert conversions(graph) == local

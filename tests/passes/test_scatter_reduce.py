@@ -13,7 +13,7 @@ from graphc.ops.collective import (
     AllReduce,
     Conversion,
     ReduceScatter,
-    TensorSplit,
+    ToSplit,
 )
 from graphc.ops.unary import Tanh
 from graphc.passes.partitioning.scatter_reduce import ScatterReduce
@@ -42,7 +42,7 @@ def sent(program: Program) -> list[str]:
     return [x.op.name for x in program.instructions if isinstance(x, Start)]
 
 
-CUT = (AllReduce("data"), TensorSplit("data", 0))
+CUT = (AllReduce("data"), ToSplit("data", 0))
 JOINED = (ReduceScatter("data", 0), AllGather("data", 0))
 
 
@@ -68,11 +68,11 @@ def test_what_is_needed_as_it_is_stays() -> None:
 
 
 def test_a_fixed_order_of_additions_stays() -> None:
-    graph = chain(AllReduce("data", order=Order.TREE), TensorSplit("data", 0))
+    graph = chain(AllReduce("data", order=Order.TREE), ToSplit("data", 0))
     assert ScatterReduce().run(graph) == graph
 
 
 def test_the_one_that_is_left_says_what_it_does() -> None:
     after = ScatterReduce().run(chain(*CUT))
     (why,) = [n.because for n in after if isinstance(n.op, ReduceScatter)]
-    assert why is not None and why.reason == "all_reduce and tensor_split in one"
+    assert why is not None and why.reason == "all_reduce and to_split in one"

@@ -9,7 +9,7 @@ from graphc.ir.placement import Axis, Mesh, Partial, Split
 from graphc.ir.types import F64, Extent
 from graphc.lowering.program.program import Buffer, Program
 from graphc.lowering.schedule.schedule import schedule
-from graphc.ops.collective import Accumulate, AllReduce, Stack
+from graphc.ops.collective import Accumulation, AllReduce, Stack
 from graphc.ops.reduce import ReduceSum
 from graphc.ops.shape import Broadcast
 from graphc.ops.source import DimSize
@@ -35,10 +35,10 @@ def program(n: int = 14, *, exact: bool = False, what: str = "sum") -> Program:
         count = g.node(DimSize(n, Extent("batch"), F64), [])
         spread = g.node(Broadcast((n, 2)), [count], data=S0, turn=S0)
         total = g.node(ReduceSum((0,)), [spread], data=P, turn=P)
-        total = g.convert(total, Accumulate("turn"))
+        total = g.convert(total, Accumulation("turn"))
     else:
         total = g.node(ReduceSum((0,)), [g.mask(x, 0, 0)], data=P, turn=P)
-        total = g.convert(total, Accumulate("turn"))
+        total = g.convert(total, Accumulation("turn"))
     g.output("y", g.convert(total, AllReduce("data")))
     return schedule(g.build(), exact=exact)
 

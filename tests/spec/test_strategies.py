@@ -168,7 +168,7 @@ def test_a_grid_leaves_the_parts_of_variables_even(n: int) -> None:
 def test_reproducible_inserts_one_sum_for_each_gradient_in_the_place_where_it_is_wanted() -> None:
     found = inserted("zero(3) * reproducible(32)")
     trees = {"reduce_scatter tree": 2 * 4, "all_reduce tree": 2 * 2}  # in the loop, and after it
-    assert found == trees | {"all_gather": 4, "tensor_split": 4}
+    assert found == trees | {"all_gather": 4, "to_split": 4}
     found = inserted("central_storage(3) * reproducible(32)")
     assert found == {"reduce tree": 2 * 4, "all_reduce tree": 2 * 2, "pull": 4}
 

@@ -11,7 +11,7 @@ from graphc.lowering.nodes.peers import Peers, peers_of
 from graphc.lowering.nodes.translate import nodes_of, starts_from_nothing
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Instruction, Kernel, Program, Start, Wait, reads, writes
-from graphc.ops.collective import Accumulate
+from graphc.ops.collective import Accumulation
 
 
 def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft:
@@ -91,7 +91,7 @@ class _Regions:
 
 
 def _accumulates(x: Instruction) -> bool:
-    return isinstance(x, Kernel) and isinstance(x.op, Accumulate)
+    return isinstance(x, Kernel) and isinstance(x.op, Accumulation)
 
 
 def _shared(program: Program, peers: Peers, parts: Sequence[Sequence[Item]]) -> set[int]:

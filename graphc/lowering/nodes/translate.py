@@ -11,7 +11,7 @@ from graphc.lowering.nodes.reductions import added, index_of_extreme, over_turns
 from graphc.lowering.nodes.table_rows import keep_zeros, of_rows
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Write
-from graphc.ops.collective import Accumulate
+from graphc.ops.collective import Accumulation
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.ordering import Argmax, Argmin
@@ -70,7 +70,7 @@ def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
             return contracted(v, x, op)
         case ReduceSum() | ReduceMax() | ReduceMin():
             return reduced(v, x, op)
-        case Accumulate(op="sum") if shape == v.buffers[x.operands[0]].shape:
+        case Accumulation(op="sum") if shape == v.buffers[x.operands[0]].shape:
             return over_turns(v, x)
         case Aggregate(order=order):
             return added(v, x, order)
