@@ -108,6 +108,14 @@ class AllReduce(Conversion):
 
 
 @register
+class TreeReduce(AllReduce):
+    """P -> R over space: `all_reduce` in a fixed order, the balanced binary tree over devices"""
+
+    name = "tree_reduce"
+    order: Order = Order.TREE
+
+
+@register
 class ReduceScatter(Conversion):
     """P -> S(dim) over space: each device gets its shard of the sum (max, min)
 
@@ -202,6 +210,7 @@ class AllToAll(Conversion):
 class ToSplit(Conversion):
     """R -> S(dim) over space: each device keeps its slice, and sends nothing"""
 
+    name = "tensor_split"
     axis: str
     dim: int
     communicates = False

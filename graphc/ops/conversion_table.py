@@ -20,6 +20,7 @@ from graphc.ops.collective import (
     Stack,
     ToPartial,
     ToSplit,
+    TreeReduce,
 )
 
 CONVERSIONS: dict[tuple[str, type[State], type[State]], type[Conversion]] = {
@@ -36,6 +37,10 @@ CONVERSIONS: dict[tuple[str, type[State], type[State]], type[Conversion]] = {
     ("time", Replicated, Split): Microbatch,
 }
 
+NAMED_ORDERS: dict[tuple[type[Conversion], Order | None], type[Conversion]] = {
+    (AllReduce, Order.TREE): TreeReduce,  # the order has an op of its own, by which it is known
+}
+
 
 @lru_cache(maxsize=4096)
 def conversion_over(
@@ -49,6 +54,7 @@ def conversion_over(
     op_class = CONVERSIONS.get((over, type(source), type(target)))
     if op_class is None or source == target:
         return None
+    op_class = NAMED_ORDERS.get((op_class, order), op_class)
     known = {"axis": axis, "order": order, "on": on or None, **asdict(source), **asdict(target)}
     known |= {f"source_{k}": v for k, v in asdict(source).items()}
     known |= {f"target_{k}": v for k, v in asdict(target).items()}

@@ -73,7 +73,7 @@ def test_what_updates_a_variable_at_home_runs_there(strategy: str) -> None:
 def check_tree() -> None:
     """Raise AssertionError unless every sum over devices is a tree, where that is asked for."""
     graph = under(mlp(WIDTHS), 'mirrored(3, reduce="tree") * accumulate(2)')
-    assert collectives(graph) == {"all_reduce": PARAMS + 1}
+    assert collectives(graph) == {"tree_reduce": PARAMS + 1}
     assert {n.op.order for n in conversions(graph, "space")} == {Order.TREE}  # type: ignore[attr-defined]
 
 

@@ -10,12 +10,18 @@ import pytest
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import load_module, module_of_source
-from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Mesh, Partial
 from graphc.lowering.program.listing import print_program
 from graphc.lowering.program.program import Program, Start
 from graphc.ops.binary import Add
-from graphc.ops.collective import AllGather, AllReduce, Conversion, ReduceScatter, ToPartial
+from graphc.ops.collective import (
+    AllGather,
+    AllReduce,
+    Conversion,
+    ReduceScatter,
+    ToPartial,
+    TreeReduce,
+)
 from graphc.passes.partitioning.bucket import Bucket
 from graphc.runtime.backends.reference import BACKEND
 from graphc.runtime.synchronous.engine import Engine
@@ -54,7 +60,7 @@ def test_what_is_sent_stays() -> None:
 def test_a_tree_stays_a_tree() -> None:
     program = train('mirrored(4, reduce="tree")', 1 << 20)
     sums = [x.op for x in program.instructions if isinstance(x, Start)]
-    assert sums == [AllReduce("data", order=Order.TREE)]
+    assert sums == [TreeReduce("data")]
 
 
 def test_the_listing_shows_what_was_joined() -> None:

@@ -162,7 +162,7 @@ MESH = Mesh((Axis("data", 4), Axis("model", 2)))
         (R, Home(1), []),
         (Home(1), R, ["pull"]),
         (Home(1), Home(2), ["pull"]),
-        (Home(1), Split(0), ["pull", "to_split"]),
+        (Home(1), Split(0), ["pull", "tensor_split"]),
         (Home(1), Partial(), ["pull", "to_partial"]),
         (Split(0), Home(1), ["all_gather"]),
         (Partial(), Home(1), ["reduce"]),

@@ -249,12 +249,12 @@ def sums(program: Program) -> set[str]:
     ("order", "own", "strategy", "expected"),
     [
         ("", "", "mirrored(2) * accumulate(2)", {"all_reduce add_n", "accumulate accumulate"}),
-        ("tree", "", "mirrored(2) * accumulate(2)", {"all_reduce tree", "accumulate tree"}),
+        ("tree", "", "mirrored(2) * accumulate(2)", {"tree_reduce tree", "accumulate tree"}),
         (
             "devices=tree",
             "",
             "mirrored(2) * accumulate(2)",
-            {"all_reduce tree", "accumulate accumulate"},
+            {"tree_reduce tree", "accumulate accumulate"},
         ),
         (
             "",

@@ -47,20 +47,20 @@ def test_a_dim_that_two_axes_cut_is_joined_minor_axis_first() -> None:
 
 def test_a_dim_is_cut_major_axis_first() -> None:
     both = {"data": Split(0), "model": Split(0)}
-    assert steps(Mesh((DATA, MODEL)), {}, both) == ["to_split:data", "to_split:model"]
+    assert steps(Mesh((DATA, MODEL)), {}, both) == ["tensor_split:data", "tensor_split:model"]
 
 
 def test_a_minor_axis_in_the_way_is_gathered_and_cut_again() -> None:
     minor, both = {"model": Split(0)}, {"data": Split(0), "model": Split(0)}
-    way = ["all_gather:model", "to_split:data", "to_split:model"]
+    way = ["all_gather:model", "tensor_split:data", "tensor_split:model"]
     assert steps(Mesh((DATA, MODEL)), minor, both) == way
 
 
 def test_a_route_goes_back_into_a_loop_only_where_turns_stand_in_the_way() -> None:
     minor, both = {"turn": Split(0)}, {"data": Split(0), "turn": Split(0)}
-    way = ["stack:turn", "to_split:data", "microbatch:turn"]
+    way = ["stack:turn", "tensor_split:data", "microbatch:turn"]
     assert steps(Mesh((DATA, TURN)), minor, both) == way
-    assert steps(Mesh((TURN, DATA)), minor, both) == ["to_split:data"]
+    assert steps(Mesh((TURN, DATA)), minor, both) == ["tensor_split:data"]
 
 
 def test_to_go_back_into_a_loop_is_as_bad_as_to_break_a_rule() -> None:
@@ -103,7 +103,7 @@ def over_leaves(*space: Axis, **want: State) -> list[str] | None:
 
 def test_a_sum_over_leaves_is_one_tree_wherever_it_is_wanted() -> None:
     whole = "data+leaf"
-    assert over_leaves(DATA) == [f"all_reduce:{whole}"]
+    assert over_leaves(DATA) == [f"tree_reduce:{whole}"]
     assert over_leaves(DATA, data=Split(0)) == [f"reduce_scatter:{whole}"]
     assert over_leaves(DATA, data=Home(1)) == [f"reduce:{whole}"]
 
@@ -112,7 +112,7 @@ def test_a_sum_over_leaves_is_cut_along_one_axis_and_then_along_others() -> None
     whole = "data+model+leaf"
     both = {"data": Split(0), "model": Split(0)}
     assert over_leaves(DATA, MODEL, model=Split(1)) == [f"reduce_scatter:{whole}"]
-    assert over_leaves(DATA, MODEL, **both) == [f"reduce_scatter:{whole}", "to_split:model"]
+    assert over_leaves(DATA, MODEL, **both) == [f"reduce_scatter:{whole}", "tensor_split:model"]
 
 
 # -- where there is a route -----------------------------------------------------------------------

@@ -75,4 +75,4 @@ def test_a_fixed_order_of_additions_stays() -> None:
 def test_the_one_that_is_left_says_what_it_does() -> None:
     after = ScatterReduce().run(chain(*CUT))
     (why,) = [n.because for n in after if isinstance(n.op, ReduceScatter)]
-    assert why is not None and why.reason == "all_reduce and to_split in one"
+    assert why is not None and why.reason == "all_reduce and tensor_split in one"

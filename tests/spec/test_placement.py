@@ -21,6 +21,7 @@ BETWEEN = re.compile(r"(<!-- conversions: .* -->\n)(.*?)(<!-- end -->)", re.DOTA
 
 SENT = {
     "all_reduce": "2 (n-1)/n · b",
+    "tree_reduce": "2 (n-1)/n · b",
     "reduce_scatter": "(n-1)/n · b",
     "all_gather": "(n-1)/n · b",
     "all_to_all": "(n-1)/n² · b",
@@ -86,6 +87,8 @@ def test_what_sends_is_a_collective_of_a_kind_that_every_transport_has() -> None
     sent = {name: op.collective for name, op in conversions().items() if op.communicates}
     assert set(sent) == set(SENT)
     kinds = {name: str(collective.kind) for name, collective in sent.items()}
-    assert kinds == {name: name for name in SENT} | {"pull": "broadcast"}
+    assert kinds == {name: name for name in SENT} | {
+        "pull": "broadcast", "tree_reduce": "all_reduce",
+    }  # fmt: skip
     assert {*map(str, CollectiveKind)} == Primitives.__abstractmethods__
     assert {*kinds.values(), "barrier"} == {*map(str, CollectiveKind)}

@@ -71,14 +71,14 @@ def test_mirrored_inserts_one_all_reduce_for_each_gradient_and_scalar() -> None:
 
 
 def test_sums_over_devices_are_trees_if_that_is_asked_for() -> None:
-    assert inserted('mirrored(4, reduce="tree")') == {"all_reduce tree": 4 + 2}
+    assert inserted('mirrored(4, reduce="tree")') == {"tree_reduce tree": 4 + 2}
 
 
 @pytest.mark.parametrize("strategy", ["one_device()", "mirrored(3)", "mirrored(4) * accumulate(2)"])
 def test_reproducible_inserts_one_tree_for_each_sum(strategy: str) -> None:
     found = inserted(f"{strategy} * reproducible(32)")
     assert found == {
-        "all_reduce tree": 2 * (4 + 2)
+        "tree_reduce tree": 2 * (4 + 2)
     }  # a kernel in the loop, and a collective after it
 
 
@@ -167,10 +167,10 @@ def test_a_grid_leaves_the_parts_of_variables_even(n: int) -> None:
 
 def test_reproducible_inserts_one_sum_for_each_gradient_in_the_place_where_it_is_wanted() -> None:
     found = inserted("zero(3) * reproducible(32)")
-    trees = {"reduce_scatter tree": 2 * 4, "all_reduce tree": 2 * 2}  # in the loop, and after it
-    assert found == trees | {"all_gather": 4, "to_split": 4}
+    trees = {"reduce_scatter tree": 2 * 4, "tree_reduce tree": 2 * 2}  # in the loop, and after it
+    assert found == trees | {"all_gather": 4, "tensor_split": 4}
     found = inserted("central_storage(3) * reproducible(32)")
-    assert found == {"reduce tree": 2 * 4, "all_reduce tree": 2 * 2, "pull": 4}
+    assert found == {"reduce tree": 2 * 4, "tree_reduce tree": 2 * 2, "pull": 4}
 
 
 def test_turns_do_not_add_to_what_is_sent() -> None:

@@ -200,7 +200,7 @@ def test_the_minor_axis_is_joined_first() -> None:
 
 def test_the_minor_axis_is_cut_last() -> None:
     one = '%x : f32[8] {{{axis}:S(0)}} = input {{source_name="x"}}'
-    cut = '%y : f32[8] {{data:S(0), model:S(0)}} = to_split %x {{axis="{axis}", dim=0}}'
+    cut = '%y : f32[8] {{data:S(0), model:S(0)}} = tensor_split %x {{axis="{axis}", dim=0}}'
     verify(two_axes(one.format(axis="data") + cut.format(axis="model")), "placed")
     broken(two_axes(one.format(axis="model") + cut.format(axis="data")), "G0936", "more minor")
 

@@ -84,7 +84,7 @@ class Feed:
 class Kernel:
     """`result = op(operands)`, the op localized to the padded local shapes.
 
-    A local conversion (to_split, to_partial, mask, accumulate, stack, microbatch) is a kernel
+    A local conversion (tensor_split, to_partial, mask, accumulate, stack, microbatch) is a kernel
     too: the buffers' ranges tell it which entries are meant. A kernel whose result is a view has
     nothing to compute where the view's strides can be used. Where an op says `in_place`, the
     result may lie exactly on one operand.

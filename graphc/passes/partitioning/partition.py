@@ -1,6 +1,6 @@
 """The pass `partition`: insert a conversion wherever a value is needed in another placement.
 
-Every all_reduce, accumulate and to_split of the program is inserted here, with a
+Every all_reduce, accumulate and tensor_split of the program is inserted here, with a
 `because` that says which conversion it is, for which user, and why. Padding is masked here too: a
 part of a dim that does not divide (or of a short batch) has entries behind the valid ones, which
 must not enter a sum, a maximum or an index.

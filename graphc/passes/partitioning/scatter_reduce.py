@@ -21,7 +21,7 @@ class ScatterReduce(Pass):
     all devices need the whole result of a reduce_scatter, an all_reduce sends the same in one
     collective.
 
-    before:  %r = all_reduce %g {axis="data"} ; %s = to_split %r {axis="data", dim=0}
+    before:  %r = all_reduce %g {axis="data"} ; %s = tensor_split %r {axis="data", dim=0}
     after:   %s = reduce_scatter %g {axis="data", dim=0}
     """
 
