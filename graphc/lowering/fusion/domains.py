@@ -22,12 +22,12 @@ NOTHING: frozenset[Interval] = frozenset()
 
 def cuts_of(shape: Sequence[int]) -> Cuts:
     """The cuts of a shape without zeros."""
-    found, size = [1], 1
+    cuts, size = [1], 1
     for n in reversed(shape):
         if n != 1:
             size *= n
-            found.append(size)
-    return tuple(found)
+            cuts.append(size)
+    return tuple(cuts)
 
 
 def joined(a: Cuts, b: Cuts) -> Cuts | None:
@@ -48,15 +48,15 @@ def size(axis: Interval) -> int:
 
 def strides(layout: MemoryLayout, cuts: Cuts) -> dict[Interval, int]:
     """A layout's stride along each axis of cuts that its own cuts are among."""
-    found: dict[Interval, int] = {}
+    along: dict[Interval, int] = {}
     low = 1
     for n, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
         if n == 1:
             continue
         for axis in pairwise(c for c in cuts if low <= c <= low * n):
-            found[axis] = stride * (axis[0] // low)
+            along[axis] = stride * (axis[0] // low)
         low *= n
-    return found
+    return along
 
 
 def intervals(shape: Sequence[int], over: Iterable[int]) -> frozenset[Interval]:
@@ -79,12 +79,12 @@ def cut_at(cuts: Cuts, columns: frozenset[Interval]) -> Cuts | None:
 
 def row_cuts(cuts: Cuts, columns: frozenset[Interval]) -> Cuts:
     """The cuts of what remains without the columns."""
-    found, low = [1], 1
+    ends, low = [1], 1
     for axis in reversed(axes(cuts)):
         if not inside(axis, columns):
             low *= size(axis)
-            found.append(low)
-    return tuple(found)
+            ends.append(low)
+    return tuple(ends)
 
 
 def with_rows(cuts: Cuts, columns: frozenset[Interval], rows: Cuts) -> Cuts | None:

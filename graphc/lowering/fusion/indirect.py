@@ -73,12 +73,12 @@ def _checked(at: Spot, node: MapNode) -> int:
 def _clamped(at: Spot, node: MapNode) -> int:
     """The register of an index that was checked before; a wrong one is clamped."""
     w, ids = at.writer, node.reads[1]
-    found = at.read(ids)
+    clamped = at.read(ids)
     largest = min(node.limit, 1 << (8 * ids.dtype.bytes - (ids.dtype.kind == "i"))) - 1
     for name, bound in (("maximum", 0), ("minimum", largest)):
         limit = w.constant(bound, ids.dtype, at.code)
-        found = w.operation(name, (found, limit), ids.dtype, at.code)
-    return found
+        clamped = w.operation(name, (clamped, limit), ids.dtype, at.code)
+    return clamped
 
 
 def _chain(at: Spot, node: MapNode) -> int:

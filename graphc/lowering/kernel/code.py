@@ -2,11 +2,11 @@
 
 A kernel is one of
 
-    Nest      loops over rows, and inside over the columns of a row: maps, reductions along the
-              columns, and whatever of them was fused
-    Product   a contraction, and what is done with each entry of its result before it is stored
-    Links     the places at which a list of indices holds the same index, as chains
-    Blocks    nests and products that run one after the other on some rows at a time
+    Nest         loops over rows, and inside over the columns of a row: maps, reductions along the
+                 columns, and whatever of them was fused
+    Gemm         a contraction, and what is done with each entry of its result before it is stored
+    IndexLinks   the places at which a list of indices holds the same index, as chains
+    TiledKernel  nests and GEMMs that run one after the other on some rows at a time
 
 The first two do their work in *code*: a line of statements over numbered registers, in which every
 register is set once. Memory is reached by `Access`: parameter `slot` (a pointer), at an affine

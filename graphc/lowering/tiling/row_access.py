@@ -102,9 +102,9 @@ def _stays_inside(x: KernelAxes, lengths: Sequence[int | None], starts: Sequence
 
 def cuts(x: KernelAxes) -> Cuts | None:
     """The cuts of the rows that a kernel goes through; None unless it goes through each once."""
-    found = sorted(a.rows for a in x.axes if a.rows)
-    ends = [1, *(high for _, high in found)]
-    each = all(low == end for (low, _), end in zip(found, ends, strict=False))
+    intervals = sorted(a.rows for a in x.axes if a.rows)
+    ends = [1, *(high for _, high in intervals)]
+    each = all(low == end for (low, _), end in zip(intervals, ends, strict=False))
     return tuple(ends) if each else None
 
 

@@ -39,14 +39,19 @@ from graphc.lowering.tiling.row_access import KernelAxes, Part, cuts, row_axes
 
 Pair: TypeAlias = tuple[Built, str]
 FLOATS = (F16, BF16, F32, F64)
-LEAST = 1 << 18  # bytes of a value that is worth a run
-SMALL = 1 << 16  # bytes of an operand that every block may read
+LEAST = 1 << 18  # bytes of a value that is worth a group
+SMALL = 1 << 16  # bytes of an operand that every tile may read
 
 
 @dataclass
 class TileGroup:
-    """Kernels by number. lengths: of the rows of values; rows: how many there are, and their axes;
-    copies: kernels of earlier runs that are run again; closed: made for all blocks together"""
+    """Kernels that run tile by tile, by number.
+
+    count, rows: how many rows there are, and the cuts that divide them into axes
+    members: the group's own kernels; copies: of earlier groups, recomputed in this one
+    lengths: of a row, of each value that is computed or read by rows
+    sums: the members that add up over rows; closed: values that are complete after the last tile
+    """
 
     count: int
     rows: Cuts
@@ -63,9 +68,11 @@ class TileGroup:
 
 
 class TileGroups:
-    """The tile groups of a region. shared: buffers that must be in memory after it; homes: of each
-    buffer
-    in other devices' memory, the one that they read when this device reads that."""
+    """The tile groups of a region.
+
+    shared: buffers that must be in memory after it. homes: of each buffer in other devices' memory,
+    the one that they read when this device reads that
+    """
 
     def __init__(
         self,
@@ -80,12 +87,11 @@ class TileGroups:
         for read in self.reads:
             read |= {homes[b] for b in read if b in homes} if homes else set()
         self.makers, self.readers = _by_buffer(self.writes), _by_buffer(self.reads)
-        self.found: list[TileGroup] = []
+        self.groups: list[TileGroup] = []
         self.tile_group_of: dict[int, TileGroup] = {}
-        self._holders: dict[
-            tuple[int, int], list[TileGroup]
-        ] = {}  # by count and buffer: with its rows
-        self._readers: dict[int, int] = {}  # by count: the kernels that read them, as bits
+        # By count and buffer the groups that know its rows; by count their readers, as bits.
+        self._holders: dict[tuple[int, int], list[TileGroup]] = {}
+        self._readers: dict[int, int] = {}
         for i in range(len(pairs)):
             if i not in self.tile_group_of and self._begins(i):
                 self._grow(i)
@@ -110,7 +116,7 @@ class TileGroups:
         return self.buffers[b].kind == "arena" and len(maker) == 1 and maker[0] <= first
 
     def _is_plain(self, i: int) -> bool:
-        """Whether a kernel may run block by block: rows are independent, and nothing is checked."""
+        """Whether a kernel may run tile by tile: rows are independent, and nothing is checked."""
         kernel = self.pairs[i][0].kernel
         if not isinstance(kernel, Nest | Gemm) or (isinstance(kernel, Nest) and kernel.serial):
             return False
@@ -146,9 +152,10 @@ class TileGroups:
             self._keep(tile_group)
 
     def _extend(self, tile_group: TileGroup, first: int) -> None:
-        """Add later kernels that go through the rows of the run, in their order.
+        """Add later kernels that go through the rows of the group, in their order.
 
-        What comes after a kernel that comes after the run, but is not in it, can't be added.
+        A kernel that must run after one that is not in the group, but after its members, is left
+        out.
         """
         j, users, excluded = first, self._users[first], 0
         while left := (users | self._readers.get(tile_group.count, 0)) & ~excluded & -2 << j:
@@ -164,13 +171,13 @@ class TileGroups:
                 excluded |= self._later[j]
 
     def _reads_rows(self, tile_group: TileGroup, j: int) -> bool:
-        """Whether a kernel reads values whose rows this run or another one knows."""
+        """Whether a kernel reads values whose rows this group or another one knows."""
         return any(
             b in tile_group.lengths or (tile_group.count, b) in self._holders for b in self.reads[j]
         )
 
     def _keep(self, tile_group: TileGroup) -> None:
-        self.found.append(tile_group)
+        self.groups.append(tile_group)
         self.tile_group_of |= dict.fromkeys(tile_group.members, tile_group)
         for b in tile_group.lengths:
             self._holders.setdefault((tile_group.count, b), []).append(tile_group)
@@ -178,14 +185,14 @@ class TileGroups:
             self._readers[tile_group.count] = self._readers.get(tile_group.count, 0) | bits
 
     def lengths(self, tile_group: TileGroup, i: int) -> dict[int, int]:
-        """Of what a kernel reaches, the lengths of rows that the run or another one knows."""
-        found = {
+        """Of what a kernel reaches, the lengths of rows that the group or another one knows."""
+        lengths = {
             b: tile_group.lengths[b] for b in self.pairs[i][0].buffers if b in tile_group.lengths
         }
         for b in self.reads[i]:
             if any(r is not tile_group for r in self._holders.get((tile_group.count, b), ())):
-                found[b] = self.entries(b) // tile_group.count
-        return found
+                lengths[b] = self.entries(b) // tile_group.count
+        return lengths
 
     def _takes(self, tile_group: TileGroup, i: int) -> bool:
         """Add a kernel to a group if it goes through its rows."""
@@ -241,7 +248,7 @@ class TileGroups:
                 return False
         return True
 
-    # -- making again -----------------------------------------------------------------------------
+    # -- recomputing ------------------------------------------------------------------------------
 
     def _rematerialize(self, tile_group: TileGroup) -> None:
         """Give the group copies of what makes the large values that only it reads of others."""
@@ -249,9 +256,9 @@ class TileGroups:
         makers = (self.tile_group_of.get(i) for b in read for i in self.makers.get(b, ()))
         sources = {r.members[0]: r for r in makers if r is not None and r.count == tile_group.count}
         for _, source in sorted(sources.items()):
-            made = read & {b for i in source.members for b in self.writes[i]}
+            values = read & {b for i in source.members for b in self.writes[i]}
             needed = {
-                b for b in made if self.is_large(b) and self._only_here(b, source, tile_group)
+                b for b in values if self.is_large(b) and self._only_here(b, source, tile_group)
             }
             if not needed:
                 continue
@@ -269,25 +276,25 @@ class TileGroups:
 
     def _cone(self, source: TileGroup, needed: set[int]) -> list[int] | None:
         """The kernels that make some values of a group; None where their operands are gone."""
-        found, needed = list[int](), set(needed)
+        cone, needed = list[int](), set(needed)
         inside = {b for i in source.members for b in self.writes[i]}
         for i in reversed(source.members):
             if not self.writes[i] & needed:
                 continue
-            found.insert(0, i)
+            cone.insert(0, i)
             gone = any(max(self.makers.get(b, [-1])) > i for b in self.reads[i])
             if gone or i in source.sums or not self.writes[i] <= source.lengths.keys():
                 return None
             needed |= self.reads[i] & inside
-        return found
+        return cone
 
-    # -- what a run leaves ------------------------------------------------------------------------
+    # -- what a group leaves ----------------------------------------------------------------------
 
     def own(self, tile_group: TileGroup) -> set[int]:
         """The values that only live in the group."""
         recomputed = {b for i in tile_group.copies for b in self.writes[i]}
-        made = {b for i in tile_group.members for b in self.writes[i]} - tile_group.closed
-        return recomputed | {b for b in made if not self._is_needed(b, tile_group)}
+        values = {b for i in tile_group.members for b in self.writes[i]} - tile_group.closed
+        return recomputed | {b for b in values if not self._is_needed(b, tile_group)}
 
     def _is_needed(self, b: int, tile_group: TileGroup) -> bool:
         if b in self.shared:
@@ -306,11 +313,11 @@ class TileGroups:
 
     def ordered(self) -> list[int | TileGroup]:
         """Kernels and groups in an order in which they can run."""
-        last = {max(r.members): r for r in self.found}
+        last = {max(r.members): r for r in self.groups}
         return [last.get(i, i) for i in self._order.ordered(lambda i: (i,))]
 
     def _becomes_one(self, tile_group: TileGroup) -> bool:
-        """Make the run one member of the order, where nothing has to run between its kernels."""
+        """Make the group one member of the order, if nothing has to run between its kernels."""
         read = {b for i in tile_group.copies for b in self.reads[i]}
         makers = {self._home(j) for b in read for j in self.makers.get(b, ())}
         makers -= {self._home(i) for i in tile_group.copies}  # these are copied with it
@@ -329,7 +336,7 @@ class TileGroups:
 
     @cached_property
     def _order(self) -> Precedence:
-        """Kernels, where the members of a run are one: its last."""
+        """Kernels, where the members of a group are one: its last."""
         order = Precedence()
         for before in self._direct:
             order.put_after(order.add(), before)
@@ -338,25 +345,25 @@ class TileGroups:
     @cached_property
     def _users(self) -> list[int]:
         """For each kernel those that directly come after it, as bits."""
-        found = [0] * len(self.pairs)
+        users = [0] * len(self.pairs)
         for i, before in enumerate(self._direct):
             for j in before:
-                found[j] |= 1 << i
-        return found
+                users[j] |= 1 << i
+        return users
 
     @cached_property
     def _later(self) -> list[int]:
         """For each kernel all that come after it, as bits."""
-        found = [0] * len(self.pairs)
+        later = [0] * len(self.pairs)
         for i in reversed(range(len(self.pairs))):
             for j in self._direct[i]:
-                found[j] |= found[i] | 1 << i
-        return found
+                later[j] |= later[i] | 1 << i
+        return later
 
     @cached_property
     def _direct(self) -> list[set[int]]:
         """For each kernel those that it must not come before."""
-        found: list[set[int]] = []
+        direct: list[set[int]] = []
         writer: dict[int, int] = {}
         since: dict[int, set[int]] = {}
         for i in range(len(self.pairs)):
@@ -366,8 +373,8 @@ class TileGroups:
                 writer[b] = i
             for b in self.reads[i]:
                 since.setdefault(b, set()).add(i)
-            found.append(before - {i})
-        return found
+            direct.append(before - {i})
+        return direct
 
 
 def _sums_up(x: KernelAxes, rows: Cuts) -> bool:
@@ -398,8 +405,8 @@ def _touched(built: Built, written: bool) -> set[int]:
 
 
 def _by_buffer(touched: Sequence[Iterable[int]]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    kernels: dict[int, list[int]] = {}
     for i, buffers in enumerate(touched):
         for b in buffers:
-            found.setdefault(b, []).append(i)
-    return found
+            kernels.setdefault(b, []).append(i)
+    return kernels

@@ -1,4 +1,4 @@
-"""Scratch reuse: the memory of a row tiling's values in each thread, for the rows of a block.
+"""Scratch reuse: the memory of a row tiling's values in each thread, for the rows of a tile.
 
 A value may take the memory of another one that no later step needs; even one that the same step
 still reads, if it reads each entry before it writes there. So softmax is computed in place.
@@ -63,7 +63,7 @@ def _alike(buffers: Sequence[Buffer], lengths: Mapping[int, int], a: int, b: int
     return same and lengths[a] > 1
 
 
-def _comes_after(step: Used, before: int, made: int) -> bool:
+def _comes_after(step: Used, before: int, after: int) -> bool:
     """Whether a step has done all with one value before it stores another, entry by entry."""
     kernel, behind = step
     if isinstance(kernel, Gemm) and before in (
@@ -73,9 +73,9 @@ def _comes_after(step: Used, before: int, made: int) -> bool:
     old, new = list[tuple[int, Access]](), list[tuple[int, Access]]()
     for k, x in enumerate(statements(kernel)):
         for access in reached(x):
-            found = {before: old, made: new}.get(behind[access.slot])
-            if found is not None:
-                found.append((k, access))
+            of_buffer = {before: old, after: new}.get(behind[access.slot])
+            if of_buffer is not None:
+                of_buffer.append((k, access))
     if not old:
         return True
     layouts = {(a.strides, a.offset, a.row) for _, a in (*old, *new)}

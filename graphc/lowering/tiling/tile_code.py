@@ -1,6 +1,6 @@
-"""A kernel for one block of rows: without outer axes, the last axis of rows as long as the block.
+"""The kernel for one tile: without outer axes, and with the last axis of rows as long as the tile.
 
-Its pointers advance by a fixed distance from block to block.
+Its pointers advance by a fixed distance from tile to tile.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from graphc.lowering.tiling.row_access import KernelAxes, Part
 
 @dataclass(frozen=True)
 class Frame:
-    """The blocks that kernels are cut into: `count` of `rows` rows, the last one of `rest`.
+    """The tiles that kernels are cut into: `count` of `rows` rows, the last one of `rest`.
 
-    cuts: of all rows; its last axis is cut into blocks
+    cuts: of all rows; its last axis is cut into tiles
     """
 
     cuts: Cuts
@@ -64,7 +64,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Behind:
-    """What a parameter of a kernel is: one of the blocks' (`slot`), or `offset` in own memory."""
+    """What a parameter of a kernel is: one of the tiled kernel's (`slot`), or at `offset` in own
+    memory."""
 
     slot: int
     offset: int
@@ -72,20 +73,20 @@ class Behind:
 
 def step(x: KernelAxes, frame: Frame, behind: Sequence[Behind], total: int | None) -> TilePart:
     """The kernel as a step. behind: of each parameter; total: where in own memory a sum over
-    blocks is made (None for a kernel that makes none)."""
-    made = [_Cutting(x, frame, behind, n) for n in (frame.rows, frame.rows, frame.rest)]
+    tiles is made (None for a kernel that makes none)."""
+    cuttings = [_Cutting(x, frame, behind, n) for n in (frame.rows, frame.rows, frame.rest)]
     if total is None or frame.count == 1:
-        parts = [m.kernel(x.kernel) for m in made]
+        parts = [m.kernel(x.kernel) for m in cuttings]
     else:
         modes = (True, False), (True, True), (False, True)  # keeps the total, adds to it
-        parts = [m.summing(total, *mode) for m, mode in zip(made, modes, strict=True)]
+        parts = [m.summing(total, *mode) for m, mode in zip(cuttings, modes, strict=True)]
     first, middle, last = parts if frame.count > 1 else parts[2:] * 3
-    return TilePart((first, middle, last), tuple(made[2].offsets))
+    return TilePart((first, middle, last), tuple(cuttings[2].offsets))
 
 
 @dataclass
 class _Cutting:
-    """Makes the kernel for a block of `size` rows."""
+    """Makes the kernel for a tile of `size` rows."""
 
     x: KernelAxes
     frame: Frame
@@ -95,7 +96,7 @@ class _Cutting:
     params: list[Parameter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Axes through outer rows are gone; the last one of rows is as long as the block.
+        # Axes through outer rows are gone; the last one of rows is as long as the tile.
         self.kept = [a for a in self.x.axes if a.rows in (None, (1, self.frame.length))]
         self.axes = [replace(a, size=self.size) if a.row else a for a in self.kept]
         self.slots: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -103,9 +104,9 @@ class _Cutting:
         self.registers = count(max(used, default=0) + 1)
 
     def kernel(self, whole: LoopNest) -> LoopNest:
-        """The kernel for the block. whole: the kernel for all rows."""
-        made = with_axes(whole, self.axes, self._moved, self._index)
-        return replace(made, params=tuple(self.params))
+        """The kernel for the tile. whole: the kernel for all rows."""
+        of_block = with_axes(whole, self.axes, self._moved, self._index)
+        return replace(of_block, params=tuple(self.params))
 
     @property
     def _visible(self) -> list[Axis]:
@@ -115,7 +116,7 @@ class _Cutting:
     # -- memory -----------------------------------------------------------------------------------
 
     def _moved(self, x: Reach, number: int) -> Reach:
-        """A reach with its new parameter: one for each way to go on from block to block."""
+        """A reach with its new parameter: one for each way to go on from tile to tile."""
         param, behind = self.x.kernel.params[x.slot], self.behind[x.slot]
         steps = self._steps(number, param.dtype) if behind.slot != OWN else ()
         steps = steps or (0,) * len(self.frame.cuts[1:])
@@ -127,11 +128,11 @@ class _Cutting:
         return Reach(self.slots[key], x.offset)
 
     def _steps(self, reach: int, dtype: DType) -> tuple[int, ...]:
-        found = []
+        steps = []
         for row_axis in axes(self.frame.cuts):
             strides = [a.strides[reach] for a in self.x.axes if a.rows == row_axis]
-            found.append(sum(strides) * dtype.bytes)
-        return (*found[:-1], found[-1] * self.frame.rows)
+            steps.append(sum(strides) * dtype.bytes)
+        return (*steps[:-1], steps[-1] * self.frame.rows)
 
     def _own(self, dtype: DType, offset: int, written: bool = False) -> int:
         """A parameter for own memory."""
@@ -145,15 +146,15 @@ class _Cutting:
         for axis in self.x.axes:
             if axis.number != x.axis or axis.size == 1:
                 continue
-            found = []
+            indices = []
             if axis.rows:
-                found.append(next(self.registers))
+                indices.append(next(self.registers))
                 word = Access(self._word(), (0,) * len(visible), row_axes.index(axis.rows))
-                yield Load(found[0], word)
+                yield Load(indices[0], word)
             if axis in visible:
-                found.append(next(self.registers))
-                yield AxisIndex(found[-1], visible.index(axis))
-            for register in found:
+                indices.append(next(self.registers))
+                yield AxisIndex(indices[-1], visible.index(axis))
+            for register in indices:
                 part = register
                 if axis.step > 1:
                     step, part = next(self.registers), next(self.registers)
@@ -169,16 +170,16 @@ class _Cutting:
         yield Apply(x.target, "add", (zero if total is None else total, zero), I64)
 
     def _word(self) -> int:
-        """The parameter for the indices of the block."""
+        """The parameter for the indices of the tile."""
         key = -1, ()
         if key not in self.slots:
             self.slots[key] = self._own(I64, 0)
         return self.slots[key]
 
-    # -- sums over blocks -------------------------------------------------------------------------
+    # -- sums over tiles --------------------------------------------------------------------------
 
     def summing(self, total: int, keeps: bool, adds: bool) -> Gemm:
-        """The product that adds to the total of the blocks before, and keeps it or goes on."""
+        """The product that adds to the total of the tiles before, and keeps it or goes on."""
         product = self.x.kernel
         assert isinstance(product, Gemm)
         for k, operand in enumerate(self.x.reaches[:2]):
@@ -187,22 +188,22 @@ class _Cutting:
         dtype = total_dtype(product)
         sizes = tuple(a.size for a in self.axes if a.group != OF_SUM)
         total_at = Access(self._own(dtype, total, keeps), MemoryLayout.dense(sizes).strides)
-        made = 0
+        sum_register = 0
         if adds:
-            before, made = next(self.registers), next(self.registers)
-            code += [Load(before, total_at), Apply(made, "add", (before, 0), dtype)]
+            before, sum_register = next(self.registers), next(self.registers)
+            code += [Load(before, total_at), Apply(sum_register, "add", (before, 0), dtype)]
         if keeps:
-            code.append(Store(total_at, made))
+            code.append(Store(total_at, sum_register))
         elif dtype != product.dtype:
-            wide, made = made, next(self.registers)
-            code.append(Apply(made, "cast", (wide,), product.dtype))
+            wide, sum_register = sum_register, next(self.registers)
+            code.append(Apply(sum_register, "cast", (wide,), product.dtype))
         rest = self.kernel(replace(product, code=()) if keeps else product)
-        code += (_renamed(x, made) for x in statements(rest))
+        code += (_renamed(x, sum_register) for x in statements(rest))
         return replace(rest, code=tuple(code), dtype=dtype)
 
 
 def total_dtype(product: Gemm) -> DType:
-    """The dtype of sums over blocks: half precision is rounded once everything is added."""
+    """The dtype of sums over tiles: half precision is rounded once everything is added."""
     return F32 if product.dtype.bytes == 2 else product.dtype
 
 

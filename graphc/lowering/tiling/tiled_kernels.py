@@ -1,7 +1,7 @@
-"""Row tilings as kernels: a block of rows that fits into a cache, and memory between steps.
+"""Row tilings as kernels: a tile of rows that fits into a cache, and memory between steps.
 
 A value that nothing outside the tiling reads has a place in each thread's own memory, as large as
-the rows of a block; steps that do not need it at the same time share the place.
+the rows of a tile; steps that do not need it at the same time share the place.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def in_blocks(
     than by the kernel alone. homes: see graphc.lowering.fusion.fuse
     """
     tile_groups = TileGroups(pairs, buffers, shared, homes)
-    if not tile_groups.found:
+    if not tile_groups.groups:
         return list(pairs)
     return [
         _Joining(tile_groups, x, exact).pair() if isinstance(x, TileGroup) else pairs[x]
@@ -79,7 +79,7 @@ class _Joining:
 
     def _parts(self) -> list[_Member]:
         """The kernels without what nobody needs of them."""
-        needed, made = set[int](), list[_Member]()
+        needed, parts = set[int](), list[_Member]()
         for i in reversed(self.tile_group.steps):
             built = self.tile_groups.pairs[i][0]
             dead = {k for k, b in enumerate(built.buffers) if b in self.own - needed}
@@ -91,11 +91,11 @@ class _Joining:
                 lengths = {b: n for b, n in lengths.items() if b not in self.tile_groups.writes[i]}
             x = self.tile_groups.fitted(i, lengths, kernel)
             assert x is not None
-            made.insert(0, _Member(i, cut(x, self.tile_group.rows)))
+            parts.insert(0, _Member(i, cut(x, self.tile_group.rows)))
             needed |= {built.buffers[r.slot] for r in x.reaches}
-        return made
+        return parts
 
-    # -- how large the blocks are -----------------------------------------------------------------
+    # -- how large the tiles are ------------------------------------------------------------------
 
     def _frame(self, exact: bool) -> Frame:
         length = self.tile_group.rows[1]
@@ -138,14 +138,14 @@ class _Joining:
         return Built(kernel, tuple(self.slots), starts), name
 
     def _behind(self, part: _Member, offsets: dict[int, int]) -> list[Behind]:
-        built, found = self.tile_groups.pairs[part.number][0], list[Behind]()
+        built, behind = self.tile_groups.pairs[part.number][0], list[Behind]()
         used, params = {r.slot for r in part.x.reaches}, part.x.kernel.params
         for k, (b, offset) in enumerate(zip(built.buffers, built.offsets, strict=True)):
             if b in self.own or k not in used:
-                found.append(Behind(OWN, offsets.get(b, 0) + offset))
+                behind.append(Behind(OWN, offsets.get(b, 0) + offset))
             else:
-                found.append(Behind(self._slot(b, params[k]), offset))
-        return found
+                behind.append(Behind(self._slot(b, params[k]), offset))
+        return behind
 
     def _slot(self, b: int, param: Parameter) -> int:
         if b not in self.slots:

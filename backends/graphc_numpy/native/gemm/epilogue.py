@@ -67,8 +67,8 @@ def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
 def _sum(p: Printer, t: Tiling, address: ir.Value) -> Vector:
     """Register 0: rounded where products are added up in another dtype."""
     dtype = t.product.dtype
-    made = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
-    return p.rounded(Vector(made.value, dtype, made.width))
+    loaded = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
+    return p.rounded(Vector(loaded.value, dtype, loaded.width))
 
 
 def ask(
@@ -90,9 +90,9 @@ def ask(
 def _ask_function(module: ir.Module, lines: int, written: bool) -> ir.Function:
     """`void f(ptr first, i64 step, i64 rows)`: so many lines from `first` on, and of every row."""
     name = f"ask_{lines}" + "_written" * written
-    found: ir.Function | None = module.globals.get(name)
-    if found is not None:
-        return found
+    printed: ir.Function | None = module.globals.get(name)
+    if printed is not None:
+        return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     first, step, rows = f.args
@@ -109,7 +109,7 @@ def _ask_function(module: ir.Module, lines: int, written: bool) -> ir.Function:
 
 def _far(t: Tiling) -> dict[Access, bool]:
     """What is not the same for all rows, and whether it is written."""
-    product, found = t.product, dict[Access, bool]()
+    product, far = t.product, dict[Access, bool]()
     if not product.rows or not product.cols or prod(product.inner) < SOON:
         return {}
     last_row = len(product.batch) + len(product.rows) - 1
@@ -117,5 +117,5 @@ def _far(t: Tiling) -> dict[Access, bool]:
         for access in reached(x):
             near = access.strides[-1] == 1 and access.strides[last_row]
             if near and access.row is None:
-                found[access] = found.get(access, False) or isinstance(x, Store)
-    return found
+                far[access] = far.get(access, False) or isinstance(x, Store)
+    return far

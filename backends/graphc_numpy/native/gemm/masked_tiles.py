@@ -45,9 +45,9 @@ class VisibleEntries:
     ) -> ir.Value:  # fmt: skip
         """i1: whether an entry between two corners is seen."""
         at = [last[a] if self.rises.get(a) else x for a, x in enumerate(first)]
-        found: Registers = {}
-        ExpressionPrinter(p, product.params, pointers, pointers[0]).run(self.code, found, at, None)
-        return found[self.register].value
+        values: Registers = {}
+        ExpressionPrinter(p, product.params, pointers, pointers[0]).run(self.code, values, at, None)
+        return values[self.register].value
 
 
 def visible_entries(product: Gemm) -> VisibleEntries | None:
@@ -71,7 +71,7 @@ def visible_entries(product: Gemm) -> VisibleEntries | None:
 
 def _condition(product: Gemm) -> int | None:
     """The one condition of all selects by which sums are seen, if they are seen by these alone."""
-    depends, found = {0}, set[int]()
+    depends, conditions = {0}, set[int]()
     for x in product.code:
         of_sum = depends & set(registers(x))
         if not of_sum:
@@ -80,25 +80,25 @@ def _condition(product: Gemm) -> int | None:
             case Apply(function="select", arguments=(where, y, other)):
                 if y not in of_sum or {where, other} & of_sum:
                     return None
-                found.add(where)
+                conditions.add(where)
             case Apply(target=target):
                 depends.add(target)
             case _:
                 return None
-    return found.pop() if len(found) == 1 else None
+    return conditions.pop() if len(conditions) == 1 else None
 
 
 def _all_of(makers: Mapping[int, Statement], register: int) -> list[int]:
     """The conditions that must all hold."""
-    waiting, found = [register], list[int]()
+    waiting, conditions = [register], list[int]()
     while waiting:
         k = waiting.pop()
         match makers.get(k):
             case Apply(function="and", arguments=both):
                 waiting += both
             case _:
-                found.append(k)
-    return found
+                conditions.append(k)
+    return conditions
 
 
 def _rises(makers: Mapping[int, Statement], register: int, up: bool) -> Rises | None:
@@ -125,12 +125,12 @@ def _rises(makers: Mapping[int, Statement], register: int, up: bool) -> Rises | 
 
 def _cone(product: Gemm, register: int) -> tuple[Statement, ...]:
     """The code that makes a register."""
-    needed, found = {register}, list[Statement]()
+    needed, cone = {register}, list[Statement]()
     for x in reversed(product.code):
         if not isinstance(x, Store) and x.target in needed:
             needed |= set(registers(x))
-            found.append(x)
-    return tuple(found[::-1])
+            cone.append(x)
+    return tuple(cone[::-1])
 
 
 __all__ = ["VisibleEntries", "visible_entries"]

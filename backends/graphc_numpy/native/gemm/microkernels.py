@@ -51,21 +51,21 @@ class MicroKernel:
 
 def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
     """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products."""
-    found: ir.Function | None = module.globals.get(kernel.name)
-    if found is not None:
-        return found
+    printed: ir.Function | None = module.globals.get(kernel.name)
+    if printed is not None:
+        return printed
     t = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, INT64, ir.IntType(1)])
     f = helper(module, t, kernel.name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     left, right, sums, count, first = f.args
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
-    made = _looped(p, kernel, 0, count, start)[2:]
+    products = _looped(p, kernel, 0, count, start)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
-            _stored(p, kernel, sums, _added(p, kernel, sums, made))
+            _stored(p, kernel, sums, _added(p, kernel, sums, products))
             p.b.ret_void()
-    _stored(p, kernel, sums, made)
+    _stored(p, kernel, sums, products)
     p.b.ret_void()
     return f
 
@@ -85,12 +85,12 @@ def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: V
 
     def turn(_: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
         if depth + 1 == len(m.loops):
-            made: Sequence[ir.Value] = _step(p, m, left, right, sums)
+            more: Sequence[ir.Value] = _step(p, m, left, right, sums)
         else:
             following = m.loops[depth + 1].size
-            made = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
+            more = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
         operands = zip((left, right), loop.strides, strict=True)
-        return [*(p.at(x, stride, m.dtype) for x, stride in operands), *made]
+        return [*(p.at(x, stride, m.dtype) for x, stride in operands), *more]
 
     return p.loop(0, count, 1, turn, xs)
 
@@ -103,28 +103,28 @@ def _step(
     for v in range(m.vectors):
         active = m.active if v + 1 == m.vectors else WIDTH
         ys.append(p.load_lanes(p.at(right, v * WIDTH, m.dtype), m.dtype, 1, active).value)
-    made = []
+    more = []
     for r in range(m.rows):
         x = p.splat(p.load(p.at(left, r * m.step, m.dtype), m.dtype).value)
-        made += [_more(p, m, x, y, sums[r * m.vectors + v]) for v, y in enumerate(ys)]
-    return made
+        more += [_more(p, m, x, y, sums[r * m.vectors + v]) for v, y in enumerate(ys)]
+    return more
 
 
 def _more(p: Printer, m: MicroKernel, x: ir.Value, y: ir.Value, sum: ir.Value) -> ir.Value:
     return p.fma(x, y, sum) if m.dtype.kind == "f" else p.b.add(sum, p.b.mul(x, y))
 
 
-def _added(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> Values:
+def _added(p: Printer, m: MicroKernel, sums: ir.Value, products: Values) -> Values:
     add = p.b.fadd if m.dtype.kind == "f" else p.b.add
     t = ir.VectorType(memory_type(m.dtype), WIDTH)
     return [
         add(p.read(address, t, m.dtype.bytes), x)
-        for address, x in zip(_addresses(p, m, sums), made, strict=True)
+        for address, x in zip(_addresses(p, m, sums), products, strict=True)
     ]
 
 
-def _stored(p: Printer, m: MicroKernel, sums: ir.Value, made: Values) -> None:
-    for address, x in zip(_addresses(p, m, sums), made, strict=True):
+def _stored(p: Printer, m: MicroKernel, sums: ir.Value, values: Values) -> None:
+    for address, x in zip(_addresses(p, m, sums), values, strict=True):
         p.write(x, address, m.dtype.bytes)
 
 

@@ -49,14 +49,14 @@ class Packing:
         return f"pack_{self.dtype}_{shape}_{loops}".replace("-", "m")
 
     @property
-    def made(self) -> DType:
+    def copy_dtype(self) -> DType:
         """Of the copy."""
         return F32 if self.dtype in (F16, BF16) else self.dtype
 
     @property
     def square(self) -> int:
         """Rows and columns that are transposed at a time."""
-        return WIDTH if self.made != self.dtype else self.lanes
+        return WIDTH if self.copy_dtype != self.dtype else self.lanes
 
 
 Body = Callable[[ir.Value, ir.Value, "ir.Value | int"], None]  # source, target, count
@@ -64,9 +64,9 @@ Body = Callable[[ir.Value, ir.Value, "ir.Value | int"], None]  # source, target,
 
 def pack_function(module: ir.Module, packing: Packing) -> ir.Function:
     """`void f(ptr from, ptr to, i64 count)`."""
-    found: ir.Function | None = module.globals.get(packing.name)
-    if found is not None:
-        return found
+    printed: ir.Function | None = module.globals.get(packing.name)
+    if printed is not None:
+        return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, INT64]), packing.name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, count = f.args
@@ -89,7 +89,7 @@ def _around(
     if depth + 1 == len(x.loops):
         body(source, target, count)
         length = index(count) if isinstance(count, int) else count
-        return p.at(target, p.b.mul(length, index(x.width)), x.made)
+        return p.at(target, p.b.mul(length, index(x.width)), x.copy_dtype)
 
     def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
         end = _around(p, x, depth + 1, here, there, x.loops[depth + 1][0], body)
@@ -109,8 +109,8 @@ def _copied(
             active = max(0, min(WIDTH, x.active - first))
             value = p.load_lanes(p.at(here, first, x.dtype), x.dtype, 1, active).value
             # What a store writes past the width is written again by the next row's, or is padding.
-            p.store_lanes(Vector(value, x.made, WIDTH), p.at(there, first, x.made))
-        return [p.at(here, x.loops[-1][1], x.dtype), p.at(there, x.width, x.made)]
+            p.store_lanes(Vector(value, x.copy_dtype, WIDTH), p.at(there, first, x.copy_dtype))
+        return [p.at(here, x.loops[-1][1], x.dtype), p.at(there, x.width, x.copy_dtype)]
 
     p.loop(0, count, 1, turn, [source, target])
 
@@ -125,17 +125,17 @@ def _transposed(
     whole, length = x.active // x.square, index(count) if isinstance(count, int) else count
 
     def strip(here: ir.Value, there: ir.Value, active: int, width: int) -> None:
-        f = _strip_function(p.b.module, Strip(x.dtype, x.made, x.square, active, width))
+        f = _strip_function(p.b.module, Strip(x.dtype, x.copy_dtype, x.square, active, width))
         p.b.call(f, [here, there, index(x.across), index(x.width), length])
 
     def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
         strip(here, there, x.square, x.square)
-        return [p.at(here, x.square * x.across, x.dtype), p.at(there, x.square, x.made)]
+        return [p.at(here, x.square * x.across, x.dtype), p.at(there, x.square, x.copy_dtype)]
 
     if whole:
         p.loop(0, whole, 1, turn, [source, target])
     for first in range(whole * x.square, x.width, x.square):
-        here, there = p.at(source, first * x.across, x.dtype), p.at(target, first, x.made)
+        here, there = p.at(source, first * x.across, x.dtype), p.at(target, first, x.copy_dtype)
         active = max(0, min(x.square, x.active - first))
         strip(here, there, active, min(x.square, x.width - first))
 
@@ -146,7 +146,7 @@ class Strip:
     gets `width` entries."""
 
     dtype: DType
-    made: DType
+    copy_dtype: DType
     square: int
     active: int
     width: int
@@ -158,9 +158,9 @@ def _strip_function(module: ir.Module, x: Strip) -> ir.Function:
     across: between rows of the source; step: between rows of the target
     """
     name = f"turn_{x.dtype}_{x.square}a{x.active}w{x.width}"
-    found: ir.Function | None = module.globals.get(name)
-    if found is not None:
-        return found
+    printed: ir.Function | None = module.globals.get(name)
+    if printed is not None:
+        return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, *[INT64] * 3]), name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, across, step, count = f.args
@@ -168,11 +168,16 @@ def _strip_function(module: ir.Module, x: Strip) -> ir.Function:
 
     def square(k: ir.Value) -> None:
         _square(
-            p, x, p.at(source, k, x.dtype), p.at(target, p.b.mul(k, step), x.made), across, step
+            p,
+            x,
+            p.at(source, k, x.dtype),
+            p.at(target, p.b.mul(k, step), x.copy_dtype),
+            across,
+            step,
         )
 
     def rest(k: ir.Value) -> None:
-        there = p.at(target, p.b.mul(k, step), x.made)
+        there = p.at(target, p.b.mul(k, step), x.copy_dtype)
         _row(p, x, p.at(source, k, x.dtype), there, across)
 
     p.loop(0, squares, x.square, square)
@@ -184,7 +189,7 @@ def _strip_function(module: ir.Module, x: Strip) -> ir.Function:
 def _square(
     p: Printer, x: Strip, source: ir.Value, target: ir.Value, across: ir.Value, step: ir.Value
 ) -> None:
-    t = ir.VectorType(register_type(x.made), x.square)
+    t = ir.VectorType(register_type(x.copy_dtype), x.square)
     rows: Values = []
     for i in range(x.square):
         rows.append(_read(p, x, source, t) if i < x.active else p.number(0, t))
@@ -193,8 +198,8 @@ def _square(
         kept = row
         if x.width < x.square:
             kept = p.b.shuffle_vector(row, row, _numbers(range(x.width)))
-        p.write(kept, target, x.made.bytes)
-        target = p.at(target, step, x.made)
+        p.write(kept, target, x.copy_dtype.bytes)
+        target = p.at(target, step, x.copy_dtype)
 
 
 def _read(p: Printer, x: Strip, address: ir.Value, t: ir.Type) -> ir.Value:
@@ -227,7 +232,7 @@ def _gathered(
 ) -> None:
     def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
         _row(p, x, here, there, index(x.across))
-        return [p.at(here, x.loops[-1][1], x.dtype), p.at(there, x.width, x.made)]
+        return [p.at(here, x.loops[-1][1], x.dtype), p.at(there, x.width, x.copy_dtype)]
 
     p.loop(0, count, 1, turn, [source, target])
 
@@ -238,14 +243,14 @@ def _row(
     """One row of the target, element by element."""
 
     def element(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
-        p.store(Vector(p.load(here, x.dtype).value, x.made), there)
-        return [p.at(here, across, x.dtype), p.at(there, 1, x.made)]
+        p.store(Vector(p.load(here, x.dtype).value, x.copy_dtype), there)
+        return [p.at(here, across, x.dtype), p.at(there, 1, x.copy_dtype)]
 
     end = p.loop(0, x.active, 1, element, [source, target])[1]
 
     def nothing(_: ir.Value, there: ir.Value) -> Values:
-        p.store(p.constant(0, x.made), there)
-        return [p.at(there, 1, x.made)]
+        p.store(p.constant(0, x.copy_dtype), there)
+        return [p.at(there, 1, x.copy_dtype)]
 
     if x.width > x.active:
         p.loop(x.active, x.width, 1, nothing, [end])

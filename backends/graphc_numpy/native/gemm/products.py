@@ -76,10 +76,10 @@ def print_gemm(
     entries = f.args[-1] if until else None
     lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
     if t.units:
-        made = _GemmPrinter(
+        printer = _GemmPrinter(
             p, t, epilogue, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries
         )
-        made.jobs(begin, end)
+        printer.jobs(begin, end)
     p.b.ret_void()
     return f
 
@@ -305,8 +305,8 @@ class _GemmPrinter:
         self, indices: Values, height: ir.Value, width: ir.Value, tile: Callable[[], None]
     ) -> None:
         """A tile of sums, unless the code sees none of them."""
-        found = visible_entries(self.t.product)
-        if found is None:
+        visible = visible_entries(self.t.product)
+        if visible is None:
             tile()
             return
         b, product, last = self.p.b, self.t.product, list(indices)
@@ -315,7 +315,7 @@ class _GemmPrinter:
             last[at] = b.add(last[at], b.sub(height, index(1)))
         if product.cols:
             last[-1] = b.add(last[-1], b.sub(width, index(1)))
-        self.p.when(found.somewhere(self.p, product, self.pointers, indices, last), tile)
+        self.p.when(visible.somewhere(self.p, product, self.pointers, indices, last), tile)
 
     def microkernel(self, height: int, width: int) -> MicroKernel:
         """For a tile; operands lie as they are packed, or as they are."""

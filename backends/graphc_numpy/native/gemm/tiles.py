@@ -331,10 +331,10 @@ def _epilogue(t: Tiling) -> float:
     """Of the code, for all tiles that differ by the last axes alone."""
     work, far = 0.0, list[int]()
     for s in t.product.code:
-        if found := reached(s):
-            step = found[0].strides[-1] if t.product.cols else 0
+        if accesses := reached(s):
+            step = accesses[0].strides[-1] if t.product.cols else 0
             work += 1.5 if step in (0, 1) else 0.0
-            far += [] if step in (0, 1) else [step * t.product.params[found[0].slot].dtype.bytes]
+            far += [] if step in (0, 1) else [step * t.product.params[accesses[0].slot].dtype.bytes]
         else:
             work += 2.0
     for step in far:

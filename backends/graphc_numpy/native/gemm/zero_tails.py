@@ -60,13 +60,13 @@ def zeros_of(step: TilePart, x: object) -> ZeroTail | None:
     if not one or step.offsets[left.slot].slot != OWN or right.cols != (1,):
         return None
     rows, inner, width, step_ = x.rows[0], x.inner[0], x.cols[0], right.inner[0]
-    found = None
+    tail = None
     if (left.rows, left.inner) == ((inner,), (1,)):
-        found = ZeroTail("inner", x.dtype, rows, inner, width, step_)
+        tail = ZeroTail("inner", x.dtype, rows, inner, width, step_)
     elif (left.rows, left.inner) == ((1,), (rows,)) and _only_adds(x):
-        found = ZeroTail("rows", x.dtype, inner, rows, width, step_)
-    fits = found and found.columns >= FEWEST and any(found.columns % n == 0 for n in CHUNKS)
-    return found if fits else None
+        tail = ZeroTail("rows", x.dtype, inner, rows, width, step_)
+    fits = tail and tail.columns >= FEWEST and any(tail.columns % n == 0 for n in CHUNKS)
+    return tail if fits else None
 
 
 def _only_adds(x: Gemm) -> bool:
@@ -81,9 +81,9 @@ def _only_adds(x: Gemm) -> bool:
 def print_zeros(module: ir.Module, x: ZeroTail) -> ir.Function:
     """`i64 f(ptr left, ptr right)`: how many columns there are before the zeros, at least one
     chunk; all of them where a factor is not finite."""
-    found: ir.Function | None = module.globals.get(x.name)
-    if found is not None:
-        return found
+    printed: ir.Function | None = module.globals.get(x.name)
+    if printed is not None:
+        return printed
     f = helper(module, ir.FunctionType(INT64, [POINTER, POINTER]), x.name)
     b = ir.IRBuilder(f.append_basic_block("entry"))
     entry, head, look, before, done = (
@@ -118,14 +118,14 @@ def _some(p: Printer, x: ZeroTail, left: ir.Value, start: ir.Value) -> ir.Value:
     """i1: whether a chunk of columns has an entry that is not 0."""
     b, t = p.b, vector(_bits(x), WIDTH)
 
-    def row(k: ir.Value, found: ir.Value) -> list[ir.Value]:
+    def row(k: ir.Value, bits: ir.Value) -> list[ir.Value]:
         here = p.at(left, b.add(b.mul(k, index(x.columns)), start), x.dtype)
         for n in range(0, x.chunk, WIDTH):
-            found = b.or_(found, p.read(p.at(here, n, x.dtype), t, x.dtype.bytes))
-        return [found]
+            bits = b.or_(bits, p.read(p.at(here, n, x.dtype), t, x.dtype.bytes))
+        return [bits]
 
-    (found,) = p.loop(0, x.rows, 1, row, [p.number(0, t)])
-    every = p.intrinsic("vector.reduce.or", found, result=_bits(x))
+    (bits,) = p.loop(0, x.rows, 1, row, [p.number(0, t)])
+    every = p.intrinsic("vector.reduce.or", bits, result=_bits(x))
     return b.icmp_unsigned("!=", b.shl(every, p.number(1, _bits(x))), p.number(0, _bits(x)))
 
 
@@ -134,17 +134,17 @@ def _finite(p: Printer, x: ZeroTail, right: ir.Value, first: ir.Value, stop: int
     b, t = p.b, vector(_bits(x), WIDTH)
     size = 8 * x.dtype.bytes
 
-    def row(k: ir.Value, found: ir.Value) -> list[ir.Value]:
+    def row(k: ir.Value, most: ir.Value) -> list[ir.Value]:
         here = p.at(right, b.mul(k, index(x.step)), x.dtype)
         for n in range(0, x.width, WIDTH):
             active = min(WIDTH, x.width - n)
             value = p.load_lanes(p.at(here, n, x.dtype), x.dtype, 1, active).value
             bits = b.and_(b.bitcast(value, t), p.number((1 << (size - 1)) - 1, t))
-            found = p.intrinsic("umax", found, bits)
-        return [found]
+            most = p.intrinsic("umax", most, bits)
+        return [most]
 
-    (found,) = p.loop(first, stop, 1, row, [p.number(0, t)])
-    largest = p.intrinsic("vector.reduce.umax", found, result=_bits(x))
+    (most,) = p.loop(first, stop, 1, row, [p.number(0, t)])
+    largest = p.intrinsic("vector.reduce.umax", most, result=_bits(x))
     exponent = 0xFF << 23 if x.dtype == F32 else 0x7FF << 52
     return b.icmp_unsigned("<", largest, p.number(exponent, _bits(x)))
 

@@ -148,8 +148,8 @@ class Columns:
     def element(self, points: Sequence[LoopPoint], totals: Sequence[ir.Value]) -> list[ir.Value]:
         """One cell of each place."""
         run_each(points, self.phase.innermost, self.lanes)
-        made = [self._source(fold, point) for point in points for fold in self.phase.folds]
-        return self.combined(totals, made)
+        sources = [self._source(fold, point) for point in points for fold in self.phase.folds]
+        return self.combined(totals, sources)
 
     def _source(self, fold: RowReduction, point: LoopPoint) -> ir.Value:
         x: Vector = point.registers[fold.source]
@@ -185,8 +185,8 @@ class Columns:
         n = self.nest.columns[-1]
         turns, many = n // WIDTH, ACCUMULATORS if n >= ACCUMULATORS * WIDTH else 1
         unroll = self._unroll(turns)
-        main, found = turns // many * many, self.nothing(many)
-        if not found or turns // many <= 2 * BLOCK:
+        main, sums = turns // many * many, self.nothing(many)
+        if not sums or turns // many <= 2 * BLOCK:
             main = turns // unroll * unroll
 
         def turn(count: int) -> Callable[..., list[ir.Value]]:
@@ -194,12 +194,12 @@ class Columns:
 
         if main:
             chains = many * WIDTH
-            found = self.blocks(main * WIDTH, unroll * WIDTH, chains, turn(unroll), found)
+            sums = self.blocks(main * WIDTH, unroll * WIDTH, chains, turn(unroll), sums)
         if main < turns:
-            found = self.p.loop(main * WIDTH, turns * WIDTH, WIDTH, turn(1), found)
+            sums = self.p.loop(main * WIDTH, turns * WIDTH, WIDTH, turn(1), sums)
         if n % WIDTH:
-            found = self._turns(point, index(turns * WIDTH), 1, found, n % WIDTH)
-        return self._all_totals(found, -(-n // WIDTH), many, totals)
+            sums = self._turns(point, index(turns * WIDTH), 1, sums, n % WIDTH)
+        return self._all_totals(sums, -(-n // WIDTH), many, totals)
 
     def _unroll(self, turns: int) -> int:
         """Vectors in one turn of the loop; the order of additions is the same for any."""
@@ -213,17 +213,17 @@ class Columns:
     ) -> list[ir.Value]:  # fmt: skip
         """Some vectors, one after the other; the first accumulator gets what the first one adds."""
         point = self._inside(len(self.nest.columns) - 1, first, [point])[0]
-        found, n = list(carried), len(self.phase.folds)
+        sums, n = list(carried), len(self.phase.folds)
         for k in range(count):
-            found = found[n:] + self.element([point.beside(k, active)], found[:n])
-        return found
+            sums = sums[n:] + self.element([point.beside(k, active)], sums[:n])
+        return sums
 
     def _all_totals(
-        self, found: list[ir.Value], turns: int, many: int, totals: Sequence[ir.Value]
+        self, sums: list[ir.Value], turns: int, many: int, totals: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """All accumulators, in the order of the vectors that they began with, and the totals."""
-        n, made = len(self.phase.folds), list[ir.Value]()
+        n, trees = len(self.phase.folds), list[ir.Value]()
         for k, fold in enumerate(self.phase.folds):
-            order = [found[(j - turns) % many * n + k] for j in range(many)]
-            made.append(folds.tree_of(self.p, fold, order))
-        return self.combined(totals, made)
+            order = [sums[(j - turns) % many * n + k] for j in range(many)]
+            trees.append(folds.tree_of(self.p, fold, order))
+        return self.combined(totals, trees)

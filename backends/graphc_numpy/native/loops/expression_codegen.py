@@ -268,11 +268,11 @@ class ExpressionPrinter:
 
     def _ask(self, x: Prefetch, registers: Registers, indices: Sequence[ir.Value]) -> None:
         """Have lines come that a later turn will need."""
-        b, inner, made = self.p.b, replace(self, bases={}, prefetches={}), dict(registers)
+        b, inner, values = self.p.b, replace(self, bases={}, prefetches={}), dict(registers)
         later = self.p.intrinsic("smin", b.add(indices[x.axis], index(x.by)), index(x.size - 1))
         there = [later if a == x.axis else i for a, i in enumerate(indices)]
-        inner.run(x.code, made, there, None)
-        first, _ = inner._addresses(x.access, made, there, None, 1)
+        inner.run(x.code, values, there, None)
+        first, _ = inner._addresses(x.access, values, there, None, 1)
         for k in range(x.lines):
             self.p.prefetch(b.gep(first, [index(k * LINE)], source_etype=I8), x.written)
 

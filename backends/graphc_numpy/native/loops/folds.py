@@ -29,8 +29,8 @@ def combined(p: Printer, fold: RowReduction, x: ir.Value, y: ir.Value) -> ir.Val
         sign = "u" if dtype.kind == "u" else "s"
         return p.intrinsic(f"{sign}{fold.kind}", x, y)
     # The first select is one instruction on x86, and gives y where either is a NaN.
-    found = b.select(b.fcmp_ordered(">" if fold.kind == "max" else "<", x, y), x, y)
-    return b.select(b.fcmp_unordered("uno", x, x), x, found)
+    chosen = b.select(b.fcmp_ordered(">" if fold.kind == "max" else "<", x, y), x, y)
+    return b.select(b.fcmp_unordered("uno", x, x), x, chosen)
 
 
 def masked(p: Printer, fold: RowReduction, x: ir.Value, active: int) -> ir.Value:

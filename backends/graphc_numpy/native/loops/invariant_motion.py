@@ -66,22 +66,22 @@ class HoistedCode:
 
 def hoisted(nest: Nest, by_rows: bool) -> HoistedCode:
     """Every statement as far out as it may run. by_rows: the lanes go along the last row axis."""
-    found, depths = HoistedCode(), dict[int, int]()
+    hoisted_code, depths = HoistedCode(), dict[int, int]()
     for phase in nest.phases:
         last = ROW + len(nest.columns) if phase.per_column else ROW
-        made = HoistedPhase(phase.per_column, [[] for _ in range(last - ROW + 1)])
+        moved = HoistedPhase(phase.per_column, [[] for _ in range(last - ROW + 1)])
         for statement in phase.code:
             depth = _depth(statement, nest, by_rows, depths, last)
             if isinstance(statement, RowReduction):
-                made.folds.append(statement)
+                moved.folds.append(statement)
                 depths[statement.target] = ROW
                 continue
             if not isinstance(statement, Store):
                 depths[statement.target] = depth
-            depths_ = [found.entry, found.outer, *made.code]
+            depths_ = [hoisted_code.entry, hoisted_code.outer, *moved.code]
             depths_[depth].append(statement)
-        found.phases.append(made)
-    return found
+        hoisted_code.phases.append(moved)
+    return hoisted_code
 
 
 def effort(code: Iterable[Statement]) -> int:

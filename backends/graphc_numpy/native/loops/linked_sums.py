@@ -46,9 +46,9 @@ class Printed:
     def _by_lane(self, here: Vector, link: Vector, elements: ir.Value, links: ir.Value) -> Vector:
         b = self.p.b
 
-        def lane(k: ir.Value, found: ir.Value) -> list[ir.Value]:
-            first, following = (b.extract_element(x, k) for x in (found, link.value))
-            return [b.insert_element(found, self._whole(first, following, elements, links), k)]
+        def lane(k: ir.Value, totals: ir.Value) -> list[ir.Value]:
+            first, following = (b.extract_element(x, k) for x in (totals, link.value))
+            return [b.insert_element(totals, self._whole(first, following, elements, links), k)]
 
         (total,) = self.p.loop(0, self.active, 1, lane, [self.p.widened(here, WIDTH)])
         return self.p.rounded(Vector(total, here.dtype, WIDTH))
@@ -61,10 +61,10 @@ class Printed:
         before, more = b.block, b.icmp_unsigned("<", link, ir.Constant(INT32, self.chain.count))
         with b.if_then(more):
             rest = self._rest(here.type)
-            made, end = b.call(rest, [elements, links, here, link]), b.block
+            longer, end = b.call(rest, [elements, links, here, link]), b.block
         total = b.phi(here.type)
         total.add_incoming(here, before)
-        total.add_incoming(made, end)
+        total.add_incoming(longer, end)
         begins = b.icmp_signed(">=", link, ir.Constant(INT32, 0))
         return b.select(begins, total, self.p.number(0, here.type))
 
@@ -76,9 +76,9 @@ class Printed:
         lanes = f"{self.stride}x{self.active}" if vector else "1"
         offsets = "_".join(f"{low}.{n}.{stride}" for low, n, stride in c.offsets)
         name = f"chain.{self.dtype}.{lanes}.{c.count}.{offsets}.{'tree' if c.tree else 'run'}"
-        found = self.p.b.module.globals.get(name)
-        if isinstance(found, ir.Function):
-            return found
+        printed = self.p.b.module.globals.get(name)
+        if isinstance(printed, ir.Function):
+            return printed
         function = helper(self.p.b.module, ir.FunctionType(t, [POINTER, POINTER, t, INT32]), name)
         inside = Printed(
             Printer(ir.IRBuilder(function.append_basic_block("entry"))),
@@ -97,13 +97,13 @@ class Printed:
         total, position = b.phi(first.type), b.phi(INT32)
         total.add_incoming(first, entry)
         position.add_incoming(following, entry)
-        made = self._added(total, self._element(elements, position, first.type))
+        more = self._added(total, self._element(elements, position, first.type))
         after = self._after(links, position)
-        total.add_incoming(made, turn)
+        total.add_incoming(more, turn)
         position.add_incoming(after, turn)
         b.cbranch(self._is_place(after), turn, done)
         b.position_at_end(done)
-        b.ret(made)
+        b.ret(more)
 
     def _tree(
         self, elements: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value

@@ -72,5 +72,5 @@ def _side(size: int, unit: int) -> int:
     """The side of a tile: divides a size, and goes up in units where it is less; 0 for none."""
     if size <= 2 * WIDTH:
         return size
-    found = [n for n in range(WIDTH // 2, 2 * WIDTH + 1) if size % n == 0 and n % unit == 0]
-    return min(found, key=lambda n: abs(n - WIDTH), default=0)
+    divisors = [n for n in range(WIDTH // 2, 2 * WIDTH + 1) if size % n == 0 and n % unit == 0]
+    return min(divisors, key=lambda n: abs(n - WIDTH), default=0)

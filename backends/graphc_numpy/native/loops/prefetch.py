@@ -52,24 +52,24 @@ def prefetches(nest: Nest, width: int) -> Mapping[int, Prefetch]:
     width: entries along the lanes that are read in one turn of the columns
     """
     code = [x for phase in nest.phases for x in phase.code]
-    found, lanes = dict[int, Prefetch](), len(nest.rows) - 1
+    asked, lanes = dict[int, Prefetch](), len(nest.rows) - 1
     for statement in code:
         for access in reached(statement):
             if access.row is not None and access.strides[lanes] == 1:
                 size = width if nest.columns else nest.rows[-1]
-                made = _prefetch(nest, access, code, size, isinstance(statement, Store))
-                found |= {access.row: made} if made else {}
-    return found
+                prefetch = _prefetch(nest, access, code, size, isinstance(statement, Store))
+                asked |= {access.row: prefetch} if prefetch else {}
+    return asked
 
 
 def _prefetch(
     nest: Nest, access: Access, code: Iterable[Statement], entries: int, written: bool
 ) -> Prefetch | None:
     assert access.row is not None
-    made = {x.target: x for x in code if not isinstance(x, Store)}
+    makers = {x.target: x for x in code if not isinstance(x, Store)}
     bytes_ = nest.params[access.slot].dtype.bytes
-    row, limit = _source(access.row, made)
-    bare = _slice(row, made)
+    row, limit = _source(access.row, makers)
+    bare = _slice(row, makers)
     loads = [x.access for x in bare if isinstance(x, Load)]
     if not loads or not all(_is_known(nest, x) for x in bare):
         return None
@@ -91,15 +91,15 @@ def _is_known(nest: Nest, x: Statement) -> bool:
             return isinstance(x, Number | Apply)
 
 
-def _source(register: int, made: Mapping[int, Statement]) -> tuple[int, int | None]:
+def _source(register: int, makers: Mapping[int, Statement]) -> tuple[int, int | None]:
     """(the register before it was checked or bounded, below what that has left it)."""
     limit: int | None = None
     while True:
-        match made.get(register):
+        match makers.get(register):
             case Check(source=k, limit=n):
                 register, limit = k, n
             case Apply(function="minimum" | "maximum" as name, arguments=(k, bound)):
-                match made.get(bound):
+                match makers.get(bound):
                     case Number(value=most) if name == "minimum":
                         limit = int(most) + 1
                 register = k
@@ -107,15 +107,15 @@ def _source(register: int, made: Mapping[int, Statement]) -> tuple[int, int | No
                 return register, limit
 
 
-def _slice(row: int, made: Mapping[int, Statement]) -> list[Statement]:
+def _slice(row: int, makers: Mapping[int, Statement]) -> list[Statement]:
     """The statements that make a row, in order."""
-    found, open_ = set[int](), [row]
+    needed, open_ = set[int](), [row]
     while open_:
         k = open_.pop()
-        if k in made and k not in found:
-            found.add(k)
-            open_ += registers(made[k])
-    return [made[k] for k in made if k in found]
+        if k in makers and k not in needed:
+            needed.add(k)
+            open_ += registers(makers[k])
+    return [makers[k] for k in makers if k in needed]
 
 
 def _later(nest: Nest, ids: Access, rows: int) -> tuple[int, int, int]:
