@@ -173,6 +173,8 @@ def as_axis(axis: Any, what: str = "axis") -> int | tuple[int, ...] | None:
             return None
         case list() | tuple():
             return tuple(as_int(a, what) for a in axis)
+        case np.ndarray() if axis.ndim:
+            return tuple(as_int(a, what) for a in axis)
         case _:
             return as_int(axis, what)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 
 from graphc.frontend.numpy import table, ufuncs
 from graphc.frontend.numpy.trace import record
+from graphc.ir.registry import ARRAY_FUNCTIONS
 from graphc.support.errors import GraphcError
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
@@ -133,3 +135,18 @@ def test_methods_of_ufuncs_that_cannot_be_traced_say_so() -> None:
 def test_every_handler_has_a_docstring() -> None:
     assert [n for n, h in table.NAMES.items() if not h.__doc__] == []
     assert ufuncs.handler(np.add, "__call__") is not None
+
+
+def test_a_composite_that_is_a_numpy_function_has_the_parameters_of_it_in_order() -> None:
+    for declared in ARRAY_FUNCTIONS:
+        name, _, given = declared.signature.removesuffix(")").partition("(")
+        if (function := table.find(name)) is not None:
+            of_numpy = [p for p in signature(function).parameters if p not in ("order", "out")]
+            assert of_numpy == [p for p in given.split(", ") if p != "*"], name
+
+
+def test_a_composite_that_is_a_numpy_function_names_the_argument_that_it_cannot_read() -> None:
+    with pytest.raises(GraphcError, match="axis2 must be an integer, not 'x'"):
+        traced(lambda x: np.swapaxes(x, 0, "x"), V)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="axis2"):
+        traced(lambda x: x.swapaxes(0), V)

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc.frontend.numpy import elementwise
+from graphc.frontend.numpy import forwarding
 from graphc.frontend.numpy import table as numpy_table
 from graphc.frontend.numpy.trace import record
 from graphc.ir.builder import Builder, Value
@@ -261,7 +261,7 @@ def test_every_function_entry_by_entry_has_an_entry() -> None:
     ufuncs = {u.__name__ for u in numpy_table.UFUNCS if not u.signature}
     known = {u.__name__ for u in map(numpy_table.find, table.VALUES) if u is not None}
     assert ufuncs - known - {*table.VALUES} == set(table.OTHERS)
-    of_numpy = {*elementwise.forwarded().values()}
+    of_numpy = {*forwarding.forwarded_ufuncs().values()}
     plain = {name.removeprefix("nn.") for name in table.VALUES} | of_numpy | set(table.ELSEWHERE)
     modules = {m.__name__ for m in (activations, angles, arithmetic, bits)}
     composites = {n for n, c in COMPOSITES.items() if c.__module__ in modules}

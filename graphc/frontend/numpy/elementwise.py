@@ -7,34 +7,10 @@ from typing import Any
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.operands import as_int, operands, value
 from graphc.ir.builder import Builder, Operand, Value
-from graphc.ir.op import all_ops, require
-from graphc.ir.registry import UFUNCS
+from graphc.ir.op import require
 from graphc.ir.types import BOOL, F64, I32, I64
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
-from graphc.ops.elementwise import Elementwise
-
-# -- what a primitive or a composite says that it is -----------------------------------------------
-
-
-def forwarded() -> dict[str, str]:
-    """The name of each ufunc that is a primitive or a composite, which says so itself."""
-    of_ops = {op.ufunc: op.name for op in all_ops().values() if issubclass(op, Elementwise)}
-    return UFUNCS | {u.__name__: name for u, name in of_ops.items() if u is not None}
-
-
-def _forward(op: str) -> Any:
-    def call(f: Builder, *xs: Operand) -> Value:
-        y: Value = getattr(f, op)(*xs)
-        return y
-
-    call.__doc__ = f"`{op}`"
-    return call
-
-
-for _name, _op in forwarded().items():  # what differs in part has a handler of its own below
-    traces_ufunc(_name)(_forward(_op))
-
 
 # -- arithmetic -----------------------------------------------------------------------------------
 
@@ -187,12 +163,6 @@ def _whole(x: Value) -> bool:
 def floor(f: Builder, x: Value) -> Value:
     """`floor`"""
     return x if _whole(x) else f.floor(x)
-
-
-@traces("fix")
-def fix(f: Builder, x: Any) -> Value:
-    """`trunc`"""
-    return f.trunc(value(f, x))
 
 
 @traces_ufunc("rint")

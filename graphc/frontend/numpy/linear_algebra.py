@@ -18,12 +18,6 @@ def _values(f: Builder, *xs: Any) -> list[Value]:
     return [f.lift(x) for x in operands(f, *xs)]
 
 
-@traces("linalg.matmul")
-def linalg_matmul(f: Builder, x1: Any, x2: Any) -> Value:
-    """`matmul`"""
-    return f.matmul(*_values(f, x1, x2))
-
-
 @traces("dot", methods=("dot",))
 def dot(f: Builder, a: Any, b: Any) -> Value:
     """`dot`: a matrix product where both are matrices"""
@@ -37,18 +31,6 @@ def dot(f: Builder, a: Any, b: Any) -> Value:
 def vdot(f: Builder, a: Any, b: Any) -> Value:
     """the inner product of both, flattened"""
     return f.inner(*(f.flatten(x) for x in _values(f, a, b)))
-
-
-@traces("inner")
-def inner(f: Builder, a: Any, b: Any) -> Value:
-    """`inner`"""
-    return f.inner(*_values(f, a, b))
-
-
-@traces("outer", "linalg.outer")
-def outer(f: Builder, a: Any, b: Any) -> Value:
-    """`outer`"""
-    return f.outer(*_values(f, a, b))
 
 
 @traces("tensordot", "linalg.tensordot")

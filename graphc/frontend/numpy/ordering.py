@@ -83,33 +83,16 @@ def _with(shape: Any, extents: Any, x: Value, dim: int) -> tuple[Any, Any]:
 # -- sorting --------------------------------------------------------------------------------------
 
 
-def _sortable(f: Builder, a: Any, axis: Any) -> tuple[Value, int]:
-    x = value(f, a)
-    return (f.flatten(x), 0) if axis is None else (x, as_int(axis, "axis"))
-
-
-@traces("sort")
-def sort(f: Builder, a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Value:
-    """`sort`"""
-    return f.sort(*_sortable(f, a, axis))
-
-
-@traces("argsort", methods=("argsort",))
-def argsort(f: Builder, a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Value:
-    """`argsort`, stable, in i32"""
-    return f.argsort(*_sortable(f, a, axis))
-
-
 @traces("partition")
 def partition(f: Builder, a: Any, kth: Any, axis: Any = -1, kind: Any = None) -> Value:
     """`sort`: all entries, not only the kth, are in their places"""
-    return f.sort(*_sortable(f, a, axis))
+    return f.sort(value(f, a), None if axis is None else as_int(axis, "axis"))
 
 
 @traces("argpartition", methods=("argpartition",))
 def argpartition(f: Builder, a: Any, kth: Any, axis: Any = -1, kind: Any = None) -> Value:
     """`argsort`: all entries, not only the kth, are in their places"""
-    return f.argsort(*_sortable(f, a, axis))
+    return f.argsort(value(f, a), None if axis is None else as_int(axis, "axis"))
 
 
 # -- quantiles ------------------------------------------------------------------------------------

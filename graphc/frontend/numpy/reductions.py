@@ -233,18 +233,6 @@ any_ = traces("any", methods=("any",))(_truth("any"))
 all_ = traces("all", methods=("all",))(_truth("all"))
 
 
-@traces("argmax", methods=("argmax",))
-def argmax(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
-    """`argmax`, in i32"""
-    return f.argmax(value(f, a), as_axis(axis), bool(keepdims))
-
-
-@traces("argmin", methods=("argmin",))
-def argmin(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
-    """`argmin`, in i32"""
-    return f.argmin(value(f, a), as_axis(axis), bool(keepdims))
-
-
 # -- running --------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ def _reshape_method(f: Builder, x: Value, *shape: Any, order: str = "C", copy: A
 
 def _transpose_method(f: Builder, x: Value, *axes: Any) -> Value:
     given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-    return transpose(f, x, given or None)
+    return f.transpose(x, as_shape(given) if given else None)
 
 
 METHODS.update(reshape=_reshape_method, transpose=_transpose_method)
@@ -54,31 +54,13 @@ def _flatten_method(f: Builder, x: Value, order: str = "C") -> Value:
 METHODS["flatten"] = _flatten_method
 
 
-@traces("transpose", "permute_dims", view=True)
-def transpose(f: Builder, a: Any, axes: Any = None) -> Value:
-    """`transpose`"""
-    return f.transpose(value(f, a), None if axes is None else as_shape(axes))
-
-
 @traces("matrix_transpose", "linalg.matrix_transpose", view=True)
 def matrix_transpose(f: Builder, x: Any) -> Value:
     """the last two dims exchanged"""
     return f.swapaxes(value(f, x), -1, -2)
 
 
-PROPERTIES.update(T=transpose, mT=matrix_transpose)
-
-
-@traces("swapaxes", methods=("swapaxes",), view=True)
-def swapaxes(f: Builder, a: Any, axis1: Any, axis2: Any) -> Value:
-    """`swapaxes`"""
-    return f.swapaxes(value(f, a), as_int(axis1, "axis1"), as_int(axis2, "axis2"))
-
-
-@traces("moveaxis", view=True)
-def moveaxis(f: Builder, a: Any, source: Any, destination: Any) -> Value:
-    """`moveaxis`"""
-    return f.moveaxis(value(f, a), as_axis(source), as_axis(destination))
+PROPERTIES.update(T=_transpose_method, mT=matrix_transpose)
 
 
 @traces("rollaxis", view=True)
@@ -88,18 +70,6 @@ def rollaxis(f: Builder, a: Any, axis: Any, start: Any = 0) -> Value:
     dim, to = dim_of("rollaxis", as_int(axis, "axis"), x.rank), as_int(start, "start")
     to = to + x.rank if to < 0 else to
     return f.moveaxis(x, dim, to - 1 if dim < to else to)
-
-
-@traces("expand_dims", view=True)
-def expand_dims(f: Builder, a: Any, axis: Any) -> Value:
-    """`expand_dims`"""
-    return f.expand_dims(value(f, a), as_axis(axis))
-
-
-@traces("squeeze", methods=("squeeze",), view=True)
-def squeeze(f: Builder, a: Any, axis: Any = None) -> Value:
-    """`squeeze`"""
-    return f.squeeze(value(f, a), as_axis(axis))
 
 
 @traces("broadcast_to", view=True)
@@ -154,12 +124,6 @@ traces("atleast_3d", view=True)(_at_least(3, _three))
 # -- order ----------------------------------------------------------------------------------------
 
 
-@traces("flip", view=True)
-def flip(f: Builder, m: Any, axis: Any = None) -> Value:
-    """`flip`"""
-    return f.flip(value(f, m), as_axis(axis))
-
-
 @traces("flipud", view=True)
 def flipud(f: Builder, m: Any) -> Value:
     """`flip` of the first dim"""
@@ -202,12 +166,6 @@ def roll(f: Builder, a: Any, shift: Any, axis: Any = None) -> Value:
 
 
 # -- repeating and padding ------------------------------------------------------------------------
-
-
-@traces("tile")
-def tile(f: Builder, A: Any, reps: Any) -> Value:
-    """`tile`"""
-    return f.tile(value(f, A), as_shape(reps))
 
 
 @traces("repeat", methods=("repeat",))
@@ -284,15 +242,3 @@ def _pad_constant(f: Builder, x: Value, pairs: list[tuple[int, int]], fill: Any)
             widths = [*widths[:dim], (low, high), *widths[dim + 1 :]]
             x = f.pad(x, widths, v.item())
     return x
-
-
-@traces("tril")
-def tril(f: Builder, m: Any, k: Any = 0) -> Value:
-    """`tril`"""
-    return f.tril(value(f, m), as_int(k, "k"))
-
-
-@traces("triu")
-def triu(f: Builder, m: Any, k: Any = 0) -> Value:
-    """`triu`"""
-    return f.triu(value(f, m), as_int(k, "k"))

@@ -1,4 +1,4 @@
-"""The NumPy functions that trace: importing this module enters the handlers of all `numpy_*` files.
+"""The NumPy functions that trace: importing this module enters all handlers.
 
 A handler's docstring says what the function is over graphc's ops. `spec/numpy.md` lists them.
 """
@@ -17,6 +17,7 @@ from graphc.frontend.numpy import (
     selection,
     shaping,
 )
+from graphc.frontend.numpy.forwarding import enter_forwarded
 from graphc.frontend.numpy.handlers import (
     ADVICE,
     METHODS,
@@ -34,6 +35,8 @@ HANDLERS = (
     elementwise, joining, linear_algebra, creation, nan_reductions, ordering, reductions,
     selection, shaping, gradient,
 )  # fmt: skip
+
+enter_forwarded()  # last: where a handler above has the name, it is the one
 
 __all__ = [
     "ADVICE", "HANDLERS", "METHODS", "NAMES", "PROPERTIES", "REFUSED_METHODS", "TABLE", "UFUNCS",

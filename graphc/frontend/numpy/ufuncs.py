@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy import elementwise, linear_algebra, reductions, selection
-from graphc.frontend.numpy.handlers import UFUNCS, Handler
+from graphc.frontend.numpy import reductions
+from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.scan import scan
+from graphc.frontend.numpy.table import UFUNCS
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.types import TensorType, broadcast_types
 from graphc.support.errors import GraphcError
-
-_LOADED = (elementwise, linear_algebra, selection)  # they enter their ufuncs when imported
 
 _REDUCTIONS: dict[np.ufunc, Handler] = {
     np.add: reductions.sum_, np.multiply: reductions.prod,

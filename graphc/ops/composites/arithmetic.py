@@ -9,7 +9,7 @@ from math import log as ln
 from typing import TypeAlias
 
 from graphc.ir.builder import Builder, Operand, Value
-from graphc.ir.registry import composite, ufunc
+from graphc.ir.registry import array_function, composite, ufunc
 from graphc.ir.types import DType, broadcast_types, dtype_named
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats
@@ -198,6 +198,7 @@ def ceil(f: Builder, x: Operand) -> Value:
     return value if value.dtype.kind in "iub" else -f.floor(-value)
 
 
+@array_function("fix(x)")
 @ufunc("trunc")
 @composite
 def trunc(f: Builder, x: Operand) -> Value:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite
+from graphc.ir.registry import array_function, composite
 from graphc.ir.types import F32, I32, DType, Size
 from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
 from graphc.ops.indexing import Gather, TakeAlong
@@ -182,19 +182,27 @@ def _merged_ids(f: Builder, x: Value, run: Sequence[tuple[int, Value, int]]) -> 
 # -- order ---------------------------------------------------------------------------------------
 
 
+@array_function("argsort(a, axis, kind, *, stable)", method=True)
 @composite
-def argsort(f: Builder, x: Operand, axis: int = -1) -> Value:
-    """`y` is the order of the entries along `axis`, smallest first; equal ones keep their order"""
-    value = f.lift(x)
-    return f.add(Argsort(dim_of("argsort", axis, value.rank)), (value,))
+def argsort(f: Builder, x: Operand, axis: int | None = -1) -> Value:
+    """`y` is the stable ascending order (i32) along `axis` (None: of x flattened)"""
+    value, dim = _lined_up(f, "argsort", x, axis)
+    return f.add(Argsort(dim), (value,))
 
 
+@array_function("sort(a, axis, kind, *, stable)")
 @composite
-def sort(f: Builder, x: Operand, axis: int = -1) -> Value:
-    """`y` is x with its entries along `axis` in ascending order"""
-    value = f.lift(x)
-    dim = dim_of("sort", axis, value.rank)
+def sort(f: Builder, x: Operand, axis: int | None = -1) -> Value:
+    """`y` is x with its entries along `axis` (None: of x flattened) in ascending order"""
+    value, dim = _lined_up(f, "sort", x, axis)
     return f.add(TakeAlong(dim), (value, f.add(Argsort(dim), (value,))))
+
+
+def _lined_up(f: Builder, name: str, x: Operand, axis: int | None) -> tuple[Value, int]:
+    value = f.lift(x)
+    if axis is None:
+        return f.flatten(value), 0
+    return value, dim_of(name, axis, value.rank)
 
 
 @composite

@@ -8,7 +8,7 @@ from string import ascii_letters
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite, ufunc
+from graphc.ir.registry import array_function, composite, ufunc
 from graphc.ir.types import I32, promote
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum
@@ -130,6 +130,7 @@ def _result_size(terms: Sequence[EinsumOperand], pair: tuple[int, int], out: str
 # -- matrix products -----------------------------------------------------------------------------
 
 
+@array_function("linalg.matmul(x1, x2)")
 @ufunc("matmul")
 @composite
 def matmul(f: Builder, a: Operand, b: Operand) -> Value:
@@ -168,6 +169,7 @@ def dot(f: Builder, a: Operand, b: Operand) -> Value:
     return f.tensordot(x, y, ((x.rank - 1,), (max(0, y.rank - 2),)))
 
 
+@array_function("inner(a, b)")
 @composite
 def inner(f: Builder, a: Operand, b: Operand) -> Value:
     """`y` sums over the last dims of a and b"""
@@ -175,6 +177,7 @@ def inner(f: Builder, a: Operand, b: Operand) -> Value:
     return x * y if x.rank == 0 or y.rank == 0 else f.tensordot(x, y, ((-1,), (-1,)))
 
 
+@array_function("outer(a, b)", "linalg.outer(x1, x2)")
 @composite
 def outer(f: Builder, a: Operand, b: Operand) -> Value:
     """`y[i, j] = a[i] * b[j]`, both flattened"""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite
+from graphc.ir.registry import array_function, composite
 from graphc.ir.types import BOOL, I32
 from graphc.ops.composites.support import (
     Axis,
@@ -153,12 +153,14 @@ def _without(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(n for i, n in enumerate(shape) if i not in dims)
 
 
+@array_function("argmax(a, axis, *, keepdims)", method=True)
 @composite
 def argmax(f: Builder, x: Operand, axis: int | None = None, keepdims: bool = False) -> Value:
     """`y` is the index (i32) of the first largest entry along `axis`; of all entries for None"""
     return _index_of(f, Argmax, f.lift(x), axis, keepdims)
 
 
+@array_function("argmin(a, axis, *, keepdims)", method=True)
 @composite
 def argmin(f: Builder, x: Operand, axis: int | None = None, keepdims: bool = False) -> Value:
     """`y` is the index (i32) of the first smallest entry along `axis`; of all entries for None"""

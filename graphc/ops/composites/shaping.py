@@ -8,7 +8,7 @@ from math import prod
 
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite
+from graphc.ir.registry import array_function, composite
 from graphc.ir.types import Size, promote
 from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
 from graphc.ops.shape import Reverse, Transpose
@@ -42,6 +42,7 @@ def flatten(f: Builder, x: Operand, keep: int = 0) -> Value:
     return reshaped(f, value, (*value.shape[:keep], prod(value.shape[keep:])))
 
 
+@array_function("transpose(a, axes)", "permute_dims(a, axes)", view=True)
 @composite
 def transpose(f: Builder, x: Operand, perm: Sequence[int] | None = None) -> Value:
     """`y` has x's dims in the order `perm`, reversed if none is given"""
@@ -53,6 +54,7 @@ def transpose(f: Builder, x: Operand, perm: Sequence[int] | None = None) -> Valu
     return value if order == tuple(range(value.rank)) else f.add(Transpose(order), (value,))
 
 
+@array_function("swapaxes(a, axis1, axis2)", method=True, view=True)
 @composite
 def swapaxes(f: Builder, x: Operand, a: int, b: int) -> Value:
     """`y` is x with dims a and b exchanged"""
@@ -63,6 +65,7 @@ def swapaxes(f: Builder, x: Operand, a: int, b: int) -> Value:
     return f.transpose(value, order)
 
 
+@array_function("moveaxis(a, source, destination)", view=True)
 @composite
 def moveaxis(
     f: Builder, x: Operand, source: int | Sequence[int], destination: int | Sequence[int]
@@ -82,6 +85,7 @@ def _listed(axis: int | Sequence[int], rank: int) -> list[int]:
     return [dim_of("moveaxis", d, rank) for d in given]
 
 
+@array_function("expand_dims(a, axis)", view=True)
 @composite
 def expand_dims(f: Builder, x: Operand, axis: int | Sequence[int]) -> Value:
     """`y` is x with new dims of length 1 at the positions `axis` of y"""
@@ -92,6 +96,7 @@ def expand_dims(f: Builder, x: Operand, axis: int | Sequence[int]) -> Value:
     return reshaped(f, value, tuple(1 if i in new else next(lengths) for i in range(rank)))
 
 
+@array_function("squeeze(a, axis)", method=True, view=True)
 @composite
 def squeeze(f: Builder, x: Operand, axis: Axis = None) -> Value:
     """`y` is x without the dims `axis`, which have length 1 (None: all dims of length 1)"""
@@ -155,6 +160,7 @@ def split(f: Builder, x: Operand, parts: int | Sequence[int], axis: int = 0) -> 
 # -- repeating -----------------------------------------------------------------------------------
 
 
+@array_function("tile(A, reps)")
 @composite
 def tile(f: Builder, x: Operand, times: int | Sequence[int]) -> Value:
     """`y` is x repeated `times` along each dim (aligned from the right)"""
@@ -191,6 +197,7 @@ def _repeated(f: Builder, x: Value, dim: int, n: int, before: bool) -> Value:
 # -- turning and padding -------------------------------------------------------------------------
 
 
+@array_function("flip(m, axis)", view=True)
 @composite
 def flip(f: Builder, x: Operand, axis: Axis = None) -> Value:
     """`y` is x with its entries along `axis` in reverse order"""
@@ -256,6 +263,7 @@ def _padded(f: Builder, x: Value, pairs: Sequence[tuple[int, int]]) -> Value:
     return x
 
 
+@array_function("tril(m, k)")
 @composite
 def tril(f: Builder, x: Operand, k: int = 0) -> Value:
     """`y` is x with zeros above the k-th diagonal of its last two dims"""
@@ -263,6 +271,7 @@ def tril(f: Builder, x: Operand, k: int = 0) -> Value:
     return f.select(_at_or_below(f, value, k), value, f.zeros_like(value))
 
 
+@array_function("triu(m, k)")
 @composite
 def triu(f: Builder, x: Operand, k: int = 0) -> Value:
     """`y` is x with zeros below the k-th diagonal of its last two dims"""
