@@ -116,8 +116,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphc' has no attribute '{name}'")
     module, attribute = _WHERE[name]
     with collector_paused():
-        found = import_module(module)
-    value = getattr(found, attribute) if attribute else found
+        loaded = import_module(module)
+    value = getattr(loaded, attribute) if attribute else loaded
     globals()[name] = value
     return value
 

@@ -126,8 +126,8 @@ class StepTrainer:
         microbatches, which together are one batch that need not be in memory whole.
         """
         fast_path = self.trainer.fast_path
-        if fast_path is not None and self._flat and (made := fast_path(batch)) is not None:
-            return made
+        if fast_path is not None and self._flat and (metrics := fast_path(batch)) is not None:
+            return metrics
         with self._explaining():
             return self.trainer.step(self._fed(batch))
 
@@ -200,10 +200,10 @@ class StepTrainer:
         from graphc.compiler.driver import stages
 
         strategy = parse_strategy(self.strategy)
-        found = dict(stages(self.module, strategy, program))
-        if after not in found:
-            raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(found)}")
-        return found[after]
+        graphs = dict(stages(self.module, strategy, program))
+        if after not in graphs:
+            raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(graphs)}")
+        return graphs[after]
 
     def save(self, path: str | Path) -> None:
         """Write the training to a .safetensors file: all variables, and what `load` needs more."""

@@ -46,7 +46,7 @@ def __dir__() -> list[str]:
 
 @cache
 def _function(name: str) -> Callable[..., Any]:
-    made = COMPOSITES.get(name)
+    composite = COMPOSITES.get(name)
 
     def call(*args: Any, **options: Any) -> Any:
         session = current(f"graphc.nn.{name}")
@@ -62,9 +62,9 @@ def _function(name: str) -> Callable[..., Any]:
         return wrap(session, result)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = made.__doc__ if made else all_ops()[name].__doc__
-    if made:
-        signature = inspect.signature(made)
+    call.__doc__ = composite.__doc__ if composite else all_ops()[name].__doc__
+    if composite:
+        signature = inspect.signature(composite)
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=list(signature.parameters.values())[1:]
         )

@@ -32,11 +32,11 @@ class Scale:
 
 def growths(graph: Graph, scale: Scale | None = None) -> dict[str, Growth]:
     """How every node grows with the batch, or with what `scale` says."""
-    found: dict[str, Growth] = {}
+    growth_of: dict[str, Growth] = {}
     for node in graph:
-        known = [found[x] for x in node.operands]
-        found[node.name] = _growth(node, graph, known, scale or EXAMPLES)
-    return found
+        known = [growth_of[x] for x in node.operands]
+        growth_of[node.name] = _growth(node, graph, known, scale or EXAMPLES)
+    return growth_of
 
 
 def _growth(node: Node, graph: Graph, given: Sequence[Growth], scale: Scale) -> Growth:

@@ -108,7 +108,7 @@ def _backends(names: Sequence[str]) -> list[str]:
 
     if "all" not in names:
         return list(dict.fromkeys(names))
-    return [found.name for found in backends() if found.available]
+    return [plugin.name for plugin in backends() if plugin.available]
 
 
 def _rounding(
@@ -120,10 +120,8 @@ def _rounding(
 
     spec = module.data["train"]
     for backend in backends:
-        found = check_strategies(
-            module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed
-        )
-        for row in found:
+        rows = check_strategies(module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed)
+        for row in rows:
             click.echo(
                 in_json(asdict(row) | {"equal": row.equal}) if as_json else _rounding_line(row)
             )
@@ -202,10 +200,10 @@ def _numbers(text: str) -> list[int]:
 def _strategies(templates: tuple[str, ...], devices: list[int], turns: list[int]) -> list[Strategy]:
     from graphc.strategies import Accumulate, parse_strategy
 
-    found = []
+    strategies = []
     for template in templates:
         for n in devices:
             for k in turns:
                 strategy = parse_strategy(template.replace("{n}", str(n)))
-                found.append(strategy * Accumulate(k) if k != 1 else strategy)
-    return list(dict.fromkeys(found))
+                strategies.append(strategy * Accumulate(k) if k != 1 else strategy)
+    return list(dict.fromkeys(strategies))

@@ -74,5 +74,7 @@ def _promised(plan: Plan) -> str:
     from graphc.plan.determinism import Determinism
     from graphc.runtime.checkpoints.fingerprint import in_words, kernel_fingerprint
 
-    found = Determinism.of(plan.meta["determinism"])
-    return f"{found}" + (f" ({in_words(kernel_fingerprint())})" if not found.breaks else "")
+    determinism = Determinism.of(plan.meta["determinism"])
+    return f"{determinism}" + (
+        f" ({in_words(kernel_fingerprint())})" if not determinism.breaks else ""
+    )

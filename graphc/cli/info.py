@@ -83,9 +83,9 @@ def backends_command() -> None:
     """List backends and transports; say why one is unavailable."""
     from graphc.runtime.backends.plugins import backends, transports
 
-    for title, found in (("backends", backends()), ("transports", transports())):
+    for title, plugins in (("backends", backends()), ("transports", transports())):
         click.echo(f"{title}:")
-        _table((p.name, f"{p.distribution}: {p.reason or 'ready'}") for p in found)
+        _table((p.name, f"{p.distribution}: {p.reason or 'ready'}") for p in plugins)
 
 
 @click.command("explain")

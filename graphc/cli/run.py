@@ -123,16 +123,16 @@ def run_command(
         raise click.UsageError("give --resume or --load, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
     check_outputs(save, record)
-    found = read(resume) if resume is not None else None
-    if seed is None and found is not None and file.suffix != ".plan":
-        seed = found.seed
+    resumed = read(resume) if resume is not None else None
+    if seed is None and resumed is not None and file.suffix != ".plan":
+        seed = resumed.seed
     plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed, backend)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     with Trainer(plan, backend, max_bytes=limit, debug_nans=debug_nans or None) as trainer:
         with shown_warnings():
-            if found is not None and resume is not None:
-                trainer.take_up(found, resume)
-                found = None  # its values are no longer needed
+            if resumed is not None and resume is not None:
+                trainer.take_up(resumed, resume)
+                resumed = None  # its values are no longer needed
             if load is not None:
                 trainer.start_from(load)
         start = time.perf_counter()
@@ -285,17 +285,17 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
 
 
 def _train(
-    trainer: Trainer, found: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
+    trainer: Trainer, test_data: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
     steps: int | None, quiet: bool, schedules: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     from graphc.runtime.data.proportion import replicas
     from graphc.runtime.data.sharding import Sharding
     from graphc.support.errors import GraphcError
 
-    if found is None:
+    if test_data is None:
         help = 'write data train = npz("file.npz", batch=256) into the program'
         raise GraphcError("G0607", "the program names no data to train on", help=help)
-    data, spec = found
+    data, spec = test_data
     duration = trainer.plan.meta.get("duration") or {"count": 1, "unit": "epochs"}
     if epochs is None and steps is None:
         epochs = duration["count"] if duration["unit"] == "epochs" else None

@@ -132,12 +132,12 @@ def _stages(
     with shown_warnings():
         module = load_module(file).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
-        found = list(stages(module, chosen, program))
-    names = [name for name, _ in found]
+        graphs = list(stages(module, chosen, program))
+    names = [name for name, _ in graphs]
     if after not in names:
         raise click.UsageError(f"no pass '{after}' ran; known: {', '.join(dict.fromkeys(names))}")
     at = len(names) - 1 - names[::-1].index(after)
-    return found[max(at - 1, 0)][1], found[at][1]
+    return graphs[max(at - 1, 0)][1], graphs[at][1]
 
 
 def _changes(before: Graph, graph: Graph, after: str) -> str:

@@ -100,8 +100,8 @@ def compile_module(
 
 def trained(programs: Programs) -> list[Program]:
     """The programs that an update is made by, as far as they are made."""
-    found = made(programs).items()
-    return [p for name, p in found if not name.startswith(("init", "evaluate"))]
+    compiled = made(programs).items()
+    return [p for name, p in compiled if not name.startswith(("init", "evaluate"))]
 
 
 def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
@@ -146,9 +146,9 @@ def _compile(
     train = prepared(train, strategy)
     programs |= sync_programs(train, strategy, _observer(observe, SYNC))
     if how is None:
-        made, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
+        lowered, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
     else:
-        made, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
+        lowered, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
     graph = run_passes(
         _with_ratios(module.evaluate), differentiation(), _observer(observe, "evaluate")
     )
@@ -157,7 +157,7 @@ def _compile(
         rest, exact["evaluate"] = _waiting("evaluate", graph, strategy)
     else:
         rest, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, bucket, observe)
-    return joined(programs, made, rest), train, strategy, exact
+    return joined(programs, lowered, rest), train, strategy, exact
 
 
 def _is_plain(strategy: Strategy) -> bool:
@@ -222,8 +222,8 @@ def _parts(
     which is one device."""
     _warn_of_idle(train, how)
     graph = run_passes(train, worker_part(), _observer(observe, WORKER))
-    found, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
-    programs = dict(found)
+    lowered, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
+    programs = dict(lowered)
     for number in range(how.servers):
         name = f"{SERVER}.{number}"
         graph = run_passes(train, server_part(how.servers, number), _observer(observe, name))
@@ -266,19 +266,19 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
     graph = module.evaluate if program == "evaluate" else module.train
     if program == "train" and asynchrony(strategy or module.strategy):
         program = WORKER
-    found: list[tuple[str, Graph]] = [("source", graph)]
+    graphs: list[tuple[str, Graph]] = [("source", graph)]
 
     def observe(name: str, step: Pass, after: Graph) -> None:
         known.add(name)
         if name == program or (name == "train" and program not in (*PROGRAMS, SYNC)):
-            found.append((step.name, after))
+            graphs.append((step.name, after))
 
     known: set[str] = set()
     compile_module(module, strategy, observe=observe)
     if program not in known:
         message = f"there is no program '{program}'"
         raise GraphcError("G0990", message, help=f"there are: {', '.join(sorted(known))}")
-    yield from found
+    yield from graphs
 
 
 def resolved(strategy: Strategy, placed: Graph) -> Strategy:

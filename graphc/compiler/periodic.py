@@ -48,7 +48,7 @@ def outer_optimizer(text: str) -> Optimizer:
     help = 'such as outer="nesterov(lr=0.7, momentum=0.9)"'
     factors = parse_strategy(text, "<outer>").factors
     if len(factors) == 1 and isinstance(factors[0], Call):
-        made = Evaluator(Builder("outer")).evaluate(factors[0], Scope())
-        if isinstance(made, Optimizer):
-            return made
+        optimizer = Evaluator(Builder("outer")).evaluate(factors[0], Scope())
+        if isinstance(optimizer, Optimizer):
+            return optimizer
     raise GraphcError("G0306", f"outer={text!r} is not an optimizer", help=help)

@@ -63,13 +63,13 @@ def compiled(module: Module, strategy: Strategy, **options: Any) -> Plan:
         key = _key(module, strategy, options)
     except GraphcError:  # something in the graph has no text
         return anew()
-    found = _read(key, anew)
-    if found is None:
+    plan = _read(key, anew)
+    if plan is None:
         before = GraphcWarning.count
-        found = anew()
+        plan = anew()
         if GraphcWarning.count == before:
-            _write(key, found)
-    return found
+            _write(key, plan)
+    return plan
 
 
 def _write(key: str, plan: Plan) -> None:
@@ -89,8 +89,8 @@ def _read(key: str, anew: Callable[[], Plan]) -> Plan | None:
 
 @collector_paused()
 def _program(name: str, text: str, anew: Callable[[], Plan]) -> Program:
-    found = record_cache.decoded(Program, text) if text else None
-    return found if found is not None else anew().programs[name]
+    program = record_cache.decoded(Program, text) if text else None
+    return program if program is not None else anew().programs[name]
 
 
 def _is_ours(module: Module) -> bool:

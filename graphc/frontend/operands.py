@@ -145,10 +145,10 @@ def common(f: Builder, xs: Sequence[Operand]) -> list[Value]:
 
 def operands(f: Builder, *xs: Any) -> list[Operand]:
     """Several operands of one function: counts take the dtype of the tensors beside them."""
-    made = [x if isinstance(x, Derived) else operand(f, x) for x in xs]
-    known = [x.dtype for x in made if isinstance(x, Value)]
+    given = [x if isinstance(x, Derived) else operand(f, x) for x in xs]
+    known = [x.dtype for x in given if isinstance(x, Value)]
     like = reduce(promote, known) if known else None
-    return [operand(f, x, like) if isinstance(x, Derived) else x for x in made]
+    return [operand(f, x, like) if isinstance(x, Derived) else x for x in given]
 
 
 def dtype_argument(dtype: Any) -> DType:

@@ -47,9 +47,9 @@ def combine(function: Function, *xs: Any) -> Any:
     if any(formula is None for formula in formulas):
         return NotImplemented
     known = function(*map(static, xs))
-    made = (DerivedInt if isinstance(known, int) else DerivedFloat)(known)
-    made.formula = lambda read: function(*(formula(read) for formula in formulas if formula))
-    return made
+    number = (DerivedInt if isinstance(known, int) else DerivedFloat)(known)
+    number.formula = lambda read: function(*(formula(read) for formula in formulas if formula))
+    return number
 
 
 def computed(function: Function, a: Any, b: Any) -> Any:

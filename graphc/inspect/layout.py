@@ -69,11 +69,11 @@ class Links:
 
     @classmethod
     def of(cls, scene: Scene) -> Links:
-        made = cls([[] for _ in scene.boxes], [[] for _ in scene.boxes])
+        links = cls([[] for _ in scene.boxes], [[] for _ in scene.boxes])
         for a, b in scene.edges:
-            made.before[b].append(a)
-            made.after[a].append(b)
-        return made
+            links.before[b].append(a)
+            links.after[a].append(b)
+        return links
 
 
 @dataclass
@@ -97,9 +97,9 @@ def layout(scene: Scene, links: Links) -> Layout:
         _lane(box, part, aside=not is_heavy)
         for box, part, is_heavy in zip(scene.boxes, parts, heavy, strict=True)
     ]
-    made = Layout(lanes, _BoxRows(links, parts, heavy).rows())
-    _sort_rows(made, links)
-    return made
+    result = Layout(lanes, _BoxRows(links, parts, heavy).rows())
+    _sort_rows(result, links)
+    return result
 
 
 def _heavy(boxes: Sequence[Box], links: Links) -> list[bool]:
@@ -203,14 +203,14 @@ class _BoxRows:
         return [rows[x] for x in near if x in rows and self.heavy[x]]
 
 
-def _sort_rows(made: Layout, links: Links) -> None:
+def _sort_rows(arranged: Layout, links: Links) -> None:
     """Order each row of a lane by the mean place of the neighbours that are placed already; a
     chain that lies in one row stays together, in its order."""
-    for i, key in enumerate(zip(made.lanes, made.rows, strict=True)):
-        made.order.setdefault(key, []).append(i)
+    for i, key in enumerate(zip(arranged.lanes, arranged.rows, strict=True)):
+        arranged.order.setdefault(key, []).append(i)
     column: dict[int, float] = {}
-    for key in sorted(made.order, key=lambda k: (k[1], k[0])):
-        members = made.order[key]
+    for key in sorted(arranged.order, key=lambda k: (k[1], k[0])):
+        members = arranged.order[key]
         chains = _chains(members, links)
         pull = {i: _pull(i, links, column) for i in members}
         members.sort(key=lambda i: (pull[chains.find(i)], chains.find(i), i))

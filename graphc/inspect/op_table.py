@@ -82,8 +82,8 @@ def _partial(cls: type[Op]) -> str:
 def _conversions() -> Iterable[str]:
     yield "## Conversions\n"
     yield "Nodes that passes insert: they change the placement of a value, and never the value.\n"
-    found = [c for c in all_ops().values() if issubclass(c, Conversion | AcrossLoops)]
-    rows = ((f"`{c.name}`", _first_line(c), _attributes(c)) for c in found)
+    conversions = [c for c in all_ops().values() if issubclass(c, Conversion | AcrossLoops)]
+    rows = ((f"`{c.name}`", _first_line(c), _attributes(c)) for c in conversions)
     yield from _table(("op", "what it does", "attributes"), rows)
 
 

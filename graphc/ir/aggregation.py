@@ -116,10 +116,10 @@ def _made_of(f: Builder, x: Value, leaf: Callable[[Value], Value]) -> Value:
     while not x.node.op.source:
         chain.append(x.node.op)
         x = type(x)(f, x.node.operands[0])
-    made = leaf(x)
+    value = leaf(x)
     for op in reversed(chain):
-        made = f.add(op, (made,))
-    return made
+        value = f.add(op, (value,))
+    return value
 
 
 def read_globally(f: Builder, x: Value) -> Value:

@@ -309,8 +309,8 @@ class Builder:
         if len(kept) != x.rank:
             x = self.reshape(x, shape=tuple(x.shape[i] for i in kept))
         dims = tuple(lead + i for i in kept)
-        made = tuple(None if i in dims else e for i, e in enumerate(new))
-        return self.add(_broadcast(shape, dims, made if any(made) else ()), (x,))
+        marks = tuple(None if i in dims else e for i, e in enumerate(new))
+        return self.add(_broadcast(shape, dims, marks if any(marks) else ()), (x,))
 
     def full_like(self, x: Value, value: Scalar) -> Value:
         """`value` in the shape, extents and dtype of x."""
@@ -334,15 +334,15 @@ class Builder:
     @classmethod
     def like(cls, graph: Graph, keep_nodes: bool = False) -> Builder:
         """A builder that starts with the graph's name, mesh, variables, outputs and updates."""
-        made = cls(graph.name, graph.mesh)
-        made.variables = dict(graph.variables)
-        made.outputs, made.updates = dict(graph.outputs), dict(graph.updates)
-        made.objectives = list(graph.objectives)
+        builder = cls(graph.name, graph.mesh)
+        builder.variables = dict(graph.variables)
+        builder.outputs, builder.updates = dict(graph.outputs), dict(graph.updates)
+        builder.objectives = list(graph.objectives)
         if keep_nodes:
-            made.nodes = dict(graph.nodes)
-            made._reads = {variable: node.name for variable, node in graph.reads.items()}
-            made.varying = varying_nodes(graph)
-        return made
+            builder.nodes = dict(graph.nodes)
+            builder._reads = {variable: node.name for variable, node in graph.reads.items()}
+            builder.varying = varying_nodes(graph)
+        return builder
 
 
 def _broadcast(shape: tuple[int, ...], at: tuple[int, ...], extents: Extents) -> Op:

@@ -159,16 +159,16 @@ def result_extents(op: Op, rule: DimsRule, types: Sequence[TensorType]) -> Exten
     """The extents of the result: a letter carries its extent from operand to result."""
     if not op.new_extents and not any(t.extents for t in types):
         return ()
-    sizes, found = _letter_extents(rule, types)
+    sizes, extents = _letter_extents(rule, types)
     new = op.new_extents or (None,) * len(rule.result)
-    return tuple(new[i] or _group_extent(dim, sizes, found) for i, dim in enumerate(rule.result))
+    return tuple(new[i] or _group_extent(dim, sizes, extents) for i, dim in enumerate(rule.result))
 
 
 def _letter_extents(
     rule: DimsRule, types: Sequence[TensorType]
 ) -> tuple[dict[str, int], dict[str, Extent]]:
     sizes: dict[str, int] = {}
-    found: dict[str, Extent] = {}
+    extents: dict[str, Extent] = {}
     for dims, t in zip(rule.operands, types, strict=True):
         for i, dim in enumerate(dims):
             if len(dim.letters) == 1:
@@ -183,10 +183,10 @@ def _letter_extents(
             for x in dim.letters[1:]:
                 minor *= sizes[x]
             if minor and extent.unit % minor == 0:
-                _agree(found, dim.letters[0], Extent(extent.name, extent.unit // minor))
+                _agree(extents, dim.letters[0], Extent(extent.name, extent.unit // minor))
     for letter in _static_letters(rule, types):
-        found.pop(letter, None)
-    return sizes, found
+        extents.pop(letter, None)
+    return sizes, extents
 
 
 def _static_letters(rule: DimsRule, types: Sequence[TensorType]) -> set[str]:
@@ -209,8 +209,8 @@ def _sizes_of_groups(rule: DimsRule, types: Sequence[TensorType], sizes: dict[st
                     sizes.setdefault(x, int(x.rsplit("_", 1)[1]))
 
 
-def _agree(found: dict[str, Extent], letter: str, extent: Extent) -> None:
-    other = found.setdefault(letter, extent)
+def _agree(extents: dict[str, Extent], letter: str, extent: Extent) -> None:
+    other = extents.setdefault(letter, extent)
     if other != extent:
         raise GraphcError(
             "G0207",
@@ -219,10 +219,10 @@ def _agree(found: dict[str, Extent], letter: str, extent: Extent) -> None:
         )
 
 
-def _group_extent(dim: Dim, sizes: dict[str, int], found: dict[str, Extent]) -> Extent | None:
-    if dim.whole or not dim.letters or dim.letters[0] not in found:
+def _group_extent(dim: Dim, sizes: dict[str, int], extents: dict[str, Extent]) -> Extent | None:
+    if dim.whole or not dim.letters or dim.letters[0] not in extents:
         return None
-    extent = found[dim.letters[0]]
+    extent = extents[dim.letters[0]]
     unit = extent.unit
     for x in dim.letters[1:]:
         unit *= sizes[x]

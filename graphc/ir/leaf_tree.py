@@ -24,14 +24,14 @@ Piece: TypeAlias = tuple[int, int]  # level, first leaf
 
 def pieces(start: int, stop: int) -> list[Piece]:
     """The largest complete pieces that make up leaves start .. stop-1, in order."""
-    found = []
+    subtrees = []
     while start < stop:
         level = (stop - start).bit_length() - 1
         if start:
             level = min(level, (start & -start).bit_length() - 1)
-        found.append((level, start))
+        subtrees.append((level, start))
         start += 1 << level
-    return found
+    return subtrees
 
 
 def carries(first: int, leaf: int) -> int:

@@ -201,16 +201,16 @@ def snake(name: str) -> str:
 @dataclass_transform(frozen_default=True)
 def register(cls: T) -> T:
     """Make `cls` a frozen dataclass and an op, known by its name in snake case."""
-    made: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
-    made.name = made.name or snake(cls.__name__)
-    assert made.__doc__, f"op {made.name} has no docstring"
-    assert made.not_differentiable or "grad" in vars(cls), (
-        f"op {made.name} must define grad or say why it is not differentiable"
+    op: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
+    op.name = op.name or snake(cls.__name__)
+    assert op.__doc__, f"op {op.name} has no docstring"
+    assert op.not_differentiable or "grad" in vars(cls), (
+        f"op {op.name} must define grad or say why it is not differentiable"
     )
-    other = _OPS.get(made.name)
-    assert other is None, f"op {made.name} is defined in {made.__module__} and {other}"
-    _OPS[made.name] = made
-    return made
+    other = _OPS.get(op.name)
+    assert other is None, f"op {op.name} is defined in {op.__module__} and {other}"
+    _OPS[op.name] = op
+    return op
 
 
 def op_named(name: str) -> type[Op]:

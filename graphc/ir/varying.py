@@ -23,25 +23,25 @@ def leaves(op: Op, local: bool = False) -> bool:
 
 def varying_nodes(graph: Graph, local: bool = False) -> set[str]:
     """The nodes whose values differ between replicas."""
-    found: set[str] = set()
+    varying: set[str] = set()
     for node in graph:
         if enters(node.op, local) or (
-            not leaves(node.op, local) and any(x in found for x in node.operands)
+            not leaves(node.op, local) and any(x in varying for x in node.operands)
         ):
-            found.add(node.name)
-    return found
+            varying.add(node.name)
+    return varying
 
 
 def writers(graph: Graph, name: str) -> list[Node]:
     """The marks that a varying value comes from: where it became varying."""
-    inside, found = varying_nodes(graph), []
+    inside, marks = varying_nodes(graph), []
     stack, seen = [name], {name}
     while stack:
         node = graph[stack.pop()]
         above = [x for x in node.operands if x in inside]
         if enters(node.op) and not above:
-            found.append(node)
+            marks.append(node)
         fresh = [x for x in above if x not in seen]
         seen.update(fresh)
         stack += fresh
-    return found
+    return marks

@@ -155,9 +155,9 @@ class Segments:
 
     def __init__(self, flat: Array) -> None:
         self.order = np.argsort(flat, kind="stable")
-        found = flat[self.order]
+        sorted_ids = flat[self.order]
         self.new = np.ones(len(flat), bool)
-        self.new[1:] = found[1:] != found[:-1]
+        self.new[1:] = sorted_ids[1:] != sorted_ids[:-1]
         self.starts = np.flatnonzero(self.new)
         self.number = np.cumsum(self.new) - 1  # of its segment, for every sorted place
         self.first = self.order[self.starts]
@@ -232,8 +232,8 @@ class RowAdd(RowUpdate):
     def infer(self, *types: TensorType) -> TensorType:
         table, ids, rows = types
         _check("row_add", ids, rows, table.shape[1:])
-        made = F32 if table.dtype.bytes == 2 else table.dtype
-        require(rows.dtype == made, f"row_add: rows of {rows.dtype}, not {made}", code="G0202")
+        wanted = F32 if table.dtype.bytes == 2 else table.dtype
+        require(rows.dtype == wanted, f"row_add: rows of {rows.dtype}, not {wanted}", code="G0202")
         return TensorType(table.shape, table.dtype)
 
     def dims(self, *types: TensorType) -> str:

@@ -146,7 +146,7 @@ def sparse_reads(
     G0314 if a table is looked up and also used as a whole. Raises G0315 if sparse is on for a
     variable that is not looked up.
     """
-    found, users = set[str](), _users(f.nodes.values())
+    sparse, users = set[str](), _users(f.nodes.values())
     for read, v in variables.items():
         mode = v.sparse or otherwise
         if mode == "off" or v.local or not v.type.shape:
@@ -162,17 +162,17 @@ def sparse_reads(
         if uses.others:
             _warn_of_both(v, uses)
         else:
-            found.add(read)
-    return found
+            sparse.add(read)
+    return sparse
 
 
 def _users(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     """The nodes that use each value, in order."""
-    found: dict[str, list[Node]] = {}
+    users: dict[str, list[Node]] = {}
     for n in nodes:
         for x in dict.fromkeys(n.operands):
-            found.setdefault(x, []).append(n)
-    return found
+            users.setdefault(x, []).append(n)
+    return users
 
 
 def _warn_of_both(v: Variable, uses: Uses) -> None:

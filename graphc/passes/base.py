@@ -41,11 +41,11 @@ T = TypeVar("T", bound=type[Pass])
 @dataclass_transform(frozen_default=True)
 def register_pass(cls: T) -> T:
     """Make a frozen dataclass a pass, known by its name in snake case."""
-    made: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
-    made.name = snake(cls.__name__)
-    assert made.__doc__, f"pass {made.name} has no docstring"
-    PASSES[made.name] = made
-    return made
+    pass_class: T = dataclass(frozen=True)(cls)  # type: ignore[assignment]
+    pass_class.name = snake(cls.__name__)
+    assert pass_class.__doc__, f"pass {pass_class.name} has no docstring"
+    PASSES[pass_class.name] = pass_class
+    return pass_class
 
 
 def parse_passes(text: str) -> list[Pass]:

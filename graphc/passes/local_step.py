@@ -73,17 +73,17 @@ class _LocalStepBuilder:
         operands = [self.to[x] for x in node.operands]
         if any(x.name in self.inside for x in operands):
             operands = [self.own(x) if _has_batch(x) else x for x in operands]
-        made = self._add(node, operands)
+        copy = self._add(node, operands)
         if any(x.name in self.inside for x in operands):
-            self.inside.add(made.name)
-        return made
+            self.inside.add(copy.name)
+        return copy
 
     def _add(self, node: Node, operands: list[Value]) -> Value:
         f, scope = self.f, self.f.scope_path
         f.scope_path = node.scope
-        made = f.add(node.op, operands, name=node.name, type=node.type, because=node.because)
+        added = f.add(node.op, operands, name=node.name, type=node.type, because=node.because)
         f.scope_path = scope
-        return made
+        return added
 
     def _source(self, node: Node, read: Value) -> Value:
         if node.op.source == "input":
@@ -102,10 +102,10 @@ class _LocalStepBuilder:
         x, dim, unit = self._counted(extent.name)
         raw = f.add(OwnSize(dim, node.tensor.dtype), (x,))
         raw = raw if unit == extent.unit else raw * (extent.unit // unit)
-        made = f.maximum(raw, 1)
-        self.counts[made.name] = raw
-        self.inside |= {raw.name, made.name, raw.node.operands[0]}
-        return made
+        count = f.maximum(raw, 1)
+        self.counts[count.name] = raw
+        self.inside |= {raw.name, count.name, raw.node.operands[0]}
+        return count
 
     def _counted(self, extent: str) -> tuple[Value, int, int]:
         """A device's part of an input with a dim of that run-time length; the dim; its unit."""
@@ -119,14 +119,14 @@ class _LocalStepBuilder:
         """A value as each device has it."""
         if x.name in self.inside:
             return x
-        made = self.f.add(
+        own = self.f.add(
             PerReplica(local=True),
             (x,),
             name=f"{x.name}.own",
             because=_why("each replica's own value"),
         )
-        self.inside.add(made.name)
-        return made
+        self.inside.add(own.name)
+        return own
 
     # -- one value of the places' ---------------------------------------------------------------
 
@@ -201,17 +201,19 @@ def with_outer(graph: Graph, optimizer: Optimizer | None) -> Graph:
     """The graph with an outer copy of every param, and the slots of the outer optimizer."""
     if optimizer is None:
         return graph
-    made = dict(graph.variables)
+    variables = dict(graph.variables)
     params = [v for v in graph.variables.values() if v.kind == "param"]
     for v in params:
         outer = replace(v, name=outer_name(v.name), kind="outer", of=v.name)
-        made[outer.name] = outer
+        variables[outer.name] = outer
         for slot, (t, fill) in optimizer.slots(v).items():
             name = f"{outer.name}.{slot}"
-            made[name] = Variable(name, t, "outer", v.name, False, fill)
+            variables[name] = Variable(name, t, "outer", v.name, False, fill)
     if params:
-        made[OUTER_STEP] = Variable(OUTER_STEP, TensorType((), I64), "outer", params[0].name, False)
-    return replace(graph, variables=made)
+        variables[OUTER_STEP] = Variable(
+            OUTER_STEP, TensorType((), I64), "outer", params[0].name, False
+        )
+    return replace(graph, variables=variables)
 
 
 OUTER_STEP = "outer.step"

@@ -103,26 +103,26 @@ class Trainer:
         batch: the global batch, a dict of arrays, or an iterator of microbatches. Scalars are
         returned as Python floats, other results as arrays.
         """
-        if self.fast_path is not None and (found := self.fast_path(batch)) is not None:
-            return found
+        if self.fast_path is not None and (fast := self.fast_path(batch)) is not None:
+            return fast
         every, before = self.plan.meta.get("every") or 0, self.steps
         self._reopen()
         self._meet_after(every)  # where Ctrl-C came between the last step and its meeting
         try:
-            made = _plains(self.engine.step(batch, "train"))
+            metrics = _plains(self.engine.step(batch, "train"))
         finally:  # Ctrl-C is raised behind a step that was made
             self._local_steps += (self.steps - before) * bool(every)
         self._meet_after(every)
         if self.fast_path is None:
-            self._shorten(batch, made)
-        return _agreed(made)
+            self._shorten(batch, metrics)
+        return _agreed(metrics)
 
-    def _shorten(self, batch: Batch | Iterator[Batch], made: Metrics) -> None:
+    def _shorten(self, batch: Batch | Iterator[Batch], metrics: Metrics) -> None:
         """Use the fast path from now on, for batches like this one."""
-        checked = any(name.startswith(DIFFER) for name in made)
+        checked = any(name.startswith(DIFFER) for name in metrics)
         if isinstance(batch, dict) and not checked and not self.plan.meta.get("every"):
-            found = self.engine.fast_path("train", tuple(batch))
-            self.fast_path = found.step if found else _no_fast_path
+            fast_path = self.engine.fast_path("train", tuple(batch))
+            self.fast_path = fast_path.step if fast_path else _no_fast_path
 
     def meet(self) -> None:
         """Synchronize independent replicas now; nothing if there are none, or they just were."""
@@ -209,9 +209,9 @@ class Trainer:
         check_asynchronous(self.plan, record, replay)
         if isinstance(self.engine, AsynchronousEngine):
             at = self.position
-            made = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
-            made |= {"epoch": at.epoch, "example": at.example}
-            return self._train(islice(parts, limit), limit, made, on_step, record, replay)
+            setting = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
+            setting |= {"epoch": at.epoch, "example": at.example}
+            return self._train(islice(parts, limit), limit, setting, on_step, record, replay)
         for number, (part, position) in enumerate(islice(parts, limit), 1):
             before = self.steps
             try:
@@ -245,12 +245,12 @@ class Trainer:
         return last
 
     def _train(
-        self, parts: Iterator[tuple[Batch, Position]], limit: int | None, made: Metrics,
+        self, parts: Iterator[tuple[Batch, Position]], limit: int | None, setting: Metrics,
         on_step: OnStep | None, record: str | Path | None, replay: str | Path | None,
     ) -> Metrics:  # fmt: skip
         """Let workers and servers train until the batches are used up."""
         assert isinstance(self.engine, AsynchronousEngine)
-        training = Training(self.engine, record, replay, made)
+        training = Training(self.engine, record, replay, setting)
         if limit is not None:
             training.check(limit)
             warn_of_few(self.plan, limit)
@@ -310,16 +310,16 @@ class Trainer:
         """
         self.take_up(read(path), path)
 
-    def take_up(self, found: Saved, path: str | Path) -> None:
+    def take_up(self, saved: Saved, path: str | Path) -> None:
         """Resume a training that was read from a file; see `resume`."""
-        before, now = found.history, self._part(found.steps)
-        values, local_steps = taken_up(path, found, self.plan, self._mesh)
+        before, now = saved.history, self._part(saved.steps)
+        values, local_steps = taken_up(path, saved, self.plan, self._mesh)
         self.engine.load_variables(values)
         self._local_steps, self._before_end = local_steps, None
-        self.engine.resume_at("train", found.steps)
-        self.position, self.order, self._begun = found.position, found.order, found.order
+        self.engine.resume_at("train", saved.steps)
+        self.position, self.order, self._begun = saved.position, saved.order, saved.order
         warn_of_change(path, before[-1], now)
-        warn_of_seed(path, found.seed, self.plan)
+        warn_of_seed(path, saved.seed, self.plan)
         self.history = gone_on(before, now)
 
     def start_from(self, path: str | Path) -> None:
@@ -366,8 +366,8 @@ class Trainer:
 
 def loss_of(results: Mapping[str, Any]) -> float | None:
     """The number that a step reports as its loss; None if it reports none, or an array."""
-    found = results.get("loss")
-    return float(found) if isinstance(found, int | float) else None
+    loss = results.get("loss")
+    return float(loss) if isinstance(loss, int | float) else None
 
 
 def _agreed(results: Metrics) -> Metrics:

@@ -347,8 +347,8 @@ def _tiles(layout: MeshLayout, grid: Grid) -> Tiles | None:
     return Tiles(grid.tiles, names) if names and grid.tiles % in_parts == 0 else None
 
 
-def _only(strategy: Strategy, found: Iterable[Any]) -> Any:
-    given = [x for x in found if x is not None]
+def _only(strategy: Strategy, answers: Iterable[Any]) -> Any:
+    given = [x for x in answers if x is not None]
     check(len(given) < 2, f"{strategy}: {' and '.join(map(str, given))} can't be combined")
     return given[0] if given else None
 

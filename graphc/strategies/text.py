@@ -81,9 +81,9 @@ def _count(cls: type[Strategy], devices: Sequence[Any]) -> int:
 def parse_strategy(text: str) -> Strategy:
     """Parse a strategy such as `mirrored(4) * accumulate(2)`. Raises G01xx, G04xx."""
     text = text.replace("\n", " ")  # a product may be written over several lines
-    found = _of_counts(text)
-    if found is not None:
-        return found
+    strategy = _of_counts(text)
+    if strategy is not None:
+        return strategy
     from graphc.syntax.parse import parse_strategy as parse
 
     return strategy_of(parse(text))
@@ -101,11 +101,11 @@ def _of_counts(text: str) -> Strategy | None:
     result: Strategy = OneDevice()
     try:
         for factor in text.split(" * "):
-            found = _COUNTS.fullmatch(factor)
-            if found is None:
+            call = _COUNTS.fullmatch(factor)
+            if call is None:
                 return None
-            counts = tuple(int(x) for x in found[2].split(",") if x)
-            result = result * make_strategy(found[1], counts, {})
+            counts = tuple(int(x) for x in call[2].split(",") if x)
+            result = result * make_strategy(call[1], counts, {})
     except GraphcError:  # the parser reports it with its position
         return None
     return result

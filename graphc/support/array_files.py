@@ -29,11 +29,11 @@ NAME = re.compile(r"[A-Za-z_][\w.]{0,40}")
 def npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays of an .npz by name, from their headers."""
     with reading(), opened(path) as raw, _archive(raw) as file:
-        found = {}
+        shapes = {}
         for name, info in _members(file).items():
             with file.open(info) as member:
-                found[name] = _header(member, info)[0]
-        return found
+                shapes[name] = _header(member, info)[0]
+        return shapes
 
 
 def npz_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, Array], list[str]]:
@@ -53,14 +53,14 @@ def _archive(raw: IO[bytes]) -> ZipFile:
 
 
 def _members(file: ZipFile) -> dict[str, ZipInfo]:
-    found: dict[str, ZipInfo] = {}
+    members: dict[str, ZipInfo] = {}
     for info in file.infolist():
         name = info.filename.removesuffix(".npy")
-        if name in found:
+        if name in members:
             raise Unreadable(f"it has two arrays of the same name, {name[:40]!r}")
         if name != info.filename:
-            found[name] = info
-    return found
+            members[name] = info
+    return members
 
 
 def _array(file: ZipFile, info: ZipInfo) -> Array:
@@ -131,8 +131,8 @@ def _table(text: TextIOWrapper) -> Array:
 def shown_names(header: Iterable[str], rows: int) -> list[str]:
     """The names of columns, for a message: only where the file is a table with names and numbers,
     and not, say, the one line of some file that is no .csv."""
-    found = list(header)
-    return found if rows and all(NAME.fullmatch(name) for name in found) else []
+    names = list(header)
+    return names if rows and all(NAME.fullmatch(name) for name in names) else []
 
 
 def _names(file: TextIOWrapper) -> list[str]:

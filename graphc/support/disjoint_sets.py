@@ -36,7 +36,7 @@ class DisjointSets(Generic[T]):
 
     def sets(self) -> list[list[T]]:
         """All sets, and the items of each, in the order of the items."""
-        found: dict[T, list[T]] = {}
+        sets: dict[T, list[T]] = {}
         for x in self.items:
-            found.setdefault(self.find(x), []).append(x)
-        return list(found.values())
+            sets.setdefault(self.find(x), []).append(x)
+        return list(sets.values())

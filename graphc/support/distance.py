@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from graphc.ir.op import Array
 
 
-def distance(found: Any, want: Any) -> float:
+def distance(actual: Any, want: Any) -> float:
     """The largest difference of two entries.
 
     Infinite where one side has a NaN or an infinity and the other not the same one, and where the
     shapes differ: no broadcasting.
     """
-    a, b = np.asarray(found), np.asarray(want)
+    a, b = np.asarray(actual), np.asarray(want)
     if a.shape != b.shape:
         return float("inf")
     x, y = _wide(a), _wide(b)
@@ -32,9 +32,9 @@ def distance(found: Any, want: Any) -> float:
     return max(gap, 1.0) if both_whole and not np.array_equal(a, b) else gap
 
 
-def finite_distance(found: Any, want: Any) -> float:
+def finite_distance(actual: Any, want: Any) -> float:
     """The largest difference of two entries, of those that are finite on both sides."""
-    x, y = _wide(found), _wide(want)
+    x, y = _wide(actual), _wide(want)
     finite = np.isfinite(x) & np.isfinite(y)
     with np.errstate(over="ignore"):
         return float(np.max(np.abs(x[finite] - y[finite]), initial=0.0))
@@ -46,9 +46,9 @@ def magnitude(x: Any) -> float:
     return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 
 
-def within(found: Any, want: Any, relative: float, least: float = 0.0) -> bool:
+def within(actual: Any, want: Any, relative: float, least: float = 0.0) -> bool:
     """Whether the distance is at most `relative` times the magnitude of `want`, or of `least`."""
-    return distance(found, want) <= relative * max(magnitude(want), least)
+    return distance(actual, want) <= relative * max(magnitude(want), least)
 
 
 def _wide(x: Any) -> Array:

@@ -17,18 +17,18 @@ class LazyMap(Mapping[str, T]):
 
     def __init__(
         self,
-        made: Mapping[str, T],
+        ready: Mapping[str, T],
         waiting: Mapping[str, Callable[[], T]],
         names: tuple[str, ...] = (),
     ) -> None:
-        self._made, self._waiting = dict(made), dict(waiting)
-        self._names = names or (*made, *waiting)
+        self._made, self._waiting = dict(ready), dict(waiting)
+        self._names = names or (*ready, *waiting)
         self._lock = threading.RLock()  # a thing may need another one
 
     def __getitem__(self, name: str) -> T:
-        found = self._made.get(name)
-        if found is not None:
-            return found
+        value = self._made.get(name)
+        if value is not None:
+            return value
         with self._lock:
             if name not in self._made:
                 self._made[name] = self._waiting[name]()

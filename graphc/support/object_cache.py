@@ -74,8 +74,8 @@ class Objects:
             return None
         path = self._path(key)
         try:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > LIMIT or not _is_mine(found):
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LIMIT or not _is_mine(status):
                 return None
             data = path.read_bytes()
         except OSError:
@@ -111,9 +111,9 @@ class Objects:
             raise
 
     def _drop_oldest(self) -> None:
-        found = sorted(self._sizes(), reverse=True)
+        files = sorted(self._sizes(), reverse=True)
         total, before = 0, time.time() - STALE
-        for used, size, path in found:
+        for used, size, path in files:
             total += size
             if total > self.limit or (path.name.startswith(".") and used < before):
                 with contextlib.suppress(OSError):
@@ -124,8 +124,8 @@ class Objects:
         assert self.folder is not None
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):
-                found = path.stat()
-                yield found.st_mtime, found.st_size, path
+                status = path.stat()
+                yield status.st_mtime, status.st_size, path
 
 
 def _head(key: str, content: bytes) -> bytes:
@@ -142,15 +142,15 @@ def _content(data: bytes, key: str) -> bytes | None:
 
 def _is_private(folder: Path, sticky: bool = False) -> bool:
     """Whether nobody else can put code there. sticky: or others can't touch what is another's."""
-    found = folder.stat()
-    return _is_mine(found) or (sticky and bool(found.st_mode & stat.S_ISVTX))
+    status = folder.stat()
+    return _is_mine(status) or (sticky and bool(status.st_mode & stat.S_ISVTX))
 
 
-def _is_mine(found: os.stat_result) -> bool:
+def _is_mine(status: os.stat_result) -> bool:
     """Whether it is the user's, and nobody else can write there."""
     if os.name != "posix":
         return True
-    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _warn(base: Path, message: str) -> None:
@@ -187,8 +187,8 @@ def source_files(root: Path) -> Iterator[str]:
                     yield _described(entry.path, entry.stat())
 
 
-def _described(path: str, found: os.stat_result) -> str:
+def _described(path: str, status: os.stat_result) -> str:
     """A line for a file that is as old as the code that this process runs; else one that nobody
     else has: what is made now is of neither file for sure, and must not be found again."""
-    changed = f" {os.getpid()} {time.time_ns()}" if found.st_mtime_ns > IMPORTED else ""
-    return f"{path} {found.st_size} {found.st_mtime_ns}{changed}"
+    changed = f" {os.getpid()} {time.time_ns()}" if status.st_mtime_ns > IMPORTED else ""
+    return f"{path} {status.st_size} {status.st_mtime_ns}{changed}"

@@ -70,10 +70,10 @@ def files_of(path: str) -> list[Path]:
         return [Path(path)]
     anchor, parts = Path(path).anchor, Path(path).parts
     budget = _Budget(MAX_LOOKED_AT)
-    found = [Path(anchor)]
+    paths = [Path(anchor)]
     for part in parts[1:] if anchor else parts:
-        found = list(dict.fromkeys(_step(found, part, budget)))
-    return sorted(p for p in found if _is_there(p)) or [Path(path)]
+        paths = list(dict.fromkeys(_step(paths, part, budget)))
+    return sorted(p for p in paths if _is_there(p)) or [Path(path)]
 
 
 class _Budget:
@@ -85,8 +85,8 @@ class _Budget:
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         self._spend()
         try:
-            with os.scandir(folder) as found:
-                for entry in found:
+            with os.scandir(folder) as listing:
+                for entry in listing:
                     self._spend()
                     yield entry
         except OSError:  # no folder, or one that is closed to us

@@ -320,18 +320,18 @@ def _target(expr: s.Expr) -> s.Expr:
 
 def _factors(expr: s.Expr) -> list[s.Name | s.Call]:
     """The factors of a strategy, left to right, parentheses taken away."""
-    found: list[s.Name | s.Call] = []
+    factors: list[s.Name | s.Call] = []
     stack = [expr]
     while stack:
         match stack.pop():
             case s.Name() | s.Call(s.Name()) as factor:
-                found.append(factor)
+                factors.append(factor)
             case s.OperatorChain(first, links) if all(link.op == "*" for link in links):
                 stack += [*(link.operand for link in reversed(links)), first]
             case other:
                 help = "such as `mirrored(4) * accumulate(2)`"
                 fail("G0111", "a strategy is a product of calls", other, help)
-    return found
+    return factors
 
 
 def _digits(token: Token) -> str:

@@ -150,17 +150,17 @@ def _runs(rows: list[Row], columns: Callable[[Row], _Columns | None]) -> Iterato
     low: list[int] = []
     high: list[int] = []
     for row in rows:
-        found = columns(row)
-        if found and run and like == found[:2] and not row.blank_before:
-            lower, higher = list(map(min, low, found[2])), list(map(max, high, found[2]))
+        cells = columns(row)
+        if cells and run and like == cells[:2] and not row.blank_before:
+            lower, higher = list(map(min, low, cells[2])), list(map(max, high, cells[2]))
             if all(b - a <= RAGGED for a, b in zip(lower, higher, strict=True)):
                 run.append(row)
                 low, high = lower, higher
                 continue
         if run:
             yield run
-        run = [row] if found else []
-        like, low = (found[:2], found[2]) if found else (None, [])
+        run = [row] if cells else []
+        like, low = (cells[:2], cells[2]) if cells else (None, [])
         high = low
     if run:
         yield run

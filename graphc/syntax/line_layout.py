@@ -220,13 +220,13 @@ def _outer_brackets(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
 
 def _operator_cuts(pieces: Sequence[Piece]) -> list[int]:
     """Where the loosest of the operators outside brackets stand."""
-    found = [
+    operators = [
         (_LOOSENESS[piece.text], at)
         for at, (piece, depth) in enumerate(_with_depth(pieces))
         if at and depth == 0 and piece.text in _LOOSENESS and not piece.unary
     ]
-    loosest = min((level for level, _ in found), default=0)
-    return [at for level, at in found if level == loosest]
+    loosest = min((level for level, _ in operators), default=0)
+    return [at for level, at in operators if level == loosest]
 
 
 def _cut(part: _Part, cuts: list[int]) -> list[_Part]:

@@ -113,14 +113,14 @@ def _decode(data: str | bytes, file: str) -> str:
 
 
 def _refuse_hidden(source: SourceText) -> None:
-    found = _HIDDEN.search(source.text)
-    if found:
-        char = found.group()
+    hidden = _HIDDEN.search(source.text)
+    if hidden:
+        char = hidden.group()
         name = unicodedata.name(char, "a control character")
         raise GraphcError(
             "G0103",
             f"the source has an invisible character here: U+{ord(char):04X} ({name})",
-            span=source.span_at(found.start()),
+            span=source.span_at(hidden.start()),
             help="delete it",
         )
 

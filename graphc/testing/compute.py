@@ -30,13 +30,13 @@ def _input(f: Builder, name: str, x: Array, batched: bool) -> Value:
 def compute(function: Function, *xs: Array, training: bool = True) -> Any:
     """`function(f, *values)` on arrays: an array, or a tuple of them."""
     f = Builder("compute", training=training)
-    made = function(f, *inputs(f, xs))
-    return fetch(f, made, {f"x{i}": x for i, x in enumerate(xs)})
+    results = function(f, *inputs(f, xs))
+    return fetch(f, results, {f"x{i}": x for i, x in enumerate(xs)})
 
 
-def fetch(f: Builder, made: Any, feeds: Mapping[str, Array]) -> Any:
-    """What the values in `made` (one, or a tuple) come to; variables start from their fill."""
+def fetch(f: Builder, wanted: Any, feeds: Mapping[str, Array]) -> Any:
+    """What the values in `wanted` (one, or a tuple) come to; variables start from their fill."""
     values = evaluate(f.build(), feeds)
-    if isinstance(made, Value):
-        return values[made.name]
-    return tuple(values[v.name] for v in made)
+    if isinstance(wanted, Value):
+        return values[wanted.name]
+    return tuple(values[v.name] for v in wanted)

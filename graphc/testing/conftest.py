@@ -11,8 +11,8 @@ from graphc.runtime.backends.backend import Backend
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> Backend:
     name = request.config.getoption("--backend")
-    found = plugins.backend(name)
-    reason = found.available()
+    loaded = plugins.backend(name)
+    reason = loaded.available()
     if reason is not None:
         pytest.skip(f"backend '{name}' can't run here: {reason}")
-    return found
+    return loaded

@@ -118,9 +118,9 @@ class BitsCheck:
     def _compared(
         self, name: str, plans: Sequence[Plan], want: Result, one: Plan, backend: str
     ) -> BitsRow:
-        found = self.run(plans, backend)
-        differs = self._first(plans, one, backend) if found.unlike(want) else ""
-        return _row(name, plans[-1], backend, found, differs)
+        result = self.run(plans, backend)
+        differs = self._first(plans, one, backend) if result.unlike(want) else ""
+        return _row(name, plans[-1], backend, result, differs)
 
     def run(self, plans: Sequence[Plan], backend: str, steps: int | None = None) -> Result:
         """Train, each plan in turn for an equal share of the steps, with the variables of the last.
@@ -149,9 +149,11 @@ class BitsCheck:
         return self.run(plans, backend, steps).unlike(self.run([one], backend, steps))
 
 
-def _row(name: str, plan: Plan, backend: str, found: Result, differs: str = "") -> BitsRow:
-    wrong = spoiled(found.losses, found.variables)
-    return BitsRow(name, backend, plan.mesh.devices, found.loss, found.hash, differs, spoiled=wrong)
+def _row(name: str, plan: Plan, backend: str, result: Result, differs: str = "") -> BitsRow:
+    wrong = spoiled(result.losses, result.variables)
+    return BitsRow(
+        name, backend, plan.mesh.devices, result.loss, result.hash, differs, spoiled=wrong
+    )
 
 
 def _train(

@@ -43,11 +43,11 @@ def derivatives(function: Function, xs: Sequence[Array], seed: int = 0) -> Deriv
     rng = np.random.default_rng(seed)
     operands = inputs(f, xs)
     floats = [v for v in operands if v.dtype.kind == "f"]
-    made = function(f, *operands)
-    value = _projected(f, [made] if isinstance(made, Value) else made, rng)
+    results = function(f, *operands)
+    value = _projected(f, [results] if isinstance(results, Value) else results, rng)
     first = gradients(f, value, [v.name for v in floats])
-    found = [g for v in floats if (g := first[v.name]) is not None]
-    slope = _projected(f, found, rng) if found else None
+    slopes = [g for v in floats if (g := first[v.name]) is not None]
+    slope = _projected(f, slopes, rng) if slopes else None
     second = gradients(f, slope, [v.name for v in floats]) if slope else {}
     return Derivatives(
         f.build(),
@@ -77,14 +77,14 @@ def check_gradients(
     function: Function, xs: Sequence[Array], order: int = 2, tolerance: float = 1e-6
 ) -> None:
     """Raise AssertionError unless the gradients of `function` agree with central differences."""
-    made = derivatives(function, xs)
+    built = derivatives(function, xs)
     feeds = {f"x{i}": x for i, x in enumerate(xs)}
-    values = evaluate(made.graph, feeds)
+    values = evaluate(built.graph, feeds)
     slots = [i for i, x in enumerate(xs) if x.dtype.kind == "f"]
-    targets = [(made.value, made.first), (made.slope, made.second)][:order]
+    targets = [(built.value, built.first), (built.slope, built.second)][:order]
     for target, names in targets:
         for slot, name in zip(slots, names, strict=True) if target else ():
-            expected = _differences(made.graph, target, feeds, f"x{slot}")
+            expected = _differences(built.graph, target, feeds, f"x{slot}")
             got = values[name] if name else np.zeros_like(xs[slot])
             np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
 

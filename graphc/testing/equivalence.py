@@ -108,29 +108,29 @@ def check_strategies(
     )
     for strategy in strategies:
         plan = compile_module(module, strategy)
-        found = train(plan, backend, values, batches)
+        result = train(plan, backend, values, batches)
         want, allowed, against = single, rounding, ONE
         if periodicity(strategy) is not None:
             want = train(plan, "reference", values, batches)
             exact = train(compile_module(wide, strategy), "reference", values, batches)
             allowed, against = _allowed(want, exact), INTERPRETED
         yield ComparisonRow(
-            plan.strategy, plan.devices, found.loss, difference(found, want), allowed, found.sha,
-            against, found.spoiled or want.spoiled,
+            plan.strategy, plan.devices, result.loss, difference(result, want), allowed, result.sha,
+            against, result.spoiled or want.spoiled,
         )  # fmt: skip
 
 
-def _allowed(found: TrainingResult, exact: TrainingResult) -> float:
+def _allowed(result: TrainingResult, exact: TrainingResult) -> float:
     """What rounding may do, measured where both are finite: f32 overflows sooner than f64."""
-    gaps = _gaps(finite_distance, found.variables, exact.variables)
+    gaps = _gaps(finite_distance, result.variables, exact.variables)
     return SLACK * max(gaps, default=0.0) + LAST_PLACES
 
 
-def difference(found: TrainingResult, want: TrainingResult) -> float:
+def difference(result: TrainingResult, want: TrainingResult) -> float:
     """The largest difference of a variable, relative to its magnitude; infinite where a NaN or an
     infinity, in a variable or as the loss of a step, is on one side only."""
-    gaps = [*_gaps(distance, found.variables, want.variables)]
-    same = distance(_only_strange(found.losses), _only_strange(want.losses))
+    gaps = [*_gaps(distance, result.variables, want.variables)]
+    same = distance(_only_strange(result.losses), _only_strange(want.losses))
     return max(*gaps, same, 0.0)
 
 
@@ -166,12 +166,12 @@ def spoiled(losses: Sequence[float | None], variables: Mapping[str, Array]) -> s
 
 def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:
     """The first batches that a run of so many steps sees, over several epochs if need be."""
-    found: list[dict[str, Array]] = []
+    taken: list[dict[str, Array]] = []
     epoch = 0
-    while len(found) < steps and len(data):
-        found += data.batches(batch, seed, epoch)
+    while len(taken) < steps and len(data):
+        taken += data.batches(batch, seed, epoch)
         epoch += 1
-    return found[:steps]
+    return taken[:steps]
 
 
 def train(

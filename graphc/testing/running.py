@@ -50,16 +50,16 @@ def check_agrees(
 ) -> Results:
     """Run on the backend; raise AssertionError where a result is not the reference's."""
     wanted = run(program, REFERENCE, batch, variables, steps=steps)
-    found = run(program, backend, batch, variables, steps=steps)
-    check_close(found, wanted, f"backend '{backend.name}': {what or program.name}")
-    return found
+    results = run(program, backend, batch, variables, steps=steps)
+    check_close(results, wanted, f"backend '{backend.name}': {what or program.name}")
+    return results
 
 
-def check_close(found: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> None:
+def check_close(actual: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> None:
     """Raise AssertionError unless both hold the same values, up to rounding."""
-    assert found.keys() == wanted.keys(), f"{what}: results {list(found)}, not {list(wanted)}"
+    assert actual.keys() == wanted.keys(), f"{what}: results {list(actual)}, not {list(wanted)}"
     for name, want in wanted.items():
-        have = found[name]
+        have = actual[name]
         assert have.shape == want.shape and have.dtype == want.dtype, (
             f"{what}: {name} is {have.dtype}{have.shape}, not {want.dtype}{want.shape}"
         )

@@ -66,10 +66,10 @@ def test_a_statistic_of_the_batch_is_that_of_all_turns(
         for valid in (BATCH, 7, 1):  # full, uneven, with turns that get no example
             batch, alone = data(valid), step(valid)
             engine.load_variables(values)
-            found = engine.step(batch, "train", poison=True)
+            results = engine.step(batch, "train", poison=True)
             wanted, updates = interpret(alone, batch, values)
             what = f"{backend.name} under {strategy}, {valid} examples"
-            check_close(found, wanted, what)
+            check_close(results, wanted, what)
             check_close(engine.variables(), values | updates, what)
 
 
@@ -82,7 +82,7 @@ def test_a_stream_is_read_again_in_every_loop(sizes: tuple[int, ...], backend: B
     strategy = "mirrored(2) * accumulate(3)"
     with Engine(programs(graph, strategy), backend, deadline=600) as engine:
         engine.load_variables(values)
-        found = engine.step(iter(parts), "train", poison=True)
+        results = engine.step(iter(parts), "train", poison=True)
         wanted, updates = interpret(alone, batch, values)
-        check_close(found, wanted, "a stream of microbatches")
+        check_close(results, wanted, "a stream of microbatches")
         check_close(engine.variables(), values | updates, "a stream of microbatches")

@@ -93,8 +93,8 @@ def test_conversion_keeps_the_value(build: Build, devices: int, backend: Backend
         g = PlacedGraph(Mesh((Axis("data", devices),)))
         g.output("y", build(g, n))
         batch = {"x": values(n)[:valid]}
-        found = check_agrees(schedule(g.build()), backend, batch, what=build.__name__)
-        check_close(found, {"y": batch["x"]}, f"{build.__name__} of {valid}")
+        results = check_agrees(schedule(g.build()), backend, batch, what=build.__name__)
+        check_close(results, {"y": batch["x"]}, f"{build.__name__} of {valid}")
 
 
 def sizes() -> Iterator[tuple[int, int]]:
@@ -114,9 +114,9 @@ def test_partial_values_are_reduced(op: ReduceOp, devices: int, backend: Backend
         scattered = g.convert(y, ReduceScatter("data", 0, op))
         g.output("reduce_scatter", g.convert(scattered, AllGather("data", 0)))
         batch = {"x": values(n)[:valid]}
-        found = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op}")
+        results = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op}")
         want = REDUCE[op](batch["x"], axis=0)
-        check_close(found, dict.fromkeys(found, want), f"reduce by {op} of {valid}")
+        check_close(results, dict.fromkeys(results, want), f"reduce by {op} of {valid}")
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
@@ -131,9 +131,9 @@ def test_partial_values_are_reduced_at_home(op: ReduceOp, devices: int, backend:
                 twice = g.node(Add(), [home, home], data=Home(coordinate))
                 g.output(f"{order} {coordinate}", g.convert(twice, Pull("data", coordinate)))
         batch = {"x": values(n)[:valid]}
-        found = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op} at home")
+        results = check_agrees(schedule(g.build()), backend, batch, what=f"reduce by {op} at home")
         want = 2 * REDUCE[op](batch["x"], axis=0)
-        check_close(found, dict.fromkeys(found, want), f"reduce by {op} of {valid} at home")
+        check_close(results, dict.fromkeys(results, want), f"reduce by {op} of {valid} at home")
 
 
 @pytest.mark.parametrize("home", [0, 1, 2])
@@ -143,8 +143,8 @@ def test_a_variable_at_home_is_read_and_written_there(home: int, backend: Backen
     g.update("w", g.node(Add(), [w, w], data=Home(home), model=S1))
     pulled = g.convert(w, Pull("data", home))
     g.output("before", g.convert(pulled, AllGather("model", 1)))
-    found = check_agrees(schedule(g.build()), backend, {}, {"w": values(7)}, steps=2, what="home")
-    check_close(found, {"before": 2 * values(7), "variable w": 4 * values(7)}, "at home")
+    results = check_agrees(schedule(g.build()), backend, {}, {"w": values(7)}, steps=2, what="home")
+    check_close(results, {"before": 2 * values(7), "variable w": 4 * values(7)}, "at home")
 
 
 def test_axes_of_a_mesh_are_told_apart(backend: Backend) -> None:
@@ -156,9 +156,9 @@ def test_axes_of_a_mesh_are_told_apart(backend: Backend) -> None:
     total = g.node(ReduceSum((0,)), [g.mask(w, 0, 0)], data=P, model=S0)
     g.output("total", g.convert(g.convert(total, AllReduce("data")), AllGather("model", 0)))
     batch = {"x": values(7), "w": values(7)}
-    found = check_agrees(schedule(g.build()), backend, batch)
+    results = check_agrees(schedule(g.build()), backend, batch)
     want = {"x": batch["x"], "total": batch["w"].sum(0)}
-    check_close(found, want, "two axes")
+    check_close(results, want, "two axes")
 
 
 # -- over time -----------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ def test_turns_are_put_together(build: Build, turns: int, backend: Backend) -> N
         g = PlacedGraph(Mesh((Axis("data", 2), Axis("turn", turns, "time"))))
         g.output("y", build(g, n))
         batch = {"x": values(n)[:valid]}
-        found = check_agrees(schedule(g.build()), backend, batch, what=build.__name__)
-        check_close(found, {"y": batch["x"]}, f"{build.__name__} of {valid}")
+        results = check_agrees(schedule(g.build()), backend, batch, what=build.__name__)
+        check_close(results, {"y": batch["x"]}, f"{build.__name__} of {valid}")
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
@@ -198,8 +198,8 @@ def test_turns_are_accumulated(op: ReduceOp, turns: int, backend: Backend) -> No
         y = g.convert(reduced(g, x, op), Accumulation("turn", op))
         g.output("y", g.convert(y, AllReduce("data", op)))
         batch = {"x": values(n)[:valid]}
-        found = check_agrees(schedule(g.build()), backend, batch, what=f"accumulate by {op}")
-        check_close(found, {"y": REDUCE[op](batch["x"], axis=0)}, f"accumulate by {op}")
+        results = check_agrees(schedule(g.build()), backend, batch, what=f"accumulate by {op}")
+        check_close(results, {"y": REDUCE[op](batch["x"], axis=0)}, f"accumulate by {op}")
 
 
 # -- positions and counts ------------------------------------------------------------------------
@@ -213,9 +213,9 @@ def test_positions_are_global(devices: int, backend: Backend) -> None:
         iota = Iota((n, 5), 0, extents=(Extent("batch"), None))
         y = g.convert(g.node(iota, [], data=S0, turn=S0), Stack("turn", 0))
         g.output("y", g.convert(y, AllGather("data", 0)))
-        found = check_agrees(schedule(g.build()), backend, {"x": values(n)[:valid]}, what="iota")
+        results = check_agrees(schedule(g.build()), backend, {"x": values(n)[:valid]}, what="iota")
         want = np.repeat(np.arange(valid, dtype=np.int32)[:, None], 5, axis=1)
-        check_close(found, {"y": want}, "iota")
+        check_close(results, {"y": want}, "iota")
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
@@ -227,15 +227,15 @@ def test_rows_of_a_split_table_are_found(devices: int, backend: Backend) -> None
     g.output("y", y)
     back = g.node(ScatterAdd(0, 7), [i, y], model=S0)
     g.update("t", back)
-    found = check_agrees(schedule(g.build()), backend, {"i": ids}, {"t": table}, what="gather")
+    results = check_agrees(schedule(g.build()), backend, {"i": ids}, {"t": table}, what="gather")
     want = np.zeros_like(table)
     np.add.at(want, ids, table[ids])
-    check_close(found, {"y": table[ids], "variable t": want}, "gather and scatter")
+    check_close(results, {"y": table[ids], "variable t": want}, "gather and scatter")
 
 
 def test_the_count_of_examples_is_that_of_the_run(backend: Backend) -> None:
     g = PlacedGraph(Mesh((Axis("data", 2),)))
     g.input("x", (8, 5), extent="batch", data=S0)
     g.output("n", g.node(DimSize(8, Extent("batch"), F64), []))
-    found = check_agrees(schedule(g.build()), backend, {"x": values(8)[:5]}, what="dim_size")
-    assert found["n"] == 5
+    results = check_agrees(schedule(g.build()), backend, {"x": values(8)[:5]}, what="dim_size")
+    assert results["n"] == 5

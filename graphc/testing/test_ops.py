@@ -95,7 +95,7 @@ def test_op_updates_a_variable_in_place(name: str, backend: Backend) -> None:
 def test_a_sum_takes_a_contribution_twice(order: Order, slots: str, backend: Backend) -> None:
     f = Builder("twice")
     t = TensorType((3, 4), F32)
-    made = {n: f.tanh(f.add(Input(n), type=t, name=n)) for n in sorted(set(slots))}
-    f.outputs["y"] = f.add(Aggregate(order), [made[n] for n in slots]).name
-    batch = {n: np.full((3, 4), i + 1.0) for i, n in enumerate(made)}
+    inputs = {n: f.tanh(f.add(Input(n), type=t, name=n)) for n in sorted(set(slots))}
+    f.outputs["y"] = f.add(Aggregate(order), [inputs[n] for n in slots]).name
+    batch = {n: np.full((3, 4), i + 1.0) for i, n in enumerate(inputs)}
     check_agrees(schedule(f.build()), backend, batch, what=f"aggregate of {slots}")

@@ -50,11 +50,11 @@ def test_training_steps_agree_with_one_device(strategy: str, backend: Backend) -
     with Engine(programs(graph, strategy), backend, deadline=600) as engine:
         engine.load_variables(values)
         for step in range(3):
-            found = engine.step(batch, "train")
+            results = engine.step(batch, "train")
             wanted, updates = interpret(graph, batch, values)
             values |= updates
             what = f"{backend.name} under {strategy}, step {step}"
-            check_close(found, wanted, what)
+            check_close(results, wanted, what)
             check_close(engine.variables(), values, what)
 
 
@@ -66,9 +66,9 @@ def test_a_short_batch_counts_for_what_it_holds(strategy: str, backend: Backend)
         for valid in (7, 1):
             batch, alone = classifier_data(valid), differentiated(classifier(valid, dtype=F64))
             engine.load_variables(values)
-            found = engine.step(batch, "train", poison=True)
+            results = engine.step(batch, "train", poison=True)
             wanted, updates = interpret(alone, batch, values)
-            check_close(found, wanted, f"{backend.name} under {strategy}, {valid} examples")
+            check_close(results, wanted, f"{backend.name} under {strategy}, {valid} examples")
             check_close(engine.variables(), values | updates, f"{strategy}, {valid} examples")
 
 
@@ -79,8 +79,8 @@ def test_microbatches_may_be_streamed(turns: int, backend: Backend) -> None:
     program = schedule(g.build())
     parts = [np.random.default_rng(i).normal(size=(n, 5)) for i, n in enumerate((4, 1, 2)[:turns])]
     with Engine({"train": program}, backend, deadline=600) as engine:
-        found = engine.step(iter([{"x": x} for x in parts]), poison=True)
-    check_close(found, {"mean": np.concatenate(parts).mean(0)}, f"{turns} microbatches")
+        results = engine.step(iter([{"x": x} for x in parts]), poison=True)
+    check_close(results, {"mean": np.concatenate(parts).mean(0)}, f"{turns} microbatches")
 
 
 def _streamed_mean(g: PlacedGraph, n: int):  # type: ignore[no-untyped-def]
@@ -104,9 +104,9 @@ def test_variables_may_trade_places(backend: Backend) -> None:
     f.outputs["old"] = a.name
     f.updates |= {"a": b.name, "b": a.name}
     values = {"a": np.arange(3.0), "b": np.arange(3.0) + 10}
-    found = check_agrees(schedule(f.build()), backend, {}, values, what="swap")
+    results = check_agrees(schedule(f.build()), backend, {}, values, what="swap")
     want = {"old": values["a"], "variable a": values["b"], "variable b": values["a"]}
-    check_close(found, want, "swap")
+    check_close(results, want, "swap")
 
 
 def test_a_variable_is_read_before_it_is_written(backend: Backend) -> None:
@@ -117,14 +117,14 @@ def test_a_variable_is_read_before_it_is_written(backend: Backend) -> None:
     f.outputs["sum"] = (a + b).name
     rng = np.random.default_rng(0)
     values = {"a": rng.normal(size=(3, 3)), "b": rng.normal(size=(3, 3))}
-    found = check_agrees(schedule(f.build()), backend, {}, values, what="order", steps=1)
+    results = check_agrees(schedule(f.build()), backend, {}, values, what="order", steps=1)
     old = values["a"], values["b"]
     want = {
         "sum": old[0] + old[1],
         "variable a": old[0] * 2 + old[1].T,
         "variable b": old[0].T - old[1],
     }
-    check_close(found, want, "order")
+    check_close(results, want, "order")
 
 
 def test_a_training_step_may_be_fed_microbatch_by_microbatch(backend: Backend) -> None:
@@ -134,7 +134,7 @@ def test_a_training_step_may_be_fed_microbatch_by_microbatch(backend: Backend) -
     parts = [{k: v[i:j] for k, v in batch.items()} for i, j in ((0, 4), (4, 5), (5, 9))]
     with Engine(programs(graph, "mirrored(2) * accumulate(3)"), backend, deadline=600) as engine:
         engine.load_variables(values)
-        found = engine.step(iter(parts), "train", poison=True)
+        results = engine.step(iter(parts), "train", poison=True)
         wanted, updates = interpret(alone, batch, values)
-        check_close(found, wanted, "a stream of microbatches")
+        check_close(results, wanted, "a stream of microbatches")
         check_close(engine.variables(), values | updates, "a stream of microbatches")

@@ -45,11 +45,11 @@ def _meant(value: Any, kind: Any) -> Any:
 
 def _made(cls: type, what: str, values: dict[str, Any]) -> Any:
     try:
-        made = cls(**values)
-        hash(made)
+        instance = cls(**values)
+        hash(instance)
     except (TypeError, ValueError, ArithmeticError, LookupError, AssertionError) as error:
         raise GraphcError("G0905", f"{what}: {error}") from error
-    return made
+    return instance
 
 
 @lru_cache(maxsize=1024)

@@ -142,12 +142,12 @@ class _ToGraph(Transformer[Token, Graph]):
         start = 0.0 if fill is None else fill.value
         if isinstance(start, bool) or not isinstance(start, (int, float)):
             raise fail(kind, "G0905", f"'{short(name)}': fill takes a number")
-        made = Variable(
+        variable = Variable(
             name, type, kind.value, of=of or "", decay=not no_decay, fill=start, origin=at,
             order=_orders(order, kind), aggregation=aggregate or "none", on=on or "write",
             sparse=sparse or "",
         )  # fmt: skip
-        return _Entry("variables", name, made, kind)
+        return _Entry("variables", name, variable, kind)
 
     def node(
         self, name: Token, type: TensorType, op: Token, operands: tuple[str, ...],
@@ -207,11 +207,11 @@ class _ToGraph(Transformer[Token, Graph]):
         self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
         reduction: str | None, sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
-        made = Objective(
+        objective = Objective(
             _value_name(loss), optimizer, over or (), _orders(order, loss), at, reduction or "",
             sparse or "",
         )  # fmt: skip
-        return _Entry("objectives", f"{loss.start_pos}", made, loss)
+        return _Entry("objectives", f"{loss.start_pos}", objective, loss)
 
     def over(self, *names: str) -> tuple[str, ...]:
         return names

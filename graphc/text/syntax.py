@@ -47,13 +47,13 @@ def syntax_error(error: UnexpectedInput, text: str, lark: Lark) -> GraphcError:
     expected: Iterable[str] = getattr(error, "expected", None) or ()
     if not isinstance(error, UnexpectedToken):
         at = error.pos_in_stream or 0
-        found, span = ascii(text[at : at + 1]), span_at(text, at)
+        unexpected, span = ascii(text[at : at + 1]), span_at(text, at)
     elif error.token.type == "$END":
-        found, span = "the end of the text", span_at(text, len(text.rstrip()))
+        unexpected, span = "the end of the text", span_at(text, len(text.rstrip()))
     else:
-        found, span = f"'{short(error.token)}'", span_of(error.token)
+        unexpected, span = f"'{short(error.token)}'", span_of(error.token)
     help = _misspelt(text, span) or _choice(expected, lark)
-    return GraphcError("G0901", f"{found} is not expected here", span=span, help=help)
+    return GraphcError("G0901", f"{unexpected} is not expected here", span=span, help=help)
 
 
 def _misspelt(text: str, span: Span) -> str | None:

@@ -39,9 +39,9 @@ def complaints(graph: Graph, stage: Stage = "any") -> list[VerifyError]:
     subject = Subject(graph)
     for law in LAWS:
         if STAGES.index(law.stage) <= STAGES.index(stage):
-            found = [_error(law, graph, c) for c in law.check(subject)]
-            if found:
-                return found
+            errors = [_error(law, graph, c) for c in law.check(subject)]
+            if errors:
+                return errors
     return []
 
 

@@ -57,7 +57,7 @@ class Made(NamedTuple):
 def make(op: Op, types: tuple[TensorType, ...]) -> Made:
     """What `op` infers from these types. Cached, as a pass leaves most of a graph unchanged."""
     try:
-        made, rule = infer_type(op, types), op.dims(*types)
+        inferred, rule = infer_type(op, types), op.dims(*types)
     except GraphcError as error:
         return Made(problem=error.message, help=error.help)
     except (ValueError, IndexError, TypeError) as error:
@@ -67,7 +67,7 @@ def make(op: Op, types: tuple[TensorType, ...]) -> Made:
     if takes != len(types):
         problem = f"{op.name} takes {takes} operands, not {len(types)}"
         return Made(problem=problem, miscounted=True)
-    return Made(made, rule)
+    return Made(inferred, rule)
 
 
 @dataclass

@@ -37,8 +37,8 @@ def _place(text: str, file: str, complaint: Complaint) -> Span:
     patterns = [rf"{re.escape(value_name(complaint.node))}(?=\s*:)"] if complaint.node else []
     patterns += [rf"(?:{kinds})\s+{name}(?=\s*[:=])" for name in names]
     for pattern in (*patterns, r"minimize\b", r"graph\b"):
-        found = re.search(rf"^\s*({pattern})", text, re.MULTILINE)
-        if found is not None:
-            span = span_at(text, found.start(1), len(found[1]))
+        statement = re.search(rf"^\s*({pattern})", text, re.MULTILINE)
+        if statement is not None:
+            span = span_at(text, statement.start(1), len(statement[1]))
             return Span(file, span.line, span.col, span.length)
     return Span(file, 1, 1)

@@ -55,33 +55,37 @@ def arity(s: Subject) -> Iterator[Complaint]:
         if node.op.source and node.operands:
             message = f"{shown(node.name)} is an input or a variable: it takes no operands"
             yield Complaint(node.name, message)
-    for name, made in s.made.items():
-        if made.miscounted:
-            yield Complaint(name, f"{shown(name)}: {made.problem}")
+    for name, inferred in s.made.items():
+        if inferred.miscounted:
+            yield Complaint(name, f"{shown(name)}: {inferred.problem}")
 
 
 def extents_agree(s: Subject) -> Iterator[Complaint]:
     """The run-time dims of every node are those that its op infers from its operands."""
-    for name, made in s.made.items():
+    for name, inferred in s.made.items():
         declared = s.graph[name].type
-        if _alike(declared, made.type) and made.type and declared.extents != made.type.extents:
+        if (
+            _alike(declared, inferred.type)
+            and inferred.type
+            and declared.extents != inferred.type.extents
+        ):
             yield _declared(s, name)
 
 
 def typed(s: Subject) -> Iterator[Complaint]:
     """The shape and dtype of every node are those that its op infers from its operands."""
-    for name, made in s.made.items():
-        if made.problem:
-            yield Complaint(name, f"{shown(name)}: {made.problem}", made.help)
-        elif not _alike(s.graph[name].type, made.type):
+    for name, inferred in s.made.items():
+        if inferred.problem:
+            yield Complaint(name, f"{shown(name)}: {inferred.problem}", inferred.help)
+        elif not _alike(s.graph[name].type, inferred.type):
             yield _declared(s, name)
 
 
 def _declared(s: Subject, name: str) -> Complaint:
-    made = s.made[name].type
-    assert made is not None, "a node with a problem has been complained of"
+    inferred = s.made[name].type
+    assert inferred is not None, "a node with a problem has been complained of"
     declared = f"{shown(name)} is declared {_bare(s.graph[name].type)}"
-    return Complaint(name, f"{declared}, but it is {_bare(made)}")
+    return Complaint(name, f"{declared}, but it is {_bare(inferred)}")
 
 
 def _alike(a: TensorType, b: TensorType | None) -> bool:

@@ -114,15 +114,15 @@ class Evaluator:
             raise GraphcError("G0130", message, span=span, help=help)
 
     def _named(self, name: str, scope: Scope) -> Any:
-        found = scope.get(name)
-        if found is MISSING and name == "training":
+        value = scope.get(name)
+        if value is MISSING and name == "training":
             if self.training is None:
                 raise GraphcError("G0123", "`training` has no value outside a step")
             return self.training
-        found = builtin(name) if found is MISSING else found
-        if found is MISSING:
+        value = builtin(name) if value is MISSING else value
+        if value is MISSING:
             raise unknown(name, scope)
-        return found
+        return value
 
     def _task(self, tree: Any, scope: Scope) -> Task:
         match tree:
@@ -205,9 +205,9 @@ class Evaluator:
             case Closure():
                 return (yield from self._call_closure(function, args, options))
             case Builtin() | type():
-                made = call_builtin(self.f, function, args, options)
-                self.spend(tree.span, len(made) if isinstance(made, list | tuple) else 0)
-                return made
+                result = call_builtin(self.f, function, args, options)
+                self.spend(tree.span, len(result) if isinstance(result, list | tuple) else 0)
+                return result
             case _:
                 message = f"{in_words(function)} can't be called"
                 raise GraphcError("G0121", message, span=tree.function.span)
@@ -293,17 +293,17 @@ def _each(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[Any]]:
 
 
 def _map(entries: Sequence[s.Entry], scope: Scope) -> Task:
-    made: dict[Any, Any] = {}
+    members: dict[Any, Any] = {}
     for e in entries:
         key = yield e.key, scope
         if not isinstance(key, str) and not is_integer(key):
             message = f"a key is a string or an integer, not {in_words(key)}"
             raise GraphcError("G0122", message, span=e.key.span)
-        if key in made:
+        if key in members:
             message = f"the map has two entries {in_words(key, article=False)}"
             raise GraphcError("G0122", message, span=e.key.span)
-        made[key] = yield e.value, scope
-    return made
+        members[key] = yield e.value, scope
+    return members
 
 
 def _subscripts(items: Sequence[Any], scope: Scope) -> Generator[Any, Any, list[Any]]:

@@ -106,29 +106,29 @@ def builtin_names() -> tuple[str, ...]:
 def _records() -> tuple[str, ...]:
     """Optimizers, schedules and initialisers; a chain of them is written `a | b`."""
     usable = (Transform, Schedule, Initializer)
-    found = ((n, record_named(n)) for n in record_names())
-    return tuple(n for n, c in found if c and issubclass(c, usable) and c is not Chain)
+    records = ((n, record_named(n)) for n in record_names())
+    return tuple(n for n, c in records if c and issubclass(c, usable) and c is not Chain)
 
 
 @cache
 def _elementwise() -> tuple[str, ...]:
-    found = all_ops().items()
-    return tuple(n for n, op in found if op.elementwise and n not in RESERVED and not fields(op))  # type: ignore[arg-type]
+    ops = all_ops().items()
+    return tuple(n for n, op in ops if op.elementwise and n not in RESERVED and not fields(op))  # type: ignore[arg-type]
 
 
 def _elementwise_call(name: str) -> Callable[..., Any]:
     """An elementwise op as a function of tensors and numbers, with broadcasting."""
 
     def one(f: Builder, x: Operand) -> Value:
-        made: Value = getattr(f, name)(x)
-        return made
+        result: Value = getattr(f, name)(x)
+        return result
 
     def two(f: Builder, a: Operand, b: Operand) -> Value:
         return f.binary(name, a, b)
 
     def three(f: Builder, a: Operand, b: Operand, c: Operand) -> Value:
-        made: Value = getattr(f, name)(a, b, c)
-        return made
+        result: Value = getattr(f, name)(a, b, c)
+        return result
 
     return (one, two, three)[getattr(op_named(name), "arity", 1) - 1]
 
@@ -141,10 +141,10 @@ Listed: TypeAlias = list[Any] | tuple[Any, ...] | dict[Any, Any]
 def _range(f: Builder, start: int, stop: int | None = None, step: int = 1) -> list[int]:
     if step == 0:
         raise GraphcError("G0121", "range: a step of 0")
-    made = range(start) if stop is None else range(start, stop, step)
-    if made[MAX_RANGE:]:
+    numbers = range(start) if stop is None else range(start, stop, step)
+    if numbers[MAX_RANGE:]:
         raise GraphcError("G0123", f"a static list has at most {MAX_RANGE:,} entries")
-    return list(made)
+    return list(numbers)
 
 
 def _len(f: Builder, x: Value | Listed) -> int:

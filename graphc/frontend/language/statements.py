@@ -99,14 +99,14 @@ def _assign(evaluator: Evaluator, tree: s.Assign, scope: Scope) -> Task:
     """Bind the targets; a node that was made here takes the name that the program gives it."""
     before = len(evaluator.f.nodes)
     value = yield tree.value, scope
-    made = len(evaluator.f.nodes) > before  # in `y = x` the node is x's, and keeps its name
+    is_new = len(evaluator.f.nodes) > before  # in `y = x` the node is x's, and keeps its name
     one = len(tree.targets) == 1
     parts = [value] if one else _parts(value, len(tree.targets), tree.value)
     # A node that two parts share is not renamed: one of them would lose it.
-    made = made and len({p.name for p in parts if isinstance(p, Value)}) == len(parts)
+    is_new = is_new and len({p.name for p in parts if isinstance(p, Value)}) == len(parts)
     for target, part in zip(tree.targets, parts, strict=True):
         path = yield from path_of(target, scope)
-        if made and isinstance(part, Value):
+        if is_new and isinstance(part, Value):
             part = evaluator.f.rename(part, dotted(path))
         store(evaluator, target, path, part, scope)
     return None
@@ -121,15 +121,15 @@ def store(
     """
     name, *keys = path
     families: list[Any] = []
-    found = scope.get(name) if keys else MISSING
+    member = scope.get(name) if keys else MISSING
     for key in keys:
-        found = {} if found is MISSING else found
-        if not isinstance(found, dict):
-            message = f"'{dotted(path[: len(families) + 1])}' is {in_words(found)}, not a family"
+        member = {} if member is MISSING else member
+        if not isinstance(member, dict):
+            message = f"'{dotted(path[: len(families) + 1])}' is {in_words(member)}, not a family"
             raise GraphcError("G0108", message, span=target.span)
-        families.append(found)
-        evaluator.spend(target.span, len(found) // 128)
-        found = found.get(key, MISSING)
+        families.append(member)
+        evaluator.spend(target.span, len(member) // 128)
+        member = member.get(key, MISSING)
     for family, key in zip(reversed(families), reversed(keys), strict=True):
         value = {**family, key: value}
     scope.values[name] = value

@@ -175,7 +175,7 @@ class StepBody:
 
     def _options(self, tree: s.VariableStatement, scope: Scope) -> dict[str, Any]:
         """The options of a variable, by the names of its fields. Raises G0121, G0308, G0313."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for option in tree.options:
             if option.name not in _OPTIONS:
                 message = f"'{option.name}' is not an option of a variable"
@@ -190,8 +190,8 @@ class StepBody:
                 message = f"{option.name} is {words}, not {in_words(value)}"
                 raise GraphcError("G0121", message, span=option.value.span)
             word = _WORDS.get(field)
-            found[field] = word(str(value), option.value.span) if word else value
-        return found
+            values[field] = word(str(value), option.value.span) if word else value
+        return values
 
     def _first_value(
         self, tree: s.VariableStatement, name: str, t: TensorType, initial: Any
@@ -274,14 +274,14 @@ class StepBody:
         params = [v.name for v in self.f.variables.values() if v.kind == "param"]
         if pending.over is None:
             return tuple(params)
-        found: dict[str, None] = {}
+        chosen: dict[str, None] = {}
         for glob, span in pending.over:
             match = [p for p in params if fnmatchcase(p, glob) or p.startswith(f"{glob}.")]
             if not match:
                 message = f"'{glob}' matches no parameter"
                 raise GraphcError("G0302", message, span=span, help=did_you_mean(glob, params))
-            found |= dict.fromkeys(match)
-        return tuple(found)
+            chosen |= dict.fromkeys(match)
+        return tuple(chosen)
 
 
 # -- words behind a minimize ---------------------------------------------------------------------
@@ -289,14 +289,14 @@ class StepBody:
 
 def _settings(tree: s.Minimize) -> dict[str, Any]:
     """What the words say behind a `minimize`, by setting. Raises G0113, G0308, G0309, G0313."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for setting in tree.settings:
         assert setting.name is not None and isinstance(setting.value, s.Str)
-        if setting.name in found:
+        if setting.name in settings:
             message = f"'{setting.name}' is given twice"
             raise GraphcError("G0113", message, span=setting.span)
-        found[setting.name] = _WORDS[setting.name](setting.value.value, setting.value.span)
-    return found
+        settings[setting.name] = _WORDS[setting.name](setting.value.value, setting.value.span)
+    return settings
 
 
 def _checking(check: Callable[[str], Any]) -> Callable[[str, Span], Any]:

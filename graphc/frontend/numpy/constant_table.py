@@ -24,10 +24,10 @@ _open = 0  # traces that are running
 
 @wraps(_TAKE)
 def _take(*args: Any, **options: Any) -> Any:
-    found = _traced(args[1] if len(args) > 1 else options.get("indices"))
-    if found is None or isinstance(args[0] if args else options.get("a"), Traced):
+    index = _traced(args[1] if len(args) > 1 else options.get("indices"))
+    if index is None or isinstance(args[0] if args else options.get("a"), Traced):
         return _TAKE(*args, **options)
-    return found.__array_function__(_TAKE, (type(found),), args, options)
+    return index.__array_function__(_TAKE, (type(index),), args, options)
 
 
 def _traced(x: Any) -> Any:

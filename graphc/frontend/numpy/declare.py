@@ -219,11 +219,11 @@ def _over(session: TraceSession, p: PendingLoss) -> tuple[str, ...]:
     params = [v.name for v in session.builder.variables.values() if v.kind == "param"]
     if p.over is None:
         return tuple(params)
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for glob in p.over:
         match = [n for n in params if fnmatchcase(n, glob) or n.startswith(f"{glob}.")]
         if not match:
             text, hint = f"'{glob}' matches no parameter", did_you_mean(glob, params)
             raise GraphcError("G0302", text, span=p.span, help=hint)
-        found |= dict.fromkeys(match)
-    return tuple(found)
+        chosen |= dict.fromkeys(match)
+    return tuple(chosen)

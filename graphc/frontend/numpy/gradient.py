@@ -25,8 +25,8 @@ def gradient(f: Builder, f_: Any, *varargs: Any, axis: Any = None, edge_order: A
     require(
         edge_order in (1, 2), f"np.gradient: edge_order={edge_order} is not supported", code="G0810"
     )
-    made = tuple(_slope(f, x, d, h, edge_order) for d, h in zip(dims, each, strict=True))
-    return made[0] if len(made) == 1 else made
+    slopes = tuple(_slope(f, x, d, h, edge_order) for d, h in zip(dims, each, strict=True))
+    return slopes[0] if len(slopes) == 1 else slopes
 
 
 def _slope(f: Builder, x: Value, dim: int, h: Value, order: int) -> Value:

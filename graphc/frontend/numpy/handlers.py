@@ -25,10 +25,10 @@ VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory
 
 def find(name: str) -> Any:
     """The function `np.<name>`, or None where this NumPy does not have it."""
-    found: Any = np
+    member: Any = np
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        member = getattr(member, part, None)
+    return member
 
 
 def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Callable[[H], H]:

@@ -110,15 +110,15 @@ def _depth(arrays: Any) -> int:
 
 
 def _leaves(arrays: Any) -> list[Any]:
-    found: list[Any] = []
+    leaves: list[Any] = []
     stack = [arrays]
     while stack:
         item = stack.pop()
         if isinstance(item, list):
             stack.extend(reversed(item))
         else:
-            found.append(item)
-    return found
+            leaves.append(item)
+    return leaves
 
 
 def _blocks(f: Builder, arrays: Any, parts: Iterator[Value], axis: int) -> Value:

@@ -214,9 +214,9 @@ class Length:
         if any(isinstance(x, Traced) for x in xs):
             return NotImplemented  # a traced array does it
         if method == "__call__" and not options:
-            made = _applied(_of_ufunc(ufunc), *xs)
-            if made is not NotImplemented:
-                return made
+            result = _applied(_of_ufunc(ufunc), *xs)
+            if result is not NotImplemented:
+                return result
         return _stand_in().__array_ufunc__(ufunc, method, *xs, **options)
 
     def __array_function__(

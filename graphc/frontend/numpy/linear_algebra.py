@@ -134,8 +134,8 @@ def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> 
     values = _values(f, *arrays)
     terms, out = _written_out(subscripts.replace(" ", ""), values)
     lengths = _lengths(terms, values)
-    made = [_term(f, t, v, lengths) for t, v in zip(terms, values, strict=True)]
-    return f.einsum(f"{','.join(t for t, _ in made)}->{out}", *(v for _, v in made))
+    reduced = [_term(f, t, v, lengths) for t, v in zip(terms, values, strict=True)]
+    return f.einsum(f"{','.join(t for t, _ in reduced)}->{out}", *(v for _, v in reduced))
 
 
 def _written_out(spec: str, values: list[Value]) -> tuple[list[str], str]:

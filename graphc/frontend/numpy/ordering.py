@@ -141,10 +141,10 @@ def quantile(
     line, dims = _lined_up(f, x, axis)
     ordered = f.sort(floats(f, line), -1)
     entries = (_unless_nan(f, line, _at(f, ordered, p)) for p in parts.ravel().tolist())
-    made = [_lead(f, y, x, dims, keepdims) for y in entries]
+    quantiles = [_lead(f, y, x, dims, keepdims) for y in entries]
     if parts.ndim == 0:
-        return made[0]
-    joined = f.stack(made)
+        return quantiles[0]
+    joined = f.stack(quantiles)
     return f.reshape(joined, (*parts.shape, *joined.shape[1:]))
 
 

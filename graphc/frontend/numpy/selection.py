@@ -161,5 +161,5 @@ def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
 def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
     """whether each entry is one of `test_elements`"""
     x, tests = value(f, element), f.flatten(value(f, test_elements))
-    found = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
-    return f.not_(found) if invert else found
+    inside = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
+    return f.not_(inside) if invert else inside

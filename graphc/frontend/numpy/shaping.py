@@ -99,8 +99,8 @@ def broadcast_arrays(f: Builder, *args: Any, subok: bool = False) -> tuple[Value
 
 def _at_least(rank: int, shape_of: Any) -> Any:
     def call(f: Builder, *arys: Any) -> Any:
-        made = tuple(f.reshape(v, shape_of(v.shape)) for v in (value(f, a) for a in arys))
-        return made[0] if len(made) == 1 else made
+        reshaped = tuple(f.reshape(v, shape_of(v.shape)) for v in (value(f, a) for a in arys))
+        return reshaped[0] if len(reshaped) == 1 else reshaped
 
     call.__doc__ = f"dims of length 1 added, up to {rank}"
     return call

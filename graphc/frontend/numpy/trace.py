@@ -174,20 +174,20 @@ def record(
         function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
         checked_seed(seed), user_span(), order, reduction, sparse,
     )  # fmt: skip
-    made, sized = _run(request)
-    exact = made.exact
-    if exact is None and sized is not None and not _holds_for_another_size(request, made):
+    recording, sized = _run(request)
+    exact = recording.exact
+    if exact is None and sized is not None and not _holds_for_another_size(request, recording):
         exact = sized
-    return made if exact is None else _run(request, exact)[0]
+    return recording if exact is None else _run(request, exact)[0]
 
 
-def _holds_for_another_size(request: _Request, made: Recording) -> bool:
+def _holds_for_another_size(request: _Request, recording: Recording) -> bool:
     """Whether the function is the same step for a batch of another size."""
     try:
         other, _ = _run(request, grown=True)
     except Exception:  # what fits the example does not fit another size
         return False
-    return other.exact is None and same_but_for_lengths(made.graph, other.graph)
+    return other.exact is None and same_but_for_lengths(recording.graph, other.graph)
 
 
 def _run(
@@ -260,8 +260,8 @@ def _traced_cause(error: BaseException) -> GraphcError | None:
 def _variables(session: TraceSession, tree: Any, kind: str) -> tuple[Any, Structure]:
     """The tree with a traced variable for every leaf."""
     leaves, form = flatten(tree, kind)
-    made = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
-    return form.build(made), form
+    variables = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
+    return form.build(variables), form
 
 
 def _variable(session: TraceSession, name: str, given: Any, kind: str) -> Tracer:
@@ -323,15 +323,15 @@ def _inputs(
     types = {name: _leaf_type(name, x) for name, x in leaves.items()}
     cut = [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
     _check_batch({n: types[n].shape[0] for n in cut})
-    made = {}
+    inputs = {}
     for name, t in types.items():
         if name in cut and dynamic:
             extents = (Extent(request.batch_dim), *(None,) * (t.rank - 1))
             first = 2 * t.shape[0] + 3 if grown else t.shape[0]
             t = TensorType((first, *t.shape[1:]), t.dtype, extents)
         op = op_named("input")(source_name=name)  # type: ignore[call-arg]
-        made[name] = Tracer(session, f.add(op, type=t, name=name))
-    return form.build(made), form
+        inputs[name] = Tracer(session, f.add(op, type=t, name=name))
+    return form.build(inputs), form
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -136,23 +136,23 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
             try:
                 given = [unwrap(x, f) for x in args]
                 named = {k: unwrap(x, f) for k, x in options.items()}
-                made = _checked_call(name, handler, f, given, named)
+                result = _checked_call(name, handler, f, given, named)
                 if outs:
-                    return _written(self._session, made, outs)
+                    return _written(self._session, result, outs)
             except GraphcError as error:
                 raise error.at(span) from None
-        return self._viewed(wrap(self._session, renamed(f, made, span, before)), handler)
+        return self._viewed(wrap(self._session, renamed(f, result, span, before)), handler)
 
-    def _viewed(self, made: Any, handler: Handler) -> Any:
+    def _viewed(self, result: Any, handler: Handler) -> Any:
         """Mark what shares this array's memory."""
         if handler not in table.VIEWS:
-            return made
-        for x in made if isinstance(made, (list, tuple)) else (made,):
+            return result
+        for x in result if isinstance(result, (list, tuple)) else (result,):
             if isinstance(x, Tracer):
                 self._memory = self._memory if self._memory is not None else WeakSet([self])
                 self._memory.add(x)
                 x._memory = self._memory
-        return made
+        return result
 
     # -- indexing -----------------------------------------------------------------------------
 
@@ -252,20 +252,20 @@ def _checked_call(
         raise GraphcError("G0810", text) from None
 
 
-def renamed(f: Builder, made: Any, span: Span | None, before: int) -> Any:
+def renamed(f: Builder, result: Any, span: Span | None, before: int) -> Any:
     """A result under the user's own name for it, where it is a node that was made just now."""
-    if not isinstance(made, Value) or span is None or len(f.nodes) == before:
-        return made
+    if not isinstance(result, Value) or span is None or len(f.nodes) == before:
+        return result
     name = assigned_name(span)
-    taken = made.name in f.updates.values() or made.name in f.outputs.values()
-    if name is None or taken or made.name != next(reversed(f.nodes)):
-        return made
-    return f.rename(made, f.unique(name))
+    taken = result.name in f.updates.values() or result.name in f.outputs.values()
+    if name is None or taken or result.name != next(reversed(f.nodes)):
+        return result
+    return f.rename(result, f.unique(name))
 
 
-def _written(session: TraceSession, made: Any, outs: Sequence[Any]) -> Any:
+def _written(session: TraceSession, result: Any, outs: Sequence[Any]) -> Any:
     """Make the arrays in `outs` refer to the results, and return them."""
-    results = made if isinstance(made, tuple) else (made,)
+    results = result if isinstance(result, tuple) else (result,)
     done = tuple(_write(session, o, r) for o, r in zip(outs, results, strict=True))
     return done[0] if len(done) == 1 else done
 

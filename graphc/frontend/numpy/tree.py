@@ -137,10 +137,10 @@ def _dataclass_parts(item: Any) -> tuple[Join, list[Any], bool] | None:
 
     def make(xs: list[Any]) -> Any:
         # A fresh object without __init__, which may have checks that traced values do not pass.
-        made = object.__new__(type(item))
+        instance = object.__new__(type(item))
         for name, x in zip(names, xs, strict=True):
-            object.__setattr__(made, name, x)
-        return made
+            object.__setattr__(instance, name, x)
+        return instance
 
     return Join(type(item), names, make), children, True
 

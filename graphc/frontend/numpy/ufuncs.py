@@ -58,20 +58,20 @@ def _call(function: Handler) -> Handler:
         given: list[Operand] = operands(f, *xs)
         if dtype is not None:
             given = [f.to_dtype(f.lift(x), dtype_argument(dtype)) for x in given]
-        made = function(f, *given)
-        return made if where is True else _masked(f, made, where, base)
+        result = function(f, *given)
+        return result if where is True else _masked(f, result, where, base)
 
     return call
 
 
-def _masked(f: Builder, made: Any, where: Any, base: Any) -> Value:
-    if base is None or not isinstance(made, Value):
+def _masked(f: Builder, result: Any, where: Any, base: Any) -> Value:
+    if base is None or not isinstance(result, Value):
         raise GraphcError(
             "G0810",
             "where= without out= leaves entries undefined",
             help="write np.where(mask, result, other), or give out=np.zeros_like(x)",
         )
-    return f.where(value(f, where), made, value(f, base))
+    return f.where(value(f, where), result, value(f, base))
 
 
 def _reduce(ufunc: np.ufunc) -> Handler | None:

@@ -90,10 +90,10 @@ def array(f: Builder, values: Scalar | Sequence[Any], dtype: DType | None = None
     kinds = {"b": BOOL, "i": I32, "f": F32}
     require(given.dtype.kind in kinds, "array: an integer is too large", code="G0206")
     dtype = dtype or (kinds[given.dtype.kind] if given.size else F32)
-    made = given.astype(dtype.numpy)
-    same = dtype.kind not in "iu" or bool((made == given).all())
+    array = given.astype(dtype.numpy)
+    same = dtype.kind not in "iu" or bool((array == given).all())
     require(same, f"array: a number does not fit into {dtype}", code="G0206")
-    return constant_array(f, made, dtype)
+    return constant_array(f, array, dtype)
 
 
 def _check_numbers(values: Scalar | Sequence[Any]) -> None:

@@ -26,12 +26,12 @@ def reshape(f: Builder, x: Operand, shape: int | Sequence[int]) -> Value:
         fits = lengths.count(-1) == 1 and rest > 0 and value.type.size % rest == 0
         require(fits, f"can't reshape {value.shape} to {tuple(lengths)}")
         lengths[lengths.index(-1)] = value.type.size // rest
-    made = reshaped(f, value, tuple(lengths))
+    result = reshaped(f, value, tuple(lengths))
     for i, n in enumerate(given):  # a feature may be as long as the batch by chance
         asked = n.extent if isinstance(n, Size) and n > 1 else None
-        fits = asked is None or not made.type.extents or made.type.extent(i) == asked
+        fits = asked is None or not result.type.extents or result.type.extent(i) == asked
         require(fits, f"can't reshape {value.type}: its batch does not become dim {i}")
-    return made
+    return result
 
 
 @composite

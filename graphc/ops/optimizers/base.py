@@ -272,8 +272,8 @@ class Chain(Optimizer):
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         new: Slots = {v: {} for v in given}
         for member in self.members:
-            given, made = member.moves(at, member.taken(at, given), slots)
-            for v, kept in made.items():
+            given, new_slots = member.moves(at, member.taken(at, given), slots)
+            for v, kept in new_slots.items():
                 new[v].update(kept)
         return given, new
 

@@ -51,15 +51,15 @@ def _share(f: Builder, t: Value, steps: int) -> Value:
     return f.minimum(t / float(steps), 1.0)
 
 
-def check_numbers(made: Any) -> None:
+def check_numbers(record: Any) -> None:
     """Raise G0206 if a field of a record for a number, or a rate, holds something else."""
-    name = snake(type(made).__name__)
-    for field in fields(made):
+    name = snake(type(record).__name__)
+    for field in fields(record):
         takes = _TAKES.get(str(field.type))
-        value = getattr(made, field.name)
+        value = getattr(record, field.name)
         if takes and isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
             value = value.item()
-            object.__setattr__(made, field.name, value)
+            object.__setattr__(record, field.name, value)
         if takes and not isinstance(value, takes):
             help = "to change a rate, use a schedule: graphc.optim.cosine_decay(1e-3, steps=1000)"
             raise GraphcError(
@@ -149,13 +149,13 @@ class PolynomialDecay(Schedule):
         return self.final + (self.initial - self.final) * left
 
 
-def _numbers(what: str, made: Any, field: str) -> tuple[Any, ...]:
+def _numbers(what: str, record: Any, field: str) -> tuple[Any, ...]:
     """A field's numbers as a tuple. Raises G0206."""
-    value = getattr(made, field)
-    found = value.tolist() if isinstance(value, np.ndarray) else value
-    good = isinstance(found, list | tuple) and all(isinstance(x, int | float) for x in found)
+    value = getattr(record, field)
+    numbers = value.tolist() if isinstance(value, np.ndarray) else value
+    good = isinstance(numbers, list | tuple) and all(isinstance(x, int | float) for x in numbers)
     require(good, f"{what} are numbers, such as (100, 200), not {value!r}", code="G0206")
-    return tuple(found)
+    return tuple(numbers)
 
 
 @record

@@ -66,12 +66,12 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
     active = active_nodes(list(f.nodes.values()), list(variables), loss.name)
     asked = {x: graph.variables[v] for x, v in variables.items()}
     rows = sparse_reads(f, asked, sparse or "auto", active)
-    found = gradients_and_rows(
+    gradients = gradients_and_rows(
         f, loss, list(variables), first, fanin, constrain, seed, average, rows, constrain_rows
     )
     if average:
         _warn_of_average(objective)
-    used = {v: g for v, x in reads.items() if (g := found[x]) is not None}
+    used = {v: g for v, x in reads.items() if (g := gradients[x]) is not None}
     mark_orders(f, start, {_end(g).name: orders[v] for v, g in used.items()})
     _report_unused(graph, objective, used)
     _check_free(f, graph, objective, used)
@@ -115,13 +115,13 @@ def _warn_of_average(objective: Objective) -> None:
 
 
 def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:
-    made = {}
+    slots = {}
     for slot, (slot_type, fill) in objective.optimizer.slots(variable).items():
         name = f"{variable.name}.{slot}"
         f.variables[name] = Variable(name, slot_type, "slot", variable.name, False, fill)
         read = op_named("variable")(source_name=name)  # type: ignore[call-arg]
-        made[slot] = f.add(read, type=slot_type, name=name)
-    return made
+        slots[slot] = f.add(read, type=slot_type, name=name)
+    return slots
 
 
 def _check_free(f: Builder, graph: Graph, objective: Objective, used: Iterable[str]) -> None:

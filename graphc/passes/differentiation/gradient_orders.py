@@ -49,12 +49,12 @@ def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None
     marks = {g: o.of_sums() for g, o in gradients.items() if o.of_sums()}
     if not marks:
         return
-    made = list(islice(f.nodes.values(), start, None))
+    new_nodes = list(islice(f.nodes.values(), start, None))
     users: dict[str, list[Node]] = {}
-    for node in made:
+    for node in new_nodes:
         for x in node.operands:
             users.setdefault(x, []).append(node)
-    for node in reversed(made):
+    for node in reversed(new_nodes):
         if node.name not in marks and (mark := _inherited(node, users, marks)):
             marks[node.name] = mark
     for name, mark in marks.items():
@@ -64,8 +64,8 @@ def mark_orders(f: Builder, start: int, gradients: Mapping[str, Orders]) -> None
 def _inherited(node: Node, users: Mapping[str, list[Node]], marks: Mapping[str, Orders]) -> Orders:
     """The order of all users of a node, if it holds for its operands too."""
     by = users.get(node.name, [])
-    found = {marks.get(u.name, NO_ORDERS) if _passes_sums(u) else NO_ORDERS for u in by}
-    return found.pop() if len(found) == 1 else NO_ORDERS
+    orders = {marks.get(u.name, NO_ORDERS) if _passes_sums(u) else NO_ORDERS for u in by}
+    return orders.pop() if len(orders) == 1 else NO_ORDERS
 
 
 def _passes_sums(node: Node) -> bool:

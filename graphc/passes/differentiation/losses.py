@@ -146,13 +146,13 @@ def _means(graph: Graph, above: Sequence[Node]) -> Iterator[_Means]:
                     return
 
 
-def _mean_of_means(found: _Means, objective: Objective) -> GraphcError:
-    at = found.inner.origin
+def _mean_of_means(means: _Means, objective: Objective) -> GraphcError:
+    at = means.inner.origin
     return GraphcError(
         "G0312",
         "this is a mean over the batch of means over groups of different sizes: an entry of a "
         "small group counts more than one of a large group",
-        span=found.outer.origin or objective.origin,
+        span=means.outer.origin or objective.origin,
         labels=((at, "the mean over each group"),) if at else (),
         help="sum(values * weights) / sum(weights) over everything counts all entries alike",
     )
@@ -208,11 +208,11 @@ def _trained(graph: Graph) -> set[str]:
 
 def _below(graph: Graph, begins: Callable[[Node], bool]) -> set[str]:
     """These nodes, and all that depend on them."""
-    found: set[str] = set()
+    below: set[str] = set()
     for n in graph:
-        if begins(n) or not found.isdisjoint(n.operands):
-            found.add(n.name)
-    return found
+        if begins(n) or not below.isdisjoint(n.operands):
+            below.add(n.name)
+    return below
 
 
 def _above(graph: Graph, name: str) -> Iterator[Node]:

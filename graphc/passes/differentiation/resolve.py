@@ -105,11 +105,11 @@ def _is_read(f: Builder, name: str, reads: set[str]) -> bool:
 
 
 def _downstream(f: Builder, sources: set[str]) -> set[str]:
-    found = set(sources)
+    downstream = set(sources)
     for node in f.nodes.values():
-        if any(x in found for x in node.operands):
-            found.add(node.name)
-    return found
+        if any(x in downstream for x in node.operands):
+            downstream.add(node.name)
+    return downstream
 
 
 def _watch(f: Builder, v: Variable, x: Value) -> None:
@@ -156,5 +156,5 @@ def _conflict(graph: Graph, v: Variable, x: Value) -> GraphcError:
 def _from(graph: Graph, x: str) -> tuple[tuple[Span, str], ...]:
     """Where a varying value became varying."""
     writers_by_line = {n.origin: n for n in writers(graph, x) if n.origin != graph[x].origin}
-    found = ((span, f"%{n.name}: per-replica from here on") for span, n in writers_by_line.items())
-    return tuple((span, text) for span, text in found if span)[:3]
+    notes = ((span, f"%{n.name}: per-replica from here on") for span, n in writers_by_line.items())
+    return tuple((span, text) for span, text in notes if span)[:3]

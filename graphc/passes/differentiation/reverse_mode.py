@@ -88,8 +88,8 @@ def gradients(
     gradient of each node of `wrt` by the number of its uses, which is not the mathematical
     gradient. Raises G0301 if the loss is not a float scalar.
     """
-    found = gradients_and_rows(f, loss, wrt, order, orders, constrain, seed, average)
-    return {name: g for name, g in found.items() if not isinstance(g, Rows)}
+    by_node = gradients_and_rows(f, loss, wrt, order, orders, constrain, seed, average)
+    return {name: g for name, g in by_node.items() if not isinstance(g, Rows)}
 
 
 def gradients_and_rows(
@@ -120,24 +120,24 @@ def gradients_and_rows(
     counts = _counts(nodes)
     walk = _Walk(f, active, counts, order, orders or {}, sparse)
     walk.send(loss.name, (), f.ones_like(loss) if seed is None else f.to_dtype(seed, loss.dtype))
-    found: dict[str, Gradient | None] = dict.fromkeys(wrt)
+    by_node: dict[str, Gradient | None] = dict.fromkeys(wrt)
     for node in _backwards(nodes, active):
         if node.name in walk.rows:
             with f.at(node.origin), f.scope("grad"):
                 rows = walk.total_rows(node.name, average)
-                found[node.name] = constrain_rows(node.name, rows) if constrain_rows else rows
+                by_node[node.name] = constrain_rows(node.name, rows) if constrain_rows else rows
         if node.name not in active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
             uses = sum(parts.count for parts in walk.pending[node.name].values())
             total = walk.total(node.name)
-            if node.name in found:
+            if node.name in by_node:
                 complete = _resolve(f, *total)
                 complete = complete / float(uses) if average and uses > 1 else complete
-                found[node.name] = constrain(node.name, complete) if constrain else complete
+                by_node[node.name] = constrain(node.name, complete) if constrain else complete
             if node.operands and not node.op.not_differentiable:
                 walk.back(node, *total)
-    return found
+    return by_node
 
 
 def _backwards(nodes: Sequence[Node], active: set[str]) -> Iterator[Node]:
@@ -188,10 +188,10 @@ class _Walk:
 
     def total_rows(self, name: str, average: bool) -> Rows:
         """The sum of all rows of a table's gradient, divided, with equal indices joined."""
-        found, order = self.rows.pop(name), self.orders.get(name, self.order)
-        uses = sum(map(len, found.values()))
+        contributions, order = self.rows.pop(name), self.orders.get(name, self.order)
+        uses = sum(map(len, contributions.values()))
         sums = []
-        for key, parts in found.items():
+        for key, parts in contributions.items():
             # Joined before it is divided: what it is divided by may need all microbatches.
             rows = side_by_side(parts).joined(order)
             sums.append(replace(rows, values=_resolve(self.f, key, rows.values)))
@@ -240,8 +240,8 @@ def _counts(nodes: Sequence[Node]) -> set[str]:
         if n.op.count:  # a replica's own count is divided by where it stands
             (counts if n.op.attributes.get("extent") else scalar).add(n.name)
         elif n.operands and n.op.elementwise and n.type.shape == ():
-            made = [x in counts or x in scalar for x in n.operands]
-            if all(made):
+            counted = [x in counts or x in scalar for x in n.operands]
+            if all(counted):
                 (counts if any(x in counts for x in n.operands) else scalar).add(n.name)
     return counts
 

@@ -61,7 +61,7 @@ def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
     follows: dict[str, frozenset[int]] = {}
     for node in graph:
         known = {follows[x] for x in node.operands}
-        follows[node.name] = found = frozenset().union(*known)
+        follows[node.name] = depends_on = frozenset().union(*known)
         if not _can_be_joined(graph, node, limit):
             continue
         loop = (node.name in turns.inside, turns.loop[node.name])  # in a loop, or before it
@@ -70,27 +70,27 @@ def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
         number = opened.get(key, -1)
         size = node.tensor.bytes
         full = number < 0 or buckets[number].bytes + size > limit
-        if full or number in _closure(buckets, found):
+        if full or number in _closure(buckets, depends_on):
             number = opened[key] = len(buckets)
             buckets.append(_Bucket(key))
         bucket = buckets[number]
         bucket.members.append(node)
         bucket.bytes += size
-        bucket.after |= found
-        follows[node.name] = found | {number}
+        bucket.after |= depends_on
+        follows[node.name] = depends_on | {number}
     return buckets
 
 
 def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
     """The buckets that these depend on, including themselves."""
-    found: set[int] = set()
+    closure: set[int] = set()
     stack = list(numbers)
     while stack:
         number = stack.pop()
-        if number not in found:
-            found.add(number)
+        if number not in closure:
+            closure.add(number)
             stack.extend(buckets[number].after)
-    return found
+    return closure
 
 
 def _can_be_joined(graph: Graph, node: Node, limit: int) -> bool:
@@ -134,11 +134,11 @@ class _Joined:
     def run(self) -> Graph:
         joined = {n.name for b in self.buckets for n in b.members}
         order = {name: i for i, name in enumerate(self.graph.nodes)}
-        made = [(order[n.name], n) for n in self.graph if n.name not in joined]
+        numbered = [(order[n.name], n) for n in self.graph if n.name not in joined]
         for bucket in self.buckets:
             last = order[bucket.members[-1].name]
-            made += [(last, node) for node in self._exchange(bucket)]
-        for node in _sorted(made):
+            numbered += [(last, node) for node in self._exchange(bucket)]
+        for node in _sorted(numbered):
             self.work.put(node)
         return self.work.finish()
 
@@ -188,20 +188,20 @@ class _Joined:
             at += n
 
 
-def _sorted(made: list[tuple[int, Node]]) -> Iterator[Node]:
+def _sorted(numbered: list[tuple[int, Node]]) -> Iterator[Node]:
     """The nodes after their operands, otherwise in the order of their numbers."""
     users: dict[str, list[int]] = {}
     waits = []
-    for i, (_, node) in enumerate(made):
+    for i, (_, node) in enumerate(numbered):
         waits.append(len(set(node.operands)))
         for x in set(node.operands):
             users.setdefault(x, []).append(i)
-    ready = [(number, i) for i, (number, _) in enumerate(made) if not waits[i]]
+    ready = [(number, i) for i, (number, _) in enumerate(numbered) if not waits[i]]
     heapq.heapify(ready)
     while ready:
         _, i = heapq.heappop(ready)
-        yield made[i][1]
-        for user in users.get(made[i][1].name, ()):
+        yield numbered[i][1]
+        for user in users.get(numbered[i][1].name, ()):
             waits[user] -= 1
             if not waits[user]:
-                heapq.heappush(ready, (made[user][0], user))
+                heapq.heappush(ready, (numbered[user][0], user))

@@ -108,25 +108,25 @@ def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> LoopContent
     for loop, leaves in enumerate(leaves_of):
         needs = sorted(_ancestors(turns, leaves, work.kept), key=position.__getitem__)
         costs = _costs(turns, work, needs)
-        made, recalled = _chosen(turns, work, costs, leaves)
+        computed, recalled = _chosen(turns, work, costs, leaves)
         work.recalled.append(recalled)
         work.kept |= recalled
-        for x in made:
+        for x in computed:
             work.first.setdefault(x, loop)
-        work.order.append(sorted(made | recalled, key=position.__getitem__))
+        work.order.append(sorted(computed | recalled, key=position.__getitem__))
     return work
 
 
 def _ancestors(turns: Turns, names: Iterable[str], kept: set[str]) -> set[str]:
     """The nodes whose values of this turn the named ones depend on, up to what is kept."""
-    found: set[str] = set()
+    ancestors: set[str] = set()
     stack = list(names)
     while stack:
         for x in turns.handed(turns.graph[stack.pop()]):
-            if x not in found:
-                found.add(x)
+            if x not in ancestors:
+                ancestors.add(x)
                 stack += [x] if x not in kept else []
-    return found
+    return ancestors
 
 
 @dataclass
@@ -155,15 +155,15 @@ def _chosen(
     turns: Turns, work: LoopContents, costs: dict[str, _Cost], leaves: list[str]
 ) -> tuple[set[str], set[str]]:
     """What a loop computes, and what it recalls: from its results back to what they need."""
-    made, recalled = set(leaves), set[str]()
+    computed, recalled = set(leaves), set[str]()
     stack = list(leaves)
     while stack:
         for x in turns.handed(turns.graph[stack.pop()]):
-            if x in made or x in recalled:
+            if x in computed or x in recalled:
                 continue
             if costs[x].keep < costs[x].make:
                 recalled.add(x)
             else:
-                made.add(x)
+                computed.add(x)
                 stack.append(x)
-    return made, recalled
+    return computed, recalled

@@ -48,10 +48,10 @@ def _place_leaves(turns: Turns, weights: Weights) -> dict[str, int]:
     latest = _latest(turns, {})
     leaves = [n.name for n in turns.graph if turns.gathers(n.name)]
     known = {x: latest[x] for x in leaves if turns.loop[x] == latest[x]}
-    made = _first_made(turns, known)
+    computed_in = _first_made(turns, known)
     for x in reversed(leaves):
         if x not in known:
-            known[x] = _cheapest(turns, weights, made, x, latest[x])
+            known[x] = _cheapest(turns, weights, computed_in, x, latest[x])
     return _latest(turns, known)
 
 
@@ -61,10 +61,10 @@ def _latest(turns: Turns, wanted: dict[str, int]) -> dict[str, int]:
     when: dict[str, int] = {}
     for node in reversed(list(turns.graph)):
         x = node.name
-        found = min((when[u] for u in users[x]), default=last)
+        latest = min((when[u] for u in users[x]), default=last)
         if x in turns.inside:
-            found = min(found, last - 1) if x in turns.varying else found - 1
-        when[x] = max(turns.loop[x], min(found, wanted.get(x, found)))
+            latest = min(latest, last - 1) if x in turns.varying else latest - 1
+        when[x] = max(turns.loop[x], min(latest, wanted.get(x, latest)))
     return when
 
 
@@ -80,29 +80,29 @@ def _first_made(turns: Turns, leaves: dict[str, int]) -> dict[str, set[int]]:
 
 
 def _cheapest(
-    turns: Turns, weights: Weights, made: dict[str, set[int]], leaf: str, last: int
+    turns: Turns, weights: Weights, computed_in: dict[str, set[int]], leaf: str, last: int
 ) -> int:
     """The loop that already computes most of what a combining node needs; the latest of several.
 
-    Adds to `made` what is then computed there.
+    Adds to `computed_in` what is then computed there.
     """
     needs, stack = set[str](), [leaf]
     while stack:
         for x in turns.handed(turns.graph[stack.pop()]):
             if x not in needs:
                 needs.add(x)
-                if x not in made:
+                if x not in computed_in:
                     stack.append(x)
-    there = [x for x in needs if x in made]
-    loops = {last}.union(*(made[x] for x in there))
+    there = [x for x in needs if x in computed_in]
+    loops = {last}.union(*(computed_in[x] for x in there))
     costs = {
-        at: sum(weights.recompute_or_keep(x) for x in there if at not in made[x])
+        at: sum(weights.recompute_or_keep(x) for x in there if at not in computed_in[x])
         for at in loops
         if turns.loop[leaf] <= at <= last
     }
     best = min(costs, key=lambda at: (costs[at], -at))
     for x in needs:
-        made.setdefault(x, set()).add(best)
+        computed_in.setdefault(x, set()).add(best)
     return best
 
 

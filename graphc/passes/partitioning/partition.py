@@ -155,10 +155,10 @@ class _Partitioner:
             return x
         consumer = user.name if user else variable
         name = x
-        found = route(node.type, want, self.mesh, self._orders(node), self.scatter_per_microbatch)
-        if found is None:
+        path = route(node.type, want, self.mesh, self._orders(node), self.scatter_per_microbatch)
+        if path is None:
             raise InternalError("G0999", f"%{x}: no conversion from {node.type} to {want}")
-        for step, after in found[1]:
+        for step, after in path[1]:
             if (x, after) not in self.made:
                 rule = f"{step.axis}: {step.states[0]} -> {step.states[1]}"
                 why = Because("partition", rule, consumer, reason)
@@ -192,13 +192,13 @@ class _Partitioner:
         node = self.graph[name].tensor
         if not node.shape and node.placement.serves(want):
             return None
-        found = {}
+        signatures = {}
         for axis in self.mesh.axes:
             signature = self.lazy.signature(name, want[axis.name])
             if signature is None:
                 return None
-            found[axis.name] = signature
-        return found
+            signatures[axis.name] = signature
+        return signatures
 
     def _remake(
         self, node: Node, want: Placement, signatures: dict[str, Signature], user: Node | None
@@ -213,10 +213,10 @@ class _Partitioner:
         return self.work.insert(node.op, operands, node, why, type=node.tensor.placed(want))
 
     def _from(self, signatures: dict[str, Signature], slot: int) -> Placement:
-        found = Placement()
+        placement = Placement()
         for axis, signature in signatures.items():
-            found = found.with_state(self.mesh, axis, signature.operands[slot])
-        return found
+            placement = placement.with_state(self.mesh, axis, signature.operands[slot])
+        return placement
 
     # -- padding --------------------------------------------------------------------------------
 

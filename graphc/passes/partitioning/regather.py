@@ -198,13 +198,13 @@ class _Gathered:
     def _gathers_of(self, values: list[str], family: str) -> list[str]:
         """What is gathered first for the values of a family; copies are made for their uses."""
         whole, graph = self.work.whole, self.work.graph
-        stack, found = [x for x in values if whole[x] == family], dict[str, None]()
+        stack, gathers = [x for x in values if whole[x] == family], dict[str, None]()
         while stack:
             x = stack.pop()
             above = [y for y in graph[x].operands if y in whole]
             stack += above
-            found |= {} if above else {x: None}
-        return list(found)
+            gathers |= {} if above else {x: None}
+        return list(gathers)
 
     def _ready(self, gathers: list[str]) -> bool:
         """Whether the operand of a gather exists; a variable is read where it is first needed."""
@@ -229,24 +229,24 @@ class _Gathered:
 
     def _member(self, x: str, user: str) -> str:
         """The existing copy of a value, which is made together with its operands."""
-        graph, made = self.work.graph, self.made[self.work.whole[x]]
+        graph, copies = self.work.graph, self.made[self.work.whole[x]]
         stack = [x]
         while stack:
             node = graph[stack[-1]]
-            missing = [y for y in node.operands if y in self.work.whole and y not in made]
+            missing = [y for y in node.operands if y in self.work.whole and y not in copies]
             if missing:
                 stack += missing
                 continue
             stack.pop()
-            if node.name not in made:
-                made[node.name] = self._copy(node, made, user)
-        return made[x]
+            if node.name not in copies:
+                copies[node.name] = self._copy(node, copies, user)
+        return copies[x]
 
-    def _copy(self, node: Node, made: dict[str, str], user: str) -> str:
+    def _copy(self, node: Node, copies: dict[str, str], user: str) -> str:
         rewriter = self.work.rewriter
         is_copied = node.name in rewriter.nodes
         op = node.op.for_each_use() if isinstance(node.op, Conversion) else node.op
-        operands = tuple(made.get(y, y) for y in node.operands)
+        operands = tuple(copies.get(y, y) for y in node.operands)
         if not is_copied:
             return rewriter.put(replace(node, op=op, operands=operands))
         reason = "it was freed after its last use, so that few are whole at a time"

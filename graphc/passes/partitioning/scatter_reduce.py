@@ -29,17 +29,17 @@ class ScatterReduce(Pass):
 
     def run(self, graph: Graph) -> Graph:
         ends = {*graph.outputs.values(), *graph.updates.values()}
-        joined = {n.name: made for n in graph if (made := _joined(graph, n, ends)) is not None}
+        joined = {n.name: total for n in graph if (total := _joined(graph, n, ends)) is not None}
         if not joined:
             return graph
         instead = {x: name for name in joined for x in graph.users[name]}
         work = Rewriter(graph)
         for node in graph:
-            made = joined.get(node.name)
-            if made is not None:
-                work.put(made)
+            total = joined.get(node.name)
+            if total is not None:
+                work.put(total)
                 for user in graph.users[node.name]:
-                    work.stand_in(user, made.name)
+                    work.stand_in(user, total.name)
             elif node.name not in instead:
                 work.put(work.moved(node))
         return work.finish()

@@ -122,11 +122,11 @@ class Cut:
         return self._downstream(lambda n: n.name in self.gradients)
 
     def _downstream(self, begins: Callable[[Node], bool]) -> set[str]:
-        found: set[str] = set()
+        downstream: set[str] = set()
         for node in self.graph:
-            if begins(node) or any(x in found for x in node.operands):
-                found.add(node.name)
-        return found
+            if begins(node) or any(x in downstream for x in node.operands):
+                downstream.add(node.name)
+        return downstream
 
     # -- what is sent ---------------------------------------------------------------------------
 
@@ -138,12 +138,12 @@ class Cut:
         needed = _above(self.graph, roots, first)
         joined = self._joined(needed, first)
         ends = _above(self.graph, roots, first | joined)
-        found = [x for x in self.graph.nodes if x in ends and (x in first or x in joined)]
-        return {x: self.gradients.get(x, SENT + x) for x in found}
+        sent = [x for x in self.graph.nodes if x in ends and (x in first or x in joined)]
+        return {x: self.gradients.get(x, SENT + x) for x in sent}
 
     def _first(self) -> set[str]:
         """What is sent if every gradient is sent as it is."""
-        found: set[str] = set()
+        sent: set[str] = set()
         stack, seen = list(self.graph.updates.values()), set[str]()
         while stack:
             name = stack.pop()
@@ -151,10 +151,10 @@ class Cut:
                 continue
             seen.add(name)
             if name in self.gradients or self._is_sent(self.graph[name]):
-                found.add(name)
+                sent.add(name)
             else:
                 stack.extend(self.graph[name].operands)
-        return found
+        return sent
 
     def _is_sent(self, node: Node) -> bool:
         if node.name in self.steered or node.name not in self.batch or self._fills(node):
@@ -168,12 +168,12 @@ class Cut:
 
     def _sums(self, node: Node) -> bool:
         """Whether a node reduces the batch: sending its operands would cost more."""
-        made = (self.graph[x] for x in node.operands if x in self.batch)
-        return any(_per_example(x) or _bytes(x) > _bytes(node) for x in made)
+        of_batch = (self.graph[x] for x in node.operands if x in self.batch)
+        return any(_per_example(x) or _bytes(x) > _bytes(node) for x in of_batch)
 
     def _joined(self, needed: set[str], first: set[str]) -> set[str]:
         """The nodes after the split that need two values that are sent, and no variable."""
-        found: set[str] = set()
+        joined: set[str] = set()
         needs: dict[str, str | None] = {}  # of those that need no variable: a value that is sent
         for node in self.graph:
             x = node.name
@@ -181,10 +181,10 @@ class Cut:
                 needs[x] = x if node.tensor.dtype.kind == "f" else None
             elif x in needed and not _reads(node) and all(y in needs for y in node.operands):
                 below = {needs[y] for y in node.operands} - {None}
-                if len(below) > 1 or any(y in found for y in node.operands):
-                    found.add(x)
+                if len(below) > 1 or any(y in joined for y in node.operands):
+                    joined.add(x)
                 needs[x] = next(iter(below), None)
-        return found
+        return joined
 
     # -- who keeps what -------------------------------------------------------------------------
 
@@ -195,11 +195,11 @@ class Cut:
     @cached_property
     def _needs(self) -> dict[str, set[str]]:
         """The variables that each variable's update reads on its server."""
-        found = {}
+        needs = {}
         for v, x in self.graph.updates.items():
             nodes = (self.graph[n] for n in self.behind([x]))
-            found[v] = {n.op.attributes["source_name"] for n in nodes if _reads(n)}
-        return found
+            needs[v] = {n.op.attributes["source_name"] for n in nodes if _reads(n)}
+        return needs
 
     def _is_shared(self, v: Variable) -> bool:
         """Whether every server that needs a variable may keep a copy of it."""
@@ -244,10 +244,10 @@ def _bytes(node: Node) -> int:
 
 def _above(graph: Graph, roots: Iterable[str], ends: Container[str]) -> set[str]:
     """The nodes that the roots need, including themselves, up to the given ends."""
-    found, stack = set[str](), list(roots)
+    above, stack = set[str](), list(roots)
     while stack:
         name = stack.pop()
-        if name not in found:
-            found.add(name)
+        if name not in above:
+            above.add(name)
             stack.extend(() if name in ends else graph[name].operands)
-    return found
+    return above

@@ -68,8 +68,8 @@ class _Subproblem:
     def best(self, effort: int) -> dict[str, Signature]:
         """The best choice; the search's own if no better one was found in time."""
         search, nodes = self.search, self.nodes
-        found = {x: search.choice[x] for x in nodes}
-        least = sum(self._put(x, found[x]) for x in nodes)
+        best = {x: search.choice[x] for x in nodes}
+        least = sum(self._put(x, best[x]) for x in nodes)
         for x in reversed(nodes):
             self._take_back(x)
         stack, spent = [iter(search.signatures[nodes[0]])], [0.0]
@@ -88,9 +88,9 @@ class _Subproblem:
                 spent.append(cost)
                 continue
             if cost < least - SMALL:
-                least, found = cost, {y: search.choice[y] for y in nodes}
+                least, best = cost, {y: search.choice[y] for y in nodes}
             self._take_back(x)
-        return found
+        return best
 
     def _put(self, x: str, signature: Signature) -> float:
         """Decide a node; returns the cost that this adds."""

@@ -42,7 +42,7 @@ def _families(
     groups: dict[object, list[Variable]] = {}
     for v in params:
         groups.setdefault((re.sub(r"\d+", "#", v.name), v.type.shape), []).append(v)
-    found = []
+    families = []
     for members in groups.values():
         shape = members[0].type.shape
         dims: list[int | None] = [
@@ -55,8 +55,8 @@ def _families(
         if dims and sum(v.type.bytes for v in members) < SMALL * total:
             dims.append(None)
         if dims:
-            found.append((members, dims))
-    return sorted(found, key=lambda f: -sum(v.type.bytes for v in f[0]))
+            families.append((members, dims))
+    return sorted(families, key=lambda f: -sum(v.type.bytes for v in f[0]))
 
 
 def _descend(

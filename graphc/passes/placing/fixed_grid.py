@@ -26,11 +26,11 @@ def exact_signatures(
 ) -> Signatures:
     """Those signatures of every node along an axis that give the same bits as one device."""
     others = [w for name, w in placed.signatures.items() if name != axis.name]
-    found = {}
+    exact = {}
     for name, every in signatures.items():
         elsewhere = [w[name].result for w in others]
-        found[name] = tuple(w for w in every if _is_exact(w, graph[name], graph, elsewhere))
-    return found
+        exact[name] = tuple(w for w in every if _is_exact(w, graph[name], graph, elsewhere))
+    return exact
 
 
 def _is_exact(signature: Signature, node: Node, graph: Graph, elsewhere: Sequence[State]) -> bool:
@@ -76,19 +76,19 @@ def signatures_after_leaves(
     turns: how each node runs over microbatches; lazy: nodes that are computed as needed, but
     partial only where they are partial over microbatches.
     """
-    found = {}
+    legal = {}
     for name, every in signatures.items():
         node, signature = graph[name], turns[name]
         if name in lazy:
-            found[name] = tuple(w for w in every if w == signature or not _is_sum(w))
+            legal[name] = tuple(w for w in every if w == signature or not _is_sum(w))
         elif varies(signature):
-            found[name] = (signature,)
+            legal[name] = (signature,)
         elif len(every) > 1:
             split = every[1:] if node.op.elementwise and not node.tensor.extents else ()
-            found[name] = (every[0], *(w for w in split if not _is_sum(w)))
+            legal[name] = (every[0], *(w for w in split if not _is_sum(w)))
         else:
-            found[name] = every
-    return found
+            legal[name] = every
+    return legal
 
 
 def _is_sum(signature: Signature) -> bool:

@@ -53,11 +53,11 @@ def with_lazy_signatures(
 ) -> dict[str, tuple[Signature, ...]]:
     """The signatures; for lazy nodes in per-replica code also that of each replica by itself."""
     inside = varying_nodes(graph) | varying_nodes(graph, local=True)
-    found = dict(signatures)
+    extended = dict(signatures)
     for name in inside.intersection(lazy):
         taken = (V if x in inside else _as_marked(graph, name) for x in graph[name].operands)
-        found[name] = (*signatures[name], Signature(tuple(taken), V))
-    return found
+        extended[name] = (*signatures[name], Signature(tuple(taken), V))
+    return extended
 
 
 def _as_marked(graph: Graph, name: str) -> State:

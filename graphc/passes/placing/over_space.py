@@ -103,9 +103,9 @@ class Search:
 
     def states(self, name: str) -> list[State]:
         """The states of a node's operands."""
-        choice, made = self.choice, self.lazy.state
+        choice, lazy = self.choice, self.lazy.state
         return [
-            R if root is None else choice[x].result if x == root else made(x, choice[root].result)
+            R if root is None else choice[x].result if x == root else lazy(x, choice[root].result)
             for x, root in self.operands[name]
         ]
 

@@ -36,13 +36,13 @@ class OwnedSignatures:
         node = self.graph[name]
         if node.op.replicas or name in self.everywhere:
             return ()
-        found: set[Home] = set()
+        owners: set[Home] = set()
         for x, states in zip(node.operands, held, strict=True):
-            found |= {s for s in states if isinstance(s, Home)}
+            owners |= {s for s in states if isinstance(s, Home)}
             if any(isinstance(s, Partial) for s in states):
-                found |= self.after.get(x, NOWHERE)
+                owners |= self.after.get(x, NOWHERE)
         ends = self.ends.get(name, NOWHERE)
-        homes = sorted(found & ends if ends else found, key=lambda h: h.coordinate)
+        homes = sorted(owners & ends if ends else owners, key=lambda h: h.coordinate)
         return tuple(Signature((h,) * len(node.operands), h) for h in homes)
 
 

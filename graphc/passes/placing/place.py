@@ -51,12 +51,12 @@ def signatures_along(
 
     own: how the nodes of per-replica code run, one signature each.
     """
-    found: dict[str, tuple[Signature, ...]] = {}
+    signatures: dict[str, tuple[Signature, ...]] = {}
     for node in graph:
         if node.op.source:
             continue
         if own is not None and (signature := own.signature(node, axis)) is not None:
-            found[node.name] = (signature,)
+            signatures[node.name] = (signature,)
             continue
         types = [graph[x].tensor for x in node.operands]
         text = node.op.dims(*types)
@@ -67,8 +67,8 @@ def signatures_along(
         if placed.mesh.deals(axis.name):
             rule = parse_rule(text)
             every = tuple(w for w in every if _is_counted_alike(w, rule, [*types, node.tensor]))
-        found[node.name] = every
-    return found
+        signatures[node.name] = every
+    return signatures
 
 
 def _is_counted_alike(signature: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:

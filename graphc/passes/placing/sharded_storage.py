@@ -29,9 +29,9 @@ def stored_values(
 
 def made_of(graph: Graph, sources: set[str], free: Container[str]) -> frozenset[str]:
     """The sources, and every node that depends only on them and on free values."""
-    found = set(sources)
+    derived = set(sources)
     for node in graph:
-        made = [x for x in node.operands if x in found or x not in free]
-        if made and all(x in found for x in made):
-            found.add(node.name)
-    return frozenset(found)
+        not_free = [x for x in node.operands if x in derived or x not in free]
+        if not_free and all(x in derived for x in not_free):
+            derived.add(node.name)
+    return frozenset(derived)

@@ -70,8 +70,8 @@ def _entry_by_entry(graph: Graph, constraint: Node, lazy: Container[str]) -> Ite
     """The elementwise nodes between a sum and a constrained gradient, without other users."""
     node, user = graph[constraint.operands[0]], constraint
     while node.op.elementwise and set(graph.users[node.name]) == {user.name}:
-        made = [x for x in node.operands if x not in lazy]
-        if len(made) != 1 or node.name in graph.roots:
+        computed = [x for x in node.operands if x not in lazy]
+        if len(computed) != 1 or node.name in graph.roots:
             return
         yield node
-        node, user = graph[made[0]], node
+        node, user = graph[computed[0]], node

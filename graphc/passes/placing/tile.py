@@ -216,13 +216,13 @@ def _in_blocks(graph: Graph, tiles: int, tiled: set[Dim]) -> Graph:
 
 def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, int]:
     """The length of a block of every tiled letter, for an op whose kernel has an order of sums."""
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     if node.op.regroups:
         for letter in _letters(node, graph):
             (x, d), *rest = _places(node, graph, letter)
             if all(place in tiled for place in ((x, d), *rest)):
-                found[letter] = block_length(graph[x].tensor.shape[d], tiles)
-    return found
+                lengths[letter] = block_length(graph[x].tensor.shape[d], tiles)
+    return lengths
 
 
 def _compute(node: Node, blocks: dict[str, int], work: Rewriter) -> None:
@@ -230,11 +230,11 @@ def _compute(node: Node, blocks: dict[str, int], work: Rewriter) -> None:
     *first, last = node.op.in_blocks(blocks) if blocks else (node.op,)
     operands = node.operands
     for op in first:
-        made = infer_type(op, [work.nodes[x].tensor for x in operands])
+        result_type = infer_type(op, [work.nodes[x].tensor for x in operands])
         why = Because(
             "tile", _shown(op), node.name, "a sum over several dims is computed dim by dim"
         )
-        operands = (work.insert(op, operands, node, why, type=made),)
+        operands = (work.insert(op, operands, node, why, type=result_type),)
     work.put(replace(node, op=last, operands=operands))
 
 

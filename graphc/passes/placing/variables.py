@@ -37,13 +37,13 @@ def variables_at_home(graph: Graph, layout: MeshLayout) -> frozenset[str]:
 
 def gradient_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:
     """The states that rules give to gradients, by param; params without a rule are left out."""
-    found = {}
+    states = {}
     dealt = cache(partial(_homes, graph))
     for v in graph.variables.values():
         wish = _wish(v, graph, layout.gradients, axis, None)
         if v.kind == "param" and wish is not None:
-            found[v.name] = _state(v, wish, graph, layout, axis, dealt)
-    return found
+            states[v.name] = _state(v, wish, graph, layout, axis, dealt)
+    return states
 
 
 def _wish(
@@ -121,9 +121,9 @@ def _homes(graph: Graph, homes: int) -> dict[str, int]:
 
 def deal(sizes: Mapping[str, int], homes: int) -> dict[str, int]:
     """The owner of each: the largest first, to the device that has the fewest bytes so far."""
-    held, found = [0] * homes, {}
+    held, owners = [0] * homes, {}
     for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
         home = min(range(homes), key=lambda k: (held[k], k))
         held[home] += sizes[name]
-        found[name] = home
-    return found
+        owners[name] = home
+    return owners

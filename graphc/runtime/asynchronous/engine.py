@@ -116,10 +116,10 @@ class AsynchronousEngine:
     def variables(self) -> dict[str, Array]:
         """The global values of all variables. Raises G0505 after a server failed."""
         self._check_valid()
-        found: dict[str, Array] = {}
+        values: dict[str, Array] = {}
         for store in reversed(self.stores):  # the first of several copies counts
-            found |= store.engine.variables()
-        return {name: found[name] for name in self.evaluator.first.variable_types}
+            values |= store.engine.variables()
+        return {name: values[name] for name in self.evaluator.first.variable_types}
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -139,16 +139,16 @@ class AsynchronousEngine:
                 self._evaluated = self.finished["train"]
             return self.evaluator.step(batch, program)
         versions = (0,) * len(self.stores)
-        found: dict[str, Array] = {}
+        metrics: dict[str, Array] = {}
 
         def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
-            found.update(results)
+            metrics.update(results)
             self._note(entry)
 
         compute = computing(self._worker("worker.0"), "worker.0", lambda _: batch)
         with Uninterrupted(), self._guarded():
             replay([ScheduleEntry(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
-        return found
+        return metrics
 
     def run(self, source: NumberedStream[Any], on_push: OnPush) -> None:
         """Train on all batches of a source; on_push is called with every push, in order.
@@ -235,9 +235,9 @@ class AsynchronousEngine:
         try:
             yield
         except BaseException as error:
-            made = {store.updates - n for store, n in zip(self.stores, before, strict=True)}
+            updates = {store.updates - n for store, n in zip(self.stores, before, strict=True)}
             failed = isinstance(error, GraphcError) and error.code == "G0524"
-            if failed or len(made) > 1 or not all(store.engine.valid for store in self.stores):
+            if failed or len(updates) > 1 or not all(store.engine.valid for store in self.stores):
                 words = error.message if isinstance(error, GraphcError) else str(error)
                 self._invalid = words or type(error).__name__
             self._close_workers()

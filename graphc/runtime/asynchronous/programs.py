@@ -77,9 +77,9 @@ class ProgramWorker:
     def push(self, batch: Any, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
         """A part for each server, and what the step reports, of a batch on pulled variables."""
         self.engine.load_variables(values)
-        found = self.engine.step(batch, WORKER)
-        parts = [{k: found[k] for k in names} for names in self.sent]
-        return parts, {k: found[k] for k in self.results}
+        results = self.engine.step(batch, WORKER)
+        parts = [{k: results[k] for k in names} for names in self.sent]
+        return parts, {k: results[k] for k in self.results}
 
 
 Get: TypeAlias = Callable[[int], Any]

@@ -130,7 +130,7 @@ def parse(text: str, name: str = "the recording") -> PushSchedule:
     twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
     if twice:
         raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
-    found = PushSchedule(header, tuple(entries))
+    recording = PushSchedule(header, tuple(entries))
     if "pushes" not in end:
         raise GraphcError(
             "G0521", f"{name} is incomplete: it does not say how many pushes there are"
@@ -138,21 +138,21 @@ def parse(text: str, name: str = "the recording") -> PushSchedule:
     if end["pushes"] != len(entries):
         message = f"{name} has {len(entries)} pushes, but says that there are {end['pushes']}"
         raise GraphcError("G0521", message)
-    if text != found.text():
+    if text != recording.text():
         raise GraphcError(
             "G0521", f"{name} was changed after it was written: its hash does not match"
         )
-    return found
+    return recording
 
 
 def _record(line: str, name: str, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        record = None
+    if not isinstance(record, dict):
         raise GraphcError("G0521", f"{name}:{number} is not a line of a recording")
-    return found
+    return record
 
 
 _KINDS = {"int": int, "str": str, "tuple[int, ...]": list, "Mapping[str, Any]": dict}
@@ -192,7 +192,7 @@ def check_bound(schedule: PushSchedule, bound: int | None) -> None:
             raise GraphcError("G0523", text, help="the strategy sets the bound: staleness=k")
 
 
-def check_header(found: Header, wanted: Header) -> None:
+def check_header(recorded: Header, wanted: Header) -> None:
     """Raise G0522 if a recording is of another run, naming the first difference."""
     words = {
         "fingerprint": "another step", "strategy": "another strategy",
@@ -200,7 +200,7 @@ def check_header(found: Header, wanted: Header) -> None:
         "backend": "another backend",
     }  # fmt: skip
     for key, what in words.items():
-        a, b = getattr(found, key), getattr(wanted, key)
+        a, b = getattr(recorded, key), getattr(wanted, key)
         if a != b:
             text = f"the recording is of {what}: {_short(a)}, but this run has {_short(b)}"
             raise GraphcError(

@@ -40,9 +40,9 @@ def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcErro
     text = f"{name} failed: {words or type(error).__name__}"
     what = f"lost since the last checkpoint: {lost}; " if lost else ""
     help = f"{what}load variables, or resume from a checkpoint, to continue"
-    made = GraphcError("G0524", text, help=help)
-    made.__cause__ = error
-    return made
+    failure = GraphcError("G0524", text, help=help)
+    failure.__cause__ = error
+    return failure
 
 
 @dataclass

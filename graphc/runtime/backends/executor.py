@@ -157,8 +157,8 @@ def values_at(program: Program, at: Mapping[str, int]) -> tuple[int, int]:
     """Bytes of constants, and of what a step makes, at a place on the mesh; a view is a copy."""
     constants = {b for x in program.setup if (b := writes(x)) is not None}
     here = [b for b in program.buffers if b.lies_at(at)]
-    made = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")
-    return sum(b.bytes for b in here if b.id in constants), made
+    computed = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")
+    return sum(b.bytes for b in here if b.id in constants), computed
 
 
 class ProgramRun:
@@ -196,9 +196,9 @@ class ProgramRun:
         self.run(self.program.commit)
         self.written = {name: self.values[buffer] for name, buffer in self._held()}
         to_host, outputs = self.backend.to_host, self.program.outputs
-        found = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
+        results = {name: np.array(to_host(self.values[b])) for name, b in outputs.items()}
         self.values = {}
-        return found
+        return results
 
     @property
     def taken(self) -> tuple[int, int]:
@@ -220,9 +220,9 @@ class ProgramRun:
                     self.start(x, turn)
                 case Wait(token=token):
                     handle, result = self.handles.pop(token)
-                    made = handle.wait()
+                    received = handle.wait()
                     if self.site.holds(result):
-                        self.values[result] = self.backend.to_device(made)
+                        self.values[result] = self.backend.to_device(received)
                 case Loop(body=body):
                     turns = self.site.turns(self.supply)
                     for t in range(turns):
@@ -266,18 +266,18 @@ class ProgramRun:
     def kernel(self, kernel: Kernel, turn: int) -> None:
         xs = [self.values[x] for x in kernel.operands]
         try:
-            made = self._on_host(kernel, turn, xs)
-            if made is None:
-                made = self.backend.kernel(kernel.op, xs)
-                if made is NotImplemented:
-                    made = self._to_device(kernel.op.run(*self._hosts(xs)))
-                self._check(kernel, made)
+            value = self._on_host(kernel, turn, xs)
+            if value is None:
+                value = self.backend.kernel(kernel.op, xs)
+                if value is NotImplemented:
+                    value = self._to_device(kernel.op.run(*self._hosts(xs)))
+                self._check(kernel, value)
         except GraphcError as error:
             raise self.site.placed(error, kernel, turn, self.supply) from None
         except Exception as error:
             error.add_note(f"in %{kernel.node} = {kernel.op.name}")
             raise
-        self.values[kernel.result] = made
+        self.values[kernel.result] = value
 
     def _on_host(self, kernel: Kernel, turn: int, xs: Sequence[Any]) -> Any:
         """The result of an op that depends on its position; None for the others."""
@@ -306,9 +306,9 @@ class ProgramRun:
     def _to_device(self, x: Array) -> Any:
         return self.backend.to_device(np.asarray(x))
 
-    def _check(self, kernel: Kernel, made: Any) -> None:
+    def _check(self, kernel: Kernel, value: Any) -> None:
         """Raise G0705 if the result of a kernel does not have the right shape and dtype."""
-        buffer, host = self.program.buffers[kernel.result], self.backend.to_host(made)
+        buffer, host = self.program.buffers[kernel.result], self.backend.to_host(value)
         if host.shape != buffer.shape or host.dtype != buffer.dtype.numpy:
             raise GraphcError(
                 "G0705",

@@ -44,14 +44,14 @@ def transports() -> list[InstalledPlugin]:
 
 def backend(name: str) -> Backend:
     """The backend of this name. Raises G0701 (unknown), G0703 (broken), G0704 (two of one name)."""
-    made: Backend = _load(BACKENDS, name)
-    return made
+    backend: Backend = _load(BACKENDS, name)
+    return backend
 
 
 def transport(name: str) -> Transport:
     """The transport of this name. Raises as `backend` does."""
-    made: Transport = _load(TRANSPORTS, name)
-    return made
+    transport: Transport = _load(TRANSPORTS, name)
+    return transport
 
 
 def _points(group: str) -> list[EntryPoint]:

@@ -74,8 +74,8 @@ class Site:
                 homes = (*buffers[operand].home, *buffers[result].home)
                 return all(self.coordinates[0][a] == k for a, k in homes if a not in op.axes)
             case _:
-                made = writes(x)
-                return all(map(self.holds, reads(x) if made is None else (made,)))
+                written = writes(x)
+                return all(map(self.holds, reads(x) if written is None else (written,)))
 
     # -- leaves ---------------------------------------------------------------------------------
 
@@ -221,11 +221,11 @@ class Site:
 
 def _cuts_by_leaves(program: Program) -> list[tuple[str, int, int]]:
     """(extent or '', static units, units of a leaf) of every dim that is fed leaf by leaf."""
-    found: dict[tuple[str, int, int], None] = {}
+    cuts: dict[tuple[str, int, int], None] = {}
     last = program.mesh.leaves.axes[-1] if program.mesh.leaves else ""
     for _, buffer in feeds(program):
         for r in buffer.ranges:
             for (name, _), width in zip(r.axes, r.widths, strict=False):
                 if name == last and width:
-                    found[r.extent, r.count, width] = None
-    return list(found)
+                    cuts[r.extent, r.count, width] = None
+    return list(cuts)

@@ -41,8 +41,8 @@ class Checkpoint:
 
     def beside(self, suffix: str) -> dict[str, Array]:
         """The tensors stored under variables' names with a suffix, by the variables' names."""
-        found = self.tensors.items()
-        return {name.removesuffix(suffix): a for name, a in found if name.endswith(suffix)}
+        tensors = self.tensors.items()
+        return {name.removesuffix(suffix): a for name, a in tensors if name.endswith(suffix)}
 
 
 def save_variables(

@@ -38,8 +38,8 @@ History: TypeAlias = tuple[HistoryPart, ...]
 
 def gone_on(history: History, now: HistoryPart) -> History:
     """The history of a run that continues, after `now.start` steps, with the setting in `now`."""
-    made = tuple(part for part in history if part.start < now.start)
-    return made if made and made[-1].is_like(now) else (*made, now)
+    before = tuple(part for part in history if part.start < now.start)
+    return before if before and before[-1].is_like(now) else (*before, now)
 
 
 def changes(history: History) -> tuple[str, ...]:
@@ -81,12 +81,12 @@ def of_json(text: str) -> History:
     if not text:
         return (HistoryPart(0, "", {}),)
     try:
-        found = tuple(_part(entry) for entry in json.loads(text))
+        parts = tuple(_part(entry) for entry in json.loads(text))
     except (ValueError, TypeError, RecursionError):
-        found = ()
-    if not found or any(a.start >= b.start for a, b in pairwise(found)):
+        parts = ()
+    if not parts or any(a.start >= b.start for a, b in pairwise(parts)):
         raise GraphcError("G0509", "the checkpoint's history of kernels is not well-formed")
-    return found
+    return parts
 
 
 def _part(entry: Any) -> HistoryPart:

@@ -115,7 +115,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def taken_up(
-    path: str | Path, found: Saved, plan: Plan, mesh: Mesh | None
+    path: str | Path, saved: Saved, plan: Plan, mesh: Mesh | None
 ) -> tuple[dict[str, Array], int]:
     """The variables of a plan as they were saved, and how many local steps its replicas had made.
 
@@ -124,22 +124,22 @@ def taken_up(
     don't fit.
     """
     types = types_of(plan)
-    values = _fitted(found, plan)
+    values = _fitted(saved, plan)
     _check_all(path, values, types)
-    own = found.copies.items()
+    own = saved.copies.items()
     copies = {n: a for n, a in own if mesh and n in types and has_all(a, types[n], mesh)}
-    before = {n: a for n, a in found.before.items() if n in types} if copies else {}
+    before = {n: a for n, a in saved.before.items() if n in types} if copies else {}
     _check_all(path, values | before, types)
-    return values | before | copies, found.local_steps if copies else 0
+    return values | before | copies, saved.local_steps if copies else 0
 
 
-def _fitted(found: Saved, plan: Plan) -> dict[str, Array]:
+def _fitted(saved: Saved, plan: Plan) -> dict[str, Array]:
     """The variables of a checkpoint, with the outer ones of this strategy and of no other.
 
     Missing outer copies become those of the params, as after a synchronization.
     """
-    gone = set(found.outer) - plan.variables.keys()
-    kept = {name: a for name, a in found.values.items() if name not in gone}
+    gone = set(saved.outer) - plan.variables.keys()
+    kept = {name: a for name, a in saved.values.items() if name not in gone}
     new = {n for n, v in plan.variables.items() if v.kind == "outer"} - kept.keys()
     fresh = {n: a for n, a in first_values(plan).items() if n in new} if new else {}
     return with_outer(plan, kept | fresh, kept)
@@ -184,14 +184,14 @@ def fitting(path: str | Path, plan: Plan) -> dict[str, Array]:
     file: Checkpoint = read_checkpoint(path, foreign=True)
     types, kinds = types_of(plan), plan.variables
     wanted = [n for n in types if kinds[n].kind in ("param", "state") and n != STEP]
-    found = {n: file.values[n] for n in wanted if n in file.values}
-    fit = {n: a for n, a in found.items() if a.dtype == types[n].dtype.numpy
+    same_name = {n: file.values[n] for n in wanted if n in file.values}
+    fit = {n: a for n, a in same_name.items() if a.dtype == types[n].dtype.numpy
            and a.shape == types[n].shape}  # fmt: skip
     if not fit:
         help = f"the variables are: {_listed(wanted)}; it has: {_listed(file.values)}"
         raise GraphcError("G0510", f"{path} has no variable of this step", help=help)
-    missing = [n for n in wanted if n not in found]
-    said = {"not in it": missing, "of another type": [n for n in found if n not in fit]}
+    missing = [n for n in wanted if n not in same_name]
+    said = {"not in it": missing, "of another type": [n for n in same_name if n not in fit]}
     if words := "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names):
         text = f"{len(fit)} of {len(wanted)} variables start from {path}; {words}"
         warn("note", "G0531", text, "the others start as the program says")
@@ -229,9 +229,9 @@ def types_of(plan: Plan) -> Mapping[str, TensorType]:
 def first_values(plan: Plan) -> dict[str, Array]:
     """The variables' values before the first step: what `init` computes, else their fill."""
     init = plan.programs.get("init")
-    made = run_once(init, plugins.backend("reference"))[0] if init and init.outputs else {}
+    computed = run_once(init, plugins.backend("reference"))[0] if init and init.outputs else {}
     return {
-        name: made[name] if name in made else _filled(t, plan.variables[name].fill)
+        name: computed[name] if name in computed else _filled(t, plan.variables[name].fill)
         for name, t in types_of(plan).items()
     }
 

@@ -305,7 +305,7 @@ COUNTS: dict[str, Callable[[Path], int]] = {"npz": _count_npz, "csv": csv_rows}
 
 def from_arrays(arrays: Mapping[str, Array]) -> Dataset:
     """A dataset of arrays in memory. Raises G0603, G0605."""
-    made = _arrays(arrays)
-    for a in made.values():
+    entries = _arrays(arrays)
+    for a in entries.values():
         dtype_of(a.dtype)
-    return Dataset(made)
+    return Dataset(entries)

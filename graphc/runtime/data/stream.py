@@ -160,12 +160,12 @@ class MicrobatchStream:
 
     def _checked(self, batch: Batch, sizes: dict[str, int]) -> dict[str, Array]:
         check_names(self.program.inputs, batch)
-        found: dict[str, int] = {}
+        sizes_here: dict[str, int] = {}
         arrays = {
-            name: check_entry(name, batch[name], b.dtype, self._lengths(b), found)
+            name: check_entry(name, batch[name], b.dtype, self._lengths(b), sizes_here)
             for name, b in self._feeds.items()
         }
-        sizes.update(found)
+        sizes.update(sizes_here)
         for name, buffer in self._feeds.items():
             if not any(map(self._over_time, buffer.ranges)):
                 self._constant.setdefault(name, arrays[name])
@@ -259,8 +259,8 @@ def _needs_all(program: Program, x: Kernel | Start) -> str | None:
 def _is_untimed(program: Program, x: Instruction) -> bool:
     """Whether a run-time dim of the instruction's tensors is not split over time."""
     time = {a.name for a in program.mesh.time}
-    made = writes(x)
-    used = (*reads(x), *(() if made is None else (made,)))
+    written = writes(x)
+    used = (*reads(x), *(() if written is None else (written,)))
     ranges = (r for b in used for r in program.buffers[b].ranges)
     return any(r.extent and not any(a in time for a, _ in r.axes) for r in ranges)
 

@@ -17,7 +17,7 @@ def programs_used(plan: Plan) -> list[str] | None:
     The run is as long as the source says.
     """
     training = WORKER if plan.asynchronous else "train"
-    found: list[str] = []
+    names: list[str] = []
     for name, program in (("train", training), ("test", "evaluate")):
         spec = plan.data.get(name)
         parts = examples_of(spec["kind"], spec["path"]) if spec else ()
@@ -27,10 +27,10 @@ def programs_used(plan: Plan) -> list[str] | None:
             continue
         sharding = Sharding(spec["shard"], replicas(plan)) if name == "train" else Sharding()
         sizes = _sizes(sharding.examples(parts), spec["batch"], _steps(plan, name))
-        found += dict.fromkeys(_program_for(size, program, plan.programs) for size in sizes)
+        names += dict.fromkeys(_program_for(size, program, plan.programs) for size in sizes)
         if name == "train" and plan.meta.get("every"):
-            found.append(SYNC)
-    return found
+            names.append(SYNC)
+    return names
 
 
 def _steps(plan: Plan, name: str) -> int | None:

@@ -201,8 +201,8 @@ def explained(watch: Watch, program: Program, what: str) -> GraphcError:
         return GraphcError("G0537", f"'{what}' is not finite: {root.what} has {value}{at}{device}")
     node = getattr(root.what, "node", "")
     text = f"'{what}' is not finite: %{node} is the first node that gave {value}{device}"
-    made = "all of its operands are finite" if not root.bad else "an operand is infinite"
-    help = f"{root.seen or 'a sum over devices'} is {value}{at}; {made}"
+    operands = "all of its operands are finite" if not root.bad else "an operand is infinite"
+    help = f"{root.seen or 'a sum over devices'} is {value}{at}; {operands}"
     origin = getattr(root.what, "origin", None)
     labels = tuple(
         (b.what.origin, f"{_named(b.value)} comes from here")

@@ -49,7 +49,7 @@ def found(
 
 def _made_of(ids: int, program: Program, kernel: Kernel) -> Sequence[Instruction] | None:
     """The instructions that compute a buffer, in order; None if they need other ranks."""
-    wanted, made = {ids}, list[Instruction]()
+    wanted, instructions = {ids}, list[Instruction]()
     every = list(program.instructions)
     before = every[: next(i for i, x in enumerate(every) if x is kernel)]
     for x in reversed(before):
@@ -60,8 +60,8 @@ def _made_of(ids: int, program: Program, kernel: Kernel) -> Sequence[Instruction
         if isinstance(x, Kernel) and _of_other_turns(x.op):
             return None
         wanted |= set(reads(x))
-        made.append(x)
-    return made[::-1]
+        instructions.append(x)
+    return instructions[::-1]
 
 
 def _of_other_turns(op: Op) -> bool:

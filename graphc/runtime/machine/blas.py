@@ -38,19 +38,19 @@ def _library() -> tuple[ctypes.CDLL, str, str] | None:
 
 def blas_threads() -> int | None:
     """How many threads a product may use, or None if that is unknown."""
-    found = _library()
-    if found is None:
+    blas = _library()
+    if blas is None:
         return None
-    library, prefix, suffix = found
+    library, prefix, suffix = blas
     return int(getattr(library, f"{prefix}_get_num_threads{suffix}")())
 
 
 def blas_core() -> str | None:
     """The processor core whose kernels the BLAS chose, or None if that is unknown."""
-    found = _library()
-    if found is None:
+    blas = _library()
+    if blas is None:
         return None
-    library, prefix, suffix = found
+    library, prefix, suffix = blas
     try:
         name = getattr(library, f"{prefix}_get_corename{suffix}")
     except AttributeError:
@@ -73,7 +73,7 @@ def limit_blas(devices: int, single: bool = False) -> int | None:
 
 def set_blas_threads(n: int | None) -> None:
     """Let products use n threads; None changes nothing."""
-    found = _library()
-    if found is not None and n is not None:
-        library, prefix, suffix = found
+    blas = _library()
+    if blas is not None and n is not None:
+        library, prefix, suffix = blas
         getattr(library, f"{prefix}_set_num_threads{suffix}")(n)

@@ -26,10 +26,10 @@ def footprints(
         return backend.load(plan.step_programs).footprints(_of(names, plan.step_programs))
     worker = backend.load(plan.worker_programs)
     several = worker.footprints(_of(names, plan.worker_programs))
-    found = [replace(f, devices=f.devices * plan.asynchronous.workers) for f in several]
+    taken = [replace(f, devices=f.devices * plan.asynchronous.workers) for f in several]
     for name in (n for n in plan.programs if n.startswith(f"{SERVER}.")):
-        found += backend.load({name: plan.programs[name]}).footprints([name])
-    return by_kind(found)
+        taken += backend.load({name: plan.programs[name]}).footprints([name])
+    return by_kind(taken)
 
 
 def _of(names: Iterable[str], programs: Mapping[str, Program]) -> list[str]:
@@ -67,12 +67,12 @@ def check_memory(plan: Plan, backend: Backend, limit: int | None = None) -> Limi
     limit = machine_bytes() if limit is None else limit
     if limit is None:
         return None
-    found = Limit(limit, "train")
+    result = Limit(limit, "train")
     init = plan.programs.get("init")
     if init is not None:  # computed on the host, value by value, where a view is a copy
-        found.check("init", [Footprint(1, 0, 0, sum(b.bytes for b in init.buffers))])
+        result.check("init", [Footprint(1, 0, 0, sum(b.bytes for b in init.buffers))])
     if plan.asynchronous is None:
-        return found
+        return result
     needed = _together(footprints(plan, backend, [WORKER]))
     needed += _together(backend.load(plan.step_programs).footprints([]))
     if needed > limit:
@@ -128,5 +128,5 @@ def memory_in_words(each: Sequence[Footprint], kept: int = 0, exact: bool = Fals
 
 
 def _from_to(numbers: Iterable[int]) -> str:
-    found = sorted(set(numbers))
-    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
+    ordered = sorted(set(numbers))
+    return f"{ordered[0]:,}" if len(ordered) == 1 else f"{ordered[0]:,} to {ordered[-1]:,}"

@@ -282,10 +282,10 @@ class Engine:
             return None
         with Uninterrupted():
             self._prepare(program)
-        made = devices[0].fast_path(program, names, self._turn, devices)
-        if made is not None:
-            self._fast_paths[program] = made
-        return made
+        fast_path = devices[0].fast_path(program, names, self._turn, devices)
+        if fast_path is not None:
+            self._fast_paths[program] = fast_path
+        return fast_path
 
     def lost(self) -> None:
         """This process is a fork: see graphc.runtime.transports.forks."""

@@ -43,12 +43,12 @@ def owners(t: TensorType, mesh: Mesh) -> list[int]:
     """The first rank that holds each part of each copy: enough of them for the whole value."""
     split = {a for a, state in t.placement if isinstance(state, Split | Varying)}
     homes = dict(t.placement.homes)
-    found = []
+    first_ranks = []
     for rank in range(mesh.devices):
         at = mesh.coordinates(rank)
         if all(at[a.name] == homes.get(a.name, 0) for a in mesh.space if a.name not in split):
-            found.append(rank)
-    return found
+            first_ranks.append(rank)
+    return first_ranks
 
 
 def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
@@ -70,7 +70,7 @@ def check_variables(
     if missing or extra:
         text = f"no value for {', '.join(missing)}" if missing else f"no variable {extra[0]}"
         raise GraphcError("G0510", text, help=f"the variables are: {', '.join(types) or 'none'}")
-    found = {}
+    arrays = {}
     for name, value in values.items():
         t, array = types[name], array_of(name, value)
         alike = array.shape == t.shape
@@ -81,8 +81,8 @@ def check_variables(
                 "G0510",
                 f"variable '{name}' is {t.bare()}, the value is {array.dtype}{list(array.shape)}",
             )
-        found[name] = array
-    return found
+        arrays[name] = array
+    return arrays
 
 
 def check_placements(program: Program) -> None:
