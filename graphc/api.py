@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
-from graphc.frontend.numpy.trace import Recording, record
+from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.ir.graph import Graph
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
@@ -71,7 +71,7 @@ def compile(
     Raises GraphcError with the line of the user's code.
     """
     with collector_paused():
-        module, recording = traced_module(
+        module, traced = traced_module(
             loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole,
             seed=seed, order=order, reduction=reduction, sparse=sparse,
         )  # fmt: skip
@@ -85,15 +85,15 @@ def compile(
         if peak is not None:
             check_peak(plan, made_by, peak)
         trainer = Trainer(
-            plan, made_by, values=recording.values, max_bytes=max_bytes, debug_nans=debug_nans
+            plan, made_by, values=traced.values, max_bytes=max_bytes, debug_nans=debug_nans
         )
-    return StepTrainer(module, recording, trainer)
+    return StepTrainer(module, traced, trainer)
 
 
 def traced_module(
     loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
-) -> tuple[Module, Recording]:
-    """The module of a traced step (in training and in evaluation mode), and its recording."""
+) -> tuple[Module, TracedStep]:
+    """The module of a traced step (in training and in evaluation mode), and its trace."""
     train = record(loss_fn, params, example_batch, **options)
     evaluate = train.evaluation
     if evaluate is None:
@@ -114,10 +114,10 @@ class StepTrainer:
     A context manager; `close` ends the devices' threads.
     """
 
-    def __init__(self, module: Module, recording: Recording, trainer: Trainer) -> None:
+    def __init__(self, module: Module, traced: TracedStep, trainer: Trainer) -> None:
         self.module, self.trainer = module, trainer
-        self._recording = recording
-        self._flat = recording.batch.is_flat
+        self._traced = traced
+        self._flat = traced.batch.is_flat
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one update; returns the loss and what the step reports, by name.
@@ -133,8 +133,8 @@ class StepTrainer:
 
     def _fed(self, batch: Any) -> Any:
         if isinstance(batch, Iterator):
-            return (self._recording.inputs(part) for part in batch)
-        return self._recording.inputs(batch)
+            return (self._traced.inputs(part) for part in batch)
+        return self._traced.inputs(batch)
 
     def fit(
         self,
@@ -147,7 +147,7 @@ class StepTrainer:
         """Make an update of each batch, and return the results of the last.
 
         Under an asynchronous strategy the workers take the batches in order, and don't wait for
-        each other; `record` names a file for their schedule, and `replay` one to do again.
+        each other; `record` names a file for a recording of them, and `replay` one to repeat.
         on_step(number, results) is called after each update.
         """
         fed = (self._fed(batch) for batch in batches)
@@ -157,24 +157,24 @@ class StepTrainer:
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
         """The loss and the reports in evaluation mode, every example counted once."""
         with self._explaining():
-            return self.trainer.evaluate(self._recording.inputs(b) for b in batches)
+            return self.trainer.evaluate(self._traced.inputs(b) for b in batches)
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
         try:
             yield
         except GraphcError as error:
-            raise self._recording.explained(error) from None
+            raise self._traced.explained(error) from None
 
     @property
     def params(self) -> Any:
         """The parameters, global values in the tree that was given."""
-        return self._recording.params.build(self.trainer.variables())
+        return self._traced.params.build(self.trainer.variables())
 
     @property
     def state(self) -> Any:
         """The state, global values in the tree that was given; None without one."""
-        form = self._recording.state
+        form = self._traced.state
         return form.build(self.trainer.variables()) if form else None
 
     def variables(self, kind: str | None = None) -> dict[str, Any]:

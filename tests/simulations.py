@@ -6,7 +6,7 @@ import random
 
 from counters import compute, counters
 
-from graphc.runtime.asynchronous.schedule import Header, PushSchedule, parse, replay
+from graphc.runtime.asynchronous.recordings import Header, Recording, parse, replay
 from graphc.runtime.asynchronous.simulate import Outcome, Simulation, Weather
 
 
@@ -37,7 +37,7 @@ def check(seed: int) -> Outcome:
     oldest = max((e.staleness for e in outcome.entries), default=0)
     assert staleness is None or oldest <= staleness, f"seed {seed}: {oldest} versions old"
     again = counters(servers)
-    schedule = parse(PushSchedule(Header(), tuple(outcome.entries)).text())
-    replay(schedule.entries, again, compute)
+    recording = parse(Recording(Header(), tuple(outcome.entries)).text())
+    replay(recording.entries, again, compute)
     assert [s.value for s in again] == [s.value for s in stores], f"seed {seed}: replay differs"
     return outcome

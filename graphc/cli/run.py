@@ -137,8 +137,8 @@ def run_command(
                 trainer.start_from(load)
         start = time.perf_counter()
         with saved(trainer, save):
-            schedules: dict[str, Any] = {"record": record, "replay": replay}
-            last = _train(trainer, train, epochs, steps, quiet or as_json, schedules)
+            recordings: dict[str, Any] = {"record": record, "replay": replay}
+            last = _train(trainer, train, epochs, steps, quiet or as_json, recordings)
         seconds = time.perf_counter() - start
         metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
         report = _report(trainer, last, metrics, seconds)
@@ -286,7 +286,7 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
 
 def _train(
     trainer: Trainer, test_data: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
-    steps: int | None, quiet: bool, schedules: dict[str, Any],
+    steps: int | None, quiet: bool, recordings: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     from graphc.runtime.data.proportion import replicas
     from graphc.runtime.data.sharding import Sharding
@@ -306,7 +306,7 @@ def _train(
     with shown_warnings(), _progress(left, quiet) as on_step:
         return trainer.fit(
             data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"],
-            shard=spec["shard"], on_step=on_step, **schedules,
+            shard=spec["shard"], on_step=on_step, **recordings,
         )  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def test_fit_ends_with_a_meeting() -> None:
         yield from [BATCH] * 4
 
     with trainer("local_sgd(2, every=3)") as t:
-        t.trainer.fit_stream(t._recording.inputs(b) for b in batches())
+        t.trainer.fit_stream(t._traced.inputs(b) for b in batches())
         assert t.trainer.engine.finished["sync"] == 2
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Recording:
+class TracedStep:
     """A traced function.
 
     graph:  the step, with its objectives, not yet differentiated
@@ -151,7 +151,7 @@ def record(
     order: str = "",
     reduction: str = "",
     sparse: str = "",
-) -> Recording:
+) -> TracedStep:
     """Trace `function(params, batch)`, or `function(params, state, batch)` where state is given.
 
     params:    a tree of arrays (nested dicts, lists, tuples, dataclasses), or of `graphc.param`.
@@ -174,25 +174,25 @@ def record(
         function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
         checked_seed(seed), user_span(), order, reduction, sparse,
     )  # fmt: skip
-    recording, sized = _run(request)
-    exact = recording.exact
-    if exact is None and sized is not None and not _holds_for_another_size(request, recording):
+    traced, sized = _run(request)
+    exact = traced.exact
+    if exact is None and sized is not None and not _holds_for_another_size(request, traced):
         exact = sized
-    return recording if exact is None else _run(request, exact)[0]
+    return traced if exact is None else _run(request, exact)[0]
 
 
-def _holds_for_another_size(request: _Request, recording: Recording) -> bool:
+def _holds_for_another_size(request: _Request, traced: TracedStep) -> bool:
     """Whether the function is the same step for a batch of another size."""
     try:
         other, _ = _run(request, grown=True)
     except Exception:  # what fits the example does not fit another size
         return False
-    return other.exact is None and same_but_for_lengths(recording.graph, other.graph)
+    return other.exact is None and same_but_for_lengths(traced.graph, other.graph)
 
 
 def _run(
     request: _Request, exact: Span | None = None, grown: bool = False
-) -> tuple[Recording, Span | None]:
+) -> tuple[TracedStep, Span | None]:
     """One run of the function, and where it asked for the batch size as a length.
 
     With `exact` the batch dims are static; with `grown` they are of another size.
@@ -213,11 +213,11 @@ def _run(
         _take_result(session, request, returned, state_form)
         objectives(session)
     graph = f.build()
-    recording = Recording(
+    traced = TracedStep(
         graph, session.first.build(), session.initial, param_form, state_form, batch_form,
         exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
     )  # fmt: skip
-    return recording, session.sized
+    return traced, session.sized
 
 
 def _float_of(request: _Request) -> DType:

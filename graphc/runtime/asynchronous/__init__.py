@@ -4,7 +4,7 @@
     messages   what they send each other; each message may arrive twice, late, or never
     threads    runs the roles as threads of one process
     simulate   runs them in virtual time, with delays, drops, duplicates and deaths
-    schedule   the recording of a run (which push was applied when), and its replay
+    recordings the recording of a run (which push was applied when), and its replay
 
 The roles share nothing. Whatever transports their messages, every push is applied exactly once, by
 all servers in the same order, and was computed from variables that are at most `staleness` updates

@@ -33,7 +33,7 @@ from graphc.runtime.asynchronous.messages import (
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleEntry:
+class RecordedPush:
     """One line of a recording: a push, in the order in which it was applied.
 
     versions: how many pushes the variables of each server had seen when the worker pulled them
@@ -51,7 +51,7 @@ class ScheduleEntry:
         return self.order - min(self.versions, default=self.order)
 
 
-OnEntry = Callable[[ScheduleEntry, Mapping[str, Any]], None]
+OnPush = Callable[[RecordedPush, Mapping[str, Any]], None]
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Coordinator:
     servers: tuple[str, ...]
     staleness: int | None
     has: Callable[[int], bool]
-    on_entry: OnEntry = lambda entry, results: None
+    on_entry: OnPush = lambda entry, results: None
     first: int = 0
     version: int = field(init=False)
     closing: bool = False
@@ -194,7 +194,7 @@ class Coordinator:
         piece = self.pieces.pop(worker)
         done = piece.done
         assert done is not None
-        entry = ScheduleEntry(self.version, worker, done.number, done.batch, done.versions)
+        entry = RecordedPush(self.version, worker, done.number, done.batch, done.versions)
         apply = ApplyPush(self.version, worker, done.number)
         self.orders[self.version] = apply, set(self.servers)
         self.version += 1

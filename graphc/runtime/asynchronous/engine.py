@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Footprint, by_kind
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
+from graphc.runtime.asynchronous.coordinator import Coordinator, OnPush, RecordedPush
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
-from graphc.runtime.asynchronous.schedule import replay
+from graphc.runtime.asynchronous.recordings import replay
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.source import NumberedStream
 from graphc.runtime.asynchronous.threads import Threads
@@ -31,7 +31,6 @@ from graphc.runtime.transports import forks
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
-OnPush: TypeAlias = Callable[[ScheduleEntry, Mapping[str, Any]], None]
 
 
 @dataclass
@@ -41,7 +40,7 @@ class Observed:
     staleness: Counter[int] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
 
-    def note(self, entry: ScheduleEntry) -> None:
+    def note(self, entry: RecordedPush) -> None:
         """Count one push."""
         self.staleness[entry.staleness] += 1
         self.workers[entry.worker] += 1
@@ -141,13 +140,13 @@ class AsynchronousEngine:
         versions = (0,) * len(self.stores)
         metrics: dict[str, Array] = {}
 
-        def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
+        def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
             metrics.update(results)
             self._note(entry)
 
         compute = computing(self._worker("worker.0"), "worker.0", lambda _: batch)
         with Uninterrupted(), self._guarded():
-            replay([ScheduleEntry(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
+            replay([RecordedPush(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
         return metrics
 
     def run(self, source: NumberedStream[Any], on_push: OnPush) -> None:
@@ -175,7 +174,7 @@ class AsynchronousEngine:
                 raise first_error.error
 
     def replay(
-        self, entries: Sequence[ScheduleEntry], source: NumberedStream[Any], on_push: OnPush
+        self, entries: Sequence[RecordedPush], source: NumberedStream[Any], on_push: OnPush
     ) -> None:
         """Apply the pushes of a recording again. Raises G0523 if its batches do not exist."""
         note = self._noting(source, on_push)
@@ -189,7 +188,7 @@ class AsynchronousEngine:
         compute = computing(self._worker("worker.0"), "the replay", get)
         with Uninterrupted() as stop, self._guarded():
 
-            def stopping(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
+            def stopping(entry: RecordedPush, results: Mapping[str, Any]) -> None:
                 note(entry, results)
                 if stop.noted:
                     raise stop.noted
@@ -214,14 +213,14 @@ class AsynchronousEngine:
         return self._workers[name]
 
     def _noting(self, source: NumberedStream[Any], on_push: OnPush) -> OnPush:
-        def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
+        def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
             self._note(entry)
             source.release(entry.batch)
             on_push(entry, results)
 
         return note
 
-    def _note(self, entry: ScheduleEntry) -> None:
+    def _note(self, entry: RecordedPush) -> None:
         self.observed.note(entry)
         self.finished["train"] += 1
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import ScheduleEntry
+from graphc.runtime.asynchronous.coordinator import RecordedPush
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
-from graphc.runtime.asynchronous.schedule import (
+from graphc.runtime.asynchronous.recordings import (
     Header,
-    PushSchedule,
+    Recording,
     check_bound,
     check_header,
     load,
@@ -37,35 +37,35 @@ class Training:
     ) -> None:  # fmt: skip
         self.engine, self.record = engine, record
         self.header = Header("", "", "", "", {})
-        self.schedule: PushSchedule | None = None
+        self.recording: Recording | None = None
         self.pushes = 0
         self.results: Mapping[str, Any] = {}
         if record or replayed:
             self.header = _header(engine, data)
         if replayed:
-            self.schedule = load(replayed)
-            check_header(self.schedule.header, self.header)
-            check_bound(self.schedule, engine.how.staleness)
+            self.recording = load(replayed)
+            check_header(self.recording.header, self.header)
+            check_bound(self.recording, engine.how.staleness)
 
     def run(self, source: NumberedStream[Any], on_push: Any) -> Mapping[str, Any]:
         """Train to the end; returns the results of the last push."""
 
         with recording(self.record, self.header) as write:
 
-            def note(entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
+            def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
                 write(entry)
                 self.pushes, self.results = self.pushes + 1, results
                 on_push(self.pushes, results)
 
-            if self.schedule is not None:
-                self.engine.replay(self.schedule.entries, source, note)
+            if self.recording is not None:
+                self.engine.replay(self.recording.entries, source, note)
             else:
                 self.engine.run(source, note)
         return self.results
 
     def check(self, batches: int) -> None:
         """Raise G0523 if a recording uses more batches than there are."""
-        used = max((e.batch for e in self.schedule.entries), default=-1) if self.schedule else -1
+        used = max((e.batch for e in self.recording.entries), default=-1) if self.recording else -1
         if used >= batches:
             text = f"the recording uses batch {used}, but this run has {batches}"
             raise GraphcError("G0523", text, help="replay it with as many epochs or steps")

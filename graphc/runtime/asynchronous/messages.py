@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Values_: TypeAlias = Mapping[str, Any]
+VariableValues: TypeAlias = Mapping[str, Any]
 COORDINATOR = "coordinator"
 
 
@@ -57,7 +57,7 @@ class PulledVariables:
     server: str
     number: int
     version: int
-    values: Values_
+    values: VariableValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Push:
 
     worker: str
     number: int
-    values: Values_
+    values: VariableValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Done:
     number: int
     batch: int
     versions: tuple[int, ...]
-    results: Values_
+    results: VariableValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
+from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Lost, Message
 from graphc.runtime.asynchronous.server import Server, ServerVariables
 from graphc.runtime.asynchronous.worker import Compute, Parts, Worker
@@ -46,7 +46,7 @@ class Weather:
 class Outcome:
     """A finished run: what was applied, when, and how long everything took."""
 
-    entries: list[ScheduleEntry] = field(default_factory=list)
+    entries: list[RecordedPush] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     time: float = 0.0
     workers: int = 0  # how many there were, with those that took a lost one's place
@@ -94,7 +94,7 @@ class Simulation:
         self.outcome.stuck = not self.coordinator.finished
         return self.outcome
 
-    def _note(self, entry: ScheduleEntry, results: Mapping[str, Any]) -> None:
+    def _note(self, entry: RecordedPush, results: Mapping[str, Any]) -> None:
         self.outcome.entries.append(entry)
         self.outcome.times.append(self.now)
 

@@ -10,7 +10,7 @@ import pytest
 from simulations import check
 
 from graphc.runtime.asynchronous import simulate
-from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
+from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
 from graphc.runtime.asynchronous.messages import ApplyPush, PulledVariables
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.worker import Worker
@@ -55,7 +55,7 @@ def a_batch_is_given_again_though_its_push_is_there(patch: Patch) -> None:
 def a_second_order_for_a_push_that_comes_twice(patch: Patch) -> None:
     def done(old: Any, self: Coordinator, worker: str, message: Any) -> Any:
         if worker not in self.pieces and worker not in self.lost:
-            self.on_entry(ScheduleEntry(self.version, worker, message.number, message.batch,
+            self.on_entry(RecordedPush(self.version, worker, message.number, message.batch,
                                 message.versions), message.results)  # fmt: skip
         return old(self, worker, message)
 

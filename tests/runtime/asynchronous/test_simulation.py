@@ -8,7 +8,7 @@ import pytest
 from counters import compute, counters
 from simulations import check, weather_of
 
-from graphc.runtime.asynchronous.schedule import replay
+from graphc.runtime.asynchronous.recordings import replay
 from graphc.runtime.asynchronous.simulate import Outcome, Simulation, Weather
 
 QUICK, ALL = 2000, 100_000

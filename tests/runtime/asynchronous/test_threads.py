@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from counters import Counter, compute, counters
 
-from graphc.runtime.asynchronous.coordinator import Coordinator, ScheduleEntry
+from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.threads import Hire, Threads, WorkerLost
 from graphc.runtime.asynchronous.worker import Compute
@@ -24,8 +24,8 @@ def hire(name: str) -> Compute:
 def run(
     workers: int, staleness: int | None, batches: int, hire: Hire = hire,
     stores: list[Counter] | None = None,
-) -> list[ScheduleEntry]:  # fmt: skip
-    entries: list[ScheduleEntry] = []
+) -> list[RecordedPush]:  # fmt: skip
+    entries: list[RecordedPush] = []
     stores = stores or counters(2)
     servers = [Server(f"server.{i}", s) for i, s in enumerate(stores)]
     names = tuple(s.name for s in servers)
@@ -127,7 +127,7 @@ def test_an_error_of_a_server_ends_the_run() -> None:
 
 
 def test_a_stop_finishes_what_is_under_way() -> None:
-    entries: list[ScheduleEntry] = []
+    entries: list[RecordedPush] = []
     stores = counters(2)
     servers = [Server(f"server.{i}", s) for i, s in enumerate(stores)]
     coordinator = Coordinator(

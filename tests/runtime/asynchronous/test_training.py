@@ -16,8 +16,8 @@ import graphc
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.plan import plan as plans
-from graphc.runtime.asynchronous.coordinator import ScheduleEntry
-from graphc.runtime.asynchronous.schedule import load
+from graphc.runtime.asynchronous.coordinator import RecordedPush
+from graphc.runtime.asynchronous.recordings import load
 from graphc.runtime.data.dataset import Dataset, from_arrays
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
@@ -138,14 +138,14 @@ def test_each_push_is_of_the_values_that_its_worker_pulled(tmp_path: Path) -> No
     np.testing.assert_allclose(found["b"], b[-1], rtol=1e-4, atol=1e-6)
 
 
-def test_a_schedule_by_hand_in_which_every_pull_is_newest_is_the_single_device(
+def test_a_recording_by_hand_in_which_every_pull_is_newest_is_the_single_device(
     tmp_path: Path,
 ) -> None:
-    """Workers take turns: a synchronous schedule of asynchronous roles."""
+    """Workers take turns: asynchronous roles that run in a synchronous order."""
     file = tmp_path / "run.sched"
     strategy = "parameter_server(2, 2, staleness=1)"
     sha(strategy, record=file)
-    entries = (ScheduleEntry(i, f"worker.{i % 2}", i // 2 + 1, i, (i, i)) for i in range(2 * 26))
+    entries = (RecordedPush(i, f"worker.{i % 2}", i // 2 + 1, i, (i, i)) for i in range(2 * 26))
     file.write_text(replace(load(file), entries=tuple(entries)).text())
     assert sha(strategy, replay=file) == sha("one_device()")
 
@@ -221,7 +221,7 @@ def recorded(tmp_path: Path) -> Path:
     ("parameter_server(2, 2, staleness=1)", {"epochs": 1}, "G0523", "uses batch 51, but this run has 26"),
     ("mirrored(2)", {}, "G0525", "mirrored(2) has nothing to record"),
 ])  # fmt: skip
-def test_a_schedule_of_another_run_is_refused(
+def test_a_recording_of_another_run_is_refused(
     recorded: Path, strategy: str, options: dict[str, Any], code: str, words: str
 ) -> None:
     with pytest.raises(GraphcError) as caught:
@@ -230,7 +230,7 @@ def test_a_schedule_of_another_run_is_refused(
     assert words in caught.value.message
 
 
-def test_a_schedule_needs_the_same_first_values(recorded: Path) -> None:
+def test_a_recording_needs_the_same_first_values(recorded: Path) -> None:
     made = plan("parameter_server(2, 2, staleness=1)")
     trainer = Trainer(made, "reference", values={"b1": np.ones(8, np.float32)})
     with trainer, pytest.raises(GraphcError, match="other first values"):
@@ -263,7 +263,7 @@ def test_a_damaged_schedule_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize("lines", [1, 2, 30, 52, 53])
-def test_a_schedule_that_was_cut_off_is_refused(recorded: Path, lines: int) -> None:
+def test_a_recording_that_was_cut_off_is_refused(recorded: Path, lines: int) -> None:
     every = recorded.read_text().splitlines(keepends=True)
     recorded.write_text("".join(every[:lines]))
     with pytest.raises(GraphcError, match="is incomplete") as caught:
@@ -271,7 +271,7 @@ def test_a_schedule_that_was_cut_off_is_refused(recorded: Path, lines: int) -> N
     assert caught.value.code == "G0521"
 
 
-def test_a_schedule_without_a_line_in_the_middle_is_refused(recorded: Path) -> None:
+def test_a_recording_without_a_line_in_the_middle_is_refused(recorded: Path) -> None:
     every = recorded.read_text().splitlines(keepends=True)
     recorded.write_text("".join(every[:-2] + every[-1:]))
     with pytest.raises(GraphcError, match="has 51 pushes, but says that there are 52"):

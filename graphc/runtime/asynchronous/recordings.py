@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphc.runtime.asynchronous.coordinator import OnEntry, ScheduleEntry
+from graphc.runtime.asynchronous.coordinator import OnPush, RecordedPush
 from graphc.runtime.asynchronous.server import ServerVariables
 from graphc.runtime.asynchronous.worker import Compute
 from graphc.support.errors import GraphcError
@@ -48,11 +48,11 @@ class Header:
 
 
 @dataclass(frozen=True)
-class PushSchedule:
+class Recording:
     """A recorded run: its header, and its pushes in order."""
 
     header: Header
-    entries: tuple[ScheduleEntry, ...] = ()
+    entries: tuple[RecordedPush, ...] = ()
 
     def text(self) -> str:
         """The content of the file of a recording."""
@@ -60,7 +60,7 @@ class PushSchedule:
         return "".join([*lines, _end(len(self.entries), hashlib.sha256("".join(lines).encode()))])
 
 
-def _line(x: Header | ScheduleEntry) -> str:
+def _line(x: Header | RecordedPush) -> str:
     head = {"format": FORMAT, "version": VERSION} if isinstance(x, Header) else {}
     return json.dumps(head | asdict(x)) + "\n"
 
@@ -70,7 +70,7 @@ def _end(pushes: int, digest: hashlib._Hash) -> str:
 
 
 @contextmanager
-def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[ScheduleEntry], None]]:
+def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[RecordedPush], None]]:
     """A function that writes an entry to the file, which is complete however the run ends.
 
     The file appears, complete, when the block ends. Without a path, nothing is written. Raises
@@ -84,7 +84,7 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Sch
         with writing(path):
             file = stack.enter_context(replaced(path))
 
-        def write(x: Header | ScheduleEntry) -> None:
+        def write(x: Header | RecordedPush) -> None:
             nonlocal pushes
             line = _line(x).encode()
             digest.update(line)
@@ -104,7 +104,7 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Sch
         raise stop
 
 
-def load(path: str | Path) -> PushSchedule:
+def load(path: str | Path) -> Recording:
     """Read a recording. Raises G0521 if the file is not a recording, or was changed."""
     try:
         text = read_whole(path, "G0521").decode()
@@ -113,7 +113,7 @@ def load(path: str | Path) -> PushSchedule:
     return parse(text, str(path))
 
 
-def parse(text: str, name: str = "the recording") -> PushSchedule:
+def parse(text: str, name: str = "the recording") -> Recording:
     """Parse a recording. Raises G0521 with the line."""
     lines = [line for line in text.splitlines() if line.strip()]
     head = _record(lines[0], name, 1) if lines else {}
@@ -122,15 +122,15 @@ def parse(text: str, name: str = "the recording") -> PushSchedule:
     if (version := head.pop("version", None)) != VERSION:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
     header = _made(Header, head, name, 1)
-    entries: list[ScheduleEntry] = []
+    entries: list[RecordedPush] = []
     end = _record(lines[-1], name, len(lines))
     for number, line in enumerate(lines[1:] if "order" in end else lines[1:-1], 2):
-        entry = _made(ScheduleEntry, _record(line, name, number), name, number)
+        entry = _made(RecordedPush, _record(line, name, number), name, number)
         entries.append(_checked(entry, len(entries), name, number))
     twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
     if twice:
         raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
-    recording = PushSchedule(header, tuple(entries))
+    recording = Recording(header, tuple(entries))
     if "pushes" not in end:
         raise GraphcError(
             "G0521", f"{name} is incomplete: it does not say how many pushes there are"
@@ -167,7 +167,7 @@ def _made(kind: Callable[..., Any], record: dict[str, Any], name: str, number: i
     return kind(**{k: tuple(x) if isinstance(x, list) else x for k, x in record.items()})
 
 
-def _checked(entry: ScheduleEntry, order: int, name: str, number: int) -> ScheduleEntry:
+def _checked(entry: RecordedPush, order: int, name: str, number: int) -> RecordedPush:
     """The entry, if it is the next one and its versions existed. Raises G0521."""
     if entry.order != order:
         raise GraphcError(
@@ -181,9 +181,9 @@ def _checked(entry: ScheduleEntry, order: int, name: str, number: int) -> Schedu
     return entry
 
 
-def check_bound(schedule: PushSchedule, bound: int | None) -> None:
+def check_bound(recording: Recording, bound: int | None) -> None:
     """Raise G0523 if a push is staler than the strategy allows."""
-    for number, entry in enumerate(schedule.entries, 2):
+    for number, entry in enumerate(recording.entries, 2):
         if bound is not None and entry.staleness > bound:
             text = (
                 f"line {number} of the recording has staleness {entry.staleness}, above "
@@ -214,8 +214,8 @@ def _short(value: Any) -> str:
 
 
 def replay(
-    entries: Iterable[ScheduleEntry], stores: Sequence[ServerVariables], compute: Compute,
-    on_entry: OnEntry = lambda entry, results: None,
+    entries: Iterable[RecordedPush], stores: Sequence[ServerVariables], compute: Compute,
+    on_entry: OnPush = lambda entry, results: None,
 ) -> None:  # fmt: skip
     """Apply the pushes of a recording again, each with the versions that it was made from.
 
