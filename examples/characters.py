@@ -70,7 +70,7 @@ def unigram_bits(train: Ids, test: Ids) -> float:
 
 
 def parameters() -> Tree:
-    """The tree of parameters; each is made on the devices, from its initialiser."""
+    """The tree of parameters; each is made on the devices, from its initializer."""
     small = graphc.init.normal(0.02)
     weight, ones = graphc.init.glorot_uniform(), graphc.init.ones()
     return {
@@ -92,8 +92,8 @@ def parameters() -> Tree:
 
 def normalized(x: Any, scale: Any) -> Any:
     """Layer norm without a shift."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(np.mean(centred**2, axis=-1, keepdims=True) + 1e-5) * scale
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return centered / np.sqrt(np.mean(centered**2, axis=-1, keepdims=True) + 1e-5) * scale
 
 
 def attention(x: Any, p: Tree) -> Any:

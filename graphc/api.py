@@ -56,7 +56,7 @@ def compile(
     optimizer:     a record of graphc.optim; not needed where loss_fn calls `graphc.minimize`
     strategy:      such as "mirrored(4) * accumulate(2)"
     whole:         globs of batch leaves that have no batch dim
-    seed:          of the initialisers and random functions that have none of their own: the same
+    seed:          of the initializers and random functions that have none of their own: the same
                    seed gives the same weights and masks under any strategy
     order:         how contributions to one gradient are added: add_n, tree, accumulate, or a choice
                    for each place where they meet, "devices=tree,turns=add_n" (see graphc.ir.orders)

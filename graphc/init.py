@@ -1,4 +1,4 @@
-"""Initialisers, by the names of .gc files: `graphc.param((64, 10), init=init.he_normal())`."""
+"""Initializers, by the names of .gc files: `graphc.param((64, 10), init=init.he_normal())`."""
 
 from graphc.ops.initializers import Constant as constant
 from graphc.ops.initializers import GlorotNormal as glorot_normal

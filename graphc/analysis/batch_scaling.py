@@ -3,7 +3,7 @@
 The analysis asks how a value grows when every example of the batch is there k times over: a sum
 over the batch grows as k, a count of examples too, their quotient does not grow. So a value has a
 set of exponents, one for each of its terms: {1} is a sum, {0} a mean (masked and weighted means
-among them), {-1} what was divided by the count twice, {0, 1} a sum and a regulariser. Where an
+among them), {-1} what was divided by the count twice, {0, 1} a sum and a regularizer. Where an
 operation is not linear in what grows, nothing is known. The same question is asked of replicas,
 of what is summed over them and divided by their number.
 """

@@ -53,7 +53,7 @@ def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
 
 
 def placing(strategy: Strategy) -> list[Pass]:
-    """Where everything lies, of a graph whose marks say what each place has of its own."""
+    """The placement of every value of a graph whose marks say what each device has of its own."""
     grid = layout_of(strategy).grid
     tile: list[Pass] = [Tile(strategy)] if grid else []  # before placing, which may cut only
     return [*tile, Place(strategy)]  # between blocks

@@ -48,7 +48,7 @@ class Module:
     init:     a graph without inputs; output NAME is the first value of variable NAME. Variables
               that it does not name start from their `fill`.
     data:     by name; 'train' is trained on, 'test' is evaluated on
-    seed:     of the initialisers and random ops that have none of their own
+    seed:     of the initializers and random ops that have none of their own
     """
 
     name: str

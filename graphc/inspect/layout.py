@@ -62,7 +62,7 @@ STACKED = 3  # chains under one another in one row of a side lane
 
 @dataclass
 class Links:
-    """The neighbours of every box."""
+    """The neighbors of every box."""
 
     before: list[list[int]]
     after: list[list[int]]
@@ -204,7 +204,7 @@ class _BoxRows:
 
 
 def _sort_rows(arranged: Layout, links: Links) -> None:
-    """Order each row of a lane by the mean place of the neighbours that are placed already; a
+    """Order each row of a lane by the mean place of the neighbors that are placed already; a
     chain that lies in one row stays together, in its order."""
     for i, key in enumerate(zip(arranged.lanes, arranged.rows, strict=True)):
         arranged.order.setdefault(key, []).append(i)

@@ -18,7 +18,7 @@ from graphc.text.printer import (
 
 
 class Kind(Enum):
-    """What a box stands for: its colour."""
+    """What a box stands for: its color."""
 
     INPUT = "input"
     VARIABLE = "variable"
@@ -30,7 +30,7 @@ class Kind(Enum):
 
 
 class Style(NamedTuple):
-    """The colours of a kind: what fills a box, and what draws its outline."""
+    """The colors of a kind: what fills a box, and what draws its outline."""
 
     fill: str
     stroke: str

@@ -52,7 +52,7 @@ class Canvas:
     y: list[float] = field(default_factory=list)  # of the middle
     lanes: dict[Lane, tuple[float, float]] = field(default_factory=dict)  # left edge, width
     height: float = 0.0
-    outer: set[tuple[int, _Direction]] = field(default_factory=set)  # sides without a neighbour
+    outer: set[tuple[int, _Direction]] = field(default_factory=set)  # sides without a neighbor
 
     # -- places ---------------------------------------------------------------------------------
 
@@ -175,8 +175,8 @@ class Canvas:
         return self._curve(a, direction, b, _back(direction))
 
     def _exit(self, i: int, direction: _Direction, other: int) -> _Direction:
-        """The side by which an edge leaves a box: its top or bottom where a neighbour is beside
-        it, since an arrow that comes out behind the neighbour would seem to be that one's."""
+        """The side by which an edge leaves a box: its top or bottom where a neighbor is beside
+        it, since an arrow that comes out behind the neighbor would seem to be that one's."""
         if (i, direction) in self.outer:
             return direction
         return _DOWN if self.y[other] >= self.y[i] else _UP

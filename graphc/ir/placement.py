@@ -146,7 +146,7 @@ class Mesh:
         return self.leaves is not None and axis in self.leaves.axes
 
     def widths(self, count: int, axes: Sequence[str], counted: bool) -> tuple[int, ...]:
-        """Per axis, the fixed length of a part of `count` entries; () if it is divided evenly.
+        """Per axis, the fixed length of a shard of `count` entries; () if it is divided evenly.
 
         counted: the dim has a run-time length, which is divided into leaves. Tiles divide dims of
         fixed length, except a row with an entry for each leaf.
@@ -207,7 +207,7 @@ class Placement:
         return tuple(a for a, s in self.states if s == Split(dim))
 
     def cuts(self, dim: int, counted: bool) -> tuple[str, ...]:
-        """The axes along which a coordinate has only a part of `dim`, major first.
+        """The axes along which a coordinate has only a shard of `dim`, major first.
 
         counted: the dim has a run-time length; of a varying value, each coordinate has its own
         part.
@@ -253,7 +253,7 @@ def serves(have: State, want: State) -> bool:
 def shard_bounds(
     count: int, parts: Sequence[tuple[int, int]], widths: Sequence[int] = ()
 ) -> tuple[int, int]:
-    """(offset, length) of one part when `count` entries are divided.
+    """(offset, length) of one shard when `count` entries are divided.
 
     parts: (number of parts, index of this part), major axis first. All parts but the last ones have
     the same length: that in `widths` if given, else by ceiling division. The lengths add up to
@@ -268,7 +268,7 @@ def shard_bounds(
 
 
 def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> int:
-    """The padded length: that of the longest part when `shard_bounds` divides `count` entries."""
+    """The padded length: that of the longest shard when `shard_bounds` divides `count` entries."""
     for n, width in zip_longest(sizes, widths, fillvalue=0):
         count = width or -(-count // n)
     return count
@@ -277,7 +277,7 @@ def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> in
 def local_shape(
     t: TensorType, mesh: Mesh, over: tuple[str, ...] = ("space", "time")
 ) -> tuple[int, ...]:
-    """The padded shape of one part of `t`, split along the axes that run over `over`."""
+    """The padded shape of one shard of `t`, split along the axes that run over `over`."""
     shape = list(t.shape)
     for dim in range(len(shape)):
         extent = t.extent(dim)
@@ -292,7 +292,7 @@ def local_shape(
 
 
 def is_uneven(t: TensorType, mesh: Mesh, dim: int) -> bool:
-    """Whether some part of `t` is padded along `dim` even if all entries are valid.
+    """Whether some shard of `t` is padded along `dim` even if all entries are valid.
 
     With leaves: if some leaf is not full, on any number of devices. With tiles: if the last one is
     not.

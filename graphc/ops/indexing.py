@@ -46,7 +46,7 @@ class OutOfRange(GraphcError):
         super().__init__("G0506", text)
 
     def standing_at(self, first: Sequence[int]) -> OutOfRange:
-        """The error with the index's position in the whole tensor, given where this part begins."""
+        """The error with the position in the whole tensor; `first` is where this shard begins."""
         if self.position is None or len(self.position) != len(first):
             return self
         position = tuple(i + k for i, k in zip(self.position, first, strict=True))
@@ -63,7 +63,7 @@ def checked(ids: Array, size: int, what: str, noun: str = "index") -> Array:
 
 
 def local(ids: Array, shard: Shard, dim: int, what: str) -> tuple[Array, Array]:
-    """`ids` relative to the first entry of the part, and which of them lie in it. Raises G0506."""
+    """`ids` relative to the first entry of the shard, and which of them lie in it. Raises G0506."""
     if shard.sizes:
         checked(ids, shard.sizes[dim], what)
     at = ids.astype(np.int64) - shard.offsets[dim]

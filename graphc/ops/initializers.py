@@ -36,7 +36,7 @@ def initial_value(f: Builder, initial: object, name: str, t: TensorType) -> Valu
             raise GraphcError(
                 "G0206",
                 f"'{name}' can't start from {initial!r}",
-                help="give an initialiser, such as zeros() or he_normal(), or a number",
+                help="give an initializer, such as zeros() or he_normal(), or a number",
             )
 
 

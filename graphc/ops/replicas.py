@@ -39,7 +39,7 @@ class Mark(Carried):
 
 @register
 class PerReplica(Mark):
-    """`y` is x as each replica has it: its part of the batch, or all of x if it has no batch"""
+    """`y` is x as each replica has it: its shard of the batch, or all of x if it has no batch"""
 
     local: bool = False
     replicas = "enter"
@@ -50,7 +50,7 @@ class PerReplica(Mark):
 
 @register
 class JoinReplicas(Mark):
-    """`y` is the batch joined from the replicas' parts x, each example as its replica has it"""
+    """`y` is the batch joined from the replicas' shards x, each example as its replica has it"""
 
     local: bool = False
     replicas = "leave"
@@ -72,7 +72,7 @@ class ReplicaSum(Mark):
 
 @register
 class OwnSize(Op):
-    """`y` is the number of valid entries of x's dim `dim`: of a varying x, in the replica's part"""
+    """`y` is the number of valid entries of x's dim `dim`; of a varying x, in this shard"""
 
     dim: int
     dtype: DType = F32

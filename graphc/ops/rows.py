@@ -171,7 +171,7 @@ class Segments:
         return sums
 
     def tree(self, rows: Array) -> Array:
-        """Each segment's sum by a balanced tree: neighbours first, an odd last one is kept."""
+        """Each segment's sum by a balanced tree: neighbors first, an odd last one is kept."""
         rows, number = rows[self.order], self.number
         rank = np.arange(len(rows)) - self.starts[number]
         while len(rows) > len(self.starts):
@@ -212,7 +212,7 @@ class RowUpdate(Op):
         return y
 
     def write_shard(self, y: Array, ids: Array, rows: Array, shard: Shard | None) -> None:
-        """Change the rows of a part of the table; those of other parts are ignored."""
+        """Change the rows of a shard of the table; those of other shards are ignored."""
         if shard is None:
             at = checked(ids, len(y), self.name).reshape(-1)
             self.write(y, at, rows.reshape(at.size, *y.shape[1:]))

@@ -108,7 +108,7 @@ class _LocalStepBuilder:
         return count
 
     def _counted(self, extent: str) -> tuple[Value, int, int]:
-        """A device's part of an input with a dim of that run-time length; the dim; its unit."""
+        """A device's shard of an input with a dim of that run-time length; the dim; its unit."""
         for x in self.graph.inputs.values():
             for dim, e in enumerate(x.tensor.extents):
                 if e is not None and e.name == extent:
@@ -128,7 +128,7 @@ class _LocalStepBuilder:
         self.inside.add(own.name)
         return own
 
-    # -- one value of the places' ---------------------------------------------------------------
+    # -- a value of each device ---------------------------------------------------------------
 
     def total(self, x: Value) -> Value:
         return self.f.add(ReplicaSum(local=True), (x,), because=_why("the sum over the replicas"))

@@ -1,4 +1,4 @@
-"""Random numbers that belong to a place, not to a sequence: counter-based, vectorised in NumPy.
+"""Random numbers that belong to a place, not to a sequence: counter-based, vectorized in NumPy.
 
 A number is a function of (seed, name of the draw, step, global element index) and of nothing else,
 so it depends neither on how a tensor is cut nor on what else is drawn. The generator is
@@ -111,7 +111,7 @@ def _draw(indices: Array, dtype: np.dtype[Any], make: Callable[[Array], Array]) 
 
 
 def _pick(indices: Array, make: Callable[[Array], Array]) -> Array:
-    """Each block is made once per run of neighbours that share it."""
+    """Each block is made once per run of neighbors that share it."""
     blocks = indices >> np.uint64(2)
     if _is_run(indices):
         first = int(indices[0]) & 3

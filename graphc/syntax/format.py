@@ -144,7 +144,7 @@ def _comment_column(row: Row) -> _Columns | None:
 
 
 def _runs(rows: list[Row], columns: Callable[[Row], _Columns | None]) -> Iterator[list[Row]]:
-    """Runs of neighbours of one kind and indent, with even widths and no blank line between."""
+    """Runs of neighbors of one kind and indent, with even widths and no blank line between."""
     run: list[Row] = []
     like: tuple[str, int] | None = None
     low: list[int] = []

@@ -169,7 +169,7 @@ def _train(
 
 
 def tiles_for(strategies: Sequence[Strategy]) -> int:
-    """The fewest tiles that the strategies need: the most parts of a variable, a power of two."""
+    """The fewest tiles that the strategies need: the most shards of a variable, a power of two."""
     most = 1
     for strategy in strategies:
         layout = layout_of(strategy)

@@ -66,11 +66,11 @@ def masked_data(batch: int, seed: int = 0) -> dict[str, Array]:
     return {"x": rng.normal(size=(batch, 64)), "y": rng.normal(size=batch), "mask": 1.0 * mask}
 
 
-def normalised(
+def normalized(
     batch: int = 12, inner: int = 6, width: int = 8, wide: int = 8, dtype: DType = F32
 ) -> Graph:
     """A classifier whose first layer has a batch norm: barriers forward and backward."""
-    f = Builder("normalised")
+    f = Builder("normalized")
     x, labels = entry(f, "x", (batch, inner), dtype), entry(f, "labels", (batch,), I32)
     w1, scale = param(f, "w1", (inner, width), dtype), param(f, "scale", (width,), dtype)
     w2, w3 = param(f, "w2", (width, wide), dtype), param(f, "w3", (wide, 5), dtype)

@@ -1,4 +1,4 @@
-"""A dims rule against the truth: an op cut into parts as the rule says must give the whole.
+"""A dims rule against the truth: an op cut into shards as the rule says must give the whole.
 
 Each part runs as a rank would run it: on operands padded to the longest part, with poison in the
 padding (NaN, or a wild integer) and masks only where partition puts them.
@@ -30,13 +30,13 @@ def signatures_of(case: Case) -> list[Signature]:
     return list(legal_signatures(rule, type(case.op), len(case.types)))
 
 
-def check_signature(case: Case, signature: Signature, parts: int) -> None:
-    """Raise AssertionError unless the op, cut into `parts` as `signature` says, gives the whole."""
+def check_signature(case: Case, signature: Signature, shards: int) -> None:
+    """Raise AssertionError unless the op on the shards of `signature` gives the whole value."""
     xs = case.operands()
     whole = case.op.run(*xs)
-    cut = _Cut(case, signature, parts)
+    cut = _Cut(case, signature, shards)
     with np.errstate(all="ignore"):  # what the padding does is of no interest
-        pieces = [cut.run(i, cut.operands(xs, i)) for i in range(parts)]
+        pieces = [cut.run(i, cut.operands(xs, i)) for i in range(shards)]
     joined = cut.joined(pieces)
     assert joined.dtype == whole.dtype
     np.testing.assert_allclose(joined, whole, rtol=1e-12, atol=1e-12)
@@ -45,35 +45,35 @@ def check_signature(case: Case, signature: Signature, parts: int) -> None:
 class _Cut:
     """A case cut along one mesh axis; a dim that is a group of factors is cut in whole units."""
 
-    def __init__(self, case: Case, signature: Signature, parts: int) -> None:
-        self.case, self.signature, self.parts = case, signature, parts
+    def __init__(self, case: Case, signature: Signature, shards: int) -> None:
+        self.case, self.signature, self.shards = case, signature, shards
         self.rule = parse_rule(case.op.dims(*case.types))
         self.result = infer_type(case.op, case.types)
 
-    # -- where the parts lie --------------------------------------------------------------------
+    # -- where the shards lie -------------------------------------------------------------------
 
     def unit(self, dim: Dim, length: int) -> int:
         """How many entries of a dim go together: the product of a group's minor factors."""
         return prod(int(x.rsplit("_", 1)[1]) for x in dim.letters[1:])
 
     def range(self, dims: Sequence[Dim], shape: Sequence[int], dim: int, i: int) -> tuple[int, ...]:
-        """(offset, length, padded length) of part i along a dim, in entries."""
+        """(offset, length, padded length) of shard i along a dim, in entries."""
         unit = self.unit(dims[dim], shape[dim])
         count = shape[dim] // unit
-        offset, length = shard_bounds(count, [(self.parts, i)])
-        return offset * unit, length * unit, -(-count // self.parts) * unit
+        offset, length = shard_bounds(count, [(self.shards, i)])
+        return offset * unit, length * unit, -(-count // self.shards) * unit
 
-    # -- one part -------------------------------------------------------------------------------
+    # -- one shard ------------------------------------------------------------------------------
 
     def operands(self, xs: Sequence[Array], i: int) -> list[Array]:
-        """The operands of part i, padded and masked."""
+        """The operands of shard i, padded and masked."""
         pieces = []
         for slot, (x, state) in enumerate(zip(xs, self.signature.operands, strict=True)):
             match state:
                 case Split(dim):
                     x = self._piece(x, slot, dim, i)
                 case Partial():
-                    x = _summand(x, self.parts, i)
+                    x = _summand(x, self.shards, i)
             pieces.append(x)
         return pieces
 
@@ -91,7 +91,7 @@ class _Cut:
         return piece
 
     def run(self, i: int, operands: Sequence[Array]) -> Array:
-        """The op on part i, as a rank runs it."""
+        """The op on shard i, as a rank runs it."""
         local = list(self.result.shape)
         if isinstance(self.signature.result, Split):
             dim = self.signature.result.dim
@@ -115,10 +115,10 @@ class _Cut:
             offsets[state.dim], lengths[state.dim], _ = self.range(dims, shape, state.dim, i)
         return Shard(local, tuple(offsets), tuple(lengths), shape)
 
-    # -- all parts ------------------------------------------------------------------------------
+    # -- all shards -----------------------------------------------------------------------------
 
     def joined(self, pieces: Sequence[Array]) -> Array:
-        """The whole value from its parts."""
+        """The whole value from its shards."""
         match self.signature.result:
             case Split(dim):
                 valid = [self._valid(y, dim, i) for i, y in enumerate(pieces)]
@@ -154,10 +154,10 @@ def _identity(op: Op, x: Array) -> float:
             return 0
 
 
-def _summand(x: Array, parts: int, i: int) -> Array:
-    """One of `parts` random tensors whose sum is x."""
+def _summand(x: Array, shards: int, i: int) -> Array:
+    """One of `shards` random tensors whose sum is x."""
     rng = np.random.default_rng(7)
-    noise: Array = rng.uniform(-3, 3, (parts - 1, *x.shape))
+    noise: Array = rng.uniform(-3, 3, (shards - 1, *x.shape))
     if x.dtype.kind in "iu":
         noise = np.rint(noise)
     pieces = [*noise.astype(x.dtype), (x - noise.sum(0)).astype(x.dtype)]

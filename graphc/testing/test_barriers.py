@@ -20,7 +20,7 @@ from graphc.testing.models import (
     first_values,
     masked_data,
     masked_regression,
-    normalised,
+    normalized,
 )  # fmt: skip
 from graphc.testing.running import Results, check_close
 from graphc.testing.test_steps import differentiated, programs
@@ -34,7 +34,7 @@ def masked(batch: int) -> Graph:
 
 
 def norm(batch: int) -> Graph:
-    return differentiated(normalised(batch, dtype=F64))
+    return differentiated(normalized(batch, dtype=F64))
 
 
 def sharpest(batch: int) -> Graph:

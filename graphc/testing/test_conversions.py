@@ -1,4 +1,4 @@
-"""Every conversion between placements, on meshes of 1 to 4 places, with uneven and short parts."""
+"""Every conversion between placements, on 1 to 4 devices, with uneven and short shards."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_conversion_keeps_the_value(build: Build, devices: int, backend: Backend
 
 
 def sizes() -> Iterator[tuple[int, int]]:
-    """(capacity, valid) of the batch: even, uneven, short, with empty parts."""
+    """(capacity, valid) of the batch: even, uneven, short, with empty shards."""
     yield from ((8, 8), (7, 7), (8, 5), (3, 3), (4, 1))
 
 

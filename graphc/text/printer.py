@@ -47,7 +47,7 @@ def print_ir(graph: Graph, *, locs: bool = False) -> str:
 
 
 def print_nodes(graph: Graph, around: str, lines: int = 5) -> str:
-    """The definition of node `around`, marked `>`, with its neighbours: some `lines` lines."""
+    """The definition of node `around`, marked `>`, with its neighbors: some `lines` lines."""
     at = next((i for i, name in enumerate(graph.nodes) if name == around), 0)
     start = max(0, min(at - lines // 2, len(graph) - lines))
     nodes = list(islice(graph.nodes.items(), start, start + lines))

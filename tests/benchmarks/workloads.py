@@ -158,7 +158,7 @@ def cnn() -> Workload:
 
 
 def _normal(f: Any, p: Any, x: Any, name: str) -> Any:
-    """A convolution's result, normalised over the batch."""
+    """A convolution's result, normalized over the batch."""
     return f.batch_norm(x, p[f"{name}g"], p[f"{name}b"])
 
 

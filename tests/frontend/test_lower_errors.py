@@ -182,7 +182,7 @@ CASES = [
      "param w: f32[3] = ones()\n⟦param w: f32[3] = ones()⟧\nreport y = 1"),
     ("G0113", "variable 'w.0' is declared twice",
      "for i in range(2) { ⟦param w[0]: f32[3] = ones()⟧ }\nreport y = 1"),
-    ("G0129", "a variable starts from an initialiser or a number, not from a tensor",
+    ("G0129", "a variable starts from an initializer or a number, not from a tensor",
      "param w: f32[3] = ⟦zeros([3])⟧\nreport y = 1"),
     ("G0129", "can't start from the string", 'param w: f32[3] = ⟦"a"⟧\nreport y = 1'),
     ("G0129", "can't start from a function | zeros()",

@@ -63,7 +63,7 @@ def reshape(rng: Rng) -> tuple[Op, tuple[TensorType, ...]]:
 
 
 def merged(rng: Rng, factors: list[int]) -> tuple[int, ...]:
-    """The factors, neighbours multiplied at random."""
+    """The factors, neighbors multiplied at random."""
     shape = [1]
     for n in factors:
         if rng.integers(2):

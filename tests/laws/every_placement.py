@@ -27,7 +27,7 @@ from graphc.strategies import MeshLayout
 
 LATENCY = 256.0
 LOCAL = 1.0
-EVERYWHERE = 0.01  # for what runs everywhere with an operand that is at home
+REPEATED_WORK = 0.01  # for what runs everywhere with an operand that is at home
 Choice = dict[str, Signature]
 
 
@@ -144,7 +144,7 @@ class Every:
         asked = [n for n in needed if n is not None]
         everywhere = sum(self._could_be_at_home(n, choice) for n in self.graph)
         moved = sum(self._conversion(x, choice[x].result, s, when) for x, s, when in asked)
-        return moved + EVERYWHERE * everywhere
+        return moved + REPEATED_WORK * everywhere
 
     def _could_be_at_home(self, node: Node, choice: Choice) -> bool:
         """Whether a node runs everywhere, though one of its operands is at home."""

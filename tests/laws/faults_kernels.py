@@ -14,7 +14,7 @@ from graphc.lowering.program.strides import MemoryLayout
 
 @fault("kernels", "view")
 def _dims_known_by_stride(patch: Patch) -> None:
-    """A dim of length 1 of a product's result has its neighbour's length, as they share a stride."""
+    """A dim of length 1 of a product's result has its neighbor's length, as they share a stride."""
 
     def change(old: Any, view: Any, base: Any, made: Any) -> list[tuple[int, int]]:
         dense = MemoryLayout.dense(base.shape)

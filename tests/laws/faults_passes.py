@@ -69,8 +69,8 @@ def _summed_twice(patch: Patch) -> None:
 
 
 @fault("run", "dense")
-def _scattered_to_the_neighbour(patch: Patch) -> None:
-    """reduce_scatter gives every device its neighbour's part."""
+def _scattered_to_the_neighbor(patch: Patch) -> None:
+    """reduce_scatter gives every device its neighbor's part."""
 
     def change(old: Any, call: Any, xs: Any, outs: Any, *rest: Any) -> None:
         scatters = call.kind is CollectiveKind.REDUCE_SCATTER

@@ -76,13 +76,13 @@ def _position_not_restored(patch: Patch) -> None:
 
 @fault("seeds")
 def _seed_not_passed_on(patch: Patch) -> None:
-    """The seed reaches the step, and not the initialisers."""
+    """The seed reaches the step, and not the initializers."""
     patch.setattr(Builder, "seed", property(lambda self: 0, lambda self, seed: None), raising=False)
 
 
 @fault("seeds")
 def _one_draw_for_all(patch: Patch) -> None:
-    """Initialisers draw from the seed, and not from the name of their variable."""
+    """Initializers draw from the seed, and not from the name of their variable."""
     from graphc.support import random
 
     around(patch, random, "key", lambda old, seed, name: old(seed, ""))

@@ -73,7 +73,7 @@ def loss(m: Maker, p: Picks) -> None:
 
 
 @step(0.5)
-def regulariser(m: Maker, p: Picks) -> None:
+def regularizer(m: Maker, p: Picks) -> None:
     if m.params:
         w = p.of(m.params)
         m.terms.append(p.of((m.f.sum(w * w) * 0.1, m.f.sum(m.f.sqrt(w * w + 0.1)) * 0.05)))

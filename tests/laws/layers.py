@@ -110,7 +110,7 @@ def _along(f: Builder, p: Picks, x: Value, d: int) -> Value:
 
 
 @step(1.5)
-def normalised(m: Maker, p: Picks) -> None:
+def normalized(m: Maker, p: Picks) -> None:
     x = m.any(p, lambda v: bool(features(v)))
     if x is not None:
         how, d = p.of(("softmax", "log_softmax", "layer_norm", "rms_norm")), p.of(features(x))

@@ -24,7 +24,7 @@ from graphc.support.errors import GraphcError
 
 KINDS = (
     "embedding", "biased", "binary", "kinked", "product", "reduced", "batch_statistic", "merged",
-    "permuted", "normalised", "attention", "regulariser", "statistic_state", "looked_up",
+    "permuted", "normalized", "attention", "regularizer", "statistic_state", "looked_up",
     "over_batch", "convolution", "cut",
 )  # fmt: skip
 STRATEGIES = (

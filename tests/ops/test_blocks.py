@@ -56,7 +56,7 @@ def cut_between_blocks(n: int, tiles: int, length: int, sizes: tuple[int, ...]) 
     assert sum(n for _, n in found) == n and capacity(n, sizes, widths) == each
 
 
-def test_the_tree_adds_neighbours_first() -> None:
+def test_the_tree_adds_neighbors_first() -> None:
     a, b, c, d, e = (drawn(64) for _ in range(5))
     assert np.array_equal(tree_sum([a, b, c, d]), (a + b) + (c + d))
     assert np.array_equal(tree_sum([a, b, c, d, e]), ((a + b) + (c + d)) + e)

@@ -1,4 +1,4 @@
-"""Initialisers: the moments that they promise, and independence of everything but name and seed."""
+"""Initializers: the moments that they promise, and independence of everything but name and seed."""
 
 from math import sqrt
 from typing import Any
@@ -76,7 +76,7 @@ def test_values_depend_on_name_and_seed_only() -> None:
     assert not np.array_equal(made("normal", (4,)), made("normal", (4,), seed=1))
 
 
-def test_an_initialisers_own_seed_wins() -> None:
+def test_an_initializers_own_seed_wins() -> None:
     f = Builder()
     normal = record_named("normal")
     assert normal is not None
@@ -97,6 +97,6 @@ def test_a_number_fills_the_variable() -> None:
         (1000, DType("u8", "u", 1), "1000 does not fit into u8"),
     ],
 )
-def test_what_is_no_initialiser_is_an_error(initial: Any, dtype: DType, message: str) -> None:
+def test_what_is_no_initializer_is_an_error(initial: Any, dtype: DType, message: str) -> None:
     with pytest.raises(GraphcError, match=message):
         initial_value(Builder(), initial, "w", TensorType((2,), dtype))

@@ -117,7 +117,7 @@ def test_what_couples_gradients_of_two_servers_is_computed_by_the_worker() -> No
 def test_a_statistic_of_a_batch_of_static_length_is_summed_by_the_worker() -> None:
     source = """
     const batch = 6
-    step centred(x: f32[batch, 3]) {
+    step centered(x: f32[batch, 3]) {
         param a: f32[3] = ones()
         state level: f32[3] = zeros()
         level <- level + 0.1 * mean(x - level, axis=0)

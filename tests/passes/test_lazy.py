@@ -64,8 +64,8 @@ def test_a_long_chain_of_free_values_is_kept() -> None:
 def test_a_cut_of_a_broadcast_is_made_from_what_it_repeats() -> None:
     f = start()
     total = f.reduce_sum(_value(f, "x"), over=(0,))
-    centred = _value(f, "x") - f.broadcast(total, shape=(8, 4), at=(1,), extents=(BATCH, None))
-    f.outputs["y"] = f.reduce_sum(centred * centred, over=(0, 1)).name
+    centered = _value(f, "x") - f.broadcast(total, shape=(8, 4), at=(1,), extents=(BATCH, None))
+    f.outputs["y"] = f.reduce_sum(centered * centered, over=(0, 1)).name
     graph = placed(f.build(), "mirrored(2)")
     moved = [n for n in graph if isinstance(n.op, Conversion)]
     assert {n.op.name for n in moved} == {"all_reduce"}

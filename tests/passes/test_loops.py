@@ -17,7 +17,7 @@ from graphc.testing.models import (
     classifier,
     entry,
     masked_regression,
-    normalised,
+    normalized,
     param,
 )
 from graphc.text import parse_ir, print_ir
@@ -121,14 +121,14 @@ def test_a_weighted_loss_keeps_nothing() -> None:
 
 def test_a_batch_norm_keeps_two_values_of_its_width_and_no_other_layer() -> None:
     width, wide = 16, 128
-    graph = under(normalised(BATCH, 64, width, wide), f"accumulate({TURNS})")
+    graph = under(normalized(BATCH, 64, width, wide), f"accumulate({TURNS})")
     assert loops(graph) == 5
     assert list(kept(graph).values()) == [(BATCH, width)] * 2
     assert program(graph).kept_bytes == 2 * BATCH * width * 4
 
 
 def test_products_of_a_layer_after_the_norm_are_made_once() -> None:
-    graph = under(normalised(BATCH, 64, 16, 128), f"accumulate({TURNS})")
+    graph = under(normalized(BATCH, 64, 16, 128), f"accumulate({TURNS})")
     again = [n for n in graph if n.because and n.because.rule.startswith("recomputed")]
     assert not [n.name for n in again if n.op.name == "einsum" and 128 in n.tensor.shape]
 
@@ -161,7 +161,7 @@ def test_what_crossed_devices_is_kept_and_not_sent_again() -> None:
 
 
 def test_every_node_that_was_inserted_says_why() -> None:
-    graph = under(normalised(BATCH), f"accumulate({TURNS})")
+    graph = under(normalized(BATCH), f"accumulate({TURNS})")
     inserted = [n for n in graph if n.name.endswith((".keep", ".loop1", ".loop2", ".loop3"))]
     assert inserted
     assert all(n.because and n.because.by == "loops" for n in inserted)
@@ -170,7 +170,7 @@ def test_every_node_that_was_inserted_says_why() -> None:
 # -- the program ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [masked_regression, normalised])
+@pytest.mark.parametrize("make", [masked_regression, normalized])
 def test_instructions_do_not_grow_with_turns(make: type) -> None:
     graphs = [make(BATCH) for _ in (2, 12)]
     counts = [
@@ -181,7 +181,7 @@ def test_instructions_do_not_grow_with_turns(make: type) -> None:
 
 
 def test_running_statistics_are_made_once_from_the_whole_batch() -> None:
-    graph = under(normalised(BATCH), f"accumulate({TURNS})")
+    graph = under(normalized(BATCH), f"accumulate({TURNS})")
     turns = assigned(graph)
     for state in ("norm.mean", "norm.var"):
         assert graph.updates[state] not in turns.inside
@@ -190,7 +190,7 @@ def test_running_statistics_are_made_once_from_the_whole_batch() -> None:
 
 
 def test_the_graph_reads_back_with_its_loops() -> None:
-    graph = under(normalised(BATCH), f"mirrored(2) * accumulate({TURNS})")
+    graph = under(normalized(BATCH), f"mirrored(2) * accumulate({TURNS})")
     verify(graph, "looped")
     assert parse_ir(print_ir(graph)) == parse_ir(print_ir(parse_ir(print_ir(graph))))
     assert loops(parse_ir(print_ir(graph))) == loops(graph)

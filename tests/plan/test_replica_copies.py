@@ -158,7 +158,7 @@ def test_the_check_names_a_variable_on_which_replicas_differ() -> None:
 
 
 def test_batch_statistics_of_replicas_and_of_the_batch() -> None:
-    """Local batch norm normalises by each replica's own statistics, and its states follow the mean."""
+    """Local batch norm normalizes by each replica's own statistics, and its states follow the mean."""
 
     def loss(p: Any, b: Any) -> Any:
         y = graphc.nn.batch_norm(graphc.nn.per_replica(b["x"]), momentum=0.0)

@@ -192,7 +192,7 @@ def test_moments_are_those_of_the_distributions(stream):
         for power, moment in moments:
             y = x**power
             assert abs(y.mean() - moment) < 5 * y.std() / n**0.5
-        for lag in (1, 2, 3, 4, 5):  # neighbours, of a pair, a block and beyond, are uncorrelated
+        for lag in (1, 2, 3, 4, 5):  # neighbors, of a pair, a block and beyond, are uncorrelated
             a, b = x[:-lag] - x.mean(), x[lag:] - x.mean()
             assert abs((a * b).mean()) < 5 * x.var() / n**0.5
     inside = [(np.abs(z) < k).mean() for k in (1, 2, 3)]

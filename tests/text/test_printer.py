@@ -330,7 +330,7 @@ def chain(n: int) -> Graph:
         ("e0", 99, "x >e0 e1 e2 e3 e4 e5 e6 e7 e8 e9"),
     ],
 )
-def test_a_node_is_shown_with_its_neighbours(around: str, lines: int, names: str) -> None:
+def test_a_node_is_shown_with_its_neighbors(around: str, lines: int, names: str) -> None:
     shown = print_nodes(chain(10), around, lines).splitlines()
     words = [line.split(":")[0].replace("%", "").replace(" ", "") for line in shown]
     assert " ".join(words) == names

@@ -383,7 +383,7 @@ class _Feed:
     def __call__(self) -> None:
         bound = self.step.bound
         at_turn = bound.site.coordinates[bound.turn]
-        value = bound.supply.part(self.source, self.buffer, at_turn)
+        value = bound.supply.shard(self.source, self.buffer, at_turn)
         if value is None or not (value.flags.c_contiguous and value.flags.aligned):
             value = self._copied(at_turn)
         if value is not self.value:

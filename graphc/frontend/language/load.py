@@ -48,7 +48,7 @@ class File:
 def load_module(path: str | Path, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Module:
     """The module of a .gc file. sizes binds named dims, before what the data says of them.
 
-    seed: of the initialisers and random ops that have none of their own
+    seed: of the initializers and random ops that have none of their own
     Raises GraphcError for whatever is wrong with the program.
     """
     return _module(parse_file(path), Path(path), dict(sizes or {}), checked_seed(seed))

@@ -104,7 +104,7 @@ def builtin_names() -> tuple[str, ...]:
 
 @cache
 def _records() -> tuple[str, ...]:
-    """Optimizers, schedules and initialisers; a chain of them is written `a | b`."""
+    """Optimizers, schedules and initializers; a chain of them is written `a | b`."""
     usable = (Transform, Schedule, Initializer)
     records = ((n, record_named(n)) for n in record_names())
     return tuple(n for n, c in records if c and issubclass(c, usable) and c is not Chain)

@@ -197,12 +197,12 @@ class StepBody:
         self, tree: s.VariableStatement, name: str, t: TensorType, initial: Any
     ) -> None:
         if isinstance(initial, Value):
-            message = "a variable starts from an initialiser or a number, not from a tensor"
+            message = "a variable starts from an initializer or a number, not from a tensor"
             raise GraphcError("G0129", message, span=tree.initial.span)
         whole = t.dtype.kind == "f" or not isinstance(initial, float) or initial.is_integer()
         if not whole or not isinstance(initial, bool | int | float | Initializer):
             message = f"a variable of type {t} can't start from {in_words(initial)}"
-            help = "give an initialiser, such as zeros(), or a number"
+            help = "give an initializer, such as zeros(), or a number"
             raise GraphcError("G0129", message, span=tree.initial.span, help=help)
         with self.first.at(tree.initial.span):
             try:

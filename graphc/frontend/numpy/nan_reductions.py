@@ -100,8 +100,8 @@ def nanvar(
 ) -> Value:
     """`var` of the numbers"""
     x = floats(f, typed(f, a, dtype))
-    centred = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
-    total: Value = f.sum(centred * centred, as_axis(axis), keepdims)
+    centered = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
+    total: Value = f.sum(centered * centered, as_axis(axis), keepdims)
     number = _number(f, x, axis, keepdims)
     return total / (f.maximum(number - ddof, 0) if ddof else number)
 

@@ -69,7 +69,7 @@ def trapezoid(f: Builder, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) 
     """the integral of y by the trapezoidal rule"""
     heights = floats(f, value(f, y))
     dim = dim_of("trapezoid", as_int(axis, "axis"), heights.rank)
-    left, right = _neighbours(f, heights, dim)
+    left, right = _neighbors(f, heights, dim)
     if x is None:
         return f.sum((left + right) * operand(f, dx, heights.dtype) * 0.5, dim)
     places = value(f, x)
@@ -79,7 +79,7 @@ def trapezoid(f: Builder, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) 
     return f.sum((left + right) * widths * 0.5, dim)
 
 
-def _neighbours(f: Builder, x: Value, dim: int) -> tuple[Value, Value]:
+def _neighbors(f: Builder, x: Value, dim: int) -> tuple[Value, Value]:
     """All entries along `dim` but the last, and all but the first."""
     n = x.shape[dim]
     bounds = ((0, max(n - 1, 0)), (min(1, n), n))
@@ -164,10 +164,10 @@ def cov(
     x = floats(f, value(f, m))
     require(x.rank in (1, 2), f"np.cov of {x.rank} dims")
     x = f.reshape(x, (1, *x.shape)) if x.rank == 1 else x if rowvar else f.transpose(x)
-    centred = x - f.mean(x, 1, True)
+    centered = x - f.mean(x, 1, True)
     less = (0 if bias else 1) if ddof is None else ddof
     number = count(f, x.type, (1,), x)
-    return f.squeeze(f.matmul(centred, f.transpose(centred)) / (number - less))
+    return f.squeeze(f.matmul(centered, f.transpose(centered)) / (number - less))
 
 
 @traces("corrcoef")
@@ -298,7 +298,7 @@ def _end(f: Builder, v: Any, like: Value, axis: int) -> Value:
 
 
 def _changes(f: Builder, x: Value, axis: int) -> Value:
-    return f.ne(*_neighbours(f, x, dim_of("diff", axis, x.rank)))
+    return f.ne(*_neighbors(f, x, dim_of("diff", axis, x.rank)))
 
 
 @traces("ediff1d")

@@ -35,7 +35,7 @@ class TraceSession:
     """One run of the user's function.
 
     wrap:    makes a traced array of a value of the session
-    first:   the graph of first values that are made by initialisers
+    first:   the graph of first values that are made by initializers
     initial: first values that are arrays, by variable
     exact:   where the function asked for the batch size as a plain number
     sized:   where it asked for it as a length, of an array or a range

@@ -166,7 +166,7 @@ def record(
                for each place where they meet, "devices=tree,turns=add_n".
     reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
     sparse:    whether gradients of tables are kept as rows: auto, on or off (graphc.ops.sparse).
-    seed:      of the initialisers and random functions that have none of their own.
+    seed:      of the initializers and random functions that have none of their own.
 
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
     """

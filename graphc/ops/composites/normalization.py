@@ -20,9 +20,9 @@ def layer_norm(
     narrow = floats(f, x)
     value = widened(f, narrow)
     dims = dims_of("layer_norm", axis, value.rank)
-    centred = value - along(f, f.mean(value, dims), value, dims)
-    deviation = f.sqrt(f.mean(centred * centred, dims) + eps)
-    y = centred / along(f, deviation, value, dims)
+    centered = value - along(f, f.mean(value, dims), value, dims)
+    deviation = f.sqrt(f.mean(centered * centered, dims) + eps)
+    y = centered / along(f, deviation, value, dims)
     return _affine(f.to_dtype(y, narrow.dtype), scale, shift)
 
 
@@ -58,13 +58,13 @@ def batch_norm(
     states = _Statistics(f, name or f.key("batch_norm"), value, channel)
     if f.training:
         mean = f.mean(value, dims)
-        centred = value - along(f, mean, value, dims)
-        var = f.mean(centred * centred, dims)
+        centered = value - along(f, mean, value, dims)
+        var = f.mean(centered * centered, dims)
         states.follow(f, mean, var, momentum)
     else:
         mean, var = states.mean, states.var
-        centred = value - along(f, mean, value, dims)
-    y = centred * along(f, f.rsqrt(var + eps), value, dims)
+        centered = value - along(f, mean, value, dims)
+    y = centered * along(f, f.rsqrt(var + eps), value, dims)
     parts = [None if v is None else _channels(f, v, value, dims) for v in (scale, shift)]
     return _affine(f.to_dtype(y, narrow.dtype), *parts)
 

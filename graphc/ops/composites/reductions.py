@@ -66,8 +66,8 @@ def var(
     narrow = floats(f, x)
     value = widened(f, narrow)
     dims = dims_of("var", axis, value.rank)
-    centred = value - along(f, f.mean(value, dims), value, dims)
-    total = _reduced(f, ReduceSum, centred * centred, dims, keepdims)
+    centered = value - along(f, f.mean(value, dims), value, dims)
+    total = _reduced(f, ReduceSum, centered * centered, dims, keepdims)
     number = count(f, value.type, dims, value)
     less = f.maximum(number - ddof, 0) if ddof else number
     return f.to_dtype(total / less, narrow.dtype)

@@ -15,7 +15,7 @@ _WORDS = "without it the value is global already: mean(x) is the mean over the w
 
 @composite
 def per_replica(f: Builder, x: Operand) -> Value:
-    """`y` is each replica's own part of x; what depends on y is computed by every replica itself
+    """`y` is each replica's own shard of x; what depends on y is computed by every replica itself
 
     A sum or mean over the batch is then over the replica's own examples. A replica is the part of
     the batch on one device, or one microbatch of it under accumulate. On one device there is one

@@ -147,7 +147,7 @@ class Adagrad(PerVariable):
 
     def move_rows(self, at: Moment, name: str, g: Rows, slots: Slots) -> tuple[Rows, Slots]:
         squares = g.map(lambda x: x * x)
-        new = g.of(slots["a"]) + squares.values  # at the rows' first places, the new a
+        new = g.of(slots["a"]) + squares.values  # at the first row of each index, the new a
         return g.map(lambda x: self._step(at, x, new)), {"a": squares.added_to(slots["a"])}
 
 

@@ -46,7 +46,7 @@ class Partition(Pass):
 
     def run(self, graph: Graph) -> Graph:
         if graph.mesh == NO_MESH and not self.short and not any(n.needs for n in graph):
-            return graph  # in one place nothing is converted, and no shard has padding
+            return graph  # on one device nothing is converted, and nothing is padded
         work = _Partitioner(
             graph, dict(self.orders), frozenset(self.scatter_per_microbatch), self.short
         )

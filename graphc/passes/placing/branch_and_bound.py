@@ -35,8 +35,8 @@ def independent_parts(search: Search) -> list[list[str]]:
     """The undecided nodes in groups that share no value and no rule of a node."""
     parts = DisjointSets(search.open)
     for node in search.searched:
-        for neighbours in ((node, *search.roots[node]), (node, *search.users[node])):
-            touched = [x for x in neighbours if x is not None and x in parts]
+        for neighbors in ((node, *search.roots[node]), (node, *search.users[node])):
+            touched = [x for x in neighbors if x is not None and x in parts]
             for x in touched[1:]:
                 parts.join(touched[0], x)
     return parts.sets()

@@ -35,7 +35,7 @@ def lazy_nodes(graph: Graph, at_home: Container[str] = ()) -> dict[str, int | No
         if isinstance(n.op, Gradient):  # it lies where it is said to
             over_lazy = False
         depth[n.name] = 1 + max((depth[x] for x in n.operands if x in lazy), default=0)
-        marked = isinstance(n.op, PerReplica) and n.operands[0] in lazy  # each makes its part
+        marked = isinstance(n.op, PerReplica) and n.operands[0] in lazy  # each makes its shard
         if n.op.lazy or marked or (over_lazy and len(real) < 2 and depth[n.name] < DEPTH):
             lazy[n.name] = real[0] if real else None
     return lazy
@@ -61,7 +61,7 @@ def with_lazy_signatures(
 
 
 def _as_marked(graph: Graph, name: str) -> State:
-    """How a node of per-replica code takes a global operand: marked, as the replica's part."""
+    """How a node of per-replica code takes a global operand: marked, as the replica's shard."""
     t = graph[name].tensor
     dims = [d for d in range(t.rank) if t.extent(d)] if graph[name].op.replicas else []
     return Split(dims[0]) if dims else R

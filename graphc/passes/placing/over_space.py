@@ -29,7 +29,9 @@ from graphc.passes.placing.route import FORBIDDEN
 from graphc.support.disjoint_sets import DisjointSets
 
 SWEEPS = 12
-EVERYWHERE = 0.01  # what it counts that all places do what one could do at home
+REPEATED_WORK = (
+    0.01  # the weight of work that all devices repeat, and the owner could do alone
+)
 T = TypeVar("T")
 
 
@@ -322,7 +324,7 @@ def _rule_cost(
     gives_up = _gives_up(signature, firm)
     broken = (takes and not has) + (gives_up and any(_keeps(w, firm) for w in signatures))
     could = not takes and any(isinstance(have, Home) for have in states)
-    return FORBIDDEN * broken + EVERYWHERE * could
+    return FORBIDDEN * broken + REPEATED_WORK * could
 
 
 def _gives_up(signature: Signature, states: list[State]) -> bool:

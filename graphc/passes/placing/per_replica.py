@@ -106,7 +106,7 @@ def batch_dims(t: TensorType) -> list[int]:
 
 
 def _check_whole(graph: Graph, node: Node) -> None:
-    """Raise G0485 for ops that can't run on a part of the batch of run-time length."""
+    """Raise G0485 for ops that can't run on a shard of the batch of run-time length."""
     if len(batch_dims(node.tensor)) > 1:
         text = f"%{node.name} has two dims of run-time length: {node.tensor.bare()}"
         raise GraphcError("G0485", text, span=node.origin, help=_ONE)

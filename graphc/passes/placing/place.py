@@ -1,6 +1,6 @@
 """The pass `place`: decide, for every node and mesh axis, the state of its value and its operands.
 
-Each axis is a separate labelling problem: a node picks one of the signatures that its dims rule
+Each axis is a separate labeling problem: a node picks one of the signatures that its dims rule
 allows, a value that is needed in another state is converted, and the total bytes of conversions
 (plus a constant per collective) are minimized. Axes over time come first, since a conversion inside
 the loop costs its bytes once per microbatch.
@@ -110,7 +110,7 @@ class _FactorGroups:
         return size % (self.axis.size * self._parts(signature.letter)) == 0
 
     def _parts(self, letter: str) -> int:
-        """Into how many parts other axes already split the letter."""
+        """Into how many shards other axes already split the letter."""
         parts = 1
         for axis, signatures in self.placed.signatures.items():
             if axis != self.axis.name and signatures[self.node.name].letter == letter:
@@ -264,7 +264,7 @@ class Place(Pass):
         check_turns(graph, layout)
         graph = expanded(graph, layout)
         if layout.mesh == NO_MESH and _is_whole(graph):
-            return graph  # there is one place: everything lies there already
+            return graph  # there is one device, which has everything
         lazy = lazy_under(graph, layout)
         layout = choose_cuts(graph, layout, Estimate(graph, lazy))
         placed = place_graph(graph, layout, lazy)

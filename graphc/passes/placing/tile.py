@@ -58,13 +58,13 @@ class Tile(Pass):
 def check_axes(strategy: Strategy, layout: MeshLayout) -> None:
     """Raise G0451 if the size of the axes that split variables does not divide the grid's tiles."""
     assert layout.grid is not None
-    places = prod(layout.mesh.axis(a).size for a in layout.model_axes)
-    if layout.grid.tiles % places:
-        power = 1 << (places - 1).bit_length()
-        good = places == power
+    shards = prod(layout.mesh.axis(a).size for a in layout.model_axes)
+    if layout.grid.tiles % shards:
+        power = 1 << (shards - 1).bit_length()
+        good = shards == power
         raise GraphcError(
             "G0451",
-            f"{strategy} splits variables into {places} shards, "
+            f"{strategy} splits variables into {shards} shards, "
             f"which do not divide the {layout.grid.tiles} tiles of its grid",
             help=f"write reproducible(slots={layout.grid.slots}, tiles={power})"
             if good
@@ -101,12 +101,12 @@ def untiled(graph: Graph, layout: MeshLayout) -> list[str]:
     """The dims of params that could have been split, but do not fill the blocks, in words."""
     if layout.grid is None or not layout.model_axes:
         return []
-    places, tiles = prod(layout.mesh.axis(a).size for a in layout.model_axes), layout.grid.tiles
+    shards, tiles = prod(layout.mesh.axis(a).size for a in layout.model_axes), layout.grid.tiles
     return [
         f"{v.name} dim {d}: {n} entries do not fill {tiles} blocks"
         for v in graph.variables.values()
         for d, n in enumerate(v.type.shape)
-        if v.kind == "param" and _is_named(v, d, layout.grid) and n >= places
+        if v.kind == "param" and _is_named(v, d, layout.grid) and n >= shards
         and not block_length(n, tiles)
     ]  # fmt: skip
 
@@ -159,9 +159,9 @@ def _links(graph: Graph, tiles: int) -> Iterator[list[Dim]]:
         if node.op.source:
             continue
         for letter in _letters(node, graph):
-            places = _places(node, graph, letter)
-            if _fits(letter, places, graph, tiles):
-                yield places
+            dims = _dims_called(node, graph, letter)
+            if _fits(letter, dims, graph, tiles):
+                yield dims
     for name, x in graph.updates.items():
         if name in graph.reads:
             yield from ([(graph.reads[name].name, d), (x, d)] for d in range(graph[x].tensor.rank))
@@ -189,18 +189,18 @@ def _at(rule: DimsRule, letter: str) -> list[tuple[int, ...]]:
     return [*at, out]
 
 
-def _places(node: Node, graph: Graph, letter: str) -> list[Dim]:
+def _dims_called(node: Node, graph: Graph, letter: str) -> list[Dim]:
     """The dims that a letter leads: of the operands, and of the result."""
     rule = parse_rule(node.op.dims(*(graph[x].tensor for x in node.operands)))
     names = [*node.operands, node.name]
     return [(x, d) for x, dims in zip(names, _at(rule, letter), strict=True) for d in dims]
 
 
-def _fits(letter: str, places: Iterable[Dim], graph: Graph, tiles: int) -> bool:
+def _fits(letter: str, dims: Iterable[Dim], graph: Graph, tiles: int) -> bool:
     """Whether every dim is a whole number of blocks, and none of them has a run-time length."""
     if "_" in letter and int(letter.rsplit("_", 1)[1]) % tiles:  # groups are cut between groups
         return False
-    types = [(graph[x].tensor, d) for x, d in places]
+    types = [(graph[x].tensor, d) for x, d in dims]
     return all(t.extent(d) is None and block_length(t.shape[d], tiles) for t, d in types)
 
 
@@ -219,7 +219,7 @@ def _blocks(node: Node, graph: Graph, tiles: int, tiled: set[Dim]) -> dict[str, 
     lengths: dict[str, int] = {}
     if node.op.regroups:
         for letter in _letters(node, graph):
-            (x, d), *rest = _places(node, graph, letter)
+            (x, d), *rest = _dims_called(node, graph, letter)
             if all(place in tiled for place in ((x, d), *rest)):
                 lengths[letter] = block_length(graph[x].tensor.shape[d], tiles)
     return lengths

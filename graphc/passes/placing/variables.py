@@ -50,7 +50,7 @@ def _wish(
     v: Variable, graph: Graph, rules: Iterable[Rule], axis: Axis, otherwise: Wish | None = R
 ) -> Wish | None:
     name = graph.variables.get(v.of, v).name
-    outer = v.kind == "outer"  # one value for places that step alone; else as a slot
+    outer = v.kind == "outer"  # one value for devices that make local steps; else as a slot
     kind = "slot" if outer else v.kind
     for rule in rules:
         if outer and rule.state == Varying():
@@ -94,7 +94,7 @@ def _cut(v: Variable, given: int, graph: Graph, axis: Axis) -> State:
 def _longest(v: Variable, axis: Axis, taken: set[int]) -> State:
     shape, n = v.type.shape, axis.size
     dims = [d for d in range(v.type.rank) if d not in taken and shape[d] >= n]
-    # A part of a dim that does not divide is padded: every device keeps the ceiling.
+    # A shard of a dim that does not divide is padded: every device keeps the ceiling.
     longest = max(dims, key=lambda d: (shape[d] % n == 0, shape[d]), default=None)
     return R if longest is None else Split(longest)
 

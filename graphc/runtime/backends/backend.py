@@ -60,11 +60,11 @@ class Device(Protocol):
         ...
 
     def get(self, name: str) -> Array:
-        """This rank's part of a variable."""
+        """This rank's shard of a variable."""
         ...
 
     def set(self, name: str, value: Array) -> None:
-        """Overwrite this rank's part of a variable with a copy of the value."""
+        """Overwrite this rank's shard of a variable with a copy of the value."""
         ...
 
     def prepare(self, program: str) -> None:

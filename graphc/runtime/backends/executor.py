@@ -154,7 +154,7 @@ class KernelDevice:
 
 
 def values_at(program: Program, at: Mapping[str, int]) -> tuple[int, int]:
-    """Bytes of constants, and of what a step makes, at a place on the mesh; a view is a copy."""
+    """Bytes of constants, and of what a step makes, on a device of the mesh; a view is a copy."""
     constants = {b for x in program.setup if (b := writes(x)) is not None}
     here = [b for b in program.buffers if b.lies_at(at)]
     computed = sum(b.bytes for b in here if b.id not in constants and b.kind != "variable")

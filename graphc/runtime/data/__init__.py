@@ -1,1 +1,1 @@
-"""From files to batches, and from a batch to the part of each device and microbatch."""
+"""From files to batches, and from a batch to the shard of each device and microbatch."""

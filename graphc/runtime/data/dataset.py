@@ -160,7 +160,7 @@ def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 def replica_streams(
     streams: Sequence[Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Array]]:
-    """Global batches to which each stream contributes one replica's part, in order.
+    """Global batches to which each stream contributes one replica's shard, in order.
 
     Ends when all streams have ended; a stream that ended earlier contributes nothing more. Raises
     G0623 if the mesh would split a batch differently: all parts must have the same number of
@@ -178,9 +178,9 @@ def replica_streams(
         counts = [_examples(p) if p else 0 for p in given]
         want = [shard_bounds(sum(counts), [(len(given), i)])[1] for i in range(len(given))]
         if counts != want:
-            text = f"the streams supply parts of {counts} examples, but the mesh would split {want}"
+            text = f"the streams supply shards of {counts} examples; the mesh splits them {want}"
             help = (
-                "supply equal parts (the last may be short), or one stream for all: graphc.rebatch"
+                "supply equal shards (the last may be short), or one stream for all: graphc.rebatch"
             )
             raise GraphcError("G0623", text, help=help)
         yield _joined(parts)

@@ -10,7 +10,7 @@ from graphc.support.errors import GraphcError, GraphcWarning
 
 
 def replicas(plan: Plan) -> int:
-    """Into how many parts the batch is split over the devices."""
+    """Into how many shards the batch is split over the devices."""
     program = plan.training
     batch = next((t for t in program.inputs.values() if t.extents), None)
     if batch is None:

@@ -85,14 +85,14 @@ class MicrobatchStream:
         value, spans = self._found(source, buffer, at)
         copy_padded(value, spans, out, self._poison)
 
-    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
+    def shard(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         value, spans = self._found(source, buffer, at)
         return unpadded(value, spans, buffer)
 
     def _found(
         self, source: str, buffer: Buffer, at: Coordinates
     ) -> tuple[Array, list[tuple[int, int]]]:  # fmt: skip
-        """The array that an entry's part is in, and where."""
+        """The array that an entry's shard is in, and where."""
         turn = self._turn(self._number(at), at)
         over_time = any(self._over_time(r) for r in buffer.ranges)
         spans = [
@@ -104,7 +104,7 @@ class MicrobatchStream:
         return any(a in self._time for a, _ in r.axes)
 
     def _within(self, r: Range, turn: _Turn, at: Coordinates) -> tuple[int, int]:
-        """(offset, length) in entries of a coordinate's part, within the microbatch."""
+        """(offset, length) in entries of a coordinate's shard, within the microbatch."""
         n = turn.sizes[r.extent] if r.extent else self._each(r)
         offset, length = shard_bounds(n, [(n, at[a]) for a, n in r.axes if a not in self._time])
         return offset * r.unit, length * r.unit

@@ -1,6 +1,6 @@
-"""Supply: the batch of one step, split into the part of each rank and microbatch.
+"""Supply: the batch of one step, split into the shard of each rank and microbatch.
 
-A part is padded to the shape of its buffer; how much of it is valid follows from the actual number
+A shard is padded to the shape of its buffer; how much of it is valid follows from the actual number
 of examples, so a short batch runs the same program.
 """
 
@@ -38,10 +38,10 @@ class Supply(Protocol):
         ...
 
     def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
-        """Write a coordinate's part of the batch's entry `source` to `out`, and pad it."""
+        """Write a coordinate's shard of the batch's entry `source` to `out`, and pad it."""
         ...
 
-    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
+    def shard(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         """What `fill` would write, as a view of the batch: of the buffer's shape and dtype.
 
         None if it must be padded or cast.
@@ -63,7 +63,7 @@ class FullBatch:
     def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         raise AssertionError(f"nothing is known of '{source}' before the first step")
 
-    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
+    def shard(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         return None
 
 
@@ -92,7 +92,7 @@ class WholeBatch:
         spans = [r.at(at, self.counts) for r in buffer.ranges]
         copy_padded(self._arrays[source], spans, out, self._poison)
 
-    def part(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
+    def shard(self, source: str, buffer: Buffer, at: Coordinates) -> Array | None:
         value = self._arrays[source]
         if value.shape == buffer.shape and not any(r.axes for r in buffer.ranges):
             return value if value.dtype == buffer.dtype.numpy else None

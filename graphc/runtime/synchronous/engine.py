@@ -317,7 +317,7 @@ class Engine:
         if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
             if not self.mesh.time:
                 return self._supply(name, only_microbatch(batch), poison)
-            if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its parts
+            if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its shards
                 whole = collected(self.programs[name].inputs, batch)
                 return self._supply(name, whole, poison)
             name = short if short in self.programs else name

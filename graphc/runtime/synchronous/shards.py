@@ -1,4 +1,4 @@
-"""Global values, and the parts that ranks hold of them."""
+"""Global values, and the shards that ranks hold of them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Array: TypeAlias = NDArray[Any]
 
 
 def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
-    """The padded part of a global value that a rank holds."""
+    """The padded shard of a global value that a rank holds."""
     out = np.empty(local_shape(t, mesh), t.dtype.numpy)
     copy_padded(value, _spans(t, mesh, rank), out)
     return out
 
 
 def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) -> None:
-    """Write the valid entries of a rank's part to their position in the global value."""
+    """Write the valid entries of a rank's shard to their position in the global value."""
     spans = _spans(t, mesh, rank)
     valid = shard[tuple(slice(n) for _, n in spans)]
     out[tuple(slice(o, o + n) for o, n in spans)] = valid
 
 
 def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
-    """Whether a rank has a part of a value: of an owned one, only the owner's ranks."""
+    """Whether a rank has a shard of a value: of an owned one, only the owner's ranks."""
     at = mesh.coordinates(rank)
     return all(at[axis] == coordinate for axis, coordinate in t.placement.homes)
 
 
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
-    """The first rank that holds each part of each copy: enough of them for the whole value."""
+    """The first rank that holds each shard of each copy: enough of them for the whole value."""
     split = {a for a, state in t.placement if isinstance(state, Split | Varying)}
     homes = dict(t.placement.homes)
     first_ranks = []

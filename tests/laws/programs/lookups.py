@@ -104,7 +104,7 @@ def searched(g: Grower) -> None:
 
 
 @piece(1)
-def labelled(g: Grower) -> None:
+def labeled(g: Grower) -> None:
     logits = g.float(2)
     n = logits.shape[-1]
     ids, used = _ids(g, n)

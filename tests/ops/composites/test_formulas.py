@@ -19,7 +19,7 @@ def np_softmax(x: Array, axis: int = -1) -> Array:
     return np.asarray(e / e.sum(axis, keepdims=True))
 
 
-def centred(x: Array) -> Array:
+def centered(x: Array) -> Array:
     return np.asarray(x - x.mean(-1, keepdims=True))
 
 
@@ -44,7 +44,7 @@ FORMULAS: list[tuple[str, Formula, dict[str, Any]]] = [
     ("norm", lambda x: np.sqrt((x * x).sum()), {}),
     ("norm", lambda x: np.abs(x).sum(-1), {"ord": 1, "axis": -1}),
     ("norm", lambda x: np.abs(x).max(), {"ord": np.inf}),
-    ("layer_norm", lambda x: centred(x) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), {}),
+    ("layer_norm", lambda x: centered(x) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), {}),
     ("rms_norm", lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6), {}),
 ]  # fmt: skip
 

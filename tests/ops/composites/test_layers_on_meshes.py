@@ -46,7 +46,7 @@ def cnn(m: Model) -> Value:
     return f.mean(f.cross_entropy(f.dense(h, m.par("w2", 64, 5), m.par("b2", 5)), y))
 
 
-def normalised_cnn(m: Model) -> Value:
+def normalized_cnn(m: Model) -> Value:
     f, x, y = m.f, m.input("x", 8, 8, 1), m.input("y", dtype=I32)
     h = f.batch_norm(f.conv2d(x, m.par("w1", 3, 3, 1, 4)), m.par("s", 4, init=Ones()))
     h = f.flatten(f.max_pool(f.relu(h)), keep=1)
@@ -86,7 +86,7 @@ def series(rng: np.random.Generator, n: int) -> dict[str, Array]:
 
 
 DATA: dict[Callable[[Model], Value], Callable[..., dict[str, Array]]] = {
-    cnn: images, normalised_cnn: images, gpt: symbols, lstm: series,
+    cnn: images, normalized_cnn: images, gpt: symbols, lstm: series,
 }  # fmt: skip
 OPTIMIZER = optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(1e-2), optim.ema(0.9))
 
@@ -140,8 +140,8 @@ NORMED = ["mirrored(3)", "tensor_split(2)", "accumulate(3)", "mirrored(2) * accu
 
 @pytest.mark.parametrize("strategy", NORMED)
 def test_batch_norm_takes_the_whole_batchs_statistics_on_a_mesh(strategy: str) -> None:
-    losses, variables = trained(normalised_cnn, strategy)
-    expected, whole = trained(normalised_cnn, "one_device()")
+    losses, variables = trained(normalized_cnn, strategy)
+    expected, whole = trained(normalized_cnn, "one_device()")
     np.testing.assert_allclose(losses, expected, rtol=1e-12)
     assert {"batch_norm.mean", "batch_norm.var"} <= set(whole)
     for name, value in whole.items():
