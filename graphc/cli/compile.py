@@ -45,7 +45,7 @@ def compile_command(
     If the data isn't there to be counted, a run may take less.
     """
     from graphc.runtime.backends import plugins
-    from graphc.runtime.data.used import programs_used
+    from graphc.runtime.data.plan_data import programs_used
     from graphc.runtime.machine.memory import footprints, memory_in_words
     from graphc.support.files import check_writable
 

@@ -92,7 +92,7 @@ def backends_command() -> None:
 @click.argument("code", required=False)
 def explain_command(code: str | None) -> None:
     """Explain an error code, such as G0203. Without a code, list all codes."""
-    from graphc.support.error_codes import codes
+    from graphc.support.errors import codes
 
     entries = codes()
     if code is None:

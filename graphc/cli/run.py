@@ -113,7 +113,7 @@ def run_command(
     The result of an asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends
     on timing. --record saves which push was applied when; --replay repeats it bit for bit.
     """
-    from graphc.cli.outputs import check_outputs, saved
+    from graphc.cli.file_arguments import check_outputs, saved
     from graphc.runtime.checkpoints.saving import read
     from graphc.runtime.trainer import Trainer
 
@@ -288,7 +288,7 @@ def _train(
     trainer: Trainer, test_data: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
     steps: int | None, quiet: bool, recordings: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    from graphc.runtime.data.proportion import replicas
+    from graphc.runtime.data.plan_data import replicas
     from graphc.runtime.data.sharding import Sharding
     from graphc.support.errors import GraphcError
 

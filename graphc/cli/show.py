@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.files import read_text
+from graphc.cli.file_arguments import read_text
 from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
 from graphc.support.files import write_whole
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphc.support.error_codes import codes, families
+from graphc.support.errors import codes, families
 
 HEAD = """\
 # Errors

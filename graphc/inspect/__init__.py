@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graphc.inspect.as_json import to_json
-from graphc.inspect.dot import to_dot
-from graphc.inspect.mermaid import to_mermaid
+from graphc.inspect.diagrams import to_dot, to_mermaid
 from graphc.inspect.svg import to_svg
 from graphc.ir.graph import Graph
 from graphc.text import print_ir

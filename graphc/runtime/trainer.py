@@ -34,7 +34,7 @@ from graphc.runtime.checkpoints.saving import (
 )
 from graphc.runtime.data.batches import Batch, array_of, check_names
 from graphc.runtime.data.dataset import Dataset, Position
-from graphc.runtime.data.proportion import replicas, warn_of_proportion
+from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.machine.interrupts import Uninterrupted

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import linecache
 import os
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
-
-from graphc.support.error_codes import codes
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +184,32 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str | None:
         return None
     close = get_close_matches(word, known, n=1)
     return f"did you mean '{close[0]}'?" if close else None
+
+
+# -- codes and their texts, read on first use ----------------------------------------------------
+
+FILE: Final = Path(__file__).with_name("error_codes.toml")
+
+
+class ErrorEntry(NamedTuple):
+    """One error code: a short title, and the explanation that `graphc explain` prints."""
+
+    title: str
+    text: str
+
+
+@lru_cache(maxsize=1)
+def codes() -> Mapping[str, ErrorEntry]:
+    """All codes, such as G0203, with their entries, in order."""
+    tables = _tables()
+    return {code: ErrorEntry(**tables[code]) for code in sorted(tables) if code != "families"}
+
+
+def families() -> Mapping[str, str]:
+    """The families of codes by their first letters: `G01` -> `language`."""
+    return _tables()["families"]
+
+
+@lru_cache(maxsize=1)
+def _tables() -> dict[str, dict[str, str]]:
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))

@@ -1,13 +1,18 @@
-"""Run a function of values on arrays, node by node with the ops' own kernels."""
+"""Run a graph, or a function of values, on arrays: node by node with the reference kernels.
+
+Slow, and what the tests compare all else with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Graph, Node
 from graphc.ir.types import Extent, TensorType, dtype_of
-from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input
 
 if TYPE_CHECKING:
@@ -40,3 +45,27 @@ def fetch(f: Builder, wanted: Any, feeds: Mapping[str, Array]) -> Any:
     if isinstance(wanted, Value):
         return values[wanted.name]
     return tuple(values[v.name] for v in wanted)
+
+
+# -- graphs ---------------------------------------------------------------------------------------
+
+
+def evaluate(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """The value of every node of an unplaced graph, given those of its inputs and variables.
+
+    A variable that is not fed is filled with its `fill`.
+    """
+    values: dict[str, Array] = {}
+    with np.errstate(all="ignore"):
+        for node in graph:
+            if node.op.source:
+                name = node.op.attributes["source_name"]
+                values[node.name] = feeds[name] if name in feeds else _first(graph, name, node)
+            else:
+                values[node.name] = node.op.run(*(values[x] for x in node.operands))
+    return values
+
+
+def _first(graph: Graph, name: str, node: Node) -> Array:
+    t = node.tensor
+    return np.full(t.shape, graph.variables[name].fill, t.dtype.numpy)

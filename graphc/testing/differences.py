@@ -11,10 +11,9 @@ import numpy as np
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph
 from graphc.ir.types import F64
-from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Data
 from graphc.passes.differentiation.reverse_mode import gradients
-from graphc.testing.compute import Function, inputs
+from graphc.testing.compute import Function, evaluate, inputs
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array

@@ -17,7 +17,7 @@ from graphc.lowering.lower import STAGES
 from graphc.ops import COMPOSITES
 from graphc.passes.base import PASSES
 from graphc.strategies import STRATEGIES
-from graphc.support.error_codes import codes
+from graphc.support.errors import codes
 
 Call = Callable[..., Any]
 SPEC = Path(__file__).parents[2] / "spec"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphc.support.error_codes import codes
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, codes
 from graphc.syntax.parse import parse_file
 
 # What no file of text can show: a file too large, and one that is no text.

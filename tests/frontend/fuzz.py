@@ -28,8 +28,7 @@ from graphc.frontend.language.names import builtin_names
 from graphc.ir import builder
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
-from graphc.support.error_codes import codes
-from graphc.support.errors import GraphcError, InternalError, Span, VerifyError
+from graphc.support.errors import GraphcError, InternalError, Span, VerifyError, codes
 
 ROOT = Path(__file__).parents[2]
 MEMORY = 6 * 2**30  # of address space, of which threads and BLAS reserve much and use little

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.trace import record
-from graphc.ops.evaluate import evaluate
+from graphc.testing.compute import evaluate
 from graphc.verify import verify
 
 Call = Callable[..., Any]

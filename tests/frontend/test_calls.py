@@ -17,9 +17,9 @@ from graphc.ir import builder
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
 from graphc.ir.types import DTYPES, DType, Extent, TensorType
-from graphc.ops.evaluate import evaluate
 from graphc.ops.optimizers.schedules import Schedule
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 
 DRAWS = 40
 CALLED = [name for name in builtin_names() if not isinstance(builtin(name), DType)]

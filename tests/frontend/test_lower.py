@@ -14,11 +14,11 @@ from graphc.frontend.language.load import load_module, module_of_source
 from graphc.frontend.module import Module
 from graphc.ir.graph import Graph
 from graphc.ir.types import Extent
-from graphc.ops.evaluate import evaluate
 from graphc.ops.optimizers.base import as_optimizer
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 
 F32 = np.float32
 LINE = "minimize mean(square(x * w)) with sgd(0.1)"

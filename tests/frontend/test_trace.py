@@ -19,8 +19,8 @@ from graphc.frontend.numpy.tree import flatten
 from graphc.ir.orders import parse_orders
 from graphc.ir.types import F32, F64, I32, Extent
 from graphc.ops import initializers
-from graphc.ops.evaluate import evaluate
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 from graphc.text import parse_ir, print_ir
 
 X = np.arange(12.0, dtype=np.float32).reshape(3, 4) / 10

@@ -12,8 +12,8 @@ import pytest
 
 import graphc
 from graphc.frontend.numpy.trace import record
-from graphc.ops.evaluate import evaluate
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 check, traced, real, ints, bools = (

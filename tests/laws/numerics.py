@@ -10,9 +10,9 @@ import numpy as np
 
 import graphc
 from graphc.frontend.numpy.trace import record
-from graphc.ops.evaluate import evaluate
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 
 Call = Callable[..., Any]
 AWKWARD = np.array([0.5, -1e9, 1e9, 3e19, -3e30, 89.0, -89.0, np.inf, -np.inf, np.nan, 0.0, 1.0])

@@ -7,9 +7,9 @@ import graphc.ops  # noqa: F401  (registers the ops)
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import all_ops, op_named
 from graphc.ir.types import F32, F64, TensorType
-from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Input
 from graphc.passes.differentiation.reverse_mode import gradients
+from graphc.testing.compute import evaluate
 from graphc.testing.differences import check_gradients
 from graphc.testing.samples import Case, sample_cases
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from damage import damaged, resealed
 
-from graphc.frontend.language.entries import entry_shapes
+from graphc.frontend.language.data_sources import entry_shapes
 from graphc.frontend.module import DataSpec
 from graphc.ir.types import TensorType, parse_types
 from graphc.runtime.data.dataset import load

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from graphc.frontend.language.static import in_words, is_integer
 from graphc.frontend.module import DataSpec
+from graphc.support.array_files import csv_header, npz_shapes
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.limits import SHARD_POLICIES
+from graphc.support.untrusted_files import Unreadable, files_of
 from graphc.syntax import tree as s
 
 KINDS = ("npz", "csv")
@@ -107,3 +111,27 @@ def _policy(tree: s.Call, static: Static) -> str:
 
 
 _STAGES: dict[str, Callable[[s.Call, Static], Any]] = {"shuffle": _seed, "shard": _policy}
+
+
+# -- the shapes of a data file's entries, from its header -----------------------------------------
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def entry_shapes(spec: DataSpec) -> Shapes:
+    """The shapes by entry, which bind the named dims of a program. The first dim is the examples'.
+
+    Only a hint: {} if the file is missing or damaged, whose error is raised when it is read.
+    """
+    readers = {"npz": npz_shapes, "csv": _csv}
+    try:
+        return readers[spec.kind](files_of(spec.path)[0])
+    except (Unreadable, FileNotFoundError):
+        return {}
+
+
+def _csv(path: Path) -> Shapes:
+    """A column is [n]; the columns `x.0`, `x.1`, ... are one entry [n, columns]. n is not known."""
+    plain = csv_header(path)
+    numbered = Counter(m[1] for name in plain if (m := re.fullmatch(r"(.+)\.\d+", name)))
+    return dict.fromkeys(plain, (-1,)) | {k: (-1, n) for k, n in numbered.items()}

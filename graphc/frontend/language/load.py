@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphc.frontend.language.data_sources import data_spec
-from graphc.frontend.language.entries import entry_shapes
+from graphc.frontend.language.data_sources import data_spec, entry_shapes
 from graphc.frontend.language.evaluate import Evaluator
 from graphc.frontend.language.names import Closure, Namespace, Scope
 from graphc.frontend.language.static import in_words, is_integer

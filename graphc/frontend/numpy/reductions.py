@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphc.frontend.numpy.handlers import traces
-from graphc.frontend.numpy.scan import scan
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operand, operands, value
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
@@ -308,3 +308,19 @@ def ediff1d(f: Builder, ary: Any) -> Value:
 
 
 __all__ = ["F32", "all_", "any_", "logsumexp", "max_", "min_", "prod", "sum_", "typed"]
+
+
+# -- running results of any associative function --------------------------------------------------
+
+
+def scan(f: Builder, function: Callable[[Value, Value], Value], x: Value, axis: int) -> Value:
+    """`y[i] = x[0] . x[1] . ... . x[i]` along `axis`, in log2(n) steps (Hillis, Steele 1986)."""
+    dim = dim_of("accumulate", axis, x.rank)
+    step, n = 1, x.shape[dim]
+    while step < n:
+        kept = f.slice(x, dim=dim, start=0, stop=step)
+        left = f.slice(x, dim=dim, start=0, stop=n - step)
+        right = f.slice(x, dim=dim, start=step, stop=n)
+        x = f.concat(kept, function(left, right), axis=dim)
+        step *= 2
+    return x

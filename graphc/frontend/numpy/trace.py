@@ -28,15 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.frontend.numpy.batch_size import measured, needs_whole, same_but_for_lengths
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.constant_table import taking
 from graphc.frontend.numpy.declare import Param, add_loss, declare, objectives, output, write
-from graphc.frontend.numpy.same_step import same_but_for_lengths
 from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.numpy.tree import Structure, flatten
 from graphc.frontend.operands import value
-from graphc.frontend.whole_batch import measured, needs_whole
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.op import op_named

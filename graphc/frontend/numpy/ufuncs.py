@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.frontend.numpy import reductions
 from graphc.frontend.numpy.handlers import Handler
-from graphc.frontend.numpy.scan import scan
+from graphc.frontend.numpy.reductions import scan
 from graphc.frontend.numpy.table import UFUNCS
 from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
 from graphc.ir.builder import Builder, Operand, Value

@@ -23,7 +23,7 @@ from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.option_text import Axes
-from graphc.passes.placing.sharded_storage import made_of
+from graphc.passes.placing.variables import made_of
 
 
 @register_pass

@@ -29,9 +29,7 @@ from graphc.passes.placing.route import FORBIDDEN
 from graphc.support.disjoint_sets import DisjointSets
 
 SWEEPS = 12
-REPEATED_WORK = (
-    0.01  # the weight of work that all devices repeat, and the owner could do alone
-)
+REPEATED_WORK = 0.01  # the weight of work that all devices repeat, and the owner could do alone
 T = TypeVar("T")
 
 

@@ -30,9 +30,8 @@ from graphc.passes.placing.over_space import Search, place_over_space
 from graphc.passes.placing.over_time import place_over_time
 from graphc.passes.placing.per_replica import ReplicaSignatures, check_turns, expanded
 from graphc.passes.placing.problem import AxisProblem, Placed
-from graphc.passes.placing.sharded_storage import stored_values
 from graphc.passes.placing.sharding_constraints import constrained_signatures
-from graphc.passes.placing.variables import variable_states, variables_at_home
+from graphc.passes.placing.variables import stored_values, variable_states, variables_at_home
 from graphc.strategies import MeshLayout, OneDevice, Strategy, layout_of
 
 Signatures = dict[str, tuple[Signature, ...]]

@@ -11,10 +11,9 @@ from graphc.ir.graph import Graph
 from graphc.ir.op import op_named
 from graphc.ir.types import BF16, F16, F32, I32, Extent, Size, TensorType
 from graphc.ops.composites.shaping import split
-from graphc.ops.evaluate import evaluate
 from graphc.ops.source import Const, ConstArray, DimSize, Input
 from graphc.support.errors import GraphcError
-from graphc.testing.compute import fetch, inputs
+from graphc.testing.compute import evaluate, fetch, inputs
 
 B = 13  # the batch's static size: no other dim has it, and no constant may come of it
 BATCH = Extent("batch")

@@ -1,4 +1,4 @@
-"""The files that `graphc run` writes: checked before the training, written at its end."""
+"""The files that commands read and write."""
 
 from __future__ import annotations
 
@@ -8,10 +8,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.support.errors import GraphcError
 from graphc.support.files import check_writable
 
 if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
+
+MAX_TEXT = 1 << 28  # the largest graph in text form, in bytes
+
+
+def read_text(file: Path) -> str:
+    """Read a text file. Raises G0106 if it can't be read."""
+    try:
+        with open(file, "rb") as opened:
+            data = opened.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            raise GraphcError("G0106", f"cannot read {file}: it has more than {MAX_TEXT:,} bytes")
+        return data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise GraphcError("G0106", f"cannot read {file}: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        raise GraphcError("G0106", f"cannot read {file}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+# -- what `graphc run` writes: checked before the training, written at its end --------------------
 
 
 def check_outputs(save: Path | None, record: Path | None) -> None:

@@ -1,10 +1,16 @@
-"""Whether two traces of one function, for batches of two sizes, are the same step."""
+"""What a traced step assumes of the size of its batch.
+
+A function is traced for batches of two sizes: if the graphs differ in more than lengths, or if the
+step needs the whole batch, it holds for batches of one size only.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from graphc.ir.graph import Graph, Node
+from graphc.ir.builder import Builder
+from graphc.ir.graph import Graph, Node, subgraph_nodes
+from graphc.support.errors import Span
 
 
 def same_but_for_lengths(a: Graph, b: Graph) -> bool:
@@ -34,3 +40,21 @@ def _same(a: Node, b: Node) -> bool:
 def _fits(a: Any, b: Any) -> bool:
     """Whether two attributes of nodes are equal, or may be lengths."""
     return a == b or isinstance(a, int | tuple)
+
+
+# -- nodes that need the whole batch: they make a run-time length a fixed one ---------------------
+
+
+def needs_whole(f: Builder) -> Span | None:
+    """The place of the first node that needs the whole batch."""
+    return next((f.nodes[n].origin for n in f.unpaddable if n in f.nodes), None)
+
+
+def measured(f: Builder, graph: Graph) -> Span | None:
+    """The place of a node that needs the whole batch and that nothing needs, if all are such.
+
+    Its shape may have been asked for: a length that would not follow a short batch.
+    """
+    lost = [n for n in f.unpaddable if n in f.nodes]
+    needed = subgraph_nodes(graph, graph.roots) if lost else set()
+    return f.nodes[lost[0]].origin if lost and needed.isdisjoint(lost) else None

@@ -1,14 +1,16 @@
-"""Which programs a run on a plan's own data runs: those for whole batches, or for shorter ones."""
+"""What a plan's own data mean for a run: which programs it runs; whether batches are too large."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
+from math import prod
 
 from graphc.lowering.program.program import Program
 from graphc.plan.plan import SYNC, WORKER, Plan
 from graphc.runtime.data.dataset import examples_of
-from graphc.runtime.data.proportion import replicas
 from graphc.runtime.data.sharding import Sharding
+from graphc.support.errors import GraphcError, GraphcWarning
 
 
 def programs_used(plan: Plan) -> list[str] | None:
@@ -54,3 +56,38 @@ def _program_for(size: int, name: str, programs: Mapping[str, Program]) -> str:
     counted = (t for t in programs[name].inputs.values() if t.extents and t.extents[0])
     short = f"{name}.short"
     return short if short in programs and any(t.shape[0] != size for t in counted) else name
+
+
+# -- a warning about batches that are large in proportion to the data -----------------------------
+
+
+def replicas(plan: Plan) -> int:
+    """Into how many shards the batch is split over the devices."""
+    program = plan.training
+    batch = next((t for t in program.inputs.values() if t.extents), None)
+    if batch is None:
+        return 1
+    dim = next(d for d in range(batch.rank) if batch.extent(d))
+    axes = [program.mesh.axis(a) for a in batch.placement.splits(dim)]
+    return prod(a.size for a in axes if a.over == "space")
+
+
+FEWEST_UPDATES, LARGEST_PART = 20, 0.1  # of an epoch, and of the data
+
+
+def warn_of_proportion(plan: Plan, examples: int, batch: int) -> None:
+    """Warn if accumulation makes a batch with few updates, or of a large share of the data."""
+    turns, updates = plan.mesh.turns, -(-examples // batch)
+    if plan.mesh.leaves is not None:  # leaves are there for the bits, not for a larger batch
+        return
+    if turns < 2 or (updates >= FEWEST_UPDATES and batch <= LARGEST_PART * examples):
+        return
+    part = min(batch, examples) / examples if examples else 1.0
+    warning = GraphcError(
+        "G0620",
+        f"an epoch of {examples} examples has {updates} update{'s' * (updates != 1)}: the batch "
+        f"of {batch}, in {turns} microbatches, is {part:.0%} of the data",
+        help=f"a smaller batch makes more updates; fewer than {FEWEST_UPDATES} an epoch, or a "
+        f"batch over {LARGEST_PART:.0%} of the data, seldom train well",
+    )
+    warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
