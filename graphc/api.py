@@ -19,7 +19,7 @@ from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.ir.graph import Graph
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
-from graphc.runtime.machine.memory import check_peak
+from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import OnStep, Trainer
 from graphc.strategies import Strategy, parse_strategy
 from graphc.support.errors import GraphcError

@@ -3,20 +3,11 @@
 graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), graphc.optim.adam(1e-3))
 """
 
-from graphc.ops.optimizers.base import ClipByGlobalNorm as clip_by_global_norm
-from graphc.ops.optimizers.base import ClipByValue as clip_by_value
-from graphc.ops.optimizers.base import Ema as ema
-from graphc.ops.optimizers.base import Optimizer, Transform, chain
-from graphc.ops.optimizers.kinds import Adagrad as adagrad
-from graphc.ops.optimizers.kinds import Adam as adam
-from graphc.ops.optimizers.kinds import Adamw as adamw
-from graphc.ops.optimizers.kinds import Lamb as lamb
-from graphc.ops.optimizers.kinds import Lion as lion
-from graphc.ops.optimizers.kinds import Momentum as momentum
-from graphc.ops.optimizers.kinds import Nesterov as nesterov
-from graphc.ops.optimizers.kinds import Rmsprop as rmsprop
-from graphc.ops.optimizers.kinds import Sgd as sgd
 from graphc.ops.optimizers.loss_scale import LossScale as loss_scale
+from graphc.ops.optimizers.optimizer import ClipByGlobalNorm as clip_by_global_norm
+from graphc.ops.optimizers.optimizer import ClipByValue as clip_by_value
+from graphc.ops.optimizers.optimizer import Ema as ema
+from graphc.ops.optimizers.optimizer import Optimizer, Transform, chain
 from graphc.ops.optimizers.schedules import ConstantRate as constant_rate
 from graphc.ops.optimizers.schedules import CosineDecay as cosine_decay
 from graphc.ops.optimizers.schedules import ExponentialDecay as exponential_decay
@@ -24,6 +15,15 @@ from graphc.ops.optimizers.schedules import LinearWarmup as linear_warmup
 from graphc.ops.optimizers.schedules import PiecewiseConstant as piecewise_constant
 from graphc.ops.optimizers.schedules import PolynomialDecay as polynomial_decay
 from graphc.ops.optimizers.schedules import Schedule
+from graphc.ops.optimizers.update_rules import Adagrad as adagrad
+from graphc.ops.optimizers.update_rules import Adam as adam
+from graphc.ops.optimizers.update_rules import Adamw as adamw
+from graphc.ops.optimizers.update_rules import Lamb as lamb
+from graphc.ops.optimizers.update_rules import Lion as lion
+from graphc.ops.optimizers.update_rules import Momentum as momentum
+from graphc.ops.optimizers.update_rules import Nesterov as nesterov
+from graphc.ops.optimizers.update_rules import Rmsprop as rmsprop
+from graphc.ops.optimizers.update_rules import Sgd as sgd
 
 __all__ = [
     "Optimizer",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphc.frontend.module import Module
     from graphc.runtime.data.dataset import Dataset
     from graphc.strategies import Strategy
-    from graphc.testing.determinism import BitsRow
+    from graphc.testing.bits_check import BitsRow
     from graphc.testing.equivalence import ComparisonRow
 
 
@@ -157,7 +157,7 @@ def _bits(
 ) -> Iterator[str]:  # fmt: skip
     """Print a row per strategy and backend, a summary per backend; yield the mark of each row."""
     from graphc.strategies import Reproducible
-    from graphc.testing.determinism import BitsCheck, tiles_for
+    from graphc.testing.bits_check import BitsCheck, tiles_for
     from graphc.testing.equivalence import take
 
     slots, tiles = grid

@@ -46,7 +46,7 @@ def compile_command(
     """
     from graphc.runtime.backends import plugins
     from graphc.runtime.data.plan_data import programs_used
-    from graphc.runtime.machine.memory import footprints, memory_in_words
+    from graphc.runtime.machine.memory_limits import footprints, memory_in_words
     from graphc.support.files import check_writable
 
     if output is not None:

@@ -24,7 +24,7 @@ def _formatted(file: Path, check: bool) -> bool:
     """Format one file, or with check say that it would be. True if it was already formatted."""
     from graphc.syntax.format import format_source
     from graphc.syntax.parse import read_file
-    from graphc.syntax.source import MAX_BYTES
+    from graphc.syntax.source_text import MAX_BYTES
 
     piped = str(file) == "-"
     before = sys.stdin.buffer.read(MAX_BYTES + 1) if piped else read_file(file)

@@ -220,7 +220,7 @@ def plan_of(
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module
     from graphc.runtime.backends import plugins
-    from graphc.runtime.machine.memory import check_peak
+    from graphc.runtime.machine.memory_limits import check_peak
     from graphc.strategies import parse_strategy
 
     limit = bytes_of(peak, "--peak")

@@ -32,7 +32,7 @@ from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.source import Random
 from graphc.passes.base import Pass
 from graphc.passes.differentiation.gradient_orders import check_orders
-from graphc.passes.differentiation.losses import check_losses
+from graphc.passes.differentiation.loss_checks import check_losses
 from graphc.passes.partitioning.worker_server_split import cut_of
 from graphc.passes.placing.tile import untiled
 from graphc.plan.determinism import determinism_of

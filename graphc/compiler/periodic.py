@@ -7,7 +7,7 @@ from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
 from graphc.lowering.program.program import Program
 from graphc.lowering.schedule.schedule import schedule
-from graphc.ops.optimizers.base import Optimizer
+from graphc.ops.optimizers.optimizer import Optimizer
 from graphc.passes.local_step import meeting, with_outer
 from graphc.plan.plan import SYNC
 from graphc.strategies import Periodic, Strategy, layout_of

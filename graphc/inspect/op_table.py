@@ -15,7 +15,7 @@ from graphc.ir.types import parse_types
 from graphc.ops import COMPOSITES
 from graphc.ops.collective import AcrossLoops, Conversion
 from graphc.ops.initializers import Initializer
-from graphc.ops.optimizers.base import Transform
+from graphc.ops.optimizers.optimizer import Transform
 from graphc.ops.optimizers.schedules import Schedule
 
 HEAD = """\

@@ -96,7 +96,7 @@ class Variable:
 
 
 class OptimizerRecord(Protocol):
-    """What `minimize` needs: a frozen, printable record (see graphc.ops.optimizers.base)."""
+    """What `minimize` needs: a frozen, printable record (see graphc.ops.optimizers.optimizer)."""
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]: ...
 

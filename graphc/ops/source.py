@@ -14,7 +14,7 @@ import numpy as np
 from graphc.ir.dims import letters
 from graphc.ir.op import Op, Shard, record, register, require
 from graphc.ir.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named
-from graphc.support.records import equal_as_tuples
+from graphc.support.record_equality import equal_as_tuples
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array

@@ -14,7 +14,7 @@ from math import prod
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Because, Graph, Node, Variable
 from graphc.ir.types import I32, I64, TensorType
-from graphc.ops.optimizers.base import Gradients, Optimizer
+from graphc.ops.optimizers.optimizer import Gradients, Optimizer
 from graphc.ops.replicas import JoinReplicas, OwnSize, PerReplica, ReplicaSum
 from graphc.passes.base import Pass, register_pass
 from graphc.strategies import MeshLayout, OneDevice, Strategy, layout_of

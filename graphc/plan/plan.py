@@ -21,7 +21,7 @@ from graphc.lowering.program.program import Program
 from graphc.plan.check import complaints
 from graphc.plan.check.plans import plan_complaints
 from graphc.plan.replica_copies import how_joined
-from graphc.strategies.base import Asynchronous
+from graphc.strategies.strategy import Asynchronous
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, write_whole
 from graphc.support.lazy_map import chosen

@@ -17,7 +17,7 @@ from graphc.ir.types import dtype_of
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
-from graphc.runtime.asynchronous.source import NumberedStream
+from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint
@@ -38,7 +38,7 @@ from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.machine.memory import Limit, check_memory
+from graphc.runtime.machine.memory_limits import Limit, check_memory
 from graphc.runtime.synchronous.engine import Engine
 from graphc.support.errors import GraphcError
 

@@ -5,7 +5,20 @@ strategy gives: the mesh, and the placement of inputs and variables. No pass che
 it was.
 """
 
-from graphc.strategies.base import (
+from graphc.strategies.kinds import (
+    ELSEWHERE,
+    STRATEGIES,
+    Accumulate,
+    CentralStorage,
+    Diloco,
+    LocalSgd,
+    Mirrored,
+    ParameterServer,
+    Reproducible,
+    TensorSplit,
+    Zero,
+)
+from graphc.strategies.strategy import (
     NO_CUT,
     Asynchronous,
     Balanced,
@@ -20,19 +33,6 @@ from graphc.strategies.base import (
     Wish,
     layout_of,
     named_parts,
-)
-from graphc.strategies.kinds import (
-    ELSEWHERE,
-    STRATEGIES,
-    Accumulate,
-    CentralStorage,
-    Diloco,
-    LocalSgd,
-    Mirrored,
-    ParameterServer,
-    Reproducible,
-    TensorSplit,
-    Zero,
 )
 from graphc.strategies.text import make_strategy, parse_strategy, strategy_of
 

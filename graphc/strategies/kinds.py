@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Mesh, Split, Varying
-from graphc.strategies.base import (
+from graphc.strategies.strategy import (
     NO_CUT,
     Asynchronous,
     Balanced,

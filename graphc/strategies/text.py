@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.ir.op import snake
 from graphc.ir.orders import Order
-from graphc.strategies.base import OneDevice, Strategy
 from graphc.strategies.kinds import ELSEWHERE, STRATEGIES
+from graphc.strategies.strategy import OneDevice, Strategy
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 if TYPE_CHECKING:

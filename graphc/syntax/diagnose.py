@@ -11,7 +11,7 @@ from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from graphc.support.errors import GraphcError, Span, did_you_mean
-from graphc.syntax.source import SourceText
+from graphc.syntax.source_text import SourceText
 
 _EXPRESSION = frozenset({
     "NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "NONE", "NOT",

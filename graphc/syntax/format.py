@@ -14,7 +14,7 @@ from lark import Token
 
 from graphc.syntax.line_layout import INDENT, WIDTH, Row, Statement, lay_out
 from graphc.syntax.parse import parse_with_source
-from graphc.syntax.source import SourceText
+from graphc.syntax.source_text import SourceText
 from graphc.syntax.tree import Comment
 
 # Columns whose widths differ by more than this are not aligned: the gaps would be too wide.

@@ -13,11 +13,11 @@ from lark.lark import PostLex
 
 from graphc.support.errors import GraphcError, Span
 from graphc.support.untrusted_files import Unreadable, opened
-from graphc.syntax.build import CURRENT, Build
-from graphc.syntax.check import check_call, check_depth, check_module
 from graphc.syntax.diagnose import diagnose
-from graphc.syntax.source import MAX_BYTES, SourceText, open_source
+from graphc.syntax.source_text import MAX_BYTES, SourceText, open_source
+from graphc.syntax.statement_checks import check_call, check_depth, check_module
 from graphc.syntax.tree import Call, SourceFile, StrategyExpr, walk
+from graphc.syntax.tree_builder import CURRENT, Build
 
 GRAMMAR: Final = Path(__file__).with_name("gc.lark")
 

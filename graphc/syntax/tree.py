@@ -2,7 +2,7 @@
 
 Two nodes are equal when they say the same; spans and the spelling of numbers do not count. Runs
 of operators of one precedence are flat (`OperatorChain`), so that a sum of 10^5 terms is not 10^5
-deep; what is left of depth is bounded by `graphc.syntax.check`.
+deep; what is left of depth is bounded by `graphc.syntax.statement_checks`.
 """
 
 from __future__ import annotations

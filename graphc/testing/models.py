@@ -9,7 +9,7 @@ import numpy as np
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.types import F32, I32, DType, Extent, TensorType
-from graphc.ops.optimizers.kinds import Adam
+from graphc.ops.optimizers.update_rules import Adam
 from graphc.ops.source import Input, ReadVariable
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from graphc.ops.indexing import Gather, ScatterAdd
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from graphc.ops.source import DimSize, Iota
 from graphc.runtime.backends.backend import Backend
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 from graphc.testing.running import check_agrees, check_close
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from graphc.runtime.backends.reference import interpret
 from graphc.runtime.synchronous.engine import Engine
 from graphc.strategies import parse_strategy
 from graphc.testing.models import classifier, classifier_data, first_values, param
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 from graphc.testing.running import check_agrees, check_close
 
 STRATEGIES = [

@@ -17,7 +17,8 @@ from graphc.passes.base import Pass
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.placing import lazy
 from graphc.passes.placing.place import Place
-from graphc.strategies import STRATEGIES, Strategy, base, parse_strategy, text
+from graphc.strategies import STRATEGIES, Strategy, parse_strategy, text
+from graphc.strategies import strategy as strategy_module
 
 STEP = """
     step two(x: f32[batch, 32], y: f32[batch, 16]) {
@@ -76,13 +77,15 @@ def test_a_compile_works_each_layout_out_once(
             return old(self, name)
 
         monkeypatch.setattr(cls, "layout", layout)
-    joined, old = Counter[Strategy](), base._join
-    monkeypatch.setattr(base, "_join", lambda s, parts: (joined.update([s]), old(s, parts))[1])
+    joined, old = Counter[Strategy](), strategy_module._join
+    monkeypatch.setattr(
+        strategy_module, "_join", lambda s, parts: (joined.update([s]), old(s, parts))[1]
+    )
     given = parse_strategy(strategy)
     compile_module(module(), given)
     assert joined[given] == 1
     assert max(joined.values()) == 1
-    if not base.layout_of(given).choose:
+    if not strategy_module.layout_of(given).choose:
         assert max(asked.values()) == 1
     else:  # the cut that was chosen is written out: another strategy, with the same other parts
         assert max(asked.values()) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphc.frontend.language.load import module_of_source
-from graphc.passes.differentiation.losses import check_losses
+from graphc.passes.differentiation.loss_checks import check_losses
 from graphc.support.errors import GraphcError
 from graphc.syntax.format import format_source
 from graphc.syntax.parse import parse_source

@@ -14,7 +14,7 @@ from graphc.frontend.language.load import load_module, module_of_source
 from graphc.frontend.module import Module
 from graphc.ir.graph import Graph
 from graphc.ir.types import Extent
-from graphc.ops.optimizers.base import as_optimizer
+from graphc.ops.optimizers.optimizer import as_optimizer
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError

@@ -14,8 +14,8 @@ import pytest
 
 from graphc import nn, optim
 from graphc.frontend.numpy import declare
+from graphc.frontend.numpy.pytree import flatten
 from graphc.frontend.numpy.trace import record, trace
-from graphc.frontend.numpy.tree import flatten
 from graphc.ir.orders import parse_orders
 from graphc.ir.types import F32, F64, I32, Extent
 from graphc.ops import initializers

@@ -21,7 +21,7 @@ from graphc.plan import plan as plans
 from graphc.plan.check import buffers, kernels, starts
 from graphc.plan.check import plans as about
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
-from graphc.runtime.machine.memory import check_memory
+from graphc.runtime.machine.memory_limits import check_memory
 from graphc.support.errors import GraphcError
 
 SAMPLE, MANY = 12, 5000

@@ -17,7 +17,7 @@ from graphc.ops.reshape import Reshape, reshape_rule
 from graphc.ops.shape import Broadcast, Transpose
 from graphc.ops.windows import Windows
 from graphc.testing.samples import Case, sample_cases
-from graphc.testing.shards import check_signature, signatures_of
+from graphc.testing.sharded_ops import check_signature, signatures_of
 
 Rng = np.random.Generator
 

@@ -13,7 +13,7 @@ from graphc.ops import binary, indexing, reduce, rules, settle, shape, source, u
 from graphc.ops.composites import reductions
 from graphc.passes.differentiation import reverse_mode
 from graphc.passes.placing import place
-from graphc.runtime.backends import conversions
+from graphc.runtime.backends import local_conversions
 
 # -- facts of ops ---------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ def _tree_of_turns_forgets_a_carry(patch: Patch) -> None:
     def change(old: Any, order: Any, op: Any, turn: int, x: Any, kept: Any) -> None:
         old(order, op, turn if turn != 1 else 0, x, kept)
 
-    around(patch, conversions, "keep", change)
+    around(patch, local_conversions, "keep", change)
 
 
 @fault("run", "dense")

@@ -30,7 +30,7 @@ from graphc.plan.check import complaints
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
 from graphc.testing.models import classifier, entry, param
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 
 S0, P = Split(0), Partial()
 MESH = Mesh((Axis("data", 2), Axis("turn", 3, "time")))

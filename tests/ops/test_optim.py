@@ -12,7 +12,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record_named, snake
 from graphc.ir.types import BF16, F16, F32, F64, I64, DType, TensorType
-from graphc.ops.optimizers.base import Chain, Optimizer, Transform, as_optimizer
+from graphc.ops.optimizers.optimizer import Chain, Optimizer, Transform, as_optimizer
 from graphc.ops.source import Input
 from graphc.support.errors import GraphcError
 from graphc.testing.compute import evaluate

@@ -26,7 +26,7 @@ from graphc.passes.partitioning.bucket import Bucket
 from graphc.runtime.backends.reference import BACKEND
 from graphc.runtime.synchronous.engine import Engine
 from graphc.strategies import parse_strategy
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 from graphc.verify import verify
 
 DIGITS = load_module(Path(__file__).parents[2] / "examples" / "digits.gc")

@@ -11,7 +11,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
 from graphc.ir.types import F32, Extent, TensorType
-from graphc.ops.optimizers.kinds import Sgd
+from graphc.ops.optimizers.update_rules import Sgd
 from graphc.passes.differentiation.resolve import Resolve
 from graphc.support.errors import GraphcError, Span
 

@@ -15,8 +15,8 @@ from graphc.ir.op import op_named
 from graphc.ir.orders import Order
 from graphc.ir.types import F64, Extent, TensorType
 from graphc.ops.elementwise import Aggregate
-from graphc.ops.optimizers.base import ClipByGlobalNorm, as_optimizer
-from graphc.ops.optimizers.kinds import Sgd
+from graphc.ops.optimizers.optimizer import ClipByGlobalNorm, as_optimizer
+from graphc.ops.optimizers.update_rules import Sgd
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.passes.differentiation.reverse_mode import gradients

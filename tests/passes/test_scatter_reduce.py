@@ -17,7 +17,7 @@ from graphc.ops.collective import (
 )
 from graphc.ops.unary import Tanh
 from graphc.passes.partitioning.scatter_reduce import ScatterReduce
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 from graphc.verify import verify
 
 MESH = Mesh((Axis("data", 4),))

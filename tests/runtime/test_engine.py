@@ -27,7 +27,7 @@ from graphc.runtime.synchronous.engine import Engine, run_once
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
 from graphc.testing.models import classifier, classifier_data, entry, first_values, param
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 
 BACKENDS = [REFERENCE, backend("numpy")]
 

@@ -21,7 +21,7 @@ from graphc.plan.check import complaints
 from graphc.plan.plan import Plan, parse
 from graphc.runtime.backends.plugins import backend
 from graphc.runtime.backends.site import Site
-from graphc.runtime.machine.memory import Limit, footprints, memory_in_words
+from graphc.runtime.machine.memory_limits import Limit, footprints, memory_in_words
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.synchronous.shards import is_held, owners, put_shard, shard_of
 from graphc.runtime.trainer import Trainer, first_values

@@ -17,7 +17,7 @@ from graphc.ops.unary import Neg
 from graphc.runtime.data.stream import MicrobatchStream
 from graphc.runtime.data.supply import Supply, WholeBatch, feeds, padding
 from graphc.support.errors import GraphcError
-from graphc.testing.placed import PlacedGraph
+from graphc.testing.placed_graphs import PlacedGraph
 
 S0, P = Split(0), Partial()
 MESH = Mesh((Axis("data", 3), Axis("turn", 2, "time")))

@@ -20,7 +20,7 @@ from graphc.plan.plan import Plan, parse
 from graphc.runtime.backends import plugins
 from graphc.runtime.checkpoints.checkpoint import load_variables, save_variables
 from graphc.runtime.data.dataset import Dataset, Position
-from graphc.runtime.machine import memory
+from graphc.runtime.machine import memory_limits
 from graphc.runtime.trainer import Trainer, first_values
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError, GraphcWarning
@@ -435,7 +435,7 @@ def test_a_batch_that_does_not_fit_leaves_everything_as_it_was(
 
 def test_a_plan_that_needs_more_than_the_limit_is_refused_before_anything_is_made() -> None:
     made = plan("mirrored(4)")
-    (each,) = memory.footprints(made, plugins.backend("numpy"), ["train"])
+    (each,) = memory_limits.footprints(made, plugins.backend("numpy"), ["train"])
     Trainer(made, max_bytes=4 * each.peak).close()
     with pytest.raises(GraphcError, match="'train' needs .* on 4 devices together") as caught:
         Trainer(made, max_bytes=4 * each.peak - 1)
@@ -446,7 +446,9 @@ def test_a_program_that_needs_more_than_the_limit_is_refused_before_it_takes_any
     made, batch = plan("accumulate(2)"), next(dataset().batches(8))
     short = {name: x[:5] for name, x in batch.items()}
     names = ["train", "train.short"]
-    one, two = (memory.footprints(made, plugins.backend("numpy"), names[:n])[0] for n in (1, 2))
+    one, two = (
+        memory_limits.footprints(made, plugins.backend("numpy"), names[:n])[0] for n in (1, 2)
+    )
     assert one.peak < two.peak
     with Trainer(made, max_bytes=two.peak - 1) as trainer:
         trainer.step(batch)
@@ -463,12 +465,12 @@ def test_a_program_that_needs_more_than_the_limit_is_refused_before_it_takes_any
 @pytest.mark.parametrize("name", ["numpy", "reference"])
 def test_a_device_that_needs_more_than_the_peak_is_told_of(name: str) -> None:
     made, backend = plan("mirrored(2)"), plugins.backend(name)
-    most = memory.footprints(made, backend)[0].peak
-    memory.check_peak(made, backend, most)
+    most = memory_limits.footprints(made, backend)[0].peak
+    memory_limits.check_peak(made, backend, most)
     with pytest.raises(
         GraphcError, match=rf"mirrored\(2\) needs {most} bytes on a device"
     ) as caught:
-        memory.check_peak(made, backend, most - 1)
+        memory_limits.check_peak(made, backend, most - 1)
     assert caught.value.code == "G0406"
 
 
@@ -478,7 +480,7 @@ def test_a_plan_of_a_larger_machine_can_be_made_and_not_run(
     text = "step s(x: f32[batch]) {\nparam w: f32[2 ** 19, 2 ** 19] = ones()\nreport y = sum(x)\n}"
     made = plan(program=text)
     assert parse(made.text()) == made
-    monkeypatch.setattr(memory, "machine_bytes", lambda: 2**34)
+    monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 2**34)
     with pytest.raises(
         GraphcError, match=r"needs 1\.0 TiB on one device, but the limit is 16\.0 GiB"
     ):
@@ -486,7 +488,7 @@ def test_a_plan_of_a_larger_machine_can_be_made_and_not_run(
 
 
 def test_the_machine_tells_its_memory() -> None:
-    assert (memory.machine_bytes() or 2**30) > 2**24
+    assert (memory_limits.machine_bytes() or 2**30) > 2**24
 
 
 BARRIER = """

@@ -11,9 +11,9 @@ import pytest
 
 from graphc.support.errors import GraphcError
 from graphc.syntax import tree as s
-from graphc.syntax.build import Build
 from graphc.syntax.parse import parse_file, parse_source, parse_strategy, parser
-from graphc.syntax.source import COMMENT, MAX_BYTES, MAX_NESTING, STRING
+from graphc.syntax.source_text import COMMENT, MAX_BYTES, MAX_NESTING, STRING
+from graphc.syntax.tree_builder import Build
 
 EXAMPLE = """\
 # A classifier.

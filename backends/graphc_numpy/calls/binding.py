@@ -20,8 +20,8 @@ from graphc.lowering.program.program import (
 )  # fmt: skip
 from graphc.ops.rows import RowUpdate
 from graphc.ops.source import DimSize
-from graphc.runtime.backends.conversions import convert
 from graphc.runtime.backends.executor import dim_size
+from graphc.runtime.backends.local_conversions import convert
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import FullBatch, Supply
 from graphc.runtime.transports.transport import Communicator, Handle

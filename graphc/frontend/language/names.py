@@ -14,7 +14,7 @@ from graphc.ir.op import all_ops, op_named, record_named, record_names
 from graphc.ir.types import DTYPES
 from graphc.ops import COMPOSITES
 from graphc.ops.initializers import Initializer
-from graphc.ops.optimizers.base import Chain, Transform
+from graphc.ops.optimizers.optimizer import Chain, Transform
 from graphc.ops.optimizers.schedules import Schedule
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.syntax import tree as s

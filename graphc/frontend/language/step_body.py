@@ -20,7 +20,7 @@ from graphc.ir.orders import checked_reduction, parse_orders
 from graphc.ir.types import Extent, Size, TensorType, dtype_named
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer, initial_value
-from graphc.ops.optimizers.base import Optimizer, Transform, as_optimizer
+from graphc.ops.optimizers.optimizer import Optimizer, Transform, as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.errors import GraphcError, Span, did_you_mean
 from graphc.syntax import tree as s

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.pytree import leaf
 from graphc.frontend.numpy.session import PendingLoss, TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
-from graphc.frontend.numpy.tree import leaf
 from graphc.frontend.operands import as_shape, value
 from graphc.ir.builder import Value
 from graphc.ir.graph import Objective, Variable
@@ -25,7 +25,7 @@ from graphc.ir.orders import NO_ORDERS, Orders, checked_reduction, parse_orders
 from graphc.ir.types import F32, DType, TensorType, dtype_of
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer
-from graphc.ops.optimizers.base import Optimizer, as_optimizer
+from graphc.ops.optimizers.optimizer import Optimizer, as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.errors import GraphcError, did_you_mean
 

@@ -32,9 +32,9 @@ from graphc.frontend.numpy.batch_size import measured, needs_whole, same_but_for
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.constant_table import taking
 from graphc.frontend.numpy.declare import Param, add_loss, declare, objectives, output, write
+from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer, unwrap
-from graphc.frontend.numpy.tree import Structure, flatten
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Variable

@@ -22,7 +22,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from graphc.ir.types import DType
-from graphc.support.records import equal_as_tuples
+from graphc.support.record_equality import equal_as_tuples
 
 ReductionKind: TypeAlias = Literal["sum", "max", "min"]
 

@@ -14,9 +14,9 @@ from graphc.ops.composites import (
     convolution,
     creation,
     losses,
+    matrix_products,
     normalization,
     picking,
-    products,
     recurrent,
     reductions,
     replicas,
@@ -25,5 +25,5 @@ from graphc.ops.composites import (
 
 __all__ = [
     "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation", "losses",
-    "normalization", "picking", "products", "recurrent", "reductions", "replicas", "shaping",
+    "matrix_products", "normalization", "picking", "recurrent", "reductions", "replicas", "shaping",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
 """Optimizers, their schedules and transforms: frozen records that build updates."""
 
-from graphc.ops.optimizers import base, kinds, loss_scale, schedules
+from graphc.ops.optimizers import loss_scale, optimizer, schedules, update_rules
 
-__all__ = ["base", "kinds", "loss_scale", "schedules"]
+__all__ = ["loss_scale", "optimizer", "schedules", "update_rules"]

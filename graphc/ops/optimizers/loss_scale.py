@@ -15,7 +15,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import F32, I32, I64, TensorType
-from graphc.ops.optimizers.base import Gradients, Moment, Slots, Transform, Values
+from graphc.ops.optimizers.optimizer import Gradients, Moment, Slots, Transform, Values
 from graphc.ops.sparse import entries
 
 

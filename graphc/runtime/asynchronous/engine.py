@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from graphc.lowering.program.program import Footprint, by_kind
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import Coordinator, OnPush, RecordedPush
+from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
 from graphc.runtime.asynchronous.recordings import replay
 from graphc.runtime.asynchronous.server import Server
-from graphc.runtime.asynchronous.source import NumberedStream
 from graphc.runtime.asynchronous.threads import Threads
 from graphc.runtime.asynchronous.worker import Compute
 from graphc.runtime.backends.backend import Backend

@@ -10,6 +10,7 @@ from typing import Any
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import RecordedPush
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
+from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.asynchronous.recordings import (
     Header,
     Recording,
@@ -18,7 +19,6 @@ from graphc.runtime.asynchronous.recordings import (
     load,
     recording,
 )  # fmt: skip
-from graphc.runtime.asynchronous.source import NumberedStream
 from graphc.support.errors import GraphcError, GraphcWarning
 
 FEW = 10  # updates of each worker

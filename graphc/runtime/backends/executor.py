@@ -31,7 +31,7 @@ from graphc.lowering.program.program import (
 )  # fmt: skip
 from graphc.ops.source import DimSize
 from graphc.runtime.backends.backend import Loaded, Programs
-from graphc.runtime.backends.conversions import convert
+from graphc.runtime.backends.local_conversions import convert
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import Communicator, Handle

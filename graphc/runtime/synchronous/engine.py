@@ -22,7 +22,7 @@ from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.machine.memory import Limit
+from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,

@@ -12,7 +12,7 @@ from typing import Final
 
 from graphc.support.errors import GraphcError, Span
 from graphc.syntax import tree as s
-from graphc.syntax.source import MAX_NESTING, too_deep
+from graphc.syntax.source_text import MAX_NESTING, too_deep
 
 _WORDS: Final[dict[type[s.SyntaxNode], str]] = {
     s.Import: "`import`",

@@ -12,7 +12,7 @@ from graphc.frontend.module import Module
 from graphc.runtime.data.dataset import load
 from graphc.strategies import Reproducible, parse_strategy
 from graphc.support.errors import GraphcError
-from graphc.testing.determinism import BitsCheck, BitsRow, tiles_for
+from graphc.testing.bits_check import BitsCheck, BitsRow, tiles_for
 from graphc.testing.equivalence import take
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -10,7 +10,7 @@ import pytest
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.frontend.module import Module
-from graphc.passes.differentiation.losses import growths
+from graphc.passes.differentiation.loss_checks import growths
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError, GraphcWarning

@@ -13,7 +13,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import TensorType
-from graphc.ops.optimizers.base import Moment, PerVariable, wide
+from graphc.ops.optimizers.optimizer import Moment, PerVariable, wide
 from graphc.ops.optimizers.schedules import Rate
 from graphc.ops.sparse import Rows
 

@@ -17,7 +17,7 @@ from lark import Token
 from graphc.ir.types import DTYPES, dtype_named
 from graphc.support.errors import GraphcError, Span
 from graphc.syntax import tree as s
-from graphc.syntax.source import SourceText
+from graphc.syntax.source_text import SourceText
 
 Part: TypeAlias = Token | s.SyntaxNode
 Block: TypeAlias = tuple[s.Statement, ...]
