@@ -28,14 +28,14 @@ def main() -> None:
 
 
 def _at_the_end() -> None:
-    """Ignore Ctrl-C from now on: everything is done and printed."""
+    """Ignore Ctrl-C from now on: all work is done, and all output is printed."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _interrupted_again(unraisable: Any, /) -> None:
     """Repeat a Ctrl-C that arrived where no exception can be raised (in a callback, or while an
-    object is freed); Python would print it and drop it."""
+    object is freed), since Python would print it and drop it."""
     if not isinstance(unraisable.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return

@@ -53,21 +53,22 @@ def compile(
     params:        a tree (nested dicts, lists, tuples, dataclasses) of arrays or `graphc.param`s
     example_batch: a tree of arrays whose first dim is the global batch of one update; shorter
                    batches may follow
-    optimizer:     a record of graphc.optim; not needed where loss_fn calls `graphc.minimize`
+    optimizer:     a record of graphc.optim; not needed if loss_fn calls `graphc.minimize`
     strategy:      such as "mirrored(4) * accumulate(2)"
     whole:         globs of batch leaves that have no batch dim
     seed:          of the initializers and random functions that have none of their own: the same
                    seed gives the same weights and masks under any strategy
-    order:         how contributions to one gradient are added: add_n, tree, accumulate, or a choice
-                   for each place where they meet, "devices=tree,turns=add_n" (see graphc.ir.orders)
-    reduction:     what the loss is meant to be: sum or mean over the batch
-    sparse:        whether gradients of tables are kept as rows: auto (where fewer are looked up
+    order:         how contributions to one gradient are added: add_n, tree, accumulate, or one for
+                   each place where they meet, "devices=tree,turns=add_n" (see graphc.ir.orders)
+    reduction:     what the loss is meant to be over the batch: sum or mean
+    sparse:        whether gradients of tables are kept as rows: auto (if fewer rows are looked up
                    than the table has), on or off (see graphc.ops.sparse)
-    peak:          limit in bytes on what one device needs
-    max_bytes:     limit in bytes on what all devices need; by default the machine's memory
-    check_replicas: a step fails where replicas differ in an `only_first_replica` variable (G0536)
+    peak:          limit on the memory of one device, in bytes
+    max_bytes:     limit on the memory of all devices, in bytes; by default the machine's memory
+    check_replicas: a step fails (G0536) if replicas disagree on an `only_first_replica` variable
     debug_nans:    a step that gives a NaN or an infinity fails (G0537) and names the first node
-                   that made one; None is what GRAPHC_DEBUG_NANS says
+                   that made one; None: as GRAPHC_DEBUG_NANS says
+
     Raises GraphcError with the line of the user's code.
     """
     with collector_paused():
@@ -93,7 +94,7 @@ def compile(
 def traced_module(
     loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
 ) -> tuple[Module, TracedStep]:
-    """The module of a traced step (in training and in evaluation mode), and its trace."""
+    """The module of a traced step, for training and for evaluation, and the trace itself."""
     train = record(loss_fn, params, example_batch, **options)
     evaluate = train.evaluation
     if evaluate is None:
@@ -109,9 +110,9 @@ def traced_module(
 
 
 class StepTrainer:
-    """A compiled NumPy step, with its parameters and batches as the user's own trees.
+    """A compiled NumPy step; parameters and batches are trees, as the user gave them.
 
-    A context manager; `close` ends the devices' threads.
+    It is a context manager; `close` ends the devices' threads.
     """
 
     def __init__(self, module: Module, traced: TracedStep, trainer: Trainer) -> None:
@@ -123,7 +124,7 @@ class StepTrainer:
         """Make one update; returns the loss and what the step reports, by name.
 
         batch: a tree like the example, with as many examples or fewer; or an iterator of
-        microbatches, which together are one batch that need not be in memory whole.
+        microbatches, which together are one batch that need not be in memory whole
         """
         fast_path = self.trainer.fast_path
         if fast_path is not None and self._flat and (metrics := fast_path(batch)) is not None:
@@ -144,18 +145,18 @@ class StepTrainer:
         record: str | None = None,
         replay: str | None = None,
     ) -> dict[str, Any]:
-        """Make an update of each batch, and return the results of the last.
+        """Make an update with each batch, and return the results of the last.
 
-        Under an asynchronous strategy the workers take the batches in order, and don't wait for
-        each other; `record` names a file for a recording of them, and `replay` one to repeat.
-        on_step(number, results) is called after each update.
+        Under an asynchronous strategy the workers take the batches in order, without waiting for
+        each other; `record` names a file that records their pushes, and `replay` such a file to
+        repeat. on_step(number, results) is called after each update.
         """
         fed = (self._fed(batch) for batch in batches)
         with self._explaining():
             return self.trainer.fit_stream(fed, on_step=on_step, record=record, replay=replay)
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
-        """The loss and the reports in evaluation mode, every example counted once."""
+        """The loss and the reports in evaluation mode, with every example counted once."""
         with self._explaining():
             return self.trainer.evaluate(self._traced.inputs(b) for b in batches)
 
@@ -168,12 +169,13 @@ class StepTrainer:
 
     @property
     def params(self) -> Any:
-        """The parameters, global values in the tree that was given."""
+        """The global values of the parameters, as a tree like the one that was given."""
         return self._traced.params.build(self.trainer.variables())
 
     @property
     def state(self) -> Any:
-        """The state, global values in the tree that was given; None without one."""
+        """The global values of the state, as a tree like the one that was given; None if there
+        is none."""
         form = self._traced.state
         return form.build(self.trainer.variables()) if form else None
 
@@ -206,18 +208,23 @@ class StepTrainer:
         return graphs[after]
 
     def save(self, path: str | Path) -> None:
-        """Write the training to a .safetensors file: all variables, and what `load` needs more."""
+        """Write the training to a .safetensors file: all variables, and what else `load` needs."""
         self.trainer.save(path)
 
     def load(self, path: str | Path, *, partial: bool = False) -> None:
-        """Take up the training that `save` wrote down, under any strategy.
+        """Resume the training that `save` wrote, under any strategy.
 
-        Under the same one it goes on to the same bits: k steps, save, load, m steps are k + m
-        steps. The batches are the caller's to go on with: `steps` says how many were used.
-        partial: start from the params and states of any .safetensors file that this step has too,
-                 by name and type; what is left out is warned of (G0531), and `steps` stays.
-        Raises G0509 for a file that is damaged or is no training, G0510 for one that has other
-        variables. Warns (G0527-G0530) where the bits will be others than before.
+        Under the same strategy the bits are the same as without the interruption: k steps, save,
+        load, m steps equal k + m steps. The caller goes on with the batches: `steps` says how many
+        were used.
+
+        partial: start a new training from the params and states of any .safetensors file that this
+                 step has too, by name and type; what is left out is named in a warning (G0531), and
+                 `steps` stays
+
+        Raises G0509 for a file that is damaged or not a training, G0510 for one with other
+        variables. Warns (G0527-G0530) if the bits will differ from those of an uninterrupted
+        training.
         """
         if partial:
             self.trainer.start_from(path)
@@ -225,7 +232,7 @@ class StepTrainer:
             self.trainer.resume(path)
 
     def close(self) -> None:
-        """End the devices."""
+        """End the devices' threads."""
         self.trainer.close()
 
     def __enter__(self) -> Self:

@@ -87,7 +87,7 @@ def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) ->
 
 
 def _argument(f: Builder, x: Any) -> Any:
-    """An argument as composites take it: arrays as values, NumPy dtypes as graphc's."""
+    """An argument as composites take it: arrays become values, NumPy dtypes become graphc's."""
     match x:
         case np.ndarray() | np.generic():
             return operand(f, x)

@@ -1,11 +1,11 @@
-"""How values grow: with the number of examples, and with the number of replicas.
+"""How values grow with the number of examples, or with the number of replicas.
 
-The analysis asks how a value grows when every example of the batch is there k times over: a sum
-over the batch grows as k, a count of examples too, their quotient does not grow. So a value has a
-set of exponents, one for each of its terms: {1} is a sum, {0} a mean (masked and weighted means
-among them), {-1} what was divided by the count twice, {0, 1} a sum and a regularizer. Where an
-operation is not linear in what grows, nothing is known. The same question is asked of replicas,
-of what is summed over them and divided by their number.
+The question is by which factor a value grows if every example of the batch occurs k times: a sum
+over the batch grows as k, and so does a count of examples; their quotient does not grow. A value
+has a set of exponents of k, one for each of its terms: {1} is a sum, {0} a mean (also a masked or
+weighted one), {-1} a sum that was divided by the count twice, {0, 1} a sum with a regularizer.
+After an operation that is not linear in what grows, nothing is known. The same question is asked of
+replicas: of what is summed over them, and divided by their number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ STILL: Growth = frozenset((0,))
 
 @dataclass(frozen=True)
 class Scale:
-    """What there may be more of. counts: a node is their number; sums: it adds over them."""
+    """What is multiplied: examples, or replicas.
+
+    counts: whether a node is their number
+    sums:   whether a node adds over them
+    """
 
     counts: Callable[[Node, Graph], bool]
     sums: Callable[[Node, Graph], bool]
@@ -61,7 +65,7 @@ def _growth(node: Node, graph: Graph, given: Sequence[Growth], scale: Scale) -> 
 
 
 def _is_bounded_count(node: Node, graph: Graph, scale: Scale) -> bool:
-    """Whether a node is a number of examples that is kept from 0 by a constant."""
+    """Whether a node is a number of examples, kept away from 0 by a constant: `max(n, 1)`."""
     counts = [scale.counts(graph[x], graph) for x in node.operands]
     others = [graph[x] for x, count in zip(node.operands, counts, strict=True) if not count]
     return counts.count(True) == 1 and all(n.op.lazy and not n.operands for n in others)
@@ -70,7 +74,7 @@ def _is_bounded_count(node: Node, graph: Graph, scale: Scale) -> bool:
 def _product(
     known: Sequence[frozenset[int]], more: int, linear: tuple[tuple[int, ...], ...]
 ) -> Growth:
-    """Of operands that each may be partial: their exponents add; of arms, either's."""
+    """The growth of a product: the exponents of its factors add up; of two arms, either's."""
     if any(len(slots) > 1 for slots in linear):
         arms = {i for slots in linear for i in slots}
         return frozenset(e + more for i in arms for e in known[i])
@@ -83,7 +87,8 @@ def _product(
 
 
 def _peak(node: Node, known: Sequence[frozenset[int]]) -> Growth:
-    """A maximum of one thing grows as it does; of what else is not linear nothing is known."""
+    """The growth of a maximum: that of its only operand. Of other nonlinear ops nothing is
+    known."""
     alike = len(set(known)) == 1 and (known[0] == STILL or node.op.reduces != "sum")
     return known[0] if alike else None
 

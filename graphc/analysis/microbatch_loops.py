@@ -1,9 +1,10 @@
-"""When the nodes of a partitioned graph run: in which loop over turns, or in which part between.
+"""When the nodes of a partitioned graph run: in which loop over microbatches, or in which part
+between two loops.
 
-A step is a line: straight part 0, loop 0, part 1, loop 1, ..., part n. A node whose value or whose
-operand varies over time runs in a loop. What one turn makes is there for that turn only, so nodes
-that hand such values to each other run in one loop; a value that a loop gathers is there from the
-next part on. Only a `recall` reads what an earlier loop kept.
+A step is a sequence: straight part 0, loop 0, part 1, loop 1, ..., part n. A node runs in a loop if
+its value or an operand differs between microbatches. A value of one microbatch exists only during
+that turn of the loop, so nodes that pass such values to each other run in one loop. What a loop
+gathers exists from the next part on. Only a `recall` reads what an earlier loop kept.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from graphc.support.disjoint_sets import DisjointSets
 
 
 def leaves_loop(node: Node) -> bool:
-    """Whether a node gathers what the turns hold."""
+    """Whether a node combines the values of all microbatches into one that exists after the
+    loop."""
     op = node.op
     return isinstance(op, Conversion) and op.over == "time" and op.states[0] != R
 
 
 @dataclass
 class Turns:
-    """What runs when.
+    """When every node of a graph runs.
 
-    varying: the nodes whose value differs from turn to turn
+    varying: the nodes whose value differs from microbatch to microbatch
     inside:  the nodes that run in a loop
-    loop:   node -> its loop, for one inside; else the part that it can run in first
-    late:    (node, operand): a node that runs in the loop which its operand comes after; None
-             where there is none
+    loop:    node -> its loop, if it is inside; else the first part in which it can run
+    late:    (node, operand), if the node is in the loop after which the operand exists; else None
     """
 
     graph: Graph
@@ -55,22 +56,22 @@ class Turns:
         return max((self.loop[x] + 1 for x in self.inside), default=0)
 
     def gathers(self, name: str) -> bool:
-        """Whether a node runs in a loop and gives what is there after it, not once per turn."""
+        """Whether a node runs in a loop but gives one value, after the loop, not one per turn."""
         return name in self.inside and name not in self.varying
 
     def ready(self, name: str) -> int:
-        """From which loop on a value is there."""
+        """The first loop in which a value exists."""
         return self.loop[name] + self.gathers(name)
 
     def handed(self, node: Node) -> list[str]:
-        """The operands that a node takes from its own turn."""
+        """The operands that a node takes from its own turn of the loop."""
         return (
             [] if isinstance(node.op, Recall) else [x for x in node.operands if x in self.varying]
         )
 
 
 def earliest(graph: Graph) -> Turns:
-    """The first loop, or part, that each node could run in: the loops that lie before it."""
+    """The first loop, or part, in which each node can run."""
     turns = Turns(graph)
     for node in graph:
         turns.loop[node.name] = max(map(turns.ready, node.operands), default=0)
@@ -78,7 +79,7 @@ def earliest(graph: Graph) -> Turns:
 
 
 def assigned(graph: Graph) -> Turns:
-    """The loop that each node runs in, where nodes that share a turn run together."""
+    """The loop in which each node runs; nodes that share values of a turn run in the same loop."""
     turns = Turns(graph)
     if not graph.mesh.time and not any(isinstance(n.op, Recall) for n in graph):
         turns.loop = dict.fromkeys(graph.nodes, 0)
@@ -97,7 +98,12 @@ def assigned(graph: Graph) -> Turns:
 def _raise_levels(
     turns: Turns, groups: dict[str, str], level: dict[str, int]
 ) -> tuple[str, str] | None:
-    """Work out all stages once. The last node that moved its group, and its late operand."""
+    """Go once through all nodes, and raise the loop of each that would run before its operands
+    exist.
+
+    Returns the last node that moved its group and the operand that made it move; None if no group
+    moved.
+    """
     moved = None
     for node in turns.graph:
         handed = turns.handed(node)
@@ -116,14 +122,14 @@ def _raise_levels(
 
 
 def _needed(turns: Turns, node: Node, x: str) -> int:
-    """The first loop or part in which a node can have an operand that is not of its own turn."""
+    """The first loop or part in which a node can read an operand that is not of its own turn."""
     if isinstance(node.op, Recall):
         return max(node.op.loop, turns.loop[x] + (turns.graph[x].op.source != "input"))
     return turns.ready(x)
 
 
 def _groups(turns: Turns) -> dict[str, str]:
-    """The nodes in a loop, each with one that stands for all that run in the same turn as it."""
+    """The groups of nodes that must run in one loop: each node in a loop -> a representative."""
     together = DisjointSets(name for name in turns.graph.nodes if name in turns.inside)
     for name in together.items:
         for x in turns.handed(turns.graph[name]):

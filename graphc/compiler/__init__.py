@@ -1,1 +1,1 @@
-"""The whole compiler on a few pages: driver, pipeline, cache of plans."""
+"""The compiler: from a module to a plan. Its driver, the lists of passes, and the plan cache."""

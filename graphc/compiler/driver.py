@@ -2,7 +2,8 @@
 
     source ──front end──► Module ──differentiate──► ──place──► ──partition──► ──schedule──► Plan
 
-Every arrow is a list of passes in graphc.compiler.pipeline; `observe` sees the graph after each.
+Every arrow is a list of passes in graphc.compiler.pipeline. `observe` is called with the graph
+after each of them.
 """
 
 from __future__ import annotations
@@ -56,15 +57,18 @@ def compile_module(
     observe: Observe | None = None,
     check_replicas: bool = False,
 ) -> Plan:
-    """The plan of a module under a strategy (by default the module's own).
+    """The plan of a module under a strategy (by default, the one that the module names).
 
-    Its programs are 'init', 'train', 'evaluate', and 'train.short', 'evaluate.short' for batches
-    that are not full, where the step can run them. An asynchronous one has 'worker' and 'server.0',
-    'server.1', ... instead of 'train'. Its strategy has the cuts that the compiler chose written
-    out.
-    bucket: sums over devices are joined to exchanges of as many bytes; 0 exchanges each by itself.
-    check_replicas: steps fail (G0536) where replicas differ in a variable of which only the first
-    one's value is taken.
+    Its programs are 'init', 'train' and 'evaluate', and, if the step can run batches that are not
+    full, 'train.short' and 'evaluate.short'. A plan of an asynchronous strategy has 'worker',
+    'server.0', 'server.1', ... instead of 'train'. The plan's strategy contains the cuts that the
+    compiler chose.
+
+    bucket:         small sums over devices are joined to all-reduces of up to this many bytes;
+                    0 keeps each by itself
+    check_replicas: steps fail (G0536) if replicas disagree on a variable of which only the first
+                    one's value is kept
+
     Raises GraphcError for whatever in the program or the strategy can't be compiled.
     """
     start = time.perf_counter()
@@ -99,13 +103,13 @@ def compile_module(
 
 
 def trained(programs: Programs) -> list[Program]:
-    """The programs that an update is made by, as far as they are made."""
+    """The programs that make an update, of those that are compiled by now."""
     compiled = made(programs).items()
     return [p for name, p in compiled if not name.startswith(("init", "evaluate"))]
 
 
 def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
-    """Warn where the strategy cuts the batch, and the step has none that could be cut."""
+    """Warn if the strategy splits the batch, but the step has no batch to split."""
     inputs = list(graph.inputs.values())
     if layout_of(strategy).batch and inputs and not any(n.tensor.extents for n in inputs):
         warning = GraphcError(
@@ -120,7 +124,7 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
 
 
 def _check_names(graph: Graph, strategy: Strategy) -> None:
-    """Raise G0404 where the strategy cuts a variable that the step does not have."""
+    """Raise G0404 if the strategy names a variable that the step does not have."""
     names = list(graph.variables)
     for rule in layout_of(strategy).variables:
         if rule.glob != NO_CUT and not any(fnmatchcase(v, rule.glob) for v in names):
@@ -136,8 +140,11 @@ def _compile(
     observe: Observe | None,
     check_replicas: bool,
 ) -> tuple[Programs, Graph, Strategy, dict[str, str]]:
-    """The programs, the differentiated graph, the strategy as it was resolved, and for each mode
-    the node that needs the batch whole, or ''."""
+    """Compile all programs of a module.
+
+    Returns the programs, the differentiated graph, the strategy with all choices written out, and
+    for each mode the first node that needs the whole batch ('' if there is none).
+    """
     programs: dict[str, Program] = {"init": _init_program(module.init)}
     exact: dict[str, str] = {}
     how = asynchrony(strategy)
@@ -161,16 +168,17 @@ def _compile(
 
 
 def _is_plain(strategy: Strategy) -> bool:
-    """Whether there is nothing to place: programs can then be made when they are first run, as no
-    error of the user's is found on the way."""
+    """Whether the strategy leaves nothing to place. Then programs can be compiled when they are
+    first run, as no error of the user's can come up."""
     return all(isinstance(part, OneDevice) for part in strategy.parts)
 
 
 def _lowered(
     name: str, graph: Graph, strategy: Strategy, bucket: int, observe: Observe | None
 ) -> tuple[Programs, Strategy, str]:
-    """The programs NAME and NAME.short of a graph, the strategy as it was resolved, and the node
-    that needs the batch whole, or ''. In a plain strategy, NAME.short is made later."""
+    """The programs NAME and NAME.short of a graph, the strategy with all choices written out,
+    and the first node that needs the whole batch (or ''). In a plain strategy, NAME.short is
+    compiled when it is first run."""
     seen = _observer(observe, name)
     placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen)
     strategy = resolved(strategy, placed)
@@ -196,7 +204,7 @@ def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Progr
 
 
 def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str]:
-    """The programs NAME and NAME.short of a graph that is placed when one of them is wanted."""
+    """The programs NAME and NAME.short of a graph, both compiled when one of them is first run."""
     needs_whole = unpaddable(graph)
     names = (name,) if needs_whole else (name, f"{name}.short")
 
@@ -210,7 +218,7 @@ def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str
 
 
 def asynchrony(strategy: Strategy) -> Asynchronous | None:
-    """How workers and servers meet, where the strategy has them."""
+    """The asynchronous part of the strategy (workers, servers, staleness), if there is one."""
     how = layout_of(strategy).synchrony
     return how if isinstance(how, Asynchronous) else None
 
@@ -218,8 +226,8 @@ def asynchrony(strategy: Strategy) -> Asynchronous | None:
 def _parts(
     train: Graph, strategy: Strategy, how: Asynchronous, bucket: int, observe: Observe | None
 ) -> tuple[Programs, Strategy, str]:
-    """The programs of the worker, which is spread by the rest of the strategy, and of each server,
-    which is one device."""
+    """The program of the workers, which the rest of the strategy distributes, and one for each
+    server, which is one device."""
     _warn_of_idle(train, how)
     graph = run_passes(train, worker_part(), _observer(observe, WORKER))
     lowered, strategy, exact = _lowered(WORKER, graph, strategy, bucket, observe)
@@ -236,7 +244,7 @@ def _parts(
 
 
 def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
-    """Warn of servers without variables, and of workers that the bound keeps waiting."""
+    """Warn of servers without variables, and of workers that the staleness bound keeps waiting."""
     idle = sum(not names for names in cut_of(train).variables_of(how.servers))
     if idle:
         _warn(
@@ -282,7 +290,7 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
 
 
 def resolved(strategy: Strategy, placed: Graph) -> Strategy:
-    """The strategy with every choice that placing made written out."""
+    """The strategy with every choice that the pass `place` made written out."""
     if not layout_of(strategy).choose:
         return strategy
     result: Strategy = OneDevice()
@@ -297,7 +305,7 @@ def resolved(strategy: Strategy, placed: Graph) -> Strategy:
 
 
 def unpaddable(graph: Graph) -> Node | None:
-    """The first node that needs a dim of run-time length whole: no short batch can run then."""
+    """The first node that needs the whole of a run-time dim: short batches can't be run with it."""
     for node in graph:
         if node.op.source or not node.operands:
             continue
@@ -320,7 +328,8 @@ def _observer(observe: Observe | None, name: str) -> Callable[[Pass, Graph], Non
 
 
 def _init_program(graph: Graph) -> Program:
-    """First values are computed once, on one device, and cut afterwards."""
+    """The program of the first values. They are computed once, on one device, and split
+    afterwards."""
     return schedule(run_passes(graph, [*distribution(ONE), *partitioning(ONE)]), exact=True)
 
 

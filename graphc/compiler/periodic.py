@@ -1,4 +1,8 @@
-"""Strategies whose replicas step alone: the program in which they meet, and its outer optimizer."""
+"""Strategies with local steps: the program in which replicas meet, and its outer optimizer.
+
+Between the meetings each replica trains by itself: local SGD (Stich, 2018), DiLoCo (Douillard et
+al., 2023).
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,13 @@ from graphc.support.errors import GraphcError
 
 
 def periodicity(strategy: Strategy) -> Periodic | None:
-    """How often replicas that step alone meet, where the strategy says so."""
+    """How often replicas with local steps meet, if the strategy says so."""
     how = layout_of(strategy).synchrony
     return how if isinstance(how, Periodic) else None
 
 
 def prepared(train: Graph, strategy: Strategy) -> Graph:
-    """The differentiated graph with the variables that meeting needs."""
+    """The differentiated graph, with the variables that the meetings need."""
     how = periodicity(strategy)
     return with_outer(train, outer_optimizer(how.outer)) if how and how.outer else train
 
@@ -29,7 +33,7 @@ def prepared(train: Graph, strategy: Strategy) -> Graph:
 def sync_programs(
     train: Graph, strategy: Strategy, observe: Observer | None = None
 ) -> dict[str, Program]:
-    """The program 'sync', for a strategy whose replicas meet now and then."""
+    """The program 'sync', which averages the replicas, if the strategy has local steps."""
     how = periodicity(strategy)
     if how is None:
         return {}

@@ -1,4 +1,5 @@
-"""The pipeline: one list that reads from top to bottom, and what watches over it."""
+"""The pipeline: the lists of passes, with the reason for each place, and the verifier between
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ Observer = Callable[[Pass, Graph], None]
 
 
 def differentiation(check: bool = False) -> list[Pass]:
-    """From the front end's graph to gradients and updates. check: that replicas agree."""
+    """From the front end's graph to gradients and updates.
+
+    check: whether steps shall fail if replicas disagree.
+    """
     return [
         Resolve(check),  # what replicas write becomes one value, before its gradient is asked for
         Dce(),  # what no result needs would only be differentiated, placed and counted
@@ -47,7 +51,7 @@ def differentiation(check: bool = False) -> list[Pass]:
 
 
 def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
-    """From a single-device graph to one that says where everything lies."""
+    """From a single-device graph to one in which every value has its placement."""
     own_steps: list[Pass] = [LocalStep(strategy, evaluate)] if layout_of(strategy).local else []
     return [*own_steps, *placing(strategy)]  # each coordinate's own step
 
@@ -86,10 +90,10 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
 
 
 def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = None) -> Graph:
-    """The graph after all passes, verified after each that changed it.
+    """The graph after all passes, verified after each pass that changed it.
 
-    observe(pass, graph) sees every stage. Where a pass fails for a reason that is not the user's,
-    the graph before it and the rest of the pipeline are written to a file, and the error names it.
+    observe(pass, graph) is called after each. If a pass fails because of a defect of graphc, the
+    graph before it and the rest of the pipeline are written to a file, which the error names.
     """
     verified: Stage | None = None  # the laws that `graph` is known to keep
     known: Graph | None = None  # the last graph that was verified
@@ -116,7 +120,7 @@ def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = 
 
 
 def _stage(done: Sequence[Pass]) -> Stage:
-    """The stage of a graph after these passes."""
+    """The stage that a graph has reached after these passes."""
     if any(isinstance(p, Loops) for p in done):
         return "looped"
     return "placed" if any(isinstance(p, Partition) for p in done) else "any"

@@ -1,11 +1,10 @@
-"""Plans kept on disk: a step that was compiled before, by this graphc, is not compiled again.
+"""Plans kept on disk: a step that this graphc has compiled before is not compiled again.
 
-A plan is found by a hash of the module (the traced graphs with all their lines, what it says of
-data and duration), the strategy, what else it was asked with, every source of graphc, and the
-versions of Python and NumPy. Nothing is kept where there are ops of others: what they do may change
-where none of this does. The file is JSON, as a plan file is; a program in it is read
-when it is wanted, and one that was not made when the file was written is compiled when it is. A
-file that does not read as it should counts as none.
+A plan is found by a hash of the module (the traced graphs with all their lines, data and duration),
+the strategy, the other options, every source file of graphc, and the versions of Python and NumPy.
+A plan with ops of plug-ins is not kept, since a change of theirs would go unnoticed. The file is
+JSON, as a plan file is. A program in it is read when it is first run; one that was not compiled
+when the file was written is compiled then. A file that is damaged counts as absent.
 """
 
 from __future__ import annotations
@@ -38,16 +37,18 @@ SOURCES = Path(__file__).parents[1]  # all of graphc
 
 @dataclass(frozen=True)
 class CachedPlan:
-    """What stands in a file. programs: (name, its JSON text), '' where it was not made."""
+    """The content of a file. programs: (name, its JSON text) pairs; '' if it was not compiled
+    yet."""
 
     plan: Plan
     programs: tuple[tuple[str, str], ...]
 
 
 def compiled(module: Module, strategy: Strategy, **options: Any) -> Plan:
-    """`graphc.compiler.driver.compile_module`, or what it gave before. It warns as often as it is
-    called:
-    a plan that came with a warning is not kept."""
+    """`graphc.compiler.driver.compile_module`, or the plan that it gave before.
+
+    A plan that came with a warning is not kept, so the warning is given on every call.
+    """
 
     @cache
     def anew() -> Plan:
@@ -94,7 +95,7 @@ def _program(name: str, text: str, anew: Callable[[], Plan]) -> Program:
 
 
 def _is_ours(module: Module) -> bool:
-    """Whether all ops are of graphc, and so counted among its sources."""
+    """Whether all ops are graphc's own: then a change of one changes the hash of the sources."""
     graphs = {id(g): g for g in (module.train, module.evaluate, module.init)}.values()
     ops = {type(node.op) for graph in graphs for node in graph}
     return all(op.__module__.split(".")[0] == __name__.split(".")[0] for op in ops)

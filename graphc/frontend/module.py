@@ -1,4 +1,5 @@
-"""What a front end hands to the compiler: the graphs of a step, and what surrounds them."""
+"""What a front end hands to the compiler: the graphs of a step, and the data, duration and
+strategy that belong to it."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from graphc.support.errors import Span
 class DataSpec:
     """`data NAME = KIND(path, batch=..., shuffle(seed=...), shard(policy))`.
 
-    path is relative to the file that says it; options are plain values (JSON). shuffle_seed is
-    None for data read in order; shard is a policy of graphc.runtime.data.sharding.
+    path is relative to the file that contains the statement; options are plain values (JSON).
+    shuffle_seed is None for data that are read in order; shard is a policy of
+    graphc.runtime.data.sharding.
     """
 
     name: str
@@ -61,13 +63,14 @@ class Module:
     seed: int = 0
 
     def ordered(self, order: str) -> Module:
-        """The module with an order of summation for all its objectives, before their own."""
+        """The module with an order of summation for all its objectives, which overrides their
+        own."""
         asked = parse_orders(order)
         objectives = tuple(replace(o, order=asked.over(o.order)) for o in self.train.objectives)
         return replace(self, train=replace(self.train, objectives=objectives))
 
     def with_sparse(self, mode: str) -> Module:
-        """The module with a choice of sparse gradients for all its objectives. Raises G0313."""
+        """The module with a setting for sparse gradients for all its objectives. Raises G0313."""
         if not checked_mode(mode):
             return self
         objectives = tuple(replace(o, sparse=mode) for o in self.train.objectives)

@@ -1,10 +1,11 @@
-"""From what a NumPy call is given to values of the graph.
+"""From the arguments of a NumPy call to values of the graph.
 
 Python numbers are weak: they take the dtype of the tensor beside them. So are NumPy's scalars and
-0-d arrays of its default dtypes (float64, int64, bool), which is what `np.pi`, `np.sqrt(64)` or
+0-d arrays of its default dtypes (float64, int64, bool), which `np.pi`, `np.sqrt(64)` or
 `np.prod(shape)` give: they do not turn an f32 step into f64. An array of one or more dims, and a
-scalar of another dtype (`np.float32(2)`), keeps its dtype and promotes as graphc.ir.types.promote
-says, float64 included: write `.astype(np.float32)` at the constant where it is not meant.
+scalar of another dtype (`np.float32(2)`), keeps its dtype and is promoted as
+graphc.ir.types.promote says, float64 included: write `.astype(np.float32)` at a constant that is
+meant to be f32.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _WEAK = (np.float64, np.int64, np.bool_)
 
 
 def operand(f: Builder, x: Any, like: DType | None = None) -> Operand:
-    """`x` as a value, or as a Python number that takes the dtype of what it meets.
+    """`x` as a value, or as a Python number, which takes the dtype of the tensor that it meets.
 
-    like is the dtype in which a number computed from run-time counts is made. Raises G0201, G0810.
+    like: the dtype for a number that is computed from run-time counts. Raises G0201, G0810.
     """
     match x:
         case Value():
@@ -83,7 +84,7 @@ def _derived(f: Builder, x: Derived, like: DType | None) -> Value:
 
 
 def constant(f: Builder, array: Array) -> Value:
-    """A constant array; one that is the same everywhere is a number, broadcast. Raises G0810."""
+    """A constant array; one whose entries are all equal is a broadcast number. Raises G0810."""
     dtype = _dtype(array.dtype)
     if array.nbytes > MAX_CONSTANT:
         raise GraphcError(
@@ -103,12 +104,12 @@ def _listed(f: Builder, xs: Sequence[Any]) -> Operand:
 
 
 def as_array(f: Builder, xs: Sequence[Any]) -> Any:
-    """A list as an array: a value where something in it is traced."""
+    """A list as an array: as a value of the graph if an item is traced."""
     return value(f, xs) if _traced_inside(xs) else array_of(xs)
 
 
 def array_of(xs: Any) -> Array:
-    """A list as NumPy makes an array of it. Raises G0810 where its lists differ in length."""
+    """The array that NumPy makes of a list. Raises G0810 if its lists differ in length."""
     try:
         return np.asarray(xs)
     except ValueError:
@@ -130,7 +131,7 @@ def _traced_inside(xs: Sequence[Any]) -> bool:
 
 
 def common(f: Builder, xs: Sequence[Operand]) -> list[Value]:
-    """The operands in one dtype; Python numbers are weak, unless there are only numbers."""
+    """The operands in one dtype. Python numbers are weak, unless all are numbers."""
     known = [x.dtype for x in xs if isinstance(x, Value)]
     dtype = known[0] if known else None
     for other in known[1:]:
@@ -144,7 +145,8 @@ def common(f: Builder, xs: Sequence[Operand]) -> list[Value]:
 
 
 def operands(f: Builder, *xs: Any) -> list[Operand]:
-    """Several operands of one function: counts take the dtype of the tensors beside them."""
+    """Several operands of one function; run-time counts take the dtype of the tensors beside
+    them."""
     given = [x if isinstance(x, Derived) else operand(f, x) for x in xs]
     known = [x.dtype for x in given if isinstance(x, Value)]
     like = reduce(promote, known) if known else None
@@ -157,7 +159,7 @@ def dtype_argument(dtype: Any) -> DType:
 
 
 def as_int(x: Any, what: str) -> int:
-    """`x` as a Python int that keeps a run-time length. Raises G0810."""
+    """`x` as a Python int; a run-time length stays one. Raises G0810."""
     if isinstance(x, int) and not isinstance(x, bool):
         return x
     try:
@@ -167,7 +169,7 @@ def as_int(x: Any, what: str) -> int:
 
 
 def as_axis(axis: Any, what: str = "axis") -> int | tuple[int, ...] | None:
-    """An `axis=` argument: None, an int or several."""
+    """An `axis=` argument: None, an int, or a tuple of ints. Raises G0810."""
     match axis:
         case None:
             return None
@@ -180,7 +182,7 @@ def as_axis(axis: Any, what: str = "axis") -> int | tuple[int, ...] | None:
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
-    """A shape argument: an int or several."""
+    """A shape argument, an int or several, as a tuple. Raises G0810."""
     match shape:
         case list() | tuple() | np.ndarray():
             return tuple(as_int(n, "a length") for n in shape)

@@ -1,9 +1,9 @@
-"""The length of a run-time dim as front ends hand it on: an int that stays a run-time count.
+"""The length of a run-time dim, as front ends give it to programs: an int that remembers the count.
 
-`batch` is the static size where an int is needed (a shape, a range, a slice), and the run-time
-count where it meets a tensor: `sum(loss) / batch` is exact for a short last batch. `combine` keeps
-both sides of arithmetic with plain numbers: `1.0 / (batch - 1)` is a float that remembers. A
-traced function sees it as a `length.Length`.
+Where an int is needed (a shape, a range, a slice), `batch` is the static size; where it meets a
+tensor, it is the run-time count, so that `sum(loss) / batch` is exact for a short last batch.
+`combine` keeps both through arithmetic with plain numbers: `1.0 / (batch - 1)` is a float that
+remembers how it was computed. To a traced function it is a `length.Length`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 def _formula(x: object) -> Formula | None:
-    """How to compute `x` at run time; None for an object that is no number."""
+    """How to compute `x` at run time; None for an object that is not a number."""
     match x:
         case Derived():
             return x.formula
@@ -37,12 +37,12 @@ _PLAIN = (int, float, Size)
 
 
 def static(x: Any) -> Any:
-    """The plain number for the size that the step is compiled for."""
+    """The plain number, for the batch size for which the step is compiled."""
     return int(x) if isinstance(x, int) else float(x)
 
 
 def combine(function: Function, *xs: Any) -> Any:
-    """`function` of numbers, some of which remember counts; NotImplemented for other operands."""
+    """`function` of numbers, of which some remember counts; NotImplemented for other operands."""
     formulas = [_formula(x) for x in xs]
     if any(formula is None for formula in formulas):
         return NotImplemented
@@ -53,15 +53,16 @@ def combine(function: Function, *xs: Any) -> Any:
 
 
 def computed(function: Function, a: Any, b: Any) -> Any:
-    """An operator of two numbers; a float on the left does not answer for a count on the right."""
+    """An operator of two numbers. A float on the left does not know counts, so the count on the
+    right answers."""
     remembers = isinstance(b, Derived) or (isinstance(b, Size) and b.extent is not None)
     return combine(function, a, b) if remembers and type(a) is float else function(a, b)
 
 
 def for_every_size(function: Function, a: Any, b: Any) -> bool | None:
-    """A comparison's answer where it is the same for every batch that may come, else None.
+    """The result of a comparison if it is the same for every batch size that can occur, else None.
 
-    A batch has 1 example at least, and at most as many as the step is compiled for.
+    A batch has at least 1 example, and at most as many as the step is compiled for.
     """
     units = [x.extent.unit if isinstance(x, Size) and x.extent else None for x in (a, b)]
     derived = isinstance(a, Derived) or isinstance(b, Derived)
@@ -78,13 +79,14 @@ def for_every_size(function: Function, a: Any, b: Any) -> bool | None:
 
 
 class Derived:
-    """A number that was computed from run-time counts; `formula` computes it from their values."""
+    """A number that was computed from run-time counts. `formula` computes it from their values."""
 
     formula: Formula
 
 
 class _Arithmetic:
-    """Operators that keep the formula. What is no Python number decides for itself."""
+    """Operators that keep the formula. An operand that is not a Python number handles them
+    itself."""
 
     def __add__(self, other: object) -> Any:
         return combine(operator.add, self, other)
@@ -141,7 +143,8 @@ class DerivedFloat(_Arithmetic, Derived, float):  # type: ignore[misc]
 
 
 class Count(_Arithmetic, Size):  # type: ignore[misc]
-    """A dim's run-time length. Times an int it stays a dim's length (`n * 4` rows of a reshape)."""
+    """The run-time length of a dim. Times an int it is still a length (`n * 4` rows of a
+    reshape)."""
 
     def __mul__(self, other: object) -> Any:
         if type(other) is int and other > 0:

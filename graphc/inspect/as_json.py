@@ -1,4 +1,4 @@
-"""A graph as JSON, for programs that are not graphc."""
+"""A graph as JSON, for other programs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _type(t: TensorType) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """An attribute's value; what JSON has no word for is a string or an object."""
+    """An attribute's value as JSON; one that JSON can't express is a string or an object."""
     match value:
         case float() if not math.isfinite(value):
             return repr(value)

@@ -11,7 +11,7 @@ _SHAPES = {Kind.INPUT: "oval", Kind.VARIABLE: "cylinder", Kind.CONSTANT: "plain"
 
 
 def to_dot(graph: Graph) -> str:
-    """The graph as DOT. Names and labels are data: whatever they hold, they stay inside quotes."""
+    """The graph as DOT. Names and labels are quoted, so that nothing in them is read as DOT."""
     picture = scene(graph)
     lines = [
         "digraph graphc {",
@@ -52,7 +52,8 @@ MAX_EDGES = 500  # Mermaid draws no more than this unless its site is configured
 
 
 def to_mermaid(graph: Graph) -> str:
-    """The graph as a Mermaid flowchart; every character outside a small set is an entity."""
+    """The graph as a Mermaid flowchart; every character that could be syntax is written as an
+    entity."""
     picture = scene(graph)
     lines = ["flowchart TB"]
     if len(picture.edges) > MAX_EDGES:

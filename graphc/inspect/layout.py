@@ -1,13 +1,14 @@
-"""Where the boxes of a training step lie: a layered layout of its own, O(V + E), deterministic.
+"""Where the boxes of a training step are drawn: a layered layout, linear in the graph,
+deterministic.
 
-Other layouts tear a training graph apart, since a gradient uses values from far above. Here the
-step is folded: the forward part runs down, the backward part beside it runs up again, so that a
-value and its gradient lie in about the same row, and the updates run down on the right:
+Common layouts tear a training graph apart, since gradients use values from far above. This one
+folds the step: the forward part runs down, the backward part beside it runs up again, so that a
+value and its gradient are in about the same row, and the updates run down on the right:
 
     variables | forward | exchanges | backward | exchanges | slots | update
 
 A row holds one layer of the longest path. What depends on no input (variables, constants and what
-is made of them alone) lies aside, in the row of its first user.
+is made of them alone) is drawn aside, in the row of its first user.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ STACKED = 3  # chains under one another in one row of a side lane
 
 @dataclass
 class Links:
-    """The neighbors of every box."""
+    """The predecessors and the successors of every box."""
 
     before: list[list[int]]
     after: list[list[int]]
@@ -78,19 +79,19 @@ class Links:
 
 @dataclass
 class Layout:
-    """The lane and row of every box, and its place among those that share both."""
+    """The lane and the row of every box, and its position among those that share both."""
 
     lanes: list[Lane]
     rows: list[int]
     order: dict[tuple[Lane, int], list[int]] = field(default_factory=dict)
 
     def lines(self, links: Links) -> dict[tuple[Lane, int], list[list[int]]]:
-        """The boxes of each row in lines: a long row is broken, chains lie under one another."""
+        """The boxes of each row in lines: a long row is broken; a chain is drawn vertically."""
         return {key: _lines(key[0], members, links) for key, members in self.order.items()}
 
 
 def layout(scene: Scene, links: Links) -> Layout:
-    """Lay the boxes of a scene out."""
+    """Find the lane, the row and the position of every box of a scene."""
     heavy = _heavy(scene.boxes, links)
     parts = _parts(scene.boxes, links)
     lanes = [
@@ -103,7 +104,7 @@ def layout(scene: Scene, links: Links) -> Layout:
 
 
 def _heavy(boxes: Sequence[Box], links: Links) -> list[bool]:
-    """Whether a box depends on an input: those make the layers, the others lie where used."""
+    """Whether each box depends on an input. Only those make layers."""
     heavy = [box.kind is Kind.INPUT for box in boxes]
     for i, before in enumerate(links.before):
         heavy[i] = heavy[i] or boxes[i].kind is Kind.END or any(heavy[x] for x in before)
@@ -111,7 +112,7 @@ def _heavy(boxes: Sequence[Box], links: Links) -> list[bool]:
 
 
 def _parts(boxes: Sequence[Box], links: Links) -> list[ScenePart]:
-    """The part each box is drawn in; a constant stands with its first user."""
+    """The part of the step in which each box is drawn; a constant goes with its first user."""
     parts = [box.part for box in boxes]
     for i in reversed(range(len(boxes))):
         if boxes[i].kind is Kind.CONSTANT and links.after[i]:
@@ -129,7 +130,7 @@ def _lane(box: Box, part: ScenePart, aside: bool) -> Lane:
 
 @dataclass
 class _BoxRows:
-    """The rows of the boxes, part by part: forward down, backward up, update down."""
+    """Finds the rows of the boxes, part by part: forward down, backward up, update down."""
 
     links: Links
     parts: list[ScenePart]
@@ -156,8 +157,11 @@ class _BoxRows:
         return [rows[i] - top for i in n]
 
     def _stretched(self, part: ScenePart, rows: dict[int, int]) -> dict[int, int]:
-        """The rows of the forward part, each not above the gradients that use its value; or of
-        the backward part, each not below the values that it uses."""
+        """Rows for one of two parts, given those of the other.
+
+        In the forward part, no value is above a gradient that uses it; in the backward part, no
+        gradient is below a value that it uses.
+        """
         least = dict.fromkeys(range(len(self.parts)), 0)
         other = {i: row for i, row in rows.items() if self.parts[i] is not part}
         if part is ScenePart.FORWARD:
@@ -174,8 +178,8 @@ class _BoxRows:
         return [i for i, its in enumerate(self.parts) if its is part]
 
     def _depths(self, part: ScenePart, least: dict[int, int]) -> dict[int, int]:
-        """The longest path to each box within a part, at least as given; the light ones, which
-        depend on no input, lie in the row of their first user."""
+        """The longest path to each box within a part, or `least` if that is more. A box that
+        depends on no input has the row of its first user."""
         members = self._members(part)
         depths: dict[int, int] = {}
         for i in members:
@@ -184,7 +188,7 @@ class _BoxRows:
         return self._gather(members, depths)
 
     def _late(self, part: ScenePart, depths: dict[int, int]) -> dict[int, int]:
-        """Every box just above its first user in the part, where that is lower."""
+        """Each box moved down to just above its first user in the part."""
         members = self._members(part)
         for i in reversed(members):
             users = [depths[x] for x in self.links.after[i] if x in depths]
@@ -204,8 +208,8 @@ class _BoxRows:
 
 
 def _sort_rows(arranged: Layout, links: Links) -> None:
-    """Order each row of a lane by the mean place of the neighbors that are placed already; a
-    chain that lies in one row stays together, in its order."""
+    """Order each row of a lane by the mean position of the neighbors that have one already. A
+    chain within a row stays together, in its order."""
     for i, key in enumerate(zip(arranged.lanes, arranged.rows, strict=True)):
         arranged.order.setdefault(key, []).append(i)
     column: dict[int, float] = {}
@@ -219,7 +223,7 @@ def _sort_rows(arranged: Layout, links: Links) -> None:
 
 
 def _chains(members: list[int], links: Links) -> DisjointSets[int]:
-    """The boxes of a row, those together that are linked within the row."""
+    """The boxes of a row in groups: those that are linked within the row go together."""
     chains = DisjointSets(members)
     for i in members:
         for x in links.before[i]:

@@ -1,4 +1,5 @@
-"""What a picture of a graph shows: a box for every value and every end, an edge per operand."""
+"""What a picture of a graph shows: a box for each value and each result, an edge for each
+operand."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from graphc.text.printer import (
 
 
 class Kind(Enum):
-    """What a box stands for: its color."""
+    """What a box stands for, shown by its color."""
 
     INPUT = "input"
     VARIABLE = "variable"
@@ -30,7 +31,7 @@ class Kind(Enum):
 
 
 class Style(NamedTuple):
-    """The colors of a kind: what fills a box, and what draws its outline."""
+    """The colors of a kind: of the box, and of its outline."""
 
     fill: str
     stroke: str
@@ -48,7 +49,8 @@ STYLES = {
 
 
 class ScenePart(Enum):
-    """The part of a step that a value belongs to, by the scope that differentiate gave it."""
+    """The part of a step to which a value belongs, known from the scope that `differentiate`
+    gave it."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -57,7 +59,12 @@ class ScenePart(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """A box. lines: the text in it; tooltip: all that is known; inserted: made by a pass."""
+    """A box.
+
+    lines:    its text
+    tooltip:  everything that is known of it
+    inserted: whether a pass made it
+    """
 
     name: str
     lines: tuple[str, ...]
@@ -164,10 +171,10 @@ def _tooltip(node: Node) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` without characters that XML and terminals do not take, on one line."""
+    """The text on one line, without characters that XML or terminals do not accept."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def clip(text: str, length: int) -> str:
-    """At most `length` characters of a text, the rest as an ellipsis."""
+    """The text with at most `length` characters; the rest becomes an ellipsis."""
     return text if len(text) <= length else text[: length - 1] + "…"

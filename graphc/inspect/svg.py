@@ -1,4 +1,4 @@
-"""A graph as a picture that stands alone: SVG without scripts, every text escaped."""
+"""A graph as one SVG file without scripts; every text is escaped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_svg(graph: Graph) -> str:
 
 @dataclass
 class Canvas:
-    """Boxes with their sizes and places in pixels."""
+    """The boxes with their sizes and positions in pixels."""
 
     scene: Scene
     layout: Layout
@@ -57,7 +57,7 @@ class Canvas:
     # -- places ---------------------------------------------------------------------------------
 
     def measure(self, links: Links) -> None:
-        """Give every box its place."""
+        """Compute the size and the position of every box."""
         boxes = self.scene.boxes
         self.widths = [_width(box) for box in boxes]
         self.heights = [2 * _PAD + _LINE * len(_texts(box)) for box in boxes]
@@ -157,8 +157,8 @@ class Canvas:
             yield f'<path class="{" ".join(words[:3])}" d="{path}" marker-end="url(#to)"/>'
 
     def _path(self, a: int, b: int) -> str:
-        """A curve from a to b: between lanes from side to side, within one down (or up) the lane,
-        and around the boxes between them where there are some."""
+        """A curve from box a to box b: side to side between lanes, vertical within a lane, and
+        around the boxes between them."""
         lane_a, lane_b = self.layout.lanes[a], self.layout.lanes[b]
         far = abs(self.layout.rows[a] - self.layout.rows[b]) > 1
         if lane_a != lane_b:
@@ -175,8 +175,8 @@ class Canvas:
         return self._curve(a, direction, b, _back(direction))
 
     def _exit(self, i: int, direction: _Direction, other: int) -> _Direction:
-        """The side by which an edge leaves a box: its top or bottom where a neighbor is beside
-        it, since an arrow that comes out behind the neighbor would seem to be that one's."""
+        """The side at which an edge leaves a box: top or bottom if a neighbor is beside it,
+        since an arrow that came out behind the neighbor would seem to be the neighbor's."""
         if (i, direction) in self.outer:
             return direction
         return _DOWN if self.y[other] >= self.y[i] else _UP
@@ -224,7 +224,7 @@ _BANDS = {lane: "#f3f5f8" if lane in _MAIN_LANES else "none" for lane in Lane}
 
 
 def _texts(box: Box) -> list[tuple[str, str]]:
-    """The lines of a box with the class of each: its name, its op, its type, its placement."""
+    """The lines of a box with the CSS class of each: name, op, type, placement."""
     classes = ["name", "type", "place"] if box.kind in _SOURCES else ["name", "", "type", "place"]
     return [(word, clip(line, _WIDEST)) for word, line in zip(classes, box.lines, strict=False)]
 

@@ -1,1 +1,1 @@
-"""What every floor stands on and what knows nothing of graphs: errors, files, configuration."""
+"""The lowest floor, which knows nothing of graphs: errors, files, configuration."""

@@ -1,4 +1,4 @@
-"""Arrays from .npz and .csv files. Nothing in them is trusted, and nothing is unpickled."""
+"""Arrays from .npz and .csv files. The files are not trusted, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def npz_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, Array], list[str]]:
-    """The arrays of those names that an .npz has, and all names in it."""
+    """The requested arrays of an .npz, as far as it has them, and the names of all that it has."""
     with reading(), opened(path) as raw, _archive(raw) as file:
         members = _members(file)
         wanted = {name: members[name] for name in names if name in members}
@@ -64,7 +64,7 @@ def _members(file: ZipFile) -> dict[str, ZipInfo]:
 
 
 def _array(file: ZipFile, info: ZipInfo) -> Array:
-    """One array, its size checked against the file's before there is memory for it."""
+    """One array. Its size is compared with the file's before memory is taken for it."""
     with file.open(info) as member:
         shape, dtype, start = _header(member, info)
     if dtype.hasobject:
@@ -129,8 +129,8 @@ def _table(text: TextIOWrapper) -> Array:
 
 
 def shown_names(header: Iterable[str], rows: int) -> list[str]:
-    """The names of columns, for a message: only where the file is a table with names and numbers,
-    and not, say, the one line of some file that is no .csv."""
+    """The names of columns, for a message. Empty unless the file is a table of names and
+    numbers: the first line of any other file must not be shown."""
     names = list(header)
     return names if rows and all(NAME.fullmatch(name) for name in names) else []
 
@@ -143,7 +143,7 @@ def _names(file: TextIOWrapper) -> list[str]:
 
 
 def _of_table(error: ValueError) -> str:
-    """What NumPy says of a table, without the words that it quotes."""
+    """What NumPy says of a malformed table, without the words of the file that it quotes."""
     row = re.search(r"at row (\d+)", str(error))
     column = re.search(r"column (\d+)", str(error))
     if isinstance(error, UnicodeError):

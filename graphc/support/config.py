@@ -1,4 +1,4 @@
-"""Developer's lamps: the one place that reads the environment.
+"""The developer's settings: the one place that reads the environment.
 
 GRAPHC_DEBUG=1..4   print to stderr: 1 passes and their times; 2 also the IR after each pass that
                     changed it; 3 also the kernels of each program; 4 also their LLVM IR
@@ -42,13 +42,13 @@ class Config:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody wants to see the passes run."""
+        """Whether the passes are printed or written to files."""
         return bool(self.debug or self.dump or self.verify > 1)
 
 
 @lru_cache(maxsize=1)
 def get() -> Config:
-    """The configuration, read once. Raises G0707 for a value that means nothing."""
+    """The configuration, read once. Raises G0707 for a value that is not allowed."""
     return Config(
         debug=_number("GRAPHC_DEBUG", 0),
         dump=os.environ.get("GRAPHC_DUMP", ""),
@@ -63,10 +63,10 @@ def get() -> Config:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled code is kept: GRAPHC_CACHE, else `graphc` in the platform's cache folder.
+    """Where compiled code is kept: GRAPHC_CACHE, else `graphc` in the platform's folder for caches.
 
-    None where GRAPHC_CACHE is 0, or there is no home folder. The platforms' places: the XDG base
-    directory specification, ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
+    None if GRAPHC_CACHE is 0, or if there is no home folder. The platforms' folders: as the XDG
+    Base Directory Specification says, ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
     """
     chosen = get().cache
     if chosen:
@@ -78,7 +78,7 @@ def cache_folder() -> Path | None:
 
 
 def _usual_folder() -> Path:
-    """The platform's folder for caches. Raises RuntimeError where there is no home."""
+    """The platform's folder for caches. Raises RuntimeError if there is no home folder."""
     match sys.platform:
         case "win32":
             return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")

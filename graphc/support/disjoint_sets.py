@@ -9,7 +9,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DisjointSets(Generic[T]):
-    """Items, each in a set of its own until sets are joined. The first item names its set."""
+    """Items in disjoint sets, which can be joined. The first item of a set, in order, names it."""
 
     def __init__(self, items: Iterable[T]) -> None:
         self.items = list(dict.fromkeys(items))
@@ -30,7 +30,7 @@ class DisjointSets(Generic[T]):
         return self.items[self._root(self._number[item])]
 
     def join(self, a: T, b: T) -> None:
-        """Make one set of those of two items."""
+        """Join the sets of two items."""
         low, high = sorted((self._root(self._number[a]), self._root(self._number[b])))
         self._parent[high] = low
 

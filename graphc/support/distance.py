@@ -1,7 +1,7 @@
-"""How far two arrays are apart, entry by entry, where NaN and infinity are no numbers to subtract.
+"""How far apart two arrays are, entry by entry, with a defined answer for NaN and infinity.
 
-A NaN or an infinity equals only the same at the same place. Arithmetic alone would hide them:
-`max(worst, nan)` is `worst`, and `abs(x - inf) <= rtol * inf` holds for every x.
+A NaN or an infinity equals only the same one in the same entry. Plain arithmetic would hide such
+differences: `max(worst, nan)` is `worst`, and `abs(x - inf) <= rtol * inf` holds for every x.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def distance(actual: Any, want: Any) -> float:
-    """The largest difference of two entries.
+    """The largest absolute difference of two entries.
 
-    Infinite where one side has a NaN or an infinity and the other not the same one, and where the
-    shapes differ: no broadcasting.
+    Infinite if one array has a NaN or an infinity where the other does not have the same, and if
+    the shapes differ: nothing is broadcast.
     """
     a, b = np.asarray(actual), np.asarray(want)
     if a.shape != b.shape:
@@ -33,7 +33,7 @@ def distance(actual: Any, want: Any) -> float:
 
 
 def finite_distance(actual: Any, want: Any) -> float:
-    """The largest difference of two entries, of those that are finite on both sides."""
+    """The largest absolute difference, over the entries that are finite in both arrays."""
     x, y = _wide(actual), _wide(want)
     finite = np.isfinite(x) & np.isfinite(y)
     with np.errstate(over="ignore"):
@@ -41,13 +41,14 @@ def finite_distance(actual: Any, want: Any) -> float:
 
 
 def magnitude(x: Any) -> float:
-    """The largest absolute value of the finite entries; 0 where there is none."""
+    """The largest absolute value of the finite entries; 0 if there is none."""
     wide = _wide(x)
     return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 
 
 def within(actual: Any, want: Any, relative: float, least: float = 0.0) -> bool:
-    """Whether the distance is at most `relative` times the magnitude of `want`, or of `least`."""
+    """Whether the distance is at most `relative` times the magnitude of `want`, or times `least`
+    if that is larger."""
     return distance(actual, want) <= relative * max(magnitude(want), least)
 
 

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, Self
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a source file: `file:line:col`, `length` characters on that line (1-based)."""
+    """A range of a source file: `file:line:col`, `length` characters on that line (1-based)."""
 
     file: str
     line: int
@@ -44,17 +44,18 @@ _SOURCES: dict[str, list[str]] = {}
 
 
 def remember_source(file: str, text: str) -> None:
-    """Keep the text of `file`, so that an error can show the line even when the file is no file."""
+    """Keep the text of `file`, so that errors can show its lines even if it is not on disk."""
     _SOURCES[file] = text.splitlines()
 
 
 def hide_source(file: str) -> None:
-    """Show no line of `file` in errors, only its places: it is not the author's own."""
+    """Show no line of `file` in errors, only line numbers: the text may not be the user's to
+    see."""
     _SOURCES[file] = []
 
 
 def source_line(span: Span) -> str | None:
-    """The source line of `span`, or None where the text is not to be had."""
+    """The source line of `span`, or None if the text is not available."""
     lines = _SOURCES.get(span.file)
     if lines is not None:
         return lines[span.line - 1] if 0 < span.line <= len(lines) else None
@@ -65,12 +66,12 @@ def source_line(span: Span) -> str | None:
 
 
 class GraphcError(Exception):
-    """An error that the user can cause and mend.
+    """An error that the user can cause and correct.
 
     code:    a key of graphc/support/error_codes.toml; `graphc explain CODE` prints its entry
     message: one sentence
-    span:    where, if known
-    labels:  further places with a word on each, such as an operand's own line
+    span:    where in the source, if known
+    labels:  further spans, each with a short text, such as an operand's own line
     help:    what to write instead
     """
 
@@ -94,7 +95,7 @@ class GraphcError(Exception):
         )
 
     def at(self, span: Span | None) -> Self:
-        """The same error, placed at `span` unless it already has a place."""
+        """The same error with this span, unless it already has one."""
         if self.span is None:
             self.span = span
         return self
@@ -115,9 +116,9 @@ class GraphcError(Exception):
 
 
 class GraphcWarning(UserWarning):
-    """Something that the author should know and that does not stop the compiler.
+    """Something that the author should know, and that does not stop the compiler.
 
-    count: how many were made so far
+    count: the number of warnings so far
     """
 
     count = 0
@@ -132,7 +133,7 @@ class VerifyError(GraphcError):
 
 
 class InternalError(GraphcError):
-    """graphc itself failed; `replay` names a file that reproduces it, if there is one."""
+    """A defect of graphc. `replay` names a file that reproduces it, if one was written."""
 
     replay: str | None = None
 
@@ -155,7 +156,7 @@ def _excerpt(span: Span, arrow: str, mark: str) -> list[str]:
 
 
 def _shortened(text: str, most: int = 1_000) -> str:
-    """A text that repeats a name of 10 MB, without most of it, and without what is no text."""
+    """The text without its middle if it is very long, and with unprintable characters replaced."""
     if len(text) > most:
         text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
     return "\n".join(_printable(line) for line in text.split("\n"))
@@ -170,7 +171,8 @@ def _clip(text: str, col: int, width: int = 100) -> tuple[str, int]:
 
 
 def _printable(text: str) -> str:
-    """Tabs as single spaces, and what is no text as `·`: no file shall steer the terminal."""
+    """The text with tabs as spaces and unprintable characters as `·`, so that no file can send
+    control sequences to the terminal."""
     return "".join(c if c.isprintable() else " " if c == "\t" else "·" for c in text)
 
 

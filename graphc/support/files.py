@@ -1,13 +1,13 @@
-"""Files, read and written whole: a reader sees the old content or the new one, never a part.
+"""Files that are read and written whole: a reader sees the old content or the new one, never a mix.
 
-The new content goes to a temporary file of its own in the same folder, is on the disk (fsync)
-before it takes the name (rename), and the folder is then on the disk too. So writers of one path
-don't disturb each other, the last one counts, and a process that is killed leaves the old file and
-perhaps a hidden temporary one.
+New content is written to a temporary file in the same folder, brought to the disk (fsync), and then
+renamed; the folder is brought to the disk too. So several writers of one path do not disturb each
+other (the last one wins), and a process that is killed leaves the old file, and perhaps a hidden
+temporary one.
 
 Only regular files are replaced: a device, a pipe, a socket or a folder is an error. A symbolic link
-is followed, and the file that it means is replaced; a hard link keeps the old content. The new file
-has the permissions of the old one.
+is followed, and its target is replaced; other hard links keep the old content. The new file has the
+permissions of the old one.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ KINDS = {
 
 
 def write_whole(path: str | Path, content: bytes | str, code: str = "G0512") -> None:
-    """Replace a file. Raises an error of that code where it can't be done; text is UTF-8."""
+    """Replace a file; text is written as UTF-8. Raises an error with this code if that fails."""
     with writing(path, code), replaced(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def read_whole(path: str | Path, code: str, what: str = "") -> bytes:
-    """The content of a regular file. Raises an error of that code where there is none.
+    """The content of a regular file. Raises an error with this code if it can't be read.
 
-    Anything else is an error: a pipe may have no end, and a device none either.
+    Other kinds of files are refused: a pipe or a device may never end.
     """
     try:
         if not stat.S_ISREG(mode := os.stat(path).st_mode):
@@ -49,9 +49,9 @@ def read_whole(path: str | Path, code: str, what: str = "") -> bytes:
 
 @contextmanager
 def replaced(path: str | Path, durable: bool = True) -> Iterator[IO[bytes]]:
-    """A new file, which takes the place of `path` when the block ends without an error.
+    """A new file, which replaces `path` when the block ends without an error.
 
-    durable: whether it outlives a power failure that comes later. Raises OSError, ValueError.
+    durable: whether it must survive a power failure. Raises OSError, ValueError.
     """
     target, old = _target(path)
     name, handle = _temporary(target, 0o666 if old is None else 0o600)
@@ -73,7 +73,8 @@ def replaced(path: str | Path, durable: bool = True) -> Iterator[IO[bytes]]:
 
 
 def check_writable(path: str | Path, code: str = "G0512") -> None:
-    """Raise now what writing the file would raise later: no folder, no permission, no file."""
+    """Raise now what writing the file would raise later: for a missing folder, a missing
+    permission, or a path that is not a regular file."""
     with writing(path, code):
         target, _ = _target(path)
         name, handle = _temporary(target, 0o600)
@@ -83,7 +84,7 @@ def check_writable(path: str | Path, code: str = "G0512") -> None:
 
 @contextmanager
 def writing(path: str | Path, code: str = "G0512") -> Iterator[None]:
-    """Say of which file an error is: OSError and ValueError become a GraphcError."""
+    """Turn an OSError or a ValueError into a GraphcError that names the file."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -99,7 +100,7 @@ def _kind(mode: int) -> str:
 
 
 def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
-    """The file that is to be replaced, links followed, and what is there now."""
+    """The file to be replaced, after following links, and its status."""
     if not str(path):
         raise ValueError("it has no name")
     target = Path(os.path.realpath(path))
@@ -117,14 +118,14 @@ def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
 
 
 def _temporary(target: Path, mode: int) -> tuple[str, int]:
-    """A new file beside the target, which nobody else has: its name, and a handle to write it."""
+    """A new file beside the target, with a name that nobody else uses: its path, and a handle."""
     name = str(target.parent / f".{target.name[:40]}.{os.urandom(6).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     return name, os.open(name, flags, mode)  # less the umask, as a plain `open` has it
 
 
 def _take_rights(old: os.stat_result, name: str) -> None:
-    """Give a new file the owner, as far as that is allowed, and the permissions of the old one."""
+    """Give a new file the permissions of the old one, and its owner as far as that is allowed."""
     if hasattr(os, "chown"):
         with suppress(OSError):
             os.chown(name, old.st_uid, old.st_gid)
@@ -132,7 +133,7 @@ def _take_rights(old: os.stat_result, name: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the folder's entries to the disk, where the file system can do so."""
+    """Bring the folder's entries to the disk, on file systems that can do so."""
     if os.name != "posix":
         return
     with suppress(OSError):  # the file is in its place already

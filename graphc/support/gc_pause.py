@@ -1,4 +1,4 @@
-"""A pause of Python's cycle collector."""
+"""A pause of Python's garbage collector, for code that makes many objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cycle collection inside: a compiler makes many small objects, and nearly all of them live
-    to its end, so that walking them again and again finds nothing and makes time superlinear."""
+    """Don't look for garbage cycles inside the block.
+
+    A compiler makes many small objects, of which nearly all live to its end. To walk them again and
+    again finds nothing, and would make the time superlinear.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

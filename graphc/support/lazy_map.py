@@ -1,4 +1,4 @@
-"""A dict of things by name that are made when they are first asked for."""
+"""A mapping whose values are made when they are first asked for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class LazyMap(Mapping[str, T]):
-    """Things by name, each made by a function the first time somebody wants it, and only once.
+    """A mapping of names to values, each made by a function on first use, once.
 
-    Its names are known from the first. Equal to any mapping with the same content.
+    All names are known from the start. It equals any mapping with the same content.
     """
 
     def __init__(
@@ -49,18 +49,19 @@ class LazyMap(Mapping[str, T]):
 
     @property
     def made(self) -> dict[str, T]:
-        """What was asked for so far, and what was there from the first."""
+        """The entries whose values exist by now."""
         with self._lock:
             return {name: self._made[name] for name in self._names if name in self._made}
 
 
 def made(things: Mapping[str, T]) -> Mapping[str, T]:
-    """Those that need not be made first."""
+    """The entries of any mapping whose values exist by now: of a plain one, all."""
     return things.made if isinstance(things, LazyMap) else things
 
 
 def chosen(things: Mapping[str, T], keep: Callable[[str], bool]) -> Mapping[str, T]:
-    """Those whose names pass; what is made later is made later still, and once for both."""
+    """The entries whose names pass, still lazy: a value is made on first use, once for both
+    mappings."""
     if not isinstance(things, LazyMap):
         return {name: x for name, x in things.items() if keep(name)}
     ready = things.made
@@ -74,7 +75,7 @@ def _of(things: Mapping[str, T], name: str) -> Callable[[], T]:
 
 
 def joined(*parts: Mapping[str, T]) -> Mapping[str, T]:
-    """All of them in one, in this order; what is made later stays so."""
+    """All entries of several mappings in one, still lazy."""
     names = [(name, part) for part in parts for name in part]
     ready = {name: made(part)[name] for name, part in names if name in made(part)}
     waiting = {name: _of(part, name) for name, part in names if name not in ready}

@@ -1,11 +1,12 @@
-"""A folder of compiled objects, by the hash of what they were made from.
+"""A folder of compiled objects, found by a hash of what they were made from.
 
-    graphc object 1 KEY SHA256\n content
+    graphc object 1 KEY SHA256
+    content
 
-Code that is read here is run, so the folder must be the user's own: nobody else may write there.
-Several processes may use it at once: a file is written under another name, brought to the disk and
-then moved to its place. A file that is damaged, cut off, empty, or of another key counts as none,
-and is made again. A folder that can't be used is no error: nothing is kept then.
+What is read from it is executed, so the folder must belong to the user, and nobody else may be able
+to write there. Several processes may use it at once: a file is written under a temporary name,
+brought to the disk and then renamed. A file that is damaged, truncated, empty, or of another key
+counts as absent. If the folder can't be used, nothing is kept; that is no error.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ _WARNED: set[Path] = set()
 
 @dataclass(frozen=True)
 class Objects:
-    """The cache in a folder; None for one that keeps nothing."""
+    """The cache in a folder. Without a folder, it keeps nothing."""
 
     folder: Path | None
     limit: int = LIMIT
 
     @classmethod
     def at(cls, base: Path | None) -> Objects:
-        """The objects under a cache folder, which is made where it is not there yet.
+        """The cache in a folder below `base`, which is created if need be.
 
-        Warns once (G0708) where the folder that the user named can't be used, and where others can
-        write to it.
+        Warns once (G0708) if the folder that the user named can't be used, or if others can write
+        to it.
         """
         if base is None:
             return cls(None)
@@ -69,7 +70,7 @@ class Objects:
         return cls(folder if mine else None)
 
     def read(self, key: str) -> bytes | None:
-        """The object, if it is there and whole."""
+        """The object of this key, or None if it is absent or damaged."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -87,7 +88,7 @@ class Objects:
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep an object, and drop old ones where there are too many."""
+        """Keep an object; if there are too many, drop those that were not used for longest."""
         if self.folder is None:
             return
         with contextlib.suppress(OSError):
@@ -129,25 +130,28 @@ class Objects:
 
 
 def _head(key: str, content: bytes) -> bytes:
-    """The line in front of an object."""
+    """The first line of a file, in front of the object."""
     return f"{MAGIC} {key} {hashlib.sha256(content).hexdigest()}\n".encode()
 
 
 def _content(data: bytes, key: str) -> bytes | None:
-    """What stands behind the head, if it is of this key and as it was written."""
+    """The object behind the first line, or None if it is of another key or was changed."""
     end = data.find(b"\n", 0, LONGEST) + 1
     content = data[end:]
     return content if end and data[:end] == _head(key, content) else None
 
 
 def _is_private(folder: Path, sticky: bool = False) -> bool:
-    """Whether nobody else can put code there. sticky: or others can't touch what is another's."""
+    """Whether only the user can put code there.
+
+    sticky: accept a folder in which others may create files, but not change the user's
+    """
     status = folder.stat()
     return _is_mine(status) or (sticky and bool(status.st_mode & stat.S_ISVTX))
 
 
 def _is_mine(status: os.stat_result) -> bool:
-    """Whether it is the user's, and nobody else can write there."""
+    """Whether it belongs to the user, and nobody else can write to it."""
     if os.name != "posix":
         return True
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
@@ -167,13 +171,13 @@ def _warn(base: Path, message: str) -> None:
 
 @lru_cache(maxsize=8)
 def source_hash(*roots: Path) -> str:
-    """A hash of files of source, and of those in folders: which they are, how long and how old."""
+    """A hash of source files, and of those in folders: of their names, sizes and times."""
     lines = sorted(line for root in roots for line in source_files(root))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def source_files(root: Path) -> Iterator[str]:
-    """A line on a file of source, or on each in a folder."""
+    """A line of text for a source file, or for each one in a folder."""
     if root.is_file():
         yield _described(str(root), root.stat())
         return
@@ -188,7 +192,10 @@ def source_files(root: Path) -> Iterator[str]:
 
 
 def _described(path: str, status: os.stat_result) -> str:
-    """A line for a file that is as old as the code that this process runs; else one that nobody
-    else has: what is made now is of neither file for sure, and must not be found again."""
+    """A line of text for a source file.
+
+    A file that changed after this process started is not the code that runs: its line is unique, so
+    that what this process makes is never found again.
+    """
     changed = f" {os.getpid()} {time.time_ns()}" if status.st_mtime_ns > IMPORTED else ""
     return f"{path} {status.st_size} {status.st_mtime_ns}{changed}"

@@ -1,13 +1,16 @@
-"""Random numbers that belong to a place, not to a sequence: counter-based, vectorized in NumPy.
+"""Random numbers that depend on their position, not on a sequence: counter-based, vectorized in
+NumPy.
 
-A number is a function of (seed, name of the draw, step, global element index) and of nothing else,
-so it depends neither on how a tensor is cut nor on what else is drawn. The generator is
-Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+A number is a function of (seed, name of the draw, step, index of the entry in the global tensor)
+and of nothing else. So it depends neither on how a tensor is split nor on other draws. The
+generator is Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
+3", SC 2011.
 
-Element i takes word i % 4 of the block of 4 words at counter i // 4. All dtypes see the same draw:
-a uniform f32 is the f64 one cut to 24 bits, a normal f32 the f64 one rounded. Normals come from
-correctly rounded operations only (+ - * / sqrt), since a library's log and sin differ between
-machines and between the body and the tail of an array: the same bits everywhere, in every shard.
+Entry i takes word i % 4 of the block of 4 words at counter i // 4. All dtypes see the same draw: a
+uniform f32 is the f64 one cut to 24 bits, a normal f32 the f64 one rounded. Normal numbers are
+computed with correctly rounded operations only (+ - * / sqrt), as the log and sin of libraries
+differ between machines, and between the body and the tail of an array. So the bits are the same
+everywhere, in every shard.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ MANTISSA = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
 def checked_seed(seed: Any) -> int:
-    """The seed, an integer from 0 below 2**63. Raises G0206 for anything else."""
+    """The seed, if it is an integer from 0 to 2**63 - 1. Raises G0206 for anything else."""
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63:
         return int(seed)
     raise GraphcError("G0206", f"seed={seed!r}: a seed is an integer from 0 below 2**63")
@@ -47,9 +50,9 @@ def key(seed: int, name: str) -> int:
 def global_indices(
     shape_local: Sequence[int], offsets: Sequence[int], shape_global: Sequence[int]
 ) -> Array:
-    """The row-major global index of every element of a shard: u64, of shape `shape_local`.
+    """The row-major global index of every entry of a shard: u64, of shape `shape_local`.
 
-    Padding gets some index or other; no two valid elements get the same.
+    Entries of the padding get arbitrary indices; those of two valid entries always differ.
     """
     indices = np.zeros(tuple(shape_local), np.uint64)
     for dim, (size, offset) in enumerate(zip(shape_local, offsets, strict=True)):
@@ -83,7 +86,7 @@ def philox(counter: Array, stream: int, step: int) -> Array:
 
 
 def bits(indices: Array, key: int, step: int) -> Array:
-    """32 random bits per element: u32, of the shape of the (u64) indices."""
+    """32 random bits per entry: u32, of the shape of the (u64) indices."""
     return _draw(indices, np.dtype(np.uint32), lambda blocks: philox(blocks, key, step))
 
 
@@ -93,7 +96,7 @@ def uniform(indices: Array, dtype: np.dtype[Any], key: int, step: int) -> Array:
 
 
 def normal(indices: Array, dtype: np.dtype[Any], key: int, step: int) -> Array:
-    """Normal with mean 0 and variance 1, |x| < 6.7: Box-Muller on pairs of elements (2i, 2i+1)."""
+    """Normal with mean 0 and variance 1, |x| < 6.7: Box-Muller on pairs of entries (2i, 2i+1)."""
     return _draw(indices, dtype, lambda blocks: _round(_normals(philox(blocks, key, step)), dtype))
 
 
@@ -101,7 +104,8 @@ def normal(indices: Array, dtype: np.dtype[Any], key: int, step: int) -> Array:
 
 
 def _draw(indices: Array, dtype: np.dtype[Any], make: Callable[[Array], Array]) -> Array:
-    """make(blocks) gives [len(blocks), 4] values; each element picks its own, chunk by chunk."""
+    """The values of the entries, chunk by chunk; make(blocks) gives the four values of each
+    block."""
     flat = np.ascontiguousarray(indices, np.uint64).reshape(-1)
     result = np.empty(flat.shape, dtype)
     for start in range(0, flat.size, CHUNK):
@@ -111,7 +115,7 @@ def _draw(indices: Array, dtype: np.dtype[Any], make: Callable[[Array], Array]) 
 
 
 def _pick(indices: Array, make: Callable[[Array], Array]) -> Array:
-    """Each block is made once per run of neighbors that share it."""
+    """The values of the entries; successive entries of one block share its computation."""
     blocks = indices >> np.uint64(2)
     if _is_run(indices):
         first = int(indices[0]) & 3
@@ -125,7 +129,7 @@ def _pick(indices: Array, make: Callable[[Array], Array]) -> Array:
 
 
 def _is_run(indices: Array) -> bool:
-    """Whether the indices follow each other without a gap: the case of a tensor that is not cut."""
+    """Whether the indices follow each other without a gap, as in a tensor that is not split."""
     return bool((indices[1:] - indices[:-1] == 1).all())
 
 
@@ -154,7 +158,7 @@ def _unit(blocks: Array, dtype: np.dtype[Any], key: int, step: int) -> Array:
 
 
 def _round(x: Array, dtype: np.dtype[Any]) -> Array:
-    """f64 to dtype; to 16 bits by way of f32, as a kernel that computes in f32 would."""
+    """From f64 to the dtype; to 16 bits by way of f32, as a kernel that computes in f32 does."""
     return x.astype(np.float32).astype(dtype) if dtype.itemsize == 2 else x.astype(dtype)
 
 

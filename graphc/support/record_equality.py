@@ -9,7 +9,8 @@ C = TypeVar("C", bound=type)
 
 
 def equal_as_tuples(cls: C) -> C:
-    """Let records be equal whose fields are the same objects, as tuples are: one NaN is one value.
+    """Compare records as tuples of their fields: two fields that are one object are equal, even a
+    NaN.
 
     The `==` that `dataclass` makes does so up to Python 3.12; later it compares field by field.
     """

@@ -1,7 +1,7 @@
-"""Opening files that nobody vouches for: regular ones only, and patterns with an end.
+"""Opening files that are not trusted: regular ones only, and patterns that can't match too much.
 
 Whatever is wrong with a file is `Unreadable`, with a reason that repeats none of its contents: a
-program may name any file that its user can read, and an error message may be shown to others.
+program may name any file that its user can read, and others may see the error message.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ MAX_LOOKED_AT = 100_000  # entries of folders, for one pattern
 
 
 class Unreadable(Exception):
-    """A file that can't be read as what it should be; the text says why."""
+    """A file that can't be read as the format that is wanted; the text says why."""
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Make `Unreadable` of whatever a reader raises, but for FileNotFoundError.
+    """Turn whatever a reader raises, except FileNotFoundError, into `Unreadable`.
 
-    zipfile, its decompressors and NumPy say it in many ways (zlib.error, NotImplementedError for a
-    method, RuntimeError for a password, TokenError, MemoryError), and promise no list of them.
+    zipfile, its decompressors and NumPy raise errors of many types (zlib.error, NotImplementedError
+    for a method, RuntimeError for a password, TokenError, MemoryError), and document no list of
+    them.
     """
     try:
         yield
@@ -45,7 +46,7 @@ def reading() -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A regular file, open to be read. Raises Unreadable for devices, which may have no end."""
+    """A regular file, opened for reading. Raises Unreadable for devices, which may never end."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable("it is a device or a pipe, not a file")
@@ -53,7 +54,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; of a pipe, don't wait for one who writes."""
+    """Open a file without waiting: a pipe would wait for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -61,9 +62,9 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def files_of(path: str) -> list[Path]:
-    """The files that a path with `*`, `?` or `[ ]` means, in the order of their names.
+    """The files that match a path with `*`, `?` or `[ ]`, sorted by name.
 
-    `**` is any number of folders; links are not followed there. Raises Unreadable for a pattern
+    `**` stands for any number of folders; it does not follow links. Raises Unreadable for a pattern
     that would look at more than MAX_LOOKED_AT entries.
     """
     if not has_magic(path) or _is_there(path):
@@ -77,7 +78,7 @@ def files_of(path: str) -> list[Path]:
 
 
 class _Budget:
-    """How many entries may still be looked at."""
+    """How many entries of folders may still be looked at."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -99,7 +100,7 @@ class _Budget:
 
 
 def _step(folders: Iterable[Path], part: str, budget: _Budget) -> Iterator[Path]:
-    """What one part of a pattern means in each of the folders."""
+    """What one component of a pattern matches in each of the folders."""
     for folder in folders:
         if part == "**":
             yield from _below(folder, budget)
@@ -111,7 +112,7 @@ def _step(folders: Iterable[Path], part: str, budget: _Budget) -> Iterator[Path]
 
 
 def _below(folder: Path, budget: _Budget) -> Iterator[Path]:
-    """A folder and all folders in it; files, too, for a `**` at the end of a pattern."""
+    """A folder and all folders in it; with the files, for a `**` at the end of a pattern."""
     stack = [folder]
     while stack:
         here = stack.pop()

@@ -1,4 +1,5 @@
-"""Turns a syntax error into words: what stands there, what was expected, what was meant."""
+"""Turns a syntax error into words: what was found, what was expected, and what was probably
+meant."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ _NAMED = {
 
 
 class Habit(NamedTuple):
-    """A usual mistake: what stands in the statement before the place, what follows, the help."""
+    """A usual mistake, such as a statement of another language.
+
+    It is recognized by what stands before the error (in the same statement) and by what follows.
+    """
 
     before: str
     after: str
@@ -105,7 +109,10 @@ _HABITS: Final = tuple(
 
 
 def diagnose(error: UnexpectedInput, source: SourceText, signs: Mapping[str, str]) -> GraphcError:
-    """The syntax error as G0101 or G0103. signs: the text of each terminal that has one."""
+    """The error that the parser found, as G0101 or G0103.
+
+    signs: the text of every terminal that is one fixed sign, such as `<-`.
+    """
     match error:
         case UnexpectedToken(token=Token() as token):
             return _unexpected(error, token, source, signs)
@@ -144,7 +151,7 @@ def _unexpected(
 
 
 def _leading_word(source: SourceText, token: Token) -> Token | None:
-    """The word before `token` if it begins a statement as a keyword would and is none: `parm w`."""
+    """The word before `token`, if it stands where a keyword would and is none: `parm w`."""
     before = [t for t in source.tokens[-3:] if (t.start_pos or 0) < (token.start_pos or 0)]
     *_, before_last, word = (None, None, *before)
     if word is None or word in _STATEMENT_WORDS or token.type not in ("NAME", "INT", "STRING"):
@@ -156,7 +163,7 @@ def _leading_word(source: SourceText, token: Token) -> Token | None:
 
 
 def _place(source: SourceText, token: Token) -> Span:
-    """The token's own place; behind the last code for the end of a line or of the file."""
+    """The token's span; for the end of a line or of the file, the span behind the last code."""
     if token.type == "$END":
         last = next((t for t in reversed(source.tokens) if t.type != "SEP"), token)
         return Span(source.file, last.end_line or 1, last.end_column or 1)
@@ -166,7 +173,7 @@ def _place(source: SourceText, token: Token) -> Span:
 
 
 def _expected(accepted: Iterable[str], signs: Mapping[str, str]) -> str:
-    """`a, b or c`, with the many tokens that begin an expression said in one word."""
+    """`a, b or c`; the many tokens that may begin an expression are called "an expression"."""
     left = set(accepted)
     words = []
     if left >= _STATEMENT:
@@ -201,7 +208,7 @@ def _found(token: Token) -> str:
 
 
 def _habit(source: SourceText, span: Span) -> str | None:
-    """The help for a usual mistake, by what stands around `span`. Looks at 200 characters."""
+    """The help for a usual mistake, found by comparing the 200 characters around `span`."""
     line = source.lines[span.line - 1]
     before = line[max(0, span.col - 201) : span.col - 1]
     before = re.split("[{};]", before)[-1]

@@ -1,6 +1,6 @@
-"""Formats .gc text: one spelling for every program, with its comments where they were.
+"""Formats .gc text: every program has one canonical spelling, and comments keep their places.
 
-Laws, each tested: formatting twice is formatting once; the formatted text has the same syntax
+Two laws, each tested: to format twice is to format once, and the formatted text has the same syntax
 tree and the same comments.
 """
 
@@ -25,7 +25,7 @@ _Columns: TypeAlias = tuple[str, int, list[int]]
 
 
 def format_source(data: str | bytes, file: str = "<source>") -> str:
-    """The canonical text of a program. Raises G01xx where it is none."""
+    """The canonical text of a program. Raises G01xx if it has a syntax error."""
     _, source = parse_with_source(data, file)
     rows = _StatementRows(source).rows
     _align_cells(rows)
@@ -34,7 +34,7 @@ def format_source(data: str | bytes, file: str = "<source>") -> str:
 
 
 class _StatementRows:
-    """The statements and comments of a source, one after the other, as rows."""
+    """Splits a source into rows: its statements and comments, one after the other."""
 
     def __init__(self, source: SourceText) -> None:
         self.rows: list[Row] = []
@@ -76,13 +76,13 @@ class _StatementRows:
             self.rows.append(Row(self.statement.indent, text, blank_before=self.blank))
 
     def _begin(self, line: int) -> None:
-        """Something stands on `line`: the first of a statement, or a comment."""
+        """Note that something begins on `line`: the first token of a statement, or a comment."""
         if not self.statement.pieces:
             self.blank = not self.opened and line > self.line + 1
             self.opened = False
 
     def _end(self) -> None:
-        """The statement is complete; the next one stands beside it."""
+        """Emit the statement, which is complete; the next one begins a new row."""
         if self.statement.pieces:
             rows = lay_out(self.statement)
             rows[0].blank_before = self.blank
@@ -102,7 +102,7 @@ class _StatementRows:
 
 
 def _merged(source: SourceText) -> Iterator[Token | Comment]:
-    """Tokens and comments in the order of the text."""
+    """The tokens and the comments together, in the order of the text."""
     return merge(source.tokens, source.comments, key=_place)
 
 
@@ -118,7 +118,7 @@ def _place(part: Token | Comment) -> tuple[int, int]:
 
 
 def _align_cells(rows: list[Row]) -> None:
-    """Declarations, and assignments, that stand one below the other: types and `=` in columns."""
+    """Align the types and the `=` of declarations, or of assignments, on successive lines."""
     for run in _runs(rows, _cell_widths):
         widths = [max(map(len, column)) for column in zip(*(r.cells for r in run), strict=True)]
         texts = [" ".join(map(str.ljust, row.cells, widths)).rstrip() for row in run]
@@ -128,7 +128,7 @@ def _align_cells(rows: list[Row]) -> None:
 
 
 def _align_comments(rows: list[Row]) -> None:
-    """Comments beside rows that stand one below the other."""
+    """Align the comments behind rows on successive lines."""
     for run in _runs(rows, _comment_column):
         width = max(len(row.text) for row in run)
         for row in run:
@@ -144,7 +144,7 @@ def _comment_column(row: Row) -> _Columns | None:
 
 
 def _runs(rows: list[Row], columns: Callable[[Row], _Columns | None]) -> Iterator[list[Row]]:
-    """Runs of neighbors of one kind and indent, with even widths and no blank line between."""
+    """Runs of successive rows of one kind and indent, of similar widths and without blank lines."""
     run: list[Row] = []
     like: tuple[str, int] | None = None
     low: list[int] = []

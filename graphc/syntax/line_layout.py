@@ -1,8 +1,8 @@
-"""Lays one statement out: the spaces between its tokens, and its lines where one is too long.
+"""Lays one statement out: the spaces between its tokens, and its lines if it is too long for one.
 
-A statement is a list of pieces, its tokens with the comments that stand between them. Where the
-source broke its lines does not matter, except that a comment inside brackets keeps its place
-beside or above its item. A line that is too long is opened at its widest bracket, again and again.
+A statement is a list of pieces: its tokens, and the comments between them. How the source broke it
+into lines has no influence, except that a comment inside brackets stays beside or above its item. A
+line that is too long is split at its widest bracket, and again until every line fits.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _OPENERS = frozenset({"group", "call", "list", "index", "map", "options"})
 class Piece:
     """A token as it will be printed, or a comment.
 
-    space:    one stands before it, unless it begins a line
-    role:     of a bracket, what it holds; of anything else, none
-    unary:    a minus sign that belongs to what follows
-    trailing: a comment with code before it on its line
-    commas:   of an opening bracket, how many stand directly in it
+    space:    whether a space precedes it, unless it begins a line
+    role:     what a bracket holds; none for other tokens
+    unary:    whether it is a minus sign with one operand
+    trailing: whether it is a comment with code before it on its line
+    commas:   how many commas stand directly in it, if it is an opening bracket
     """
 
     text: str
@@ -57,7 +57,7 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One line of output. cells: its parts that are aligned with those of rows of its kind."""
+    """One line of output. cells: the columns of it that are aligned with those of similar rows."""
 
     indent: int
     text: str
@@ -69,7 +69,10 @@ class Row:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Pieces that stand on one line if they fit. free: a line may end between any two of them."""
+    """Pieces that are printed on one line if they fit.
+
+    free: whether the line may be broken between any two of them.
+    """
 
     indent: int
     pieces: Sequence[Piece]
@@ -78,7 +81,8 @@ class _Part:
 
 
 class Statement:
-    """The pieces of one statement. A block's header, and its closing brace, are one each."""
+    """The pieces of one statement. A block's header is one statement, and its closing brace
+    another."""
 
     def __init__(self, indent: int) -> None:
         self.indent = indent
@@ -123,7 +127,8 @@ class Statement:
                 return ""
 
     def _brace(self, follows: bool) -> Role:
-        """Behind a value or `else` a `{` begins a block, but for the options of a variable."""
+        """The role of a `{`: after a value or `else` it begins a block, unless it holds a
+        variable's options."""
         if self.open or not follows:
             return "map"
         return "options" if self.pieces[0].kind in ("PARAM", "STATE") else "block"
@@ -144,7 +149,8 @@ class Statement:
         return not inside or "=" not in (piece.text, before.text)
 
     def _close(self, before: Piece | None) -> None:
-        """Close the innermost bracket. No comma stands before it, but in a tuple of one."""
+        """Close the innermost bracket. The comma before it is dropped, except in a tuple of one
+        item."""
         opener = self.open.pop()
         single = opener.role == "group" and opener.commas == 1
         if before is not None and before.text == "," and not single:
@@ -153,7 +159,7 @@ class Statement:
 
 
 def _double_quoted(token: Token) -> str:
-    """The same string between double quotes."""
+    """The same string, written with double quotes."""
     if token[0] == '"':
         return str(token)
     requoted = {"\\'": "'", '"': '\\"'}
@@ -165,7 +171,7 @@ def _double_quoted(token: Token) -> str:
 
 
 def lay_out(statement: Statement) -> list[Row]:
-    """The rows of a statement: one, or as many as its width and its comments need."""
+    """The rows of a statement: one, or more if it is too long or has comments inside."""
     rows: list[Row] = []
     work = [_Part(statement.indent, statement.pieces, statement.comment)]
     while work:
@@ -185,7 +191,7 @@ def _text(pieces: Sequence[Piece]) -> str:
 
 
 def _taken_apart(part: _Part) -> list[_Part]:
-    """The part on several lines if it needs them: a comment is in it, or it is too long."""
+    """The rows of a part: several if a comment is in it, or if it is too long for one."""
     brackets = list(_outer_brackets(part.pieces))
     commented = [(a, b) for a, b in brackets if _has_comment(part.pieces[a:b])]
     if commented:
@@ -205,7 +211,7 @@ def _has_comment(pieces: Sequence[Piece]) -> bool:
 
 
 def _outer_brackets(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
-    """Where each bracket that no other one holds opens and closes."""
+    """Where each outermost bracket opens and closes, as indices of pieces."""
     depth = start = 0
     for at, piece in enumerate(pieces):
         if piece.role in _OPENERS:
@@ -219,7 +225,8 @@ def _outer_brackets(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
 
 
 def _operator_cuts(pieces: Sequence[Piece]) -> list[int]:
-    """Where the loosest of the operators outside brackets stand."""
+    """The indices of the operators outside of brackets that bind loosest: lines are broken
+    there."""
     operators = [
         (_LOOSENESS[piece.text], at)
         for at, (piece, depth) in enumerate(_with_depth(pieces))
@@ -230,7 +237,7 @@ def _operator_cuts(pieces: Sequence[Piece]) -> list[int]:
 
 
 def _cut(part: _Part, cuts: list[int]) -> list[_Part]:
-    """The part on a line for each operator."""
+    """The part with a line for each operator."""
     ends = [0, *cuts, len(part.pieces)]
     parts = [_Part(part.indent, part.pieces[a:b], free=True) for a, b in pairwise(ends)]
     parts[-1].comment = part.comment
@@ -238,7 +245,7 @@ def _cut(part: _Part, cuts: list[int]) -> list[_Part]:
 
 
 def _opened(part: _Part, brackets: list[tuple[int, int]]) -> list[_Part]:
-    """The part with each of `brackets` on lines of its own."""
+    """The part with the content of each of `brackets` on lines of its own."""
     parts: list[_Part] = []
     done = 0
     for start, stop in brackets:
@@ -250,7 +257,7 @@ def _opened(part: _Part, brackets: list[tuple[int, int]]) -> list[_Part]:
 
 
 def _add_body(parts: list[_Part], body: Sequence[Piece], indent: int, free: bool) -> None:
-    """Append what a bracket holds: on one line if it fits, else a line for each item."""
+    """Append the content of a bracket: on one line if it fits, else with a line for each item."""
     if not _has_comment(body) and indent + len(_text(body)) <= WIDTH:
         parts.append(_Part(indent, body, free=free))
     else:

@@ -1,4 +1,4 @@
-"""What all nodes of a syntax tree share: place, equality, printing; walks that do not recurse."""
+"""What all nodes of a syntax tree share: span, equality, printing, and walks without recursion."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(kind: type[_T]) -> type[_T]:
-    """A frozen dataclass that compares and prints by `SyntaxNode`, without recursion."""
+    """Make `kind` a frozen dataclass that compares and prints as `SyntaxNode` does, without
+    recursion."""
     return dataclass(frozen=True, slots=True, eq=False, repr=False)(kind)
 
 
 @node
 class SyntaxNode:
-    """What all nodes have: the place in the source. A block's statement has its header's place."""
+    """The base of all nodes: its span in the source. A statement with a block has its header's
+    span."""
 
     span: Span = field(kw_only=True)
 
@@ -66,7 +68,8 @@ def _between(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _flat(root: SyntaxNode) -> list[object]:
-    """All that `root` says in one list: kinds, lengths, and plain values with their types."""
+    """The content of a tree as one list: kinds of nodes, lengths, and plain values with their
+    types."""
     flat: list[object] = []
     stack: list[Any] = [root]
     while stack:

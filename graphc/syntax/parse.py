@@ -1,4 +1,4 @@
-"""Text to syntax tree: files of the language, and strategies as the command line gives them."""
+"""From text to a syntax tree: for files of the language, and for strategies on the command line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GRAMMAR: Final = Path(__file__).with_name("gc.lark")
 
 
 def parse_source(data: str | bytes, file: str = "<source>") -> SourceFile:
-    """The syntax tree of a program. Raises G01xx with the place in `file`."""
+    """The syntax tree of a program. Raises G01xx with the span in `file`."""
     module, _ = parse_with_source(data, file)
     return module
 
 
 def parse_file(path: str | Path) -> SourceFile:
-    """The syntax tree of a file. Raises G0106 where it cannot be read, else as `parse_source`."""
+    """The syntax tree of a file. Raises G0106 if it can't be read, else as `parse_source`."""
     return parse_source(read_file(path), str(path))
 
 
@@ -54,9 +54,9 @@ def parse_with_source(data: str | bytes, file: str) -> tuple[SourceFile, SourceT
 
 
 def read_file(path: str | Path, special: bool = True) -> bytes:
-    """The bytes of a source file, no more than one beyond the limit. Raises G0106.
+    """The bytes of a source file, at most one more than the limit. Raises G0106.
 
-    special: whether it may be a pipe or a device, as a shell's `<(...)` is
+    special: whether it may be a pipe or a device, such as a shell's `<(...)`.
     """
     try:
         with open(path, "rb") if special else opened(Path(path)) as file:
@@ -79,7 +79,7 @@ def _parse(source: SourceText, start: str) -> Any:
 
 
 class LineEnds(PostLex):
-    """Drops the line ends that end no statement, and keeps the tokens for the formatter."""
+    """Drops the line ends that do not end a statement, and keeps the tokens for the formatter."""
 
     always_accept = ("SEP",)
 
@@ -101,7 +101,8 @@ class LineEnds(PostLex):
 
 @cache
 def parser() -> Lark:
-    """The parser, with the tree builder inside: a walk over a parse tree would recurse."""
+    """The parser, which builds the tree while it parses: a walk over Lark's parse tree would
+    recurse."""
     return Lark(
         GRAMMAR.read_text(encoding="utf-8"),
         parser="lalr",

@@ -1,7 +1,7 @@
-"""The text of a .gc file, looked over before it is parsed.
+"""The text of a .gc file, checked before it is parsed.
 
-Here all is refused that would cost much or read badly later: what is no text, too large or nested
-too deep, brackets that do not match, strings that do not end. The parser proper then only sees
+What would be slow or badly reported later is refused here: bytes that are no text, files that are
+too large or nested too deep, unbalanced brackets, unterminated strings. So the parser only sees
 programs of bounded size with balanced brackets.
 """
 
@@ -41,7 +41,7 @@ _CLOSED_BY = {v: k for k, v in _CLOSES.items()}
 
 @dataclass(slots=True)
 class SourceText:
-    """A text that passed the look-over, its comments, and the tokens as the parser takes them."""
+    """A text that passed the checks, its comments, and its tokens as the parser takes them."""
 
     file: str
     text: str
@@ -78,7 +78,7 @@ def _extent(part: Token | SyntaxNode) -> tuple[int, int, int]:
 
 
 def open_source(data: str | bytes, file: str) -> SourceText:
-    """The looked-over source. Raises G0102 to G0106."""
+    """The checked source. Raises G0102 to G0106."""
     text = _decode(data, file)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     # What shows the line of an error must break lines as we do.
@@ -126,7 +126,7 @@ def _refuse_hidden(source: SourceText) -> None:
 
 
 def _look_over(source: SourceText) -> None:
-    """Collect the comments; refuse what is too large, too deep or not closed."""
+    """Collect the comments; raise an error for what is too large, too deep or not closed."""
     brackets = _Brackets(source)
     line, line_start = 1, 0
     for count, piece in enumerate(_PIECES.finditer(source.text), 1):
@@ -154,7 +154,11 @@ def _keep_comment(source: SourceText, piece: re.Match[str], line: int, column: i
 
 
 class _Brackets:
-    """The open brackets. `suspect`: a `{` closed by a `}` that is indented less than its line."""
+    """The brackets that are open.
+
+    suspect: a `{` that was closed by a `}` with a smaller indent than its line. It is blamed if a
+    bracket stays open at the end.
+    """
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
@@ -176,7 +180,8 @@ class _Brackets:
             self._suspect(start, offset)
 
     def end(self) -> None:
-        """Everything must be closed. The innermost open bracket is to blame, or the suspect."""
+        """Raise G0102 if a bracket is open at the end: at the suspect, or at the innermost
+        bracket."""
         if self.opened:
             opener, start = self.opened[-1]
             here = self.source.span_at(start)
@@ -213,7 +218,7 @@ class _Brackets:
         )
 
     def _lines_left_of(self, opener: Span) -> Iterator[Span]:
-        """The lines below `opener` that are not indented deeper than its line."""
+        """The lines below `opener` that are indented no deeper than its own line."""
         lines = self.source.lines
         indent = _indent(lines[opener.line - 1])
         for number, text in enumerate(lines[opener.line :], opener.line + 1):

@@ -1,7 +1,7 @@
-"""What a program must hold beyond the grammar: where statements stand, how arguments are ordered.
+"""The rules of a program beyond the grammar: where statements may stand, how arguments are ordered.
 
-The grammar lets these pass on purpose: "`param` belongs in a step" helps more than "unexpected
-`param`". Nothing here looks names up; that is the business of lowering.
+The grammar accepts what breaks them, since "`param` belongs in a step" helps more than "unexpected
+`param`". Names are not looked up here but when the graph is built.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ALLOWED = {"file": _IN_FILE, "function": _IN_FUNCTION, "step": _IN_STEP}
 
 
 def check_module(module: s.SourceFile) -> None:
-    """Raise G0104, G0107, G0110, G0112 or G0113 where `module` breaks a rule."""
+    """Raise G0104, G0107, G0110, G0112 or G0113 if `module` breaks a rule."""
     _depth(module)
     _places(module)
     _defined_once(module.items)
@@ -69,7 +69,7 @@ def check_module(module: s.SourceFile) -> None:
 
 
 def check_depth(node: s.SyntaxNode) -> None:
-    """Raise G0104 where expressions nest too deep."""
+    """Raise G0104 if expressions are nested too deep."""
     _depth(node)
 
 
@@ -138,7 +138,7 @@ def _misplaced(node: s.Statement, context: str) -> GraphcError:
 
 
 def _ends_in_return(function: s.Function) -> None:
-    """Each way through the body ends in a `return`, and nothing stands behind one."""
+    """Check that every path through the body ends in a `return`, and that nothing follows one."""
     blocks: list[tuple[Sequence[s.Statement], bool]] = [(function.body, True)]
     while blocks:
         block, must_return = blocks.pop()
@@ -193,7 +193,7 @@ def _parameters(parameters: Sequence[s.ParameterDeclaration]) -> None:
 
 
 def _arguments(module: s.SourceFile) -> None:
-    """In a call, positional arguments come first. In a data source, stages may come after."""
+    """Check that positional arguments come first in a call. In a data source, stages may follow."""
     sources = {id(item.source) for item in module.items if isinstance(item, s.DataStatement)}
     for node in s.walk(module):
         if isinstance(node, s.Call) and id(node) not in sources:
@@ -201,7 +201,8 @@ def _arguments(module: s.SourceFile) -> None:
 
 
 def check_call(call: s.Call) -> None:
-    """Raise G0110 for a positional argument behind a named one, or a name given twice."""
+    """Raise G0110 for a positional argument after a named one, or for a name that is given
+    twice."""
     for before, after in pairwise(call.arguments):
         if before.name is not None and after.name is None:
             raise GraphcError(
@@ -228,8 +229,11 @@ def _once(names: Iterable[s.Name], what: str) -> None:
 
 
 def _defined_once(items: Iterable[s.Statement]) -> None:
-    """Functions, constants, imported files and steps share one set of names; data and strategies
-    have their own, since only the command line and Python ask for them."""
+    """Check that no name is defined twice.
+
+    Functions, constants, imported files and steps share one set of names. Data and strategies have
+    sets of their own, as only the command line and Python refer to them.
+    """
     seen: dict[str, Span] = {}
     for item in items:
         match item:

@@ -1,8 +1,8 @@
-"""The syntax tree of a .gc file: frozen nodes, each with the span it was read from.
+"""The syntax tree of a .gc file: frozen nodes, each with the span that it was read from.
 
-Two nodes are equal when they say the same; spans and the spelling of numbers do not count. Runs
-of operators of one precedence are flat (`OperatorChain`), so that a sum of 10^5 terms is not 10^5
-deep; what is left of depth is bounded by `graphc.syntax.statement_checks`.
+Two nodes are equal if they mean the same: spans, and how a number is spelled, are not compared. A
+run of operators of one precedence is one flat node (`OperatorChain`), so a sum of 100,000 terms is
+not nested 100,000 deep; `graphc.syntax.statement_checks` bounds all other nesting.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Power(SyntaxNode):
 
 @node
 class Link(SyntaxNode):
-    """One step of a chain. Its span runs from the chain's first operand to this one."""
+    """One step of a chain. Its span goes from the chain's first operand to its own."""
 
     op: str
     operand: Expr
@@ -265,7 +265,8 @@ class Return(SyntaxNode):
 
 @node
 class Import(SyntaxNode):
-    """`import "layers.gc" as nn`; without a name the file's definitions are taken over."""
+    """`import "layers.gc" as nn`. Without a name, the definitions of the file become the
+    importer's."""
 
     path: Str
     alias: Name | None
@@ -335,7 +336,7 @@ Statement: TypeAlias = (
 
 @node
 class Comment(SyntaxNode):
-    """`# text`, with its sign; trailing: something stands before it on its line."""
+    """`# text`, with the `#`. trailing: whether code precedes it on its line."""
 
     text: str
     trailing: bool

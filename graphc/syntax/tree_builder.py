@@ -1,7 +1,7 @@
-"""Builds the syntax tree while the parser runs: one method per rule of gc.lark.
+"""Builds the syntax tree during parsing: one method per rule of gc.lark.
 
-The parser calls a method when a rule is complete, with everything the rule matched: tokens as they
-stand in the text, and nodes that earlier calls made. Nothing recurses, whatever the input.
+The parser calls a method when a rule is complete, with what the rule matched: tokens of the text,
+and nodes that earlier calls made. Nothing recurses, however deep the input is nested.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _FOREIGN_DTYPES = {
 
 
 def span_of(parts: Parts) -> Span:
-    """From the first part to the last."""
+    """The span from the first part to the last."""
     return CURRENT.get().cover(parts[0], parts[-1])
 
 
 def nodes(parts: Parts) -> tuple[Any, ...]:
-    """The parts that are no tokens."""
+    """The parts that are nodes, not tokens."""
     return tuple(p for p in parts if not isinstance(p, Token))
 
 
@@ -319,7 +319,7 @@ def _target(expr: s.Expr) -> s.Expr:
 
 
 def _factors(expr: s.Expr) -> list[s.Name | s.Call]:
-    """The factors of a strategy, left to right, parentheses taken away."""
+    """The factors of a strategy, from left to right, without their parentheses."""
     factors: list[s.Name | s.Call] = []
     stack = [expr]
     while stack:

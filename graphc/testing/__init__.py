@@ -1,7 +1,7 @@
-"""The conformance suite: what every backend must do, run by `pytest --pyargs graphc.testing`.
+"""The conformance suite: what every backend must do.
 
     pytest --pyargs graphc.testing --backend NAME
 
-runs every op's samples, small programs with every conversion, loops, short batches and whole
-training steps on the backend, against the reference.
+runs on the backend the samples of every op, small programs with every conversion, loops, short
+batches and whole training steps, and compares the results with the reference's.
 """

@@ -1,7 +1,7 @@
-"""Check that a program gives the same bits under every strategy, on any number of devices.
+"""Checks that a program gives the same bits under every strategy, on any number of devices.
 
-Every strategy is put on one grid (`reproducible`), and every run starts from the same variables and
-sees the same batches. One device comes first; each other run must end with its bits.
+Every strategy gets the same grid (`reproducible`), and every run starts from the same variables and
+sees the same batches. The single device runs first; all other runs must end with its bits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ DOES_NOT_FIT = ("G0441", "G0451")  # more devices than the grid has cells
 
 @dataclass(frozen=True)
 class BitsRow:
-    """One run. hash: of the trainable variables after it, as `graphc run` gives it.
+    """The result of one run.
 
-    differs: where the run first left the one device's bits: the step and the variables.
-    skipped: why the strategy was not run.
-    spoiled: what the run ends in that is no number, in words; "" where there is none.
+    hash:    of the trainable variables at the end, as `graphc run` prints it
+    differs: the first step whose variables differ from the single device's, and which do
+    skipped: why the strategy was not run
+    spoiled: which results are not finite, in words; "" if all are
     """
 
     strategy: str
@@ -53,7 +54,7 @@ class BitsRow:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run ends with."""
+    """What a run ends with: losses, variables, and their hash."""
 
     variables: dict[str, Array]
     losses: tuple[float | None, ...]
@@ -64,14 +65,14 @@ class Result:
         return self.losses[-1] if self.losses else float("nan")
 
     def unlike(self, other: Result) -> list[str]:
-        """The names of the variables that differ in a bit."""
+        """The names of the variables that differ in at least one bit."""
         mine, others = self.variables, other.variables
         return [name for name, a in mine.items() if a.tobytes() != others[name].tobytes()]
 
 
 @dataclass
 class BitsCheck:
-    """What all runs share: the program, its grid, the batches, the first values."""
+    """What all runs share: the program, its grid, the batches, and the first values."""
 
     module: Module
     grid: Reproducible
@@ -84,9 +85,11 @@ class BitsCheck:
     def rows(
         self, strategies: Sequence[Strategy], backend: str, switch: bool = False
     ) -> Iterator[BitsRow]:
-        """One row per strategy, the single device first; switch: and one that takes all in turn.
+        """One row per strategy, the single device first.
 
-        Raises G0441 or G0451 where no strategy fits the grid.
+        switch: add a run that changes from one strategy to the next while it trains
+
+        Raises G0441 or G0451 if no strategy fits the grid.
         """
         one = self.plan(OneDevice())
         want = self.run([one], backend)
@@ -111,7 +114,7 @@ class BitsCheck:
             yield self._compared(f"{len(fitting)} strategies in turn", fitting, want, one, backend)
 
     def plan(self, strategy: Strategy) -> Plan:
-        """The plan of a strategy on the grid, or on its own where it brings one."""
+        """The plan of a strategy on the common grid, or on its own grid if it has one."""
         own = any(isinstance(part, Reproducible) for part in strategy.parts)
         return compile_module(self.module, strategy if own else strategy * self.grid)
 
@@ -123,9 +126,10 @@ class BitsCheck:
         return _row(name, plans[-1], backend, result, differs)
 
     def run(self, plans: Sequence[Plan], backend: str, steps: int | None = None) -> Result:
-        """Train, each plan in turn for an equal share of the steps, with the variables of the last.
+        """Train with each plan in turn for an equal share of the steps; each goes on from the
+        variables of the one before.
 
-        steps: stop after so many.
+        steps: stop after this many
         """
         result = Result(dict(self.values), (), "")
         share = -(-len(self.batches) // len(plans))
@@ -137,7 +141,7 @@ class BitsCheck:
         return result
 
     def _first(self, plans: Sequence[Plan], one: Plan, backend: str) -> str:
-        """The first step after which the variables differ, and which, in words; by bisection."""
+        """The first step after which variables differ, and which, in words; found by bisection."""
         low, high = 0, len(self.batches)
         while high - low > 1:
             middle = (low + high) // 2
@@ -169,7 +173,8 @@ def _train(
 
 
 def tiles_for(strategies: Sequence[Strategy]) -> int:
-    """The fewest tiles that the strategies need: the most shards of a variable, a power of two."""
+    """The fewest tiles that the strategies need: the most shards of any variable, a power of
+    two."""
     most = 1
     for strategy in strategies:
         layout = layout_of(strategy)

@@ -1,6 +1,6 @@
-"""Run a graph, or a function of values, on arrays: node by node with the reference kernels.
+"""Runs a graph, or a function of values, on arrays: node by node with the reference kernels.
 
-Slow, and what the tests compare all else with.
+This is slow; it is what the tests compare everything else with.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _input(f: Builder, name: str, x: Array, batched: bool) -> Value:
 
 
 def compute(function: Function, *xs: Array, training: bool = True) -> Any:
-    """`function(f, *values)` on arrays: an array, or a tuple of them."""
+    """`function(f, *values)` on arrays: gives an array, or a tuple of arrays."""
     f = Builder("compute", training=training)
     results = function(f, *inputs(f, xs))
     return fetch(f, results, {f"x{i}": x for i, x in enumerate(xs)})
 
 
 def fetch(f: Builder, wanted: Any, feeds: Mapping[str, Array]) -> Any:
-    """What the values in `wanted` (one, or a tuple) come to; variables start from their fill."""
+    """The arrays of the values in `wanted` (one, or a tuple); variables start from their fill."""
     values = evaluate(f.build(), feeds)
     if isinstance(wanted, Value):
         return values[wanted.name]

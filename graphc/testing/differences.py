@@ -1,4 +1,4 @@
-"""Gradients against central differences, in f64, of first and second order."""
+"""Compares gradients of first and second order with central differences, in f64."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ STEP = 1e-5
 
 @dataclass(frozen=True)
 class Derivatives:
-    """A graph of a random projection of a function, its gradient, and a projection of that.
+    """A graph of a random projection of a function, of its gradient, and of a projection of that.
 
-    value: node of `sum(f(xs) * u)`; first: nodes of its gradient by each float operand;
-    slope: node of `sum(first * v)`; second: nodes of the gradient of that. "" for none.
+    value:  the node `sum(f(xs) * u)`, u random
+    first:  the nodes of its gradient, one per float operand
+    slope:  the node `sum(first * v)`, v random; "" if there is none
+    second: the nodes of the gradient of `slope`
     """
 
     graph: Graph
@@ -37,7 +39,7 @@ class Derivatives:
 
 
 def derivatives(function: Function, xs: Sequence[Array], seed: int = 0) -> Derivatives:
-    """Build the graph of `function(f, *values)` and its derivatives by the floats among `xs`."""
+    """Build the graph of `function(f, *values)` and of its derivatives by the floats among `xs`."""
     f = Builder("derivatives")
     rng = np.random.default_rng(seed)
     operands = inputs(f, xs)
@@ -62,7 +64,7 @@ def _name(value: Value | None) -> str:
 
 
 def _projected(f: Builder, values: Sequence[Value], rng: np.random.Generator) -> Value:
-    """The sum of all entries, each times a random number, as one scalar."""
+    """The sum of all entries, each multiplied by a random number, as a scalar."""
     total: Value | None = None
     for v in values:
         weights = f.const_array(data=Data.of(rng.uniform(0.5, 1.5, v.shape), F64))
@@ -75,7 +77,7 @@ def _projected(f: Builder, values: Sequence[Value], rng: np.random.Generator) ->
 def check_gradients(
     function: Function, xs: Sequence[Array], order: int = 2, tolerance: float = 1e-6
 ) -> None:
-    """Raise AssertionError unless the gradients of `function` agree with central differences."""
+    """Raise AssertionError if the gradients of `function` differ from central differences."""
     built = derivatives(function, xs)
     feeds = {f"x{i}": x for i, x in enumerate(xs)}
     values = evaluate(built.graph, feeds)

@@ -1,14 +1,13 @@
-"""Check that a distributed program computes what the single device does.
+"""Checks that a distributed program computes what a single device computes.
 
-The yardstick is the single device's own rounding: the step is also run in f64, and a distributed
-run may differ from the single-device run by no more than `SLACK` times what the single-device run
-differs from f64 (plus a few units in the last place). Replicas that meet every few steps make
-another training than the single device, so they are compared with themselves in the reference
-interpreter.
+The measure is the single device's own rounding error. The step is also run in f64; a distributed
+run may differ from the single-device run by at most `SLACK` times the difference between that run
+and the f64 run (plus a few units in the last place). Strategies with local steps train differently
+from a single device, so they are compared with themselves on the reference interpreter.
 
-A NaN or an infinity that only one of two runs has, in a variable or as the loss of a step, is a
-difference without limit. Where both runs end in NaN, equality says nothing any more: the row says
-from which step on (`spoiled`).
+A NaN or an infinity that only one of two runs has, in a variable or as the loss of a step, counts
+as an infinite difference. If both runs end in NaN, equality proves nothing: the row says since
+which step (`spoiled`).
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ ONE, INTERPRETED = "one device", "the reference interpreter"
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One strategy's run against the single device, or what `against` says.
+    """One strategy's run, compared with the single device's, or with what `against` says.
 
-    difference: the largest difference of a variable, relative to the variable's largest value
-    allowed:    the same measure of the single device against f64, times SLACK
-    spoiled:    what the run ends in that is no number, in words; "" where there is none
+    difference: the largest difference of a variable, relative to its largest value
+    allowed:    the same measure between the single device and f64, times SLACK
+    spoiled:    which results are not finite, in words; "" if all are
     """
 
     strategy: str
@@ -67,9 +66,9 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training ends with: the variables, the loss of each step, the hash of the params.
+    """What a training ends with: the variables, the loss of each step, and the hash of the params.
 
-    A step that reports no loss has None.
+    The loss of a step that reports none is None.
     """
 
     variables: dict[str, Array]
@@ -121,14 +120,17 @@ def check_strategies(
 
 
 def _allowed(result: TrainingResult, exact: TrainingResult) -> float:
-    """What rounding may do, measured where both are finite: f32 overflows sooner than f64."""
+    """The difference that rounding may make, measured where both runs are finite: f32 overflows
+    sooner than f64."""
     gaps = _gaps(finite_distance, result.variables, exact.variables)
     return SLACK * max(gaps, default=0.0) + LAST_PLACES
 
 
 def difference(result: TrainingResult, want: TrainingResult) -> float:
-    """The largest difference of a variable, relative to its magnitude; infinite where a NaN or an
-    infinity, in a variable or as the loss of a step, is on one side only."""
+    """The largest difference of a variable, relative to its magnitude.
+
+    Infinite if only one side has a NaN or an infinity, in a variable or as the loss of a step.
+    """
     gaps = [*_gaps(distance, result.variables, want.variables)]
     same = distance(_only_strange(result.losses), _only_strange(want.losses))
     return max(*gaps, same, 0.0)
@@ -142,15 +144,15 @@ def _gaps(
 
 
 def _only_strange(losses: Sequence[float | None]) -> list[float]:
-    """The losses with 0 for every finite one: those may differ by rounding."""
+    """The losses, with 0 for every finite one, since finite losses may differ by rounding."""
     return [0.0 if x is None or isfinite(x) else x for x in losses]
 
 
 def spoiled(losses: Sequence[float | None], variables: Mapping[str, Array]) -> str:
-    """What makes a comparison of a run's end say nothing, in words; "" where all is well.
+    """Why a comparison of a run's end proves nothing, in words; "" if it does.
 
-    A loss that is not finite, and since when; else the variables with a NaN. An infinity in a
-    variable may be meant: the first value of a running maximum is one.
+    Either the loss is not finite, and since when, or some variables have a NaN. An infinity in a
+    variable may be intended: the first value of a running maximum is one.
     """
     if not losses:
         return "no step was run: the data has no examples"
@@ -165,7 +167,7 @@ def spoiled(losses: Sequence[float | None], variables: Mapping[str, Array]) -> s
 
 
 def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[str, Array]]:
-    """The first batches that a run of so many steps sees, over several epochs if need be."""
+    """The batches of the first `steps` steps of a run, over several epochs if need be."""
     taken: list[dict[str, Array]] = []
     epoch = 0
     while len(taken) < steps and len(data):
@@ -177,7 +179,7 @@ def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[s
 def train(
     plan: Plan, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
 ) -> TrainingResult:
-    """Train a plan on the batches, from the values, which are cast to the plan's dtypes."""
+    """Train a plan on the batches, from these first values, which are cast to the plan's dtypes."""
     types = plan.programs["evaluate"].variable_types
     start = {name: np.asarray(a, types[name].dtype.numpy) for name, a in values.items()}
     inputs = plan.training.inputs
@@ -193,7 +195,7 @@ def train(
 
 
 def widened(module: Module) -> Module:
-    """The module with every float in f64; random draws keep their own dtype's numbers."""
+    """The module with every float in f64. Random draws keep the numbers of their own dtype."""
     return replace(
         module,
         train=_wide_graph(module.train),
@@ -243,7 +245,7 @@ def _wide_op(op: Op) -> Op:
 
 
 def _wide_init(graph: Graph) -> Graph:
-    """First values are drawn as ever, and cast at the end."""
+    """The graph of first values, drawn in their own dtype and cast to f64 at the end."""
     f = Builder.like(graph, keep_nodes=True)
     for name, x in graph.outputs.items():
         value = Value(f, x)

@@ -1,4 +1,4 @@
-"""Training steps that are small, and use what real ones use."""
+"""Small training steps that use what real ones use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def classifier(batch: int = 12, width: int = 8, dtype: DType = F32) -> Graph:
 
 
 def masked_regression(batch: int = 12, width: int = 8, dtype: DType = F32) -> Graph:
-    """A mean over the examples of a mask, whose number enters the forward pass: a barrier."""
+    """A mean over the examples that a mask selects. Their number enters the forward pass, which
+    makes it a barrier."""
     f = Builder("masked")
     x = entry(f, "x", (batch, 64), dtype)
     y, mask = entry(f, "y", (batch,), dtype), entry(f, "mask", (batch,), dtype)
@@ -69,7 +70,8 @@ def masked_data(batch: int, seed: int = 0) -> dict[str, Array]:
 def normalized(
     batch: int = 12, inner: int = 6, width: int = 8, wide: int = 8, dtype: DType = F32
 ) -> Graph:
-    """A classifier whose first layer has a batch norm: barriers forward and backward."""
+    """A classifier with a batch norm in its first layer: it has barriers in the forward and in
+    the backward pass."""
     f = Builder("normalized")
     x, labels = entry(f, "x", (batch, inner), dtype), entry(f, "labels", (batch,), I32)
     w1, scale = param(f, "w1", (inner, width), dtype), param(f, "scale", (width,), dtype)
@@ -90,7 +92,7 @@ def classifier_data(batch: int, seed: int = 0) -> dict[str, Array]:
 
 
 def first_values(graph: Graph, seed: int = 1) -> dict[str, Array]:
-    """Random parameters, slots and states at their fill."""
+    """Random params; slots and states with their fill."""
     rng = np.random.default_rng(seed)
     return {
         name: 0.3 * rng.normal(size=v.type.shape)

@@ -1,4 +1,4 @@
-"""Small placed graphs, written by hand: the conversions one at a time, on any mesh."""
+"""Small graphs whose placements are written by hand: one conversion at a time, on any mesh."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphc.ops.source import Input, ReadVariable
 
 @dataclass
 class PlacedGraph:
-    """Builds a graph whose nodes say where they lie: `states` are axis=state pairs."""
+    """Builds a graph with given placements: `states` are axis=state pairs."""
 
     mesh: Mesh
     name: str = "placed"
@@ -45,7 +45,7 @@ class PlacedGraph:
         return self.f.add(ReadVariable(name), type=t, name=name)
 
     def node(self, op: Op, operands: Sequence[Value], **states: State) -> Value:
-        """A node whose result lies as `states` say."""
+        """A node whose result has the placement that `states` says."""
         bare = [x.type.bare() for x in operands]
         t = infer_type(op, bare).placed(self._placement(states))
         return self.f.add(op, operands, type=t)

@@ -1,4 +1,5 @@
-"""The pytest option `--backend NAME`: a plug-in, as a package's conftest is read too late."""
+"""The pytest option `--backend NAME`. It is a plug-in, since a package's conftest is read too
+late."""
 
 from __future__ import annotations
 

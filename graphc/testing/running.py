@@ -1,4 +1,4 @@
-"""Run programs on a backend and on the reference, and say where they differ."""
+"""Runs programs on a backend and on the reference, and says where the results differ."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(
     steps: int = 1,
     poison: bool = True,
 ) -> Results:
-    """The outputs of the last of some steps and the variables after it, in one dict."""
+    """The outputs of the last step and the variables after it, in one dict."""
     with Engine({"program": program}, backend, deadline=600) as engine:
         engine.load_variables(variables or {})
         outputs: Results = {}

@@ -1,4 +1,4 @@
-"""Operands for tests: types as text, and random values that an op takes."""
+"""Operands for tests: types given as text, and random values that an op accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """An op on operands of these types; seed makes its values."""
+    """An op with the types of its operands. seed: of the random operands."""
 
     op: Op
     types: tuple[TensorType, ...]
@@ -29,13 +29,13 @@ class Case:
         return f"{self.op!r} of {', '.join(map(str, self.types))}"
 
     def operands(self) -> list[Array]:
-        """Random operands inside the op's bounds."""
+        """Random operands within the op's bounds."""
         rng = np.random.default_rng(self.seed)
         slots = enumerate(self.types)
         return [random_array(rng, t, self.op.bounds(i, self.types)) for i, t in slots]
 
     def with_dtype(self, dtype: DType) -> Case | None:
-        """The case with its f32 operands of `dtype`; None where the op does not take it."""
+        """The case with its f32 operands in another dtype; None if the op does not accept it."""
         types = tuple(replace(t, dtype=dtype) if t.dtype == F32 else t for t in self.types)
         try:
             self.op.infer(*types)
@@ -70,7 +70,7 @@ def sample_cases(classes: Sequence[type[Op]] | None = None) -> Iterator[Case]:
 
 
 def typed_cases(case: Case) -> Iterator[Case]:
-    """The case for every dtype that the op takes."""
+    """The case in every dtype that the op accepts."""
     if all(t.dtype != F32 for t in case.types):
         yield case
         return

@@ -1,7 +1,8 @@
-"""A dims rule against the truth: an op cut into shards as the rule says must give the whole.
+"""Tests a dims rule: an op that is run shard by shard, as the rule says, must give the whole
+result.
 
-Each part runs as a rank would run it: on operands padded to the longest part, with poison in the
-padding (NaN, or a wild integer) and masks only where partition puts them.
+Each shard is computed as a rank would: on operands that are padded to the longest shard, with
+poison in the padding (NaN, or a wild integer), and with masks only where `partition` inserts them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def check_signature(case: Case, signature: Signature, shards: int) -> None:
 
 
 class _Cut:
-    """A case cut along one mesh axis; a dim that is a group of factors is cut in whole units."""
+    """A case that is split along one mesh axis. A dim that is a group of factors is split in
+    whole units."""
 
     def __init__(self, case: Case, signature: Signature, shards: int) -> None:
         self.case, self.signature, self.shards = case, signature, shards
@@ -53,7 +55,8 @@ class _Cut:
     # -- where the shards lie -------------------------------------------------------------------
 
     def unit(self, dim: Dim, length: int) -> int:
-        """How many entries of a dim go together: the product of a group's minor factors."""
+        """How many entries of a dim stay together: the product of the minor factors of its
+        group."""
         return prod(int(x.rsplit("_", 1)[1]) for x in dim.letters[1:])
 
     def range(self, dims: Sequence[Dim], shape: Sequence[int], dim: int, i: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Steps with several loops over turns, on the backend against one device."""
+"""Steps with several loops over microbatches, on the backend and on one device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def norm(batch: int) -> Graph:
 
 
 def sharpest(batch: int) -> Graph:
-    """A softmax over the batch: a maximum and a sum that all turns need."""
+    """A softmax over the batch: every microbatch needs the maximum and the sum over all of them."""
     f = Builder("sharpest")
     x = entry(f, "x", (batch, 3), F64)
     share = f.softmax(x, axis=0)

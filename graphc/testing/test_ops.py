@@ -1,4 +1,5 @@
-"""Every op's samples, in every dtype that it takes, on the backend against the reference."""
+"""Runs the samples of every op, in every dtype that it accepts, on the backend and on the
+reference."""
 
 from __future__ import annotations
 
@@ -32,14 +33,15 @@ def operands(f: Builder, case: Case) -> list[Value]:
 
 
 def plain(case: Case) -> Graph:
-    """The op on the batch's entries."""
+    """The op on entries of the batch."""
     f = Builder("plain")
     f.outputs["y"] = f.add(case.op, operands(f, case)).name
     return f.build()
 
 
 def strided(case: Case) -> Graph:
-    """The op on operands whose dims lie in reverse order in memory, and its result reversed."""
+    """The op on operands whose dims have the reverse order in memory; its result is reversed,
+    too."""
     f = Builder("strided")
     xs = []
     for i, t in enumerate(case.types):
@@ -53,7 +55,7 @@ def strided(case: Case) -> Graph:
 
 
 def in_place(case: Case, slot: int) -> Graph:
-    """The op with one operand read from a variable that takes the result."""
+    """The op with an operand that is read from a variable, which then takes the result."""
     f = Builder("in_place")
     f.variables["v"] = Variable("v", case.types[slot], "state")
     xs = [

@@ -1,4 +1,4 @@
-"""Whole training steps, placed by strategies, on the backend against the reference."""
+"""Whole training steps under several strategies, on the backend and on the reference."""
 
 from __future__ import annotations
 

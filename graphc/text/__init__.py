@@ -1,4 +1,4 @@
-"""The text of a graph: `parse_ir(print_ir(g, locs=True)) == g`. The grammar is `ir.lark`."""
+"""The text form of a graph: `parse_ir(print_ir(g, locs=True)) == g`. Its grammar is `ir.lark`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parse_ir(text: str, file: str = "<ir>") -> Graph:
-    """The graph that a text describes, not yet verified. Raises G0901 to G0906 with the place."""
+    """The graph that a text describes, not yet verified. Raises G0901 to G0906 with the span."""
     from graphc.text.parser import parse  # here, since printing alone needs no Lark
 
     return parse(text, file)

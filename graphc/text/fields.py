@@ -1,4 +1,5 @@
-"""Filling the fields of an op or a record from text: names, presence and kinds are checked."""
+"""Makes an op or a record from text: the names, the presence and the types of fields are
+checked."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from graphc.support.errors import GraphcError, Span, did_you_mean
 
 @dataclass(frozen=True)
 class Given:
-    """The fields that a text gives, by name: values, and where each stands."""
+    """The fields that a text gives: their values by name, and the span of each."""
 
     values: dict[str, Any]
     spans: dict[str, Span]
@@ -39,7 +40,7 @@ def fill(cls: type, what: str, given: Given) -> Any:
 
 
 def _meant(value: Any, kind: Any) -> Any:
-    """The value of a field that a text says: a word may stand for one of an enum."""
+    """The value of a field: a word in the text may stand for a member of an enum."""
     return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
 
 
@@ -54,7 +55,7 @@ def _made(cls: type, what: str, values: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _fields(cls: type) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The kinds of a class's fields by name, and the names of those without a default."""
+    """The types of a class's fields by name, and the names of those without a default."""
     missing = dataclasses.MISSING
     fields = [f for f in dataclasses.fields(cls) if f.init]
     try:
@@ -66,7 +67,7 @@ def _fields(cls: type) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated kind; a kind that is no class takes anything."""
+    """Whether a value is of an annotated type; an annotation that is no class accepts anything."""
     match get_origin(kind):
         case origin if origin in (types.UnionType, Union):
             return any(fits(value, k) for k in get_args(kind))

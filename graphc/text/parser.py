@@ -1,4 +1,5 @@
-"""Text to graph: Lark's LALR parser with the transformer embedded, so that nothing recurses."""
+"""From text to a graph: Lark's LALR parser, which builds the graph as it parses; nothing
+recurses."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ _KINDS = ("param", "state", "slot", "outer")
 
 
 def parse(text: str, file: str = "<ir>") -> Graph:
-    """The graph that a text describes, not yet verified. Raises G0901 to G0906 with the place."""
+    """The graph that a text describes, not yet verified. Raises G0901 to G0906 with the span."""
     try:
         check_limits(text)
         return _parse(text)
@@ -77,7 +78,7 @@ def _lark() -> Lark:
 
 
 class _Entry(NamedTuple):
-    """A statement: what goes under which key into which table of the graph."""
+    """One statement: its value, its key, and the table of the graph to which it belongs."""
 
     table: str
     key: str
@@ -86,7 +87,8 @@ class _Entry(NamedTuple):
 
 
 class _Fill(NamedTuple):
-    """A variable's `fill`, in a box: its value may be None, which stands for an absent one."""
+    """A variable's `fill`, wrapped: the value itself may be None, which otherwise means "not
+    given"."""
 
     value: Any
 
@@ -96,7 +98,8 @@ M = TypeVar("M")
 
 @v_args(inline=True)
 class _ToGraph(Transformer[Token, Graph]):
-    """Each method makes one rule's value; a token's place goes into the error, if there is one."""
+    """Builds a graph during parsing: each method makes the value of one rule. Errors have a
+    span."""
 
     def start(self, version: Token, graph: Graph) -> Graph:
         return graph
@@ -300,7 +303,7 @@ def _present(values: Iterable[M | None]) -> tuple[M, ...]:
 
 
 def _placed(token: Token, make: Callable[[], M]) -> M:
-    """What `make` gives; its error is placed at the token unless it has a place."""
+    """What `make` gives; an error without a span gets the token's."""
     try:
         return make()
     except GraphcError as error:

@@ -1,4 +1,4 @@
-"""A graph as text: typed, deterministic, one definition per line, columns aligned.
+"""The text of a graph: typed, deterministic, one definition per line, columns aligned.
 
     graphc-ir 1
 
@@ -12,8 +12,8 @@
       output h = %h
     }
 
-A value's text does not depend on the type of the field that holds it: strings, and the words of an
-enum, stand in JSON quotes, dtypes are bare words, an extent is `<batch*4>`, a record is
+How a value is written depends on the value only, not on the type of the field: strings, and members
+of enums, are JSON strings, dtypes are bare words, an extent is `<batch*4>`, and a record is
 `adam(lr=0.01)`.
 """
 
@@ -42,12 +42,13 @@ _WIDEST_NAME, _WIDEST_TYPE = 28, 60  # longer ones stick out, so that they move 
 
 
 def print_ir(graph: Graph, *, locs: bool = False) -> str:
-    """The graph as text; with locs, every origin too. Raises G0907 for a value without text."""
+    """The graph as text; with locs, also the origin of every node. Raises G0907 for a value that
+    has no text form."""
     return f"graphc-ir {VERSION}\n\n{_graph_text(graph, locs)}\n"
 
 
 def print_nodes(graph: Graph, around: str, lines: int = 5) -> str:
-    """The definition of node `around`, marked `>`, with its neighbors: some `lines` lines."""
+    """The definition of node `around`, marked with `>`, and those near it: about `lines` lines."""
     at = next((i for i, name in enumerate(graph.nodes) if name == around), 0)
     start = max(0, min(at - lines // 2, len(graph) - lines))
     nodes = list(islice(graph.nodes.items(), start, start + lines))
@@ -72,7 +73,8 @@ def _graph_text(graph: Graph, locs: bool) -> str:
 
 
 def aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    """(name, type, rest) as `name : type = rest`, the columns as wide as their usual widest."""
+    """(name, type, rest) rows as `name : type = rest`, with columns of a common width; longer
+    cells stick out."""
     name = max((len(r[0]) for r in rows if len(r[0]) <= _WIDEST_NAME), default=0)
     typ = max((len(r[1]) for r in rows if len(r[1]) <= _WIDEST_TYPE), default=0)
     return [f"{a:<{name}} : {b:<{typ}} {c}".rstrip() for a, b, c in rows]
@@ -141,7 +143,7 @@ def _origin_text(span: Span) -> str:
 
 
 def name_text(name: str) -> str:
-    """A name as a bare word, or in JSON quotes where it would not read back as one."""
+    """A name as a bare word, or as a JSON string if it would not be read back as one."""
     return name if _WORD.fullmatch(name) else json.dumps(name)
 
 
@@ -189,7 +191,7 @@ def placement_text(placement: Placement) -> str:
 
 
 def value_text(value: Any, depth: int = 0) -> str:
-    """An attribute's value. Raises G0907 where it has no text."""
+    """The text of an attribute's value. Raises G0907 if it has none."""
     match value:
         case str():
             return json.dumps(value)
@@ -233,7 +235,8 @@ def _limit(depth: int) -> None:
 
 
 def fields_text(record: Any, depth: int = 0) -> str:
-    """`name=value, ...` in the order of the fields of a frozen dataclass, defaults left out."""
+    """`name=value, ...` in the order of the fields of a frozen dataclass, without fields at
+    their default."""
     cls: type = type(record)
     parts = []
     for name, default in _fields(cls):
@@ -245,7 +248,8 @@ def fields_text(record: Any, depth: int = 0) -> str:
 
 @lru_cache(maxsize=1024)
 def _fields(cls: type) -> tuple[tuple[str, str | None], ...]:
-    """The fields of a class with the text of their defaults: 1, 1.0 and true are not the same."""
+    """The fields of a class, with their defaults as text, since 1, 1.0 and true must be told
+    apart."""
     return tuple((f.name, _default_text(f)) for f in dataclasses.fields(cls))
 
 

@@ -1,4 +1,4 @@
-"""What a text must keep to before it is parsed, and syntax errors in words."""
+"""Limits that are checked before a text is parsed, and syntax errors in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _TERMINALS = {"WORD": "a word", "VALUE": "a %name", "STRING": "a string", "NUMBE
 
 
 def check_limits(text: str) -> None:
-    """Raise G0906 for a text too long or nested too deep, G0902 for one of another version."""
+    """Raise G0906 for a text that is too long or nested too deep, G0902 for one of another
+    version."""
     if len(text) > MAX_LENGTH:
         raise GraphcError("G0906", f"the text has {len(text)} characters, {MAX_LENGTH} at most")
     _check_header(text)
@@ -43,7 +44,7 @@ def _check_header(text: str) -> None:
 
 
 def syntax_error(error: UnexpectedInput, text: str, lark: Lark) -> GraphcError:
-    """Lark's error as G0901, with what was found and what may stand there."""
+    """Lark's error as G0901: what was found, and what would be accepted there."""
     expected: Iterable[str] = getattr(error, "expected", None) or ()
     if not isinstance(error, UnexpectedToken):
         at = error.pos_in_stream or 0
@@ -57,7 +58,7 @@ def syntax_error(error: UnexpectedInput, text: str, lark: Lark) -> GraphcError:
 
 
 def _misspelt(text: str, span: Span) -> str | None:
-    """A hint where the line begins with a word that no statement begins with."""
+    """A hint if the line begins with a word that begins no statement."""
     start = text.rfind("\n", 0, _offset(text, span)) + 1
     first = re.compile(r"\s*([^\W\d]\w*)").match(text, start)
     if first is None or len(first[1]) > 20 or first[1] in STATEMENTS.split():
@@ -73,30 +74,30 @@ def _offset(text: str, span: Span) -> int:
 
 
 def _choice(expected: Iterable[str], lark: Lark) -> str | None:
-    """`expected ':' or a word`, where the choice is small enough to say."""
+    """`expected ':' or a word`, if there are few choices."""
     known = {t.name: f"'{t.pattern.value}'" for t in lark.terminals} | _TERMINALS
     words = sorted({known[x] for x in expected if x in known})
     return f"expected {' or '.join(words)}" if 0 < len(words) <= 6 else None
 
 
 def mean(word: str, known: str) -> str | None:
-    """`did you mean ...?`, for one of the words in `known`."""
+    """`did you mean ...?` with the closest of the words in `known`."""
     return did_you_mean(word, known.split())
 
 
 def short(word: str) -> str:
-    """A word of the text, fit for a message: ASCII, not long."""
+    """A word of the text for a message: ASCII, and not long."""
     word = ascii(str(word))[1:-1]
     return word if len(word) <= 30 else word[:27] + "..."
 
 
 def span_of(token: Token) -> Span:
-    """Where a token stands; the file is filled in by `parse`."""
+    """The span of a token; `parse` adds the file."""
     return Span("", token.line or 1, token.column or 1, len(token))
 
 
 def span_at(text: str, at: int, length: int = 1) -> Span:
-    """The place of an offset in the text."""
+    """The span of `length` characters at an offset into the text."""
     line = text.count("\n", 0, at) + 1
     return Span("", line, at - text.rfind("\n", 0, at), length)
 

@@ -1,1 +1,1 @@
-"""The .gc language: text to syntax tree to graph, and back to text."""
+"""The .gc language: from the syntax tree of a file to the graphs of its step."""

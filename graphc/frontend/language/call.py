@@ -1,5 +1,8 @@
-"""Calls of built-in functions and records: arguments are bound, checked against the annotations
-of what is called, and only then handed over, so that a mistake is told in the program's words."""
+"""Calls of built-in functions and of records.
+
+Arguments are bound and checked against the annotations of what is called before it is called, so
+that a mistake is reported in the words of the program.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ MAX_ARGUMENT = 10_000  # entries of a list, characters of a string
 
 @dataclass(frozen=True)
 class Form:
-    """What a function takes: its parameters, and their kinds by name."""
+    """What a function takes: its parameters, and the type of each by name."""
 
     name: str
     target: Callable[..., Any]
@@ -45,7 +48,7 @@ class Form:
 
 
 def call_builtin(f: Builder, function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Call a built-in function, or make a record. Raises G0121 where the arguments do not fit."""
+    """Call a built-in function, or make a record. Raises G0121 if the arguments do not fit."""
     form = form_of(function)
     try:
         bound = form.signature.bind(*[f] * form.lead, *args, **options)
@@ -76,7 +79,7 @@ def form_of(function: Any) -> Form:
 
 
 def _counted(result: Any) -> Any:
-    """A run-time length as the number that remembers it."""
+    """A run-time length as a number that remembers how it is computed."""
     if isinstance(result, Size) and result.extent and not isinstance(result, Count):
         return Count(int(result), result.extent)
     return result
@@ -93,12 +96,13 @@ def _check(form: Form, name: str, x: Any, kind: Any) -> None:
 
 
 def _tupled(x: Any) -> Any:
-    """A record's field holds tuples where a program writes lists."""
+    """The lists of a program as tuples, which the fields of records hold."""
     return tuple(x) if isinstance(x, list) else x
 
 
 def handed_over(f: Builder, x: Any, kind: Any, like: Any) -> Any:
-    """The argument; a number computed from run-time counts is a tensor where one may stand."""
+    """The argument as the function takes it: a number that was computed from run-time counts
+    becomes a tensor if the parameter accepts one."""
     if isinstance(x, Derived) and _may_be_tensor(kind):
         return as_operand(f, x, like)
     if isinstance(x, list | tuple) and any(isinstance(item, Derived) for item in x):
@@ -109,7 +113,7 @@ def handed_over(f: Builder, x: Any, kind: Any, like: Any) -> Any:
 
 
 def as_operand(f: Builder, x: Any, like: Any) -> Any:
-    """A number as it meets tensors of dtype `like` (a dtype, a Value, or None)."""
+    """A number as an operand beside tensors of dtype `like` (a dtype, a Value, or None)."""
     if not isinstance(x, Derived):
         return x
     try:
@@ -157,7 +161,7 @@ def _one_kind(kind: Any) -> str:
 
 
 def takes(function: s.Function, message: str) -> GraphcError:
-    """G0121 for a call that does not fit a function of the program."""
+    """G0121 for a call that does not fit a function that the program defines."""
     name = function.name.id
     parts = [p.name.id + ("=..." if p.default is not None else "") for p in function.parameters]
     label = ((function.span, "it is defined here"),)

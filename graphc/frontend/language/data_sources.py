@@ -23,7 +23,7 @@ _HELP = 'write data train = npz("file.npz", batch=256, shuffle(seed=0))'
 
 
 def data_spec(tree: s.DataStatement, folder: Path, static: Static) -> DataSpec:
-    """The specification; its path is relative to folder. Raises G0126, G0601."""
+    """The specification of a data source; its path is relative to folder. Raises G0126, G0601."""
     source = tree.source
     kind = source.function.id if isinstance(source.function, s.Name) else ""
     if kind not in KINDS:
@@ -37,7 +37,7 @@ def data_spec(tree: s.DataStatement, folder: Path, static: Static) -> DataSpec:
 
 
 def _arguments(tree: s.DataStatement, static: Static) -> tuple[Any, Any, dict[str, Any]]:
-    """(path, batch, what the stages say) as they are written."""
+    """(path, batch, what the stages say) as the program gives them."""
     path: Any = None
     batch: Any = None
     stages: dict[str, Any] = {}
@@ -131,7 +131,10 @@ def entry_shapes(spec: DataSpec) -> Shapes:
 
 
 def _csv(path: Path) -> Shapes:
-    """A column is [n]; the columns `x.0`, `x.1`, ... are one entry [n, columns]. n is not known."""
+    """The shapes of the entries of a .csv.
+
+    A column is [n]; columns `x.0`, `x.1`, ... are one entry [n, columns]. n is unknown, -1.
+    """
     plain = csv_header(path)
     numbered = Counter(m[1] for name in plain if (m := re.fullmatch(r"(.+)\.\d+", name)))
     return dict.fromkeys(plain, (-1,)) | {k: (-1, n) for k, n in numbered.items()}

@@ -1,8 +1,8 @@
-"""Expressions: what is known at compile time is computed, what is a tensor becomes nodes.
+"""Expressions: numbers that are known at compile time are computed, tensors become nodes.
 
-An evaluation is a *task*: a generator that yields an expression and a scope where it needs that
-expression's value, and returns its own. Tasks wait on a list, not on Python's stack, so the depth
-of a program is bounded by limits that have words, not by a RecursionError.
+An evaluation is a *task*: a generator that yields (expression, scope) whenever it needs the value
+of another expression, and returns its own. Waiting tasks are on a list, not on Python's stack, so
+the depth of a program is bounded by limits with clear errors and not by a RecursionError.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TENSOR_OPS: Mapping[str, str] = {
 class Evaluator:
     """Evaluates expressions into a builder.
 
-    training: what the program's `training` is; None where it has no meaning
+    training: the value of the program's `training`; None if it has none there
     """
 
     def __init__(self, f: Builder, training: bool | None = None) -> None:
@@ -60,9 +60,9 @@ class Evaluator:
         self.work = MAX_WORK
 
     def evaluate(self, tree: s.Expr, scope: Scope) -> Any:
-        """The value of an expression: a tensor Value, or a number, string, list, dtype, record.
+        """The value of an expression: a tensor Value, or a number, string, list, dtype or record.
 
-        Raises GraphcError, placed at the innermost expression that is at fault.
+        Raises GraphcError, with the span of the innermost expression that is at fault.
         """
         return self.run(self._passed_on(tree, scope), tree.span)
 
@@ -70,7 +70,7 @@ class Evaluator:
         return (yield tree, scope)
 
     def run(self, task: Task, span: Span) -> Any:
-        """The result of a task that stands at `span`."""
+        """The result of a task; `span` is the expression that it evaluates."""
         stack, before, given = [(task, span)], self.f.origin, None
         try:
             while stack:
@@ -106,7 +106,7 @@ class Evaluator:
                 return None
 
     def spend(self, span: Span, amount: int = 1) -> None:
-        """Count an expression or a statement. Raises G0130 when it is one too many."""
+        """Count an expression or a statement. Raises G0130 if there are too many."""
         self.work -= amount
         if self.work < 0:
             message = f"this program evaluates more than {MAX_WORK:,} expressions"
@@ -163,7 +163,7 @@ class Evaluator:
         return total
 
     def apply(self, op: str, a: Any, b: Any) -> Any:
-        """`a op b`, as nodes where one of them is a tensor. Raises G0122."""
+        """`a op b`, as a node if one of them is a tensor. Raises G0122."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             if op in ("and", "or"):
                 return self._logic(op, a, b)
@@ -229,7 +229,8 @@ class Evaluator:
     # -- parts ----------------------------------------------------------------------------------
 
     def _indexed(self, value: Any, items: Sequence[Any]) -> Any:
-        """Entries of families and lists from left to right, then a part of the tensor there."""
+        """Apply indices from left to right: to families and lists first, then to the tensor
+        found there."""
         for at, item in enumerate(items):
             if isinstance(value, Value):
                 return getitem(self.f, value, tuple(map(_checked_key, items[at:])))

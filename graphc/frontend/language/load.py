@@ -1,7 +1,7 @@
 """From the syntax tree of a .gc file to a Module: its graphs, data, duration and strategies.
 
-The step's body is run twice, once with `training` true and once false; what it declares goes into
-the train graph, the evaluate graph, and the graph of first values.
+The body of the step is run twice, once with `training` true and once with false. What it declares
+goes into the train graph, the evaluate graph, and the graph of first values.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MAX_IMPORTS = 100
 
 @dataclass
 class File:
-    """What a file declares, its imports resolved.
+    """What a file declares, with its imports resolved.
 
-    homes: the file that defines each name, which may be an imported one
+    homes: the file that defines each name; it may be an imported one
     """
 
     path: Path
@@ -45,9 +45,11 @@ class File:
 
 
 def load_module(path: str | Path, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Module:
-    """The module of a .gc file. sizes binds named dims, before what the data says of them.
+    """The module of a .gc file.
 
-    seed: of the initializers and random ops that have none of their own
+    sizes: lengths of named dims, which override those that the data files show
+    seed:  of the initializers and random ops that have none of their own
+
     Raises GraphcError for whatever is wrong with the program.
     """
     return _module(parse_file(path), Path(path), dict(sizes or {}), checked_seed(seed))
@@ -83,7 +85,7 @@ def _module(tree: s.SourceFile, path: Path, sizes: dict[str, int], seed: int) ->
 
 
 def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
-    """The global batch of the data that is read."""
+    """The global batch of the data that the program declares."""
     spec = data.get(name) or data.get("train")
     return spec.batch if spec else None
 
@@ -91,7 +93,8 @@ def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
 def _sizes_of_data(
     step: s.StepStatement, scope: Scope, data: Mapping[str, DataSpec]
 ) -> dict[str, int]:
-    """Named dims other than the batch, as long as the entries of the data are, if it is there."""
+    """The lengths of named dims other than the batch, from the shapes in the data files, if they
+    exist."""
     leading = batch_dim(step, scope)
     wanted = [
         (tree, at, dim.id)
@@ -130,7 +133,7 @@ class Loader:
         self.done: dict[Path, File] = {}
 
     def read(self, tree: s.SourceFile, path: Path) -> File:
-        """What a file declares. Constants are evaluated, functions kept as trees."""
+        """What a file declares. Constants are evaluated; functions stay syntax trees."""
         file = File(path)
         self.open.append(path.resolve())
         for item in tree.items:
@@ -211,12 +214,13 @@ class Loader:
                 hide_source(str(where))
 
     def _is_own(self, target: Path) -> bool:
-        """Whether a file lies in the folder of the program, or below."""
+        """Whether a file is in the folder of the program, or below it."""
         return target.is_relative_to(self.open[0].parent)
 
 
 def _unshown(error: GraphcError, item: s.Import) -> GraphcError:
-    """An error in a file from elsewhere, which may be any file: nothing of its text is repeated."""
+    """An error in a file from another folder: it may be any file, so none of its text is
+    repeated."""
     at = f"line {error.span.line}, column {error.span.col}" if error.span else "it"
     help = "its text is not shown, since it is outside the program's folder"
     message = f"{item.path.value} is not a valid .gc file: see {at}"
@@ -224,7 +228,7 @@ def _unshown(error: GraphcError, item: s.Import) -> GraphcError:
 
 
 def static_value(tree: s.Expr, scope: Scope) -> Any:
-    """The value of an expression that has no tensors in it. Raises G0123 where it has."""
+    """The value of an expression without tensors. Raises G0123 if it has some."""
     f = Builder()
     value = Evaluator(f).evaluate(tree, scope)
     if f.nodes or isinstance(value, Value):

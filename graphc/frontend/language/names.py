@@ -1,4 +1,4 @@
-"""What names mean: scopes of the program, and below them what is built in."""
+"""What names mean: the scopes of the program, and below them the built-in names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESERVED = ("and", "or", "not")  # words of the language that are also names of 
 
 @dataclass(frozen=True)
 class Closure:
-    """A function of the program, with the names that it was defined among."""
+    """A function of the program, with the scope in which it was defined."""
 
     tree: s.Function
     scope: Scope
@@ -50,13 +50,13 @@ class Builtin:
 
 @dataclass
 class Scope:
-    """Names and their values; what is not here is looked for in `outer`."""
+    """Names and their values; a name that is not here is looked up in `outer`."""
 
     outer: Scope | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str) -> Any:
-        """The value that the program gives a name, else MISSING."""
+        """The value that the program gives to a name, else MISSING."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.values:
@@ -65,7 +65,7 @@ class Scope:
         return MISSING
 
     def names(self) -> Iterator[str]:
-        """All names of the program that can be seen from here, nearest first."""
+        """All names of the program that are visible here, the nearest first."""
         scope: Scope | None = self
         while scope is not None:
             yield from scope.values
@@ -84,7 +84,7 @@ def unknown(name: str, scope: Scope) -> GraphcError:
 
 @cache
 def builtin(name: str) -> Any:
-    """The built-in thing of that name: a function, a record class, a dtype; or MISSING."""
+    """The built-in function, record class or dtype of that name; MISSING if there is none."""
     if name in _STATIC:
         return Builtin(name, _STATIC[name])
     if name in COMPOSITES:

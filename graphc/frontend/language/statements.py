@@ -22,16 +22,16 @@ Other = Callable[[s.Statement, Scope], None]
 
 
 def run_function(evaluator: Evaluator, function: s.Function, scope: Scope) -> Task:
-    """The value that a function returns, its parameters bound in `scope`."""
+    """The value that a function returns; its parameters are bound in `scope`."""
     return run_block(evaluator, function.body, scope)
 
 
 def run_block(
     evaluator: Evaluator, body: Iterable[s.Statement], scope: Scope, other: Other | None = None
 ) -> Task:
-    """Run statements, loops unrolled and choices made; gives the value that they return.
+    """Run statements, with loops unrolled and branches chosen; gives the value that they return.
 
-    other runs the statements that only a step holds.
+    other runs the statements that only a step may contain.
     """
     stack = [iter(body)]
     while stack:
@@ -67,7 +67,7 @@ def _chosen(tree: s.If, scope: Scope) -> Task:
 
 
 def _listed(items: Any, tree: s.Expr) -> Sequence[Any]:
-    """What a loop runs over; of a family the keys. Raises G0123."""
+    """The items of a loop; of a family, its keys. Raises G0123."""
     if isinstance(items, list | tuple | dict):
         return list(items)
     message = f"a loop runs over a list that is known at compile time, not {in_words(items)}"
@@ -77,7 +77,7 @@ def _listed(items: Any, tree: s.Expr) -> Sequence[Any]:
 def _turns(
     evaluator: Evaluator, tree: s.For, items: Sequence[Any], scope: Scope
 ) -> Iterator[s.Statement]:
-    """The statements of all turns, the loop's names bound before each."""
+    """The statements of all iterations, with the loop's names bound before each."""
     for item in items:
         evaluator.spend(tree.span)
         parts = [item] if len(tree.targets) == 1 else _parts(item, len(tree.targets), tree.items)
@@ -96,7 +96,7 @@ def _parts(value: Any, n: int, tree: s.Expr) -> Sequence[Any]:
 
 
 def _assign(evaluator: Evaluator, tree: s.Assign, scope: Scope) -> Task:
-    """Bind the targets; a node that was made here takes the name that the program gives it."""
+    """Bind the targets. A node that was made by this statement gets the name of its target."""
     before = len(evaluator.f.nodes)
     value = yield tree.value, scope
     is_new = len(evaluator.f.nodes) > before  # in `y = x` the node is x's, and keeps its name
@@ -117,7 +117,7 @@ def store(
 ) -> None:
     """Bind a name, or a member of a family, to a value. Raises G0108.
 
-    Families are never changed but made anew, so that another name for one does not see it.
+    A family is never changed but copied, so that another name for it keeps the old content.
     """
     name, *keys = path
     families: list[Any] = []

@@ -1,6 +1,6 @@
-"""Values that are known at compile time: their operators, their entries, and their words.
+"""Values that are known at compile time: their operators, their entries, and how errors name them.
 
-Total on purpose: whatever the program combines, the answer is a small value or a GraphcError.
+Every combination of values gives a small value or a GraphcError, and nothing else.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def is_number(x: Any) -> bool:
-    """Whether a value is a number; a truth value is none."""
+    """Whether a value is a number; a bool is not."""
     return isinstance(x, int | float) and not isinstance(x, bool)
 
 
 def is_integer(x: Any) -> bool:
-    """Whether a value is an integer; a truth value is none."""
+    """Whether a value is an integer; a bool is not."""
     return isinstance(x, int) and not isinstance(x, bool)
 
 
@@ -65,7 +65,7 @@ def combine(op: str, a: Any, b: Any) -> Any:
 
 
 def _check_known(op: str, a: Any, b: Any) -> None:
-    """Raise G0122 for a comparison whose answer differs between batches."""
+    """Raise G0122 for a comparison whose result depends on the size of the batch."""
     if for_every_size(_COMPARED[op], a, b) is None:
         raise GraphcError(
             "G0122",
@@ -75,7 +75,7 @@ def _check_known(op: str, a: Any, b: Any) -> None:
 
 
 def misuse(op: str, a: Any, b: Any) -> GraphcError:
-    """G0122 for operands that an operator does not take."""
+    """G0122 for operands that an operator does not accept."""
     return GraphcError("G0122", f"'{op}' does not work on {in_words(a)} and {in_words(b)}")
 
 
@@ -103,7 +103,8 @@ def _joined(a: Any, b: Any) -> Any:
 
 
 def _equal(op: str, a: Any, b: Any) -> bool:
-    """Numbers, strings, truth values, dtypes, `none`, and flat lists of these are compared."""
+    """The result of `==` and `!=`, for numbers, strings, bools, dtypes, `none`, and flat lists
+    of these."""
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         if not all(map(_is_plain, (*a, *b))):
             raise misuse(op, a, b)
@@ -127,7 +128,7 @@ def negative(x: Any) -> Any:
 
 
 def negated(x: Any) -> bool:
-    """`not x` of a static truth value. Raises G0122."""
+    """`not x` of a static bool. Raises G0122."""
     if not isinstance(x, bool):
         raise GraphcError("G0122", f"'not' does not work on {in_words(x)}")
     return not x
@@ -200,7 +201,7 @@ def _clipped(text: str) -> str:
 
 
 def truth(value: Any, span: Span) -> bool:
-    """The truth of a condition. Raises G0123 where it is not known."""
+    """The truth value of a condition. Raises G0123 if it is not known at compile time."""
     if isinstance(value, bool):
         return value
     raise GraphcError(

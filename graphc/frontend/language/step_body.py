@@ -36,7 +36,8 @@ _OPTIONS: dict[str, tuple[str, type, str]] = {  # option -> field, kind, in word
 
 @dataclass(frozen=True)
 class PendingMinimize:
-    """A `minimize`: what it needs of all the step's params is found out when all are declared."""
+    """A `minimize` statement, evaluated after all params are declared: it may be over all of
+    them."""
 
     loss: str
     optimizer: Optimizer
@@ -46,7 +47,10 @@ class PendingMinimize:
 
 
 class StepBody:
-    """Runs a step in one mode. sizes binds the named dims, batch the one that leads the inputs."""
+    """Runs a step in one mode.
+
+    sizes: the lengths of named dims; batch: the length of the dim that leads the inputs
+    """
 
     def __init__(
         self,
@@ -110,7 +114,8 @@ class StepBody:
         self.scope.values[dim.id] = Count(size, Extent(dim.id)) if is_batch else size
 
     def _type(self, tree: s.TypeExpr) -> TensorType:
-        """The type that is written: dims are integers known at compile time. Raises G0129."""
+        """The type as it is written: its dims are integers that are known at compile time.
+        Raises G0129."""
         shape = [self.evaluator.static_int(d, self.scope) for d in tree.dims]
         for dim, n in zip(tree.dims, shape, strict=True):
             if n < 0 or isinstance(n, Derived):
@@ -174,7 +179,7 @@ class StepBody:
         store(self.evaluator, tree.target, path, value, scope)
 
     def _options(self, tree: s.VariableStatement, scope: Scope) -> dict[str, Any]:
-        """The options of a variable, by the names of its fields. Raises G0121, G0308, G0313."""
+        """The options of a variable, by the fields that they set. Raises G0121, G0308, G0313."""
         values: dict[str, Any] = {}
         for option in tree.options:
             if option.name not in _OPTIONS:
@@ -270,7 +275,7 @@ class StepBody:
         return text, tree.span
 
     def _over(self, pending: PendingMinimize) -> tuple[str, ...]:
-        """The params that an objective is over. Raises G0302."""
+        """The params that an objective trains. Raises G0302."""
         params = [v.name for v in self.f.variables.values() if v.kind == "param"]
         if pending.over is None:
             return tuple(params)
@@ -288,7 +293,7 @@ class StepBody:
 
 
 def _settings(tree: s.Minimize) -> dict[str, Any]:
-    """What the words say behind a `minimize`, by setting. Raises G0113, G0308, G0309, G0313."""
+    """The settings after a `minimize`, by name. Raises G0113, G0308, G0309, G0313."""
     settings: dict[str, Any] = {}
     for setting in tree.settings:
         assert setting.name is not None and isinstance(setting.value, s.Str)
@@ -300,7 +305,7 @@ def _settings(tree: s.Minimize) -> dict[str, Any]:
 
 
 def _checking(check: Callable[[str], Any]) -> Callable[[str, Span], Any]:
-    """What a word says; an error says where the word stands."""
+    """A reader of a setting's word, whose errors have the span of the word."""
 
     def checked(text: str, span: Span) -> Any:
         try:
@@ -327,7 +332,7 @@ def is_open(dim: s.Expr, scope: Scope) -> bool:
 
 
 def batch_dim(step: s.StepStatement, scope: Scope) -> str | None:
-    """The first named dim that leads an input: the one whose last batch may be shorter."""
+    """The first named dim that leads an input. Along it, the last batch may be shorter."""
     for tree in step.inputs:
         match tree.type.dims:
             case (s.Name(id=name) as dim, *_) if is_open(dim, scope):

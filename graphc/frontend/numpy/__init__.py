@@ -1,1 +1,1 @@
-"""The tracer: an ordinary NumPy function becomes a graph."""
+"""The tracer: makes a graph of an ordinary NumPy function."""

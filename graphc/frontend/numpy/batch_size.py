@@ -46,14 +46,14 @@ def _fits(a: Any, b: Any) -> bool:
 
 
 def needs_whole(f: Builder) -> Span | None:
-    """The place of the first node that needs the whole batch."""
+    """The span of the first node that needs the whole batch."""
     return next((f.nodes[n].origin for n in f.unpaddable if n in f.nodes), None)
 
 
 def measured(f: Builder, graph: Graph) -> Span | None:
-    """The place of a node that needs the whole batch and that nothing needs, if all are such.
+    """The span of a node that needs the whole batch, if no result depends on such a node.
 
-    Its shape may have been asked for: a length that would not follow a short batch.
+    The function may have used its shape only: a length that would not follow a short batch.
     """
     lost = [n for n in f.unpaddable if n in f.nodes]
     needed = subgraph_nodes(graph, graph.roots) if lost else set()

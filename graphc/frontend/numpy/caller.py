@@ -33,7 +33,7 @@ def user_frame() -> FrameType | None:
 
 
 def user_span() -> Span | None:
-    """The place in the user's code that is running now."""
+    """The span of the user's code that is running."""
     frame = user_frame()
     if frame is None:
         return None
@@ -60,7 +60,7 @@ _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?=[^=\s])")
 
 @lru_cache(maxsize=65536)
 def assigned_name(span: Span) -> str | None:
-    """The name that the code at `span` is assigned to, where it is all of `name = code`."""
+    """The name in `name = code`, if the code at `span` is the whole right side."""
     text = linecache.getline(span.file, span.line).rstrip()
     match = _ASSIGNMENT.match(text)
     if match is None or match.end() != span.col - 1:
@@ -82,7 +82,7 @@ def _in_place_instructions() -> frozenset[tuple[int, int]]:
 
 
 def in_augmented_assignment() -> bool:
-    """Whether the user's code is at `x += y` (or `-=`, ...) and so rebinds the name itself."""
+    """Whether the user's code is at `x += y` (or `-=`, ...), which rebinds the name by itself."""
     frame = user_frame()
     if frame is None:
         return False

@@ -1,8 +1,9 @@
 """`np.take(TABLE, ids)` of a constant table and traced ids.
 
-NumPy hands a function to the arrays that it looks at for that, and np.take looks at the table only:
-a traced index would be converted to an array, which it has not yet. So while a function is traced,
-np.take looks at the indices, too; for anything but traced ones it is NumPy's own.
+NumPy dispatches a call to a traced array only for the arguments that the function declares, and
+np.take declares the table only: traced indices would be converted to an array, but have no numbers
+yet. So while a function is traced, np.take is replaced by one that looks at the indices too; for
+all other arguments it is NumPy's own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _traced(x: Any) -> Any:
 
 @contextmanager
 def taking() -> Iterator[None]:
-    """Let np.take look at its indices inside."""
+    """Replace np.take inside the block by one that looks at its indices too."""
     global _open
     with _LOCK:
         _open += 1

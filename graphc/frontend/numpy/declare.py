@@ -1,7 +1,7 @@
-"""What a traced function may say besides computing: reports, states, objectives, the mode.
+"""What a traced function may declare besides computing: reports, states, objectives, the mode.
 
-These are the NumPy front end's words for `report`, `state`, `<-`, `minimize` and `training` of the
-.gc language. Each raises G0807 outside of a traced function.
+These functions are what `report`, `state`, `<-`, `minimize` and `training` are in the .gc language.
+Each raises G0807 outside of a traced function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from graphc.support.errors import GraphcError, did_you_mean
 @leaf
 @dataclass(frozen=True)
 class Param:
-    """A leaf of the parameter tree with options; see `param`."""
+    """A leaf of the tree of parameters with options; see `param`."""
 
     value: Any = None
     init: Initializer | None = None
@@ -51,7 +51,7 @@ def param(
     first: Any, *, init: Initializer | None = None, dtype: Any = np.float32, decay: bool = True,
     trainable: bool = True, order: str = "", sparse: str = "",
 ) -> Param:  # fmt: skip
-    """A parameter with options, to stand for an array in the tree of parameters.
+    """A parameter with options, which takes the place of an array in the tree of parameters.
 
     first:     the first value; with `init`, the shape, and init makes the value
     decay:     whether weight decay applies
@@ -75,7 +75,7 @@ def training() -> bool:
 
 
 def scope(name: str) -> AbstractContextManager[None]:
-    """Nodes made inside belong to the scope `name`, as those of a function `name` in .gc do.
+    """Nodes made inside the block have the scope `name`, like those of a function `name` in .gc.
 
     Random draws and batch norms are named by their scope.
     """
@@ -83,7 +83,7 @@ def scope(name: str) -> AbstractContextManager[None]:
 
 
 def report(name: str, x: Any) -> None:
-    """Give a value out of the step under a name. Raises G0809 for a name that is taken."""
+    """Output a value of the step under a name. Raises G0809 if the name is taken."""
     session = current("graphc.report()")
     with session.builder.at(user_span()):
         output(session, name, x)
@@ -130,10 +130,13 @@ def minimize(
 ) -> None:  # fmt: skip
     """Minimize a loss over the parameters whose names match a glob or begin with `name.`.
 
-    over: None is all of them. Several objectives in one step see the same old values. A list of
-    transforms and an optimizer is a chain. order: add_n, tree or accumulate, or a choice for each
-    place, "devices=tree,turns=add_n". reduction: 'sum' or 'mean', what the loss is meant to be.
-    sparse: auto, on or off, whether gradients of tables are kept as rows (see graphc.ops.sparse).
+    optimizer: or a list of transforms and an optimizer, which are chained
+    over:      None is all parameters
+    order:     add_n, tree or accumulate, or one for each place: "devices=tree,turns=add_n"
+    reduction: 'sum' or 'mean': what the loss is meant to be over the batch
+    sparse:    auto, on or off: whether gradients of tables are kept as rows (see graphc.ops.sparse)
+
+    If a step has several objectives, all see the same old values.
     """
     session = current("graphc.minimize()")
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
@@ -153,7 +156,7 @@ def declare(session: TraceSession, variable: Variable) -> Tracer:
 
 
 def output(session: TraceSession, name: str, x: Any) -> None:
-    """Enter an output. Raises G0809 where the name is taken."""
+    """Add an output. Raises G0809 if its name is taken."""
     f = session.builder
     if not isinstance(name, str):
         raise GraphcError("G0809", f"a report's name is a string, not {name!r}").at(f.origin)
@@ -163,7 +166,7 @@ def output(session: TraceSession, name: str, x: Any) -> None:
 
 
 def write(session: TraceSession, name: str, x: Value) -> None:
-    """Enter the new value of a state, cast to its dtype. Raises G0304, G0809."""
+    """Set the new value of a state, cast to its dtype. Raises G0304, G0809."""
     f = session.builder
     t = f.variables[name].type
     new = f.to_dtype(x, t.dtype)
@@ -198,7 +201,7 @@ def add_loss(
 
 
 def objectives(session: TraceSession) -> None:
-    """Enter the objectives, when all parameters are known."""
+    """Add the objectives to the graph; all parameters must be known."""
     f = session.builder
     for p in session.losses:
         if f.learns and p.optimizer is not None:

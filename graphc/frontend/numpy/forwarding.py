@@ -1,4 +1,4 @@
-"""The handlers of NumPy functions that are a primitive or a composite, which says so itself.
+"""Handlers of the NumPy functions that a primitive or a composite computes as it is.
 
 The op's reference kernel or `@ufunc` names a ufunc; `@array_function` names another function, with
 its signature (`ir/registry.py`). A function that differs in part has a handler of its own instead.
@@ -20,7 +20,7 @@ from graphc.ops.elementwise import Elementwise
 
 
 def forwarded_ufuncs() -> dict[str, str]:
-    """The name of each ufunc that is a primitive or a composite -> the name of that."""
+    """The ufuncs that a primitive or a composite computes: name of the ufunc -> name of the op."""
     of_ops = {op.ufunc: op.name for op in all_ops().values() if issubclass(op, Elementwise)}
     return UFUNCS | {u.__name__: name for u, name in of_ops.items() if u is not None}
 
@@ -81,7 +81,7 @@ def _signature(text: str, own: Sequence[Parameter]) -> Signature:
 
 
 def enter_forwarded() -> None:
-    """Enter a handler for each of these functions that has none of its own."""
+    """Register a handler for each of these functions that has none of its own."""
     for name, op in forwarded_ufuncs().items():
         if name not in NAMES:
             traces_ufunc(name)(_entry_by_entry(op))

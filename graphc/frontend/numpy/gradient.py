@@ -1,4 +1,4 @@
-"""np.gradient: differences that stand for slopes."""
+"""np.gradient: slopes by finite differences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gradient(f: Builder, f_: Any, *varargs: Any, axis: Any = None, edge_order: A
 
 
 def _slope(f: Builder, x: Value, dim: int, h: Value, order: int) -> Value:
-    """The slope along a dim; h is one distance, or the positions of the entries."""
+    """The slope along a dim. h: one distance, or the positions of the entries."""
     n = x.shape[dim]
     require(n > order, f"np.gradient: {n} entries along dim {dim}, at least {order + 1} are needed")
     steps = _distances(f, h, x, dim)

@@ -1,8 +1,8 @@
-"""Where handlers of NumPy functions are entered, and what is said about those that have none.
+"""The register of handlers of NumPy functions, and what to say about functions without one.
 
-A handler is `(f, *args, **options)`: f is the Builder, the rest is what the user gave, with graph
-values in place of traced arrays. It returns values, or plain Python data. Its parameters are named
-as NumPy names them, so that keywords work; `out=` never reaches it.
+A handler is `(f, *args, **options)`: f is the Builder, the rest are the user's arguments, with
+graph values in place of traced arrays. It returns values, or plain Python data. Its parameters have
+NumPy's names, so that keywords work. `out=` is handled before it is called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory
 
 
 def find(name: str) -> Any:
-    """The function `np.<name>`, or None where this NumPy does not have it."""
+    """The function `np.<name>`, or None if this version of NumPy does not have it."""
     member: Any = np
     for part in name.split("."):
         member = getattr(member, part, None)
@@ -32,7 +32,10 @@ def find(name: str) -> Any:
 
 
 def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Callable[[H], H]:
-    """Enter a handler for NumPy functions (and methods of ndarray) by name."""
+    """Register a handler for NumPy functions, by name, and for methods of ndarray.
+
+    view: whether NumPy's result shares memory with its operand
+    """
 
     def enter(handler: H) -> H:
         for name in names:
@@ -48,7 +51,7 @@ def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Ca
 
 
 def traces_ufunc(*names: str, methods: tuple[str, ...] = ()) -> Callable[[H], H]:
-    """Enter a handler for ufuncs by name: a plain function of operands."""
+    """Register a handler for ufuncs by name; it is called with the operands only."""
 
     def enter(handler: H) -> H:
         for name in names:
@@ -62,7 +65,7 @@ def traces_ufunc(*names: str, methods: tuple[str, ...] = ()) -> Callable[[H], H]
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """`np.linalg.norm`: what users call the function."""
+    """The name by which users call a function: `np.linalg.norm`."""
     module = getattr(function, "__module__", None) or "numpy"
     return f"np{module.removeprefix('numpy')}.{getattr(function, '__name__', function)}"
 

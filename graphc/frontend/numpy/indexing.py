@@ -1,7 +1,8 @@
-"""`x[key]` as NumPy does it, with static slices and with integer arrays, traced or constant.
+"""`x[key]` as in NumPy, with static slices and with integer arrays, traced or constant.
 
-`x[np.arange(n), ids]`, the usual way to pick one entry of each row, becomes `take_along`, which
-keeps the first dim splittable; other combinations of index arrays are one lookup in merged dims.
+`x[np.arange(n), ids]`, the usual way to pick one entry of each row, becomes `take_along`, so that
+the first dim can still be split. Any other combination of index arrays is one lookup in merged
+dims.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _bound(k: Any) -> int | None:
 
 
 def _constant(k: Any) -> list[Item]:
-    """A constant mask is the indices of its true entries."""
+    """A constant key: a mask becomes the indices of its true entries."""
     if isinstance(k, list | tuple) and any(isinstance(i, Value) for i in k):
         text = "a list of traced values can't be an index"
         raise GraphcError("G0805", text, help="write x[np.stack(list)]")
@@ -123,7 +124,8 @@ def _expanded(items: list[Item], rank: int) -> list[Item]:
 
 @dataclass
 class _Arrays:
-    """The index arrays of a key: the dims of x that they index, and their place in the result."""
+    """The index arrays of a key: the dims of x that they index, and their position in the
+    result."""
 
     ids: list[Item]
     dims: list[int]
@@ -142,8 +144,8 @@ def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
 def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
     """The key with whole slices in place of arrays, and the arrays.
 
-    As in NumPy, an integer counts as an array here, and arrays that do not stand side by side put
-    their dims first.
+    As in NumPy, an integer counts as an array here, and the dims of arrays that are not adjacent in
+    the key come first in the result.
     """
     basic, ids, dims, dim = [], [], [], 0
     for k in items:

@@ -1,12 +1,12 @@
 """The length of a run-time dim as a traced function sees it: `n = x.shape[0]`.
 
-What is computed from it with Python's operators and NumPy's ufuncs stays a count of the examples
-that there are: `1.0 / n`, `np.sqrt(n)`, `2 * n - 1`. It is no `int`: a float on its left, a NumPy
-scalar or `math` would take the compiled size without asking.
+What Python's operators and NumPy's ufuncs compute from it is still a run-time count of examples:
+`1.0 / n`, `np.sqrt(n)`, `2 * n - 1`. It is not an `int`, since a float on its left, a NumPy scalar
+or `math` would silently use the size for which the step is compiled.
 
-As a length (`range(n)`, `np.zeros(n)`, a slice) it is the compiled size; whether the step depends
-on that is found by tracing it for another size. What makes a plain number of it (`float(n)`,
-`int(n)`, `if n > 3`) has the step compiled for this batch size only.
+As a length (`range(n)`, `np.zeros(n)`, a slice) it is the compiled size; the function is traced for
+another size to find out whether the step depends on that. If the function makes a plain number of
+it (`float(n)`, `int(n)`, `if n > 3`), the step is compiled for this batch size only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WEAK = (np.float64, np.int64, np.bool_)  # NumPy's scalars that stand for Pytho
 
 
 def shown(x: Any) -> Any:
-    """A number as a traced function sees it: a `Length` where it remembers a count."""
+    """A number as a traced function sees it: a `Length` if it remembers a count."""
     match x:
         case Derived():
             return Length(x)
@@ -55,19 +55,19 @@ def hidden(x: Any) -> Any:
 
 
 def _plain(x: Any) -> Any:
-    """The number that a Length or a scalar stands for; None for what is no number."""
+    """The number that a Length or a scalar holds; None for anything else."""
     number = x.item() if isinstance(x, _WEAK) else hidden(x)
     return number if isinstance(number, int | float) else None
 
 
 def _applied(function: Function, *xs: Any) -> Any:
-    """`function` of Lengths and plain numbers; NotImplemented with something else among them."""
+    """`function` of Lengths and plain numbers; NotImplemented if there are other operands."""
     numbers = [_plain(x) for x in xs]
     return NotImplemented if None in numbers else shown(combine(function, *numbers))
 
 
 def _operated(function: Function, a: Any, b: Any) -> Any:
-    """`_applied` of an operator; n * 4 is still a length that a dim can have."""
+    """`_applied` for an operator; the result of n * 4 can still be the length of a dim."""
     x, y = _plain(a), _plain(b)
     return NotImplemented if x is None or y is None else shown(computed(function, x, y))
 
@@ -108,13 +108,14 @@ def _compared(ufunc: np.ufunc, function: Function) -> Any:
 
 
 class Traced:
-    """The base of traced arrays, which answer where one is beside a Length."""
+    """The base of traced arrays: if one meets a Length, the array handles the operation."""
 
     __slots__ = ()
 
 
 class Length:
-    """The number of a batch's examples, or a number computed from it; `number` is the graph's."""
+    """The number of examples in a batch, or a number computed from it. `number` is the graph's
+    form."""
 
     __slots__ = ("number",)
 
@@ -231,7 +232,8 @@ class Length:
 
 
 class _Stop(Length):
-    """`n - 0`, which np.arange divides by its step and takes for a float: its end."""
+    """`n - 0`, which np.arange computes from its end and divides by its step, as if it were a
+    float."""
 
     __slots__ = ()
 

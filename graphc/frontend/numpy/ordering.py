@@ -131,7 +131,7 @@ def _unless_nan(f: Builder, line: Value, y: Value) -> Value:
 def quantile(
     f: Builder, a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Value:
-    """the entry at the part q of the sorted ones, interpolated; q is constant"""
+    """the q-quantile of the entries, with linear interpolation; q is constant"""
     require(method == "linear", f"method='{method}': linear only", code="G0810")
     require(not isinstance(q, Value), "q must be a constant", code="G0810")
     parts = np.asarray(q)
@@ -149,10 +149,10 @@ def quantile(
 
 
 def _at(f: Builder, ordered: Value, part: float) -> Value:
-    """The entry at `part` of the last dim.
+    """The quantile at `part` (0 to 1) of the sorted entries in the last dim.
 
-    As in NumPy, between two entries also where the weight of one is 0: beside an infinity that is
-    NaN. The integers 0 and 1 are the first and the last entry.
+    As in NumPy, it lies between two entries even if the weight of one is 0, so beside an infinity
+    it is NaN. The integers 0 and 1 give the first and the last entry.
     """
     last = ordered.shape[-1] - 1
     if isinstance(part, int):

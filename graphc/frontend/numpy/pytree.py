@@ -1,7 +1,7 @@
-"""Trees: nested dicts, lists, tuples, named tuples and dataclasses, and leaves by dotted name.
+"""Trees: nested dicts, lists, tuples, named tuples and dataclasses; leaves have dotted names.
 
-`{"conv": {"w": w}, "layers": [a, b]}` has the leaves `conv.w`, `layers.0` and `layers.1`. None is
-a tree without leaves. What is no container is a leaf.
+`{"conv": {"w": w}, "layers": [a, b]}` has the leaves `conv.w`, `layers.0` and `layers.1`. None is a
+tree without leaves. Anything else that is not a container is a leaf.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ MAX_DEPTH = 100  # deeper is a tree that contains itself
 
 @dataclass(frozen=True)
 class Leaf:
-    """Take the leaf of this name."""
+    """A step of `build`: take the leaf of this name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Join:
-    """Make a container of the last `keys` results. kind, keys: what two equal trees share."""
+    """A step of `build`: make a container of the last `keys` results.
+
+    kind, keys: what two trees of one form have in common
+    """
 
     kind: type
     keys: tuple[str, ...]
@@ -37,7 +40,8 @@ PathStep: TypeAlias = Leaf | Join
 
 @dataclass(frozen=True)
 class Structure:
-    """The form of a tree: how to build it from its leaves. Two trees of one form are equal."""
+    """The form of a tree: how to build it from its leaves. Trees of the same form have equal
+    ones."""
 
     steps: tuple[PathStep, ...]
 
@@ -48,7 +52,8 @@ class Structure:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the tree is a dict of its leaves: then it is the same as its leaves by name."""
+        """Whether the tree is a plain dict of leaves, so that it equals the dict of its leaves
+        by name."""
         *leaves, last = self.steps
         if not isinstance(last, Join) or last.kind is not dict:
             return False
@@ -70,8 +75,8 @@ class Structure:
 def flatten(tree: Any, root: str) -> tuple[dict[str, Any], Structure]:
     """The leaves of `tree` by dotted name, in order, and its form.
 
-    root names the leaves of a tree that has no names at its top (`batch`, `batch.0`). Raises G0806
-    for keys that are no names, for two leaves of one name, and for a tree that contains itself.
+    root names the leaves of a tree without names at its top (`batch`, `batch.0`). Raises G0806 for
+    keys that are not names, for two leaves of one name, and for a tree that contains itself.
     """
     leaves: dict[str, Any] = {}
     steps: list[PathStep] = []
@@ -149,7 +154,7 @@ _LEAVES: set[type] = set()
 
 
 def leaf(kind: type) -> type:
-    """Let instances of a dataclass be leaves of a tree."""
+    """Make instances of a dataclass leaves of a tree, not containers."""
     _LEAVES.add(kind)
     return kind
 

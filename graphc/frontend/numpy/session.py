@@ -1,4 +1,4 @@
-"""The trace that is running: its builder, and what the user's function declared on the way."""
+"""The trace that is running: its builder, and what the user's function has declared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PendingLoss:
-    """A loss (its node), and what is to minimize it once all parameters are known."""
+    """A loss (its node) and its optimizer; the parameters are added when all of them are known."""
 
     loss: str
     optimizer: Any
@@ -51,7 +51,7 @@ class TraceSession:
     over: bool = False
 
     def check_open(self) -> None:
-        """Raise G0808 where the trace has ended."""
+        """Raise G0808 if the trace has ended."""
         if self.over:
             raise GraphcError(
                 "G0808",
@@ -66,7 +66,7 @@ _CURRENT: ContextVar[TraceSession | None] = ContextVar("graphc_session", default
 
 @contextmanager
 def running(session: TraceSession) -> Iterator[TraceSession]:
-    """Make `session` the current one; it is over when the block ends."""
+    """Make `session` the current one; it ends with the block."""
     token = _CURRENT.set(session)
     try:
         yield session
@@ -81,7 +81,8 @@ def open_session() -> TraceSession | None:
 
 
 def current(what: str) -> TraceSession:
-    """The trace that is running. Raises G0807, naming `what` was called, where there is none."""
+    """The trace that is running. Raises G0807, with the name of the function `what`, if there is
+    none."""
     session = _CURRENT.get()
     if session is None:
         raise GraphcError(

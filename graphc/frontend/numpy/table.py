@@ -1,6 +1,7 @@
-"""The NumPy functions that trace: importing this module enters all handlers.
+"""The NumPy functions that can be traced: importing this module registers all handlers.
 
-A handler's docstring says what the function is over graphc's ops. `spec/numpy.md` lists them.
+A handler's docstring says what the function is in terms of graphc's ops; `spec/numpy.md` lists
+them.
 """
 
 from __future__ import annotations

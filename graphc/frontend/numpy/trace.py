@@ -74,7 +74,7 @@ class TracedStep:
 
     @property
     def evaluation(self) -> Graph | None:
-        """The graph in evaluation mode, where it is known from the one for training."""
+        """The graph in evaluation mode, if it follows from the one in training mode."""
         return None if self.asked else replace(self.graph, updates={}, objectives=())
 
     def explained(self, error: GraphcError) -> GraphcError:
@@ -86,7 +86,7 @@ class TracedStep:
         return error
 
     def inputs(self, batch: Any) -> dict[str, Array]:
-        """A batch as arrays by input name. Raises G0806 where its form is another one."""
+        """The arrays of a batch by input name. Raises G0806 if its tree has another form."""
         leaves, form = flatten(batch, "batch")
         if form != self.batch:
             raise GraphcError(
@@ -114,7 +114,7 @@ _PLAIN_SIZE = (
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be traced, and how."""
+    """What to trace, and with which options."""
 
     function: Callable[..., Any]
     params: Any
@@ -192,9 +192,9 @@ def _holds_for_another_size(request: _Request, traced: TracedStep) -> bool:
 def _run(
     request: _Request, exact: Span | None = None, grown: bool = False
 ) -> tuple[TracedStep, Span | None]:
-    """One run of the function, and where it asked for the batch size as a length.
+    """One run of the function, and the span at which it used the batch size as a length, if any.
 
-    With `exact` the batch dims are static; with `grown` they are of another size.
+    With `exact` the batch dims are static; with `grown` they have another size.
     """
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
@@ -220,7 +220,8 @@ def _run(
 
 
 def _float_of(request: _Request) -> DType:
-    """The dtype of Python floats where no array is beside them: f64 in a step of f64 only."""
+    """The dtype of Python floats that meet no array: f64 if all float arrays of the step are
+    f64."""
     trees = (request.params, "params"), (request.state, "state"), (request.batch, "batch")
     leaves = [
         x for tree, kind in trees if tree is not None for x in flatten(tree, kind)[0].values()
@@ -244,7 +245,8 @@ def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
 
 
 def _traced_cause(error: BaseException) -> GraphcError | None:
-    """NumPy turns some errors of __array__ and __float__ into its own: the first one says more."""
+    """The first error: NumPy replaces some errors of __array__ and __float__ by its own, which
+    say less."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None or isinstance(seen, GraphcError):

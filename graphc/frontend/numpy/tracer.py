@@ -1,8 +1,9 @@
 """The traced array: behaves as an ndarray, and records what is done with it.
 
-NumPy hands every ufunc and array function that meets a `Tracer` to it (`__array_ufunc__`,
+NumPy passes every ufunc and array function that meets a `Tracer` to it (`__array_ufunc__`,
 `__array_function__`), and the operators are ufuncs too. So a function written for arrays runs
-unchanged; each call looks up a handler in `numpy_table` and adds nodes that carry the user's line.
+unchanged: each call looks up a handler in `graphc.frontend.numpy.table`, which adds nodes with the
+span of the user's line.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ MAX_NESTING = 32  # of lists in an argument, as NumPy's own limit on dims
 
 
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
-    """An array of the step that is being traced: shape and dtype, but no entries.
+    """An array of the step that is being traced: it has a shape and a dtype, but no entries.
 
-    Its value can be replaced (`x += y`, `out=x`), as an ndarray's memory can be overwritten.
-    Tracers of one `_memory` are views of each other: then a replacement is an error (G0804).
+    Its value can be replaced (`x += y`, `out=x`), as the memory of an ndarray can be overwritten.
+    Tracers with the same `_memory` are views of each other; to replace the value of one is an error
+    (G0804).
     """
 
     __slots__ = ("__weakref__", "_memory", "_session", "_value")
@@ -128,7 +130,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
         options: Mapping[str, Any],
         outs: Sequence[Any] = (),
     ) -> Any:
-        """Run a handler at the user's line, and wrap what it returns."""
+        """Run a handler for the user's line, and wrap what it returns."""
         self._session.check_open()
         f, span = self._session.builder, user_span()
         before = len(f.nodes)
@@ -144,7 +146,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
         return self._viewed(wrap(self._session, renamed(f, result, span, before)), handler)
 
     def _viewed(self, result: Any, handler: Handler) -> Any:
-        """Mark what shares this array's memory."""
+        """Note that the result shares this array's memory, if it does in NumPy."""
         if handler not in table.VIEWS:
             return result
         for x in result if isinstance(result, (list, tuple)) else (result,):
@@ -253,7 +255,8 @@ def _checked_call(
 
 
 def renamed(f: Builder, result: Any, span: Span | None, before: int) -> Any:
-    """A result under the user's own name for it, where it is a node that was made just now."""
+    """The result, renamed to the variable to which the user assigns it, if its node was just
+    made."""
     if not isinstance(result, Value) or span is None or len(f.nodes) == before:
         return result
     name = assigned_name(span)
