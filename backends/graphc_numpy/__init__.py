@@ -1,6 +1,6 @@
-"""The NumPy backend: a program as machine code, or as a straight list of NumPy calls.
+"""The NumPy backend: runs a program as machine code, or as a list of NumPy calls.
 
-It runs wherever NumPy runs, and is the embedded default.
+It runs wherever NumPy runs, and is graphc's default backend.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_N
 
 @dataclass(frozen=True)
 class NumpyBackend:
-    """CPU arrays; compiled steps where llvmlite is there, else `out=` everywhere.
+    """A backend for CPUs: it compiles steps if llvmlite is installed, and else calls NumPy with
+    `out=`.
 
-    native: whether steps are compiled; None is what GRAPHC_NATIVE says, or NATIVE
+    native:    whether steps are compiled; None: as GRAPHC_NATIVE says, or NATIVE
     allocator: where the memory of devices comes from
     """
 

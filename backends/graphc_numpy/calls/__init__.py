@@ -1,1 +1,1 @@
-"""The path without native code: a program as a list of NumPy calls."""
+"""The path without machine code: a program as a list of NumPy calls."""

@@ -1,4 +1,4 @@
-"""Instructions, bound to the arrays of one rank: calls without arguments."""
+"""Instructions that are bound to the arrays of one rank: calls without arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Call: TypeAlias = Callable[[], Any]
 
 
 class Binding:
-    """One program's arrays on one rank, and the state of a step: its supply, its turn."""
+    """One program's arrays on one rank, and the state of a step: its supply and its turn."""
 
     def __init__(self, site: Site, comm: Communicator, arrays: Sequence[Array]) -> None:
         self.program, self.site, self.comm = site.program, site, comm
@@ -51,7 +51,8 @@ class Binding:
         self.handles.clear()
 
     def perform_part(self, part: Iterable[Call], idle: Iterable[Call], loop: bool) -> None:
-        """A part once, or in a loop for every turn that this rank has, then the turns without."""
+        """Run a part: once, or in a loop for every microbatch of this rank, and `idle` for the
+        turns that are left."""
         if not loop:
             self.perform(part)
             return
@@ -64,7 +65,7 @@ class Binding:
         self.turn = 0
 
     def perform(self, calls: Iterable[Call]) -> None:
-        """Run calls in order; an error says which kernel it comes from."""
+        """Run calls in order; an error names the kernel that it comes from."""
         call: Call | None = None
         try:
             for call in calls:
@@ -81,7 +82,8 @@ class Binding:
     # -- binding --------------------------------------------------------------------------------
 
     def calls(self, instructions: Iterable[Instruction]) -> list[Call]:
-        """The calls of those instructions that this rank runs; they must be kept."""
+        """The calls of the instructions that this rank runs. Keep them: errors are found by
+        their identity."""
         calls: list[Call] = []
         for x in filter(self.site.runs, instructions):
             made = self._calls(x)

@@ -1,7 +1,8 @@
 """How each op is bound to arrays: the calls that together write its result.
 
-What NumPy writes in place is written so. All else is the op's own kernel and a copy: these steps
-are for where machine code can't be made, and judge it.
+What NumPy can write in place is written in place. Everything else is the op's reference kernel and
+a copy. This path is small rather than fast: it is used where machine code can't be made, and to
+check machine code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ BLOCK = 1 << 14  # entries of an elementwise op without a ufunc that are compute
 
 
 def bind(op: Op, xs: Sequence[Array], out: Array) -> list[Call]:
-    """The calls that write op(xs) to out, which may lie on an operand where the op says so."""
+    """The calls that write op(xs) to out, which may share memory with an operand if the op
+    allows it."""
     match op:
         case Einsum(spec=spec, blocks=()):
             return [partial(contract, spec, xs[0], xs[1], out)]
@@ -47,7 +49,7 @@ def _run(op: Op, xs: Sequence[Array], out: Array) -> None:
 
 
 def _loop_is(ufunc: np.ufunc, xs: Sequence[Array], out: Array) -> bool:
-    """Whether the ufunc computes on these dtypes as they are and gives the result's."""
+    """Whether the ufunc computes in the operands' dtypes and gives the result's dtype."""
     given = tuple(x.dtype for x in xs)
     try:
         found = ufunc.resolve_dtypes((*given, None))
@@ -57,7 +59,7 @@ def _loop_is(ufunc: np.ufunc, xs: Sequence[Array], out: Array) -> bool:
 
 
 def _copy_of_view(op: Op, x: Array, out: Array) -> Call:
-    """A view that must be made anew: the entries are copied from where they lie."""
+    """A view op whose result needs memory of its own: its entries are copied."""
     size = x.itemsize
     layout = op.layout(MemoryLayout(x.shape, tuple(s // size for s in x.strides)))
     if layout is None and isinstance(op, Reshape):  # the result is dense: it takes x's shape

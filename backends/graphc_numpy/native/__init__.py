@@ -1,1 +1,1 @@
-"""The native path: a step as one function of machine code, made with llvmlite."""
+"""The native path: a step as machine code, compiled with llvmlite."""

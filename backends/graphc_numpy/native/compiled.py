@@ -1,4 +1,4 @@
-"""The machine code of a program: lowered and printed, or found on disk."""
+"""The machine code of a program: found on disk, or lowered, printed and compiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a progr
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program: its parts as instructions of the host and numbers of regions."""
+    """A compiled program: its parts, as instructions for the host and numbers of native regions."""
 
     program: Program
     lowered: Lowered
@@ -36,9 +36,10 @@ class Compiled:
 
 
 class Preparation:
-    """A program on its way to machine code: found on disk, or lowered, and printed when asked for.
+    """A program on its way to machine code: found on disk, or lowered at once and compiled when
+    needed.
 
-    shared_variables, apart: as `graphc.lowering.lower` has them
+    shared_variables, apart: see `graphc.lowering.lower`
     """
 
     @collector_paused()
@@ -60,7 +61,7 @@ class Preparation:
 
     @cached_property
     def memory(self) -> StepMemory:
-        """What steps of the program take."""
+        """The memory that steps of the program take."""
         if (found := self._found) is not None:
             thread = max((s.scratch for s in found.regions.found), default=0)
             return step_memory(self._program, found.lowered, found.parts, thread)
@@ -89,14 +90,14 @@ def compiled(
 
 @dataclass(frozen=True)
 class _Lowered:
-    """A program whose kernels are not printed yet. regions: what each number in `parts` runs."""
+    """A program whose kernels are not compiled yet. regions: what each number in `parts` runs."""
 
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
     regions: list[list[Native]]
 
     def printed(self) -> records.LoadedRecord:
-        """With machine code."""
+        """The program with its machine code."""
         lowered, regions = self.lowered, self.regions
         checked = frozenset(i for i, lines in enumerate(regions) if any(map(_has_checks, lines)))
         code = compile_regions(regions, memories=lowered.memories)
@@ -125,7 +126,7 @@ def _has_checks(native: Native) -> bool:
 
 
 def _joined(part: Iterable[Native | Host], regions: list[list[Native]]) -> tuple[Any, ...]:
-    """The part with every run of native lines as the number of one region."""
+    """The part with each run of native instructions replaced by the number of one region."""
     items: list[Instruction | int] = []
     for line in part:
         match line:
@@ -140,5 +141,5 @@ def _joined(part: Iterable[Native | Host], regions: list[list[Native]]) -> tuple
 
 
 def _goes_on(line: Native, items: list[Any], regions: list[list[Native]]) -> bool:
-    """Whether the same coordinates run a line as the region before it."""
+    """Whether a line runs on the same coordinates as the region before it, and so belongs to it."""
     return bool(items) and isinstance(items[-1], int) and regions[-1][-1].home == line.home

@@ -1,8 +1,9 @@
-"""The shortest way to a step: whole batches of a program that is native code and nothing else.
+"""The fast path: a whole step as one native call, for full batches of programs that the host has no
+part in.
 
-What is left of Python is one look at each entry of the batch, and one native call: turns, and the
-devices of this process, are gone through natively, too. Each device has a frame for every turn,
-whose words point to its part of the batch.
+Python only looks at each entry of the batch. The loops over microbatches and over the devices of
+the process are native, too. Each device has a frame (a table of words) for every turn, in which
+pointers to its shard of the batch are set.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class _Stopped(Exception):
 
 
 class NativeFastPath:
-    """See graphc.runtime.backends.backend.FastPath. `turn` is held while a step runs.
+    """See graphc.runtime.backends.backend.FastPath. `turn` is a lock that is held while a step
+    runs.
 
-    steps: of all devices, by rank; parts: of each word of the frames that is fed, where in the
-    entry's bytes the part of each frame begins
+    steps: of all devices, by rank
+    parts: for each input pointer, the byte offset of each frame's shard within the entry
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class NativeFastPath:
         return int(self._counts[self._last])
 
     def step(self, batch: Any) -> dict[str, Any] | None:
-        """One step; None where the batch must go the long way."""
+        """Run one step; None if the batch must take the normal path."""
         if type(batch) is not dict or tuple(batch) != self.names or self._turn.locked():
             return None
         with self._turn:  # no signal is raised between its being taken and the block
@@ -121,7 +123,7 @@ class NativeFastPath:
     def _entry(
         self, name: str, parts: dict[int, Words]
     ) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, dict[int, Words]]:
-        """(shape, dtype, where a small one is copied to, parts)."""
+        """(shape, dtype, where a small entry is copied to, offsets of its shards)."""
         t = self._step.program.inputs[name]
         if t.bytes > COPIED:
             return t.shape, t.dtype.numpy, None, parts
@@ -130,7 +132,7 @@ class NativeFastPath:
         return t.shape, t.dtype.numpy, own, parts
 
     def _point(self, name: str, parts: dict[int, Words], x: Array) -> bool:
-        """Let words of the frames point into x, if x lies as it must."""
+        """Let the pointers of the frames point into x, if x has the right layout in memory."""
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned):
             return False
@@ -142,7 +144,7 @@ class NativeFastPath:
     # -- what is run ------------------------------------------------------------------------------
 
     def _calls(self) -> Iterator[Callable[[], object]]:
-        """Everything in one call; a check that failed ends it before the first write."""
+        """The whole step in one call; a check that fails ends it before the first write."""
         body = [list(_region_calls(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
         commit = [
             list(_regions(s, s.made.parts[-1], self._frames_of(k)[0]))
@@ -174,7 +176,7 @@ class NativeFastPath:
             self._look.forget()
 
     def _rest(self) -> None:
-        """Nobody waits: a run that failed may have left some that did."""
+        """Reset what threads wait on: a run that failed may have left some of it set."""
         for words in self._waited:
             words[:] = 0
 
@@ -229,8 +231,8 @@ def _regions(
 def fast_path(
     steps: Sequence[BoundStep], names: tuple[str, ...], turn: threading.Lock
 ) -> NativeFastPath | None:
-    """The short way of a step of all devices of a mesh, if the host has nothing to do but feeding,
-    and no error can be found after the first write."""
+    """The fast path of a program on all devices of a mesh. None unless feeding is all that the
+    host does, and no error can be found after the first write."""
     first, made = steps[0], steps[0].made
     *body, commit = made.parts
     if (
@@ -252,8 +254,8 @@ def fast_path(
 
 
 def _begins(steps: Sequence[BoundStep], name: str, b: Buffer) -> Words | None:
-    """Where in an entry's bytes each device's part begins at each turn, if parts lie in one piece
-    and nothing is padded or cast."""
+    """The byte at which each device's shard begins in an entry, at each turn. None unless every
+    shard is contiguous and nothing is padded or cast."""
     t, found = steps[0].program.inputs[name], []
     for at in (at for step in steps for at in step.bound.site.coordinates):
         spans = [r.at(at, {}) for r in b.ranges]

@@ -1,8 +1,7 @@
-"""What a device knows of a compiled program, kept on disk beside the objects.
+"""Records: what a device must know of a compiled program, kept on disk beside the machine code.
 
-A record says all that a step needs besides the program itself: neither lowering nor printing is
-done where there is one. It is JSON of numbers and names, and is found by a hash of the program, of
-the target, and of the sources that lower and print.
+With a record, a program is neither lowered nor printed again. It is JSON of numbers and names,
+found by a hash of the program, the target, and the sources of lowering and code generation.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class LoadedRecord:
 
 
 def write(key: str, program: Program, made: LoadedRecord) -> None:
-    """Keep what was made of a program."""
+    """Keep the record of a compiled program."""
     every = program.instructions
     number = {id(x): i for i, x in enumerate(every)}
     lowered = made.lowered
@@ -77,7 +76,7 @@ def write(key: str, program: Program, made: LoadedRecord) -> None:
 
 
 def read(key: str, program: Program) -> LoadedRecord | None:
-    """What was kept under a key, with its machine code; None where one of them is not there."""
+    """The program of a key with its machine code; None if the record or the code is missing."""
     record = record_cache.read(Record, key)
     try:
         return _found(record, program) if record is not None else None

@@ -1,13 +1,14 @@
-"""A build whose loads and stores are checked: what GRAPHC_CHECK_MEMORY asks for, for bug reports.
+"""A build in which every load and store is checked (GRAPHC_CHECK_MEMORY), to find the cause of a
+crash.
 
-A pointer that a kernel is called with carries a mark in its upper 16 bits, which no address uses:
-the number of an entry of a table that says where its buffer begins and ends. Whatever is added to
-the pointer, the mark stays. Before each access the entry is looked up. An address outside of its
-buffer is noted, if it is the first one, and memory that nobody needs takes its place, so that the
-step goes on to the end of its region; there the host asks for what was noted.
+Every pointer that a kernel is called with carries a mark in its upper 16 bits, which no address
+uses. The mark is the index of a table entry, which says where the pointer's buffer begins and ends.
+Pointer arithmetic keeps the mark. Before each access, the entry is looked up. The first address
+outside of its buffer is noted, and the access goes to unused memory instead, so that the step
+continues to the end of its region; there the host asks for what was noted.
 
-Each thread has 256 entries: 0 says which call it is in, then come the arguments of that call, and
-the last is its scratch memory. A pointer without a mark is not checked.
+Each thread has 256 entries: entry 0 says which call the thread is in; then come the arguments of
+that call; the last is the thread's scratch memory. A pointer without a mark is not checked.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class BadAccess(NamedTuple):
 
 
 def allowed(b: ir.IRBuilder, address: ir.Value, size: int, written: bool) -> ir.Value:
-    """The address without its mark, or of other memory where it is outside of its buffer."""
+    """The address without its mark, or an address in unused memory if it is outside of its
+    buffer."""
     found: ir.Value = b.call(_look(b.module), [address, _number(size), _number(int(written))])
     return found
 
@@ -59,7 +61,7 @@ def marked(
     b: ir.IRBuilder, worker: ir.Value, slot: ir.Value | int, address: ir.Value,
     start: ir.Value, stop: ir.Value,
 ) -> ir.Value:  # fmt: skip
-    """The address (an i64) with a mark; what it leads to begins and ends at these addresses."""
+    """The address (an i64) with a mark, whose entry says that the buffer is [start, stop)."""
     slot = _number(slot) if isinstance(slot, int) else slot
     mark = b.add(b.mul(b.and_(worker, _number(EACH - 1)), _number(EACH)), slot)
     entry = b.gep(_bounds(b.module), [b.mul(mark, _number(2))], source_etype=I64)
@@ -69,7 +71,7 @@ def marked(
 
 
 def print_noted(module: ir.Module) -> None:
-    """`void noted_address(ptr words)`: what was noted, and forget it."""
+    """Print `void noted_address(ptr words)`, which gives what was noted and clears it."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), NAME)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     words = _global(module, "noted", WORDS)
@@ -106,7 +108,7 @@ def _look(module: ir.Module) -> ir.Function:
 
 
 def _note(b: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
-    """Keep what was wrong, if it is the first, and in which call."""
+    """Note a wrong access and the call that it is in, if it is the first."""
     words = _global(b.module, "noted", WORDS)
     first = b.cmpxchg(words, _number(0), _number(1), "seq_cst", "seq_cst")
     with b.if_then(b.extract_value(first, 1)):
@@ -118,7 +120,7 @@ def _note(b: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
 
 
 def _bounds(module: ir.Module) -> ir.GlobalVariable:
-    """Two words for every mark: where its buffer begins, and the byte behind it."""
+    """Two words for every mark: the first byte of its buffer, and the byte behind it."""
     return _global(module, "bounds", 2 << (64 - BITS))
 
 
@@ -145,7 +147,7 @@ def _number(n: int) -> ir.Constant:
 
 
 class Addresses:
-    """What a compiled program has noted, told in words of the program."""
+    """What a compiled program has noted, reported with the names of the program."""
 
     def __init__(self, function: int, calls: Sequence[KernelCall], program: Program) -> None:
         self._ask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
@@ -153,7 +155,7 @@ class Addresses:
         self._calls, self._program = calls, program
 
     def check(self) -> None:
-        """Raise G0998 if a kernel has reached outside of its buffers."""
+        """Raise G0998 if a kernel has accessed memory outside of its buffers."""
         self._ask(ctypes.addressof(self._words))
         noted = BadAccess(*self._words)
         if noted.some:

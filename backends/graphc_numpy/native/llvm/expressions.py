@@ -1,8 +1,9 @@
-"""Terms: LLVM values with Python's operators, so that a function reads like its formula.
+"""Expressions: LLVM values with Python's operators, so that the code of a function reads like its
+formula.
 
-A term is a float, an integer or a truth value in one lane or in sixteen; a Python number beside it
-becomes a constant of its type. No operation is fused or reordered but for `fma`, which is written
-where it is meant: so a formula has one value, on every instruction set and at every width.
+An expression is a float, an integer or a bool in one lane or in sixteen; a Python number beside it
+becomes a constant of its type. No operation is fused or reordered, except that `fma` is used where
+it is written. So a formula has the same value on every instruction set and at every vector width.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Number: TypeAlias = "Expression | float | int"
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """A value, and the printer that prints what is done with it."""
+    """A value, and the printer of the code that uses it."""
 
     p: Printer
     value: ir.Value
@@ -131,13 +132,14 @@ class Expression:
         return Expression(self.p, self.p.b.fcmp_unordered("uno", self.value, self.value))
 
     def choose(self, yes: Number, no: Number) -> Expression:
-        """Of a truth value: `yes` where it holds, else `no`; one of the two is a term."""
+        """Of a bool: `yes` in the lanes where it is true, else `no`; one of the two is an
+        expression."""
         some = yes if isinstance(yes, Expression) else no
         assert isinstance(some, Expression)
         return Expression(self.p, self.p.b.select(self.value, some.number(yes), some.number(no)))
 
     def at_most(self, high: float) -> Expression:
-        """The smaller one; a NaN stays."""
+        """The minimum of both; NaN if this one is NaN."""
         return (self > high).choose(high, self)
 
     def at_least(self, low: float) -> Expression:
@@ -236,7 +238,8 @@ def horner(x: Expression, coefficients: Sequence[float]) -> Expression:
 def rarely(
     where: Expression, usual: Sequence[Expression], other: Callable[[], Sequence[Expression]]
 ) -> tuple[Expression, ...]:
-    """`usual`, but `other()` where `where` holds: that runs only if it does in some lane."""
+    """`usual`, but `other()` in the lanes where `where` holds. The code of `other` runs only if
+    there is such a lane."""
     p, b = where.p, where.p.b
     some = where.value
     if where.width > 1:
@@ -257,9 +260,9 @@ def rarely(
 def outlined(
     name: str, function: Callable[..., Expression], *xs: Expression, result: ir.Type | None = None
 ) -> Expression:
-    """`function(*xs)`, printed once a module as a function of its own.
+    """`function(*xs)`, printed once per module, as a function that is called.
 
-    result: the type of what it gives, if not the first term's.
+    result: the type of its result, if it is not the first operand's
     """
     p, t = xs[0].p, result or xs[0].value.type
     full = f"graphc.{name}.{suffix(xs[0].value.type)}"

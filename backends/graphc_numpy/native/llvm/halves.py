@@ -1,7 +1,7 @@
-"""f16 to f32 and back: by the machine's instruction, or by integers where it has none.
+"""f16 to f32 and back: by the machine's instruction, or with integer operations if it has none.
 
-Without the instruction LLVM would call a function of a compiler's library, which a process need
-not have. The method is F. Giesen's ("Half to float done quick", "float to half", 2012).
+Without the instruction, LLVM would call a function of a compiler's library, which may be missing in
+the process. The method is F. Giesen's ("Half to float done quick", "float to half", 2012).
 """
 
 from __future__ import annotations

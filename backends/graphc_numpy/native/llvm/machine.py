@@ -1,7 +1,7 @@
-"""From a module of LLVM IR to functions in memory, by way of a cache of objects on disk.
+"""From a module of LLVM IR to functions in memory, with a cache of objects on disk.
 
-An object knows no address: all that it works on is passed in, so that it can be used by every
-process on a machine of its kind.
+An object contains no addresses: everything that it works on is passed in, so any process on a
+machine of the same kind can use it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ _LOCK = threading.Lock()  # one process may load programs on several threads
 
 @dataclass(frozen=True)
 class Target:
-    """What code is made for. instructions: 'avx512', 'avx2', 'neon' or 'baseline'.
+    """What code is made for.
 
-    checked: every load and store looks first whether its address is allowed
+    instructions: 'avx512', 'avx2', 'neon' or 'baseline'
+    checked:      whether every load and store checks its address first
     """
 
     instructions: str
@@ -69,9 +70,9 @@ class Target:
 
 
 def target() -> Target:
-    """The target that GRAPHC_TARGET names: this host, or a level of its family that it has.
+    """The target that GRAPHC_TARGET names: this host, or a level of instructions that the host has.
 
-    Raises G0706 for an unknown name, or for one that this host can't run.
+    Raises G0706 for a name that is unknown, or that this host can't run.
     """
     found = _target(config.get().target)
     return replace(found, checked=True) if config.get().check_memory else found
@@ -113,16 +114,17 @@ def _sorted(features: dict[str, bool]) -> list[str]:
 
 
 class Symbols(Protocol):
-    """The addresses of a loaded object's functions; they are valid as long as this lives."""
+    """The addresses of the functions of a loaded object. They are valid as long as this object
+    lives."""
 
     def __getitem__(self, name: str) -> int: ...
 
 
 def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
-    """The functions of a module, from the cache where an object of the same description is there.
+    """The functions of a module, from the cache if it has an object of the same description.
 
-    description says all that `make` depends on, but for the generator's own sources and the target,
-    which are added.
+    description contains all that `make` depends on; the hash of the generator's own sources and the
+    target are added to it.
     """
     key, chosen = key_of(description), target()
     shows = config.get().debug >= SHOW_LLVM
@@ -139,8 +141,8 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
 
 
 def _text(module: ir.Module) -> str:
-    """The text of a module, which is given up: its instructions know their blocks and blocks their
-    instructions, and as long as these rings are closed only the cycle collector can free them."""
+    """The text of a module, which is then unusable: instructions and blocks refer to each other,
+    and these cycles are broken here, since only the cycle collector could free them."""
     text = str(module)
     for function in module.functions:
         for block in function.blocks:
@@ -154,13 +156,13 @@ def _text(module: ir.Module) -> str:
 
 
 def key_of(description: str) -> str:
-    """What an object of this description is kept under."""
+    """The key under which an object of this description is kept."""
     text = "\n".join([description, str(target()), generator()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_cached(key: str, names: tuple[str, ...]) -> Symbols | None:
-    """The functions of an object that is in the cache; None where it is not, or is damaged."""
+    """The functions of an object in the cache; None if it is missing or damaged."""
     with _LOCK:
         found = Objects.at(config.cache_folder()).read(key)
         try:
@@ -179,7 +181,7 @@ def compiled(chosen: Target, text: str) -> bytes:
 
 
 def assembly(module: ir.Module, chosen: Target | None = None) -> str:
-    """The instructions of a module, to look at."""
+    """The assembly code of a module, for people to read."""
     machine = _machine(chosen or target())
     parsed = llvm.parse_assembly(str(module))
     parsed.data_layout = str(machine.target_data)

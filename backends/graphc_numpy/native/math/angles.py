@@ -1,7 +1,7 @@
-"""The angle of a point.
+"""arctan2: the angle of a point.
 
-The smaller coordinate over the larger one is between 0 and 1; above tan(pi/8) it is turned by pi/4.
-The polynomial is an own one, made as those of `exponentials`.
+The smaller coordinate divided by the larger one is between 0 and 1; above tan(pi/8) the point is
+turned by pi/4. The coefficients of the polynomial were computed for graphc, as `exponentials` says.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def _angle(y: Expression, x: Expression) -> Expression:
 
 
 def _scaled(small: Expression, large: Expression) -> Pair:
-    """Two numbers of the same ratio, neither very large nor very small.
+    """Two numbers with the same ratio, neither very large nor very small.
 
-    The ratio of two zeros is 0, of two infinities 1.
+    The ratio of two zeros is taken as 0, that of two infinities as 1.
     """
     both = small.equals(inf)
     small, large = both.choose(1.0, small), both.choose(1.0, large)
@@ -56,7 +56,7 @@ def _scaled(small: Expression, large: Expression) -> Pair:
 
 
 def _arctan(small: Expression, large: Expression, steep: Expression) -> Expression:
-    """arctan(small / large), less pi/4 where that is steep."""
+    """arctan(small / large), less pi/4 if the quotient is above tan(pi/8)."""
     top, bottom = two_sum(small, -large), two_sum(large, small)
     top = steep.choose(top[0], small), steep.choose(top[1], 0.0)
     bottom = steep.choose(bottom[0], large), steep.choose(bottom[1], 0.0)

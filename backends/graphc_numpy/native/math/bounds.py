@@ -1,9 +1,10 @@
-"""How far the functions that are not exact may be from the true value, in units of the last place.
+"""Error bounds of the functions that are not exact, in units in the last place.
 
-The largest error that was found, rounded up: f32 over all its 2^32 numbers, f64 and pairs of
-operands over millions of numbers at random, of all sizes, and more where the functions bend. A unit
-of the last place is the distance between the floats around the true value. Half precision is f32's
-value, rounded once more. All other elementwise functions are exact, or rounded once.
+They are the largest errors that were found, rounded up: for f32 over all 2^32 numbers, for f64 and
+for pairs of operands over millions of random numbers of all sizes, with more of them where the
+functions bend. A unit in the last place is the distance between the floats around the true value.
+Half precision is the f32 value, rounded once more. All other elementwise functions are exact, or
+rounded once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,6 @@ ULPS: dict[str, tuple[float, float]] = {
 
 
 def table() -> str:
-    """The bounds, as a page shows them."""
+    """The bounds as a Markdown table."""
     head = ["| function | f32 | f64 |", "| --- | --- | --- |"]
     return "\n".join(head + [f"| `{name}` | {a} | {b} |" for name, (a, b) in ULPS.items()])

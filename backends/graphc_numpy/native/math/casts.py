@@ -1,7 +1,7 @@
-"""Casts between any two dtypes, as NumPy makes them on x86.
+"""Casts between any two dtypes, with the results that NumPy gives on x86.
 
-A float outside the range of an integer, or a NaN, becomes the integer's smallest number; for the
-narrow u8 it becomes what the last 8 bits of an i32 so made are.
+A float outside the range of an integer type, or a NaN, becomes the smallest integer of the type;
+for the narrow u8, the last 8 bits of the i32 that it becomes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def _to_float(x: Expression, source: DType, dtype: DType) -> Expression:
 
 
 def _to_odd(x: Expression) -> Expression:
-    """An f64 as an f32, towards zero, with the last bit set where that was not exact.
+    """An f64 as an f32, rounded towards zero, with the last bit set if it was not exact.
 
-    So it is rounded once when it is rounded again, to half precision.
+    This is rounding to odd (Boldo, Melquiond, 2008): a second rounding, to half precision, then
+    gives the correctly rounded result.
     """
     y = x.to(ir.FloatType())
     back = y.to(ir.DoubleType())

@@ -1,7 +1,8 @@
-"""Sums and products of two floats with what rounding has lost: a number as `high + low`.
+"""Double-double arithmetic: sums and products of floats with their rounding errors, as `high +
+low`.
 
 T. J. Dekker, "A floating-point technique for extending the available precision", Numerische
-Mathematik 18 (1971); the product's error by fma.
+Mathematik 18 (1971); the error of a product by fma.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ Pair: TypeAlias = tuple[Expression, Expression]
 
 
 def two_sum(a: Expression, b: Number) -> Pair:
-    """a + b."""
+    """(s, e) with s + e = a + b exactly, where s is a + b rounded."""
     s = a + b
     back = s - a
     return s, (a - (s - back)) + (b - back)
 
 
 def fast_two_sum(a: Expression, b: Expression) -> Pair:
-    """a + b where |a| >= |b|, or a is 0."""
+    """As `two_sum`, for |a| >= |b| or a = 0."""
     s = a + b
     return s, b - (s - a)
 
 
 def two_product(a: Expression, b: Number) -> Pair:
-    """a * b."""
+    """(p, e) with p + e = a * b exactly, where p is a * b rounded."""
     y = a * b
     return y, a.fma(b, -y)
 

@@ -1,10 +1,11 @@
-"""e^x, e^x - 1, tanh, erf: all from one reduction and one polynomial.
+"""e^x, e^x - 1, tanh, erf: all from one range reduction and one polynomial.
 
-e^x = 2^n * e^r with |r| <= ln(2)/2: the multiple of ln 2 is taken off in two parts, the product
-with the high one being exact (W. J. Cody and W. Waite, "Software Manual for the Elementary
-Functions", 1980). The polynomials are own ones: the largest weighted error was made small in
-60-digit arithmetic (least squares with Lawson's weights), then the coefficients were rounded one
-after the other, from the lowest power on, and those that remained fitted anew.
+e^x = 2^n * e^r with |r| <= ln(2)/2. The multiple of ln 2 is subtracted in two parts, of which the
+product with the high one is exact (W. J. Cody and W. Waite, "Software Manual for the Elementary
+Functions", 1980). The coefficients of the polynomials were computed for graphc: the largest
+weighted error was minimized in 60-digit arithmetic (least squares with Lawson's weights); then the
+coefficients were rounded one after the other, from the lowest power on, and those that remained
+were fitted again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def _of(x: Expression) -> _ExponentialConstants:
 
 
 def _reduced(x: Expression) -> tuple[Expression, Expression]:
-    """(r, shifted): x = r + n * ln 2; the bits of `shifted` end with n + bias. |x| is not huge."""
+    """(r, shifted) with x = r + n * ln 2; the last bits of `shifted` are n + bias. |x| is not
+    huge."""
     c = _of(x)
     shifted = x.fma(_LOG2_E, c.magic)
     n = shifted - c.magic
@@ -86,7 +88,7 @@ def _reduced(x: Expression) -> tuple[Expression, Expression]:
 
 
 def _power_of_two(shifted: Expression) -> Expression:
-    """2^n, where that is a normal float."""
+    """2^n, if that is a normal float."""
     return (shifted.bits() << shifted.mantissa).from_bits()
 
 
@@ -113,7 +115,7 @@ def exp_of_sum(x: Expression, rest: Expression | None) -> Expression:
 
 
 def expm1(x: Expression) -> Expression:
-    """2^n - 1 + 2^n r + 2^n (e^r - 1 - r): what rounding r has lost goes with the last one."""
+    """2^n - 1 + 2^n r + 2^n (e^r - 1 - r); the rounding error of r is added to the last term."""
     c = _of(x)
     x = x.at_most(c.over).at_least(c.minus_one)
     _, shifted = _reduced(x)
@@ -136,7 +138,8 @@ def logistic(x: Expression) -> Expression:
 
 
 def tanh(x: Expression) -> Expression:
-    """Odd; 1 - 2 / (e^2x + 1) where that loses nothing, and where ln 2 need not have two parts."""
+    """Odd; 1 - 2 / (e^2x + 1) for large x, where that loses nothing and ln 2 needs only one
+    part."""
     c, size = _of(x), abs(x)
     z = size * size
     near = horner(z, c.tanh).fma(z * size, size)
@@ -151,7 +154,8 @@ def tanh(x: Expression) -> Expression:
 
 
 def erf(x: Expression) -> Expression:
-    """Odd; 1 - e^-y, where y is a polynomial and the difference is one of small numbers."""
+    """Odd; 1 - e^-y with a polynomial y. e^-y is 2^n + 2^n (e^r - 1), so that the difference
+    loses no digits for small x."""
     size = abs(x).at_most(_of(x).erf_one)
     r, shifted = _reduced(-horner(size, _of(x).erf).fma(size, size))
     scale = _power_of_two(shifted)

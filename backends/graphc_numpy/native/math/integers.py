@@ -1,6 +1,6 @@
-"""What NumPy's integer operations give where C and LLVM leave it open.
+"""Integer division as NumPy defines it, where C and LLVM leave the result undefined.
 
-Division rounds down, by zero it is 0, and the smallest number by -1 is itself.
+Division rounds down; by zero it gives 0; the smallest number divided by -1 is itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ def floor_div(a: Expression, b: Expression, signed: bool) -> Expression:
 
 
 def mod(a: Expression, b: Expression, signed: bool) -> Expression:
-    """a - floor(a / b) * b, and 0 where b is 0."""
+    """a - floor(a / b) * b; 0 if b is 0."""
     return b.equals(0).choose(0, a - floor_div(a, b, signed) * b)
 
 
 def _narrow_floor_div(a: Expression, b: Expression, signed: bool) -> Expression:
-    """Of at most 32 bits: in f64, whose quotient is never rounded past an integer."""
+    """Of integers of at most 32 bits: in f64, whose quotient is never rounded past an integer."""
     x, y = (t.to(ir.DoubleType(), signed) for t in (a, b))
     q = (x / b.equals(0).choose(1.0, y)).called("floor")
     if signed:

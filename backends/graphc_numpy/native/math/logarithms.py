@@ -1,8 +1,8 @@
 """ln x and ln(1 + x).
 
-x = m * 2^e with m in [sqrt(1/2), sqrt(2)): ln x = e * ln 2 + ln m, with ln 2 in two parts, as in
-Cephes (S. Moshier, 1989); for f64, ln m is an odd polynomial in f / (2 + f), f = m - 1, as in
-FDLIBM (Sun Microsystems, 1993). The coefficients are own ones, made as those of `exponentials`.
+x = m * 2^e with m in [sqrt(1/2), sqrt(2)), so ln x = e * ln 2 + ln m, with ln 2 in two parts, as in
+Cephes (S. Moshier, 1989). For f64, ln m is an odd polynomial in f / (2 + f), f = m - 1, as in
+FDLIBM (Sun Microsystems, 1993). The coefficients were computed for graphc, as `exponentials` says.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def log(x: Expression) -> Expression:
 
 
 def log1p(x: Expression) -> Expression:
-    """ln(u + c), where u is 1 + x rounded, and c what that has lost."""
+    """ln(u + c), where u is 1 + x rounded and c is the rounding error."""
     u = x + 1.0
     back = u - x
     c = (x - (u - back)) + (1.0 - back)
@@ -66,6 +66,7 @@ def _logarithm(f: Expression, e: Expression) -> Expression:
 
 
 def _outside(x: Expression) -> Expression:
-    """Of 0, of what has no logarithm, and of infinity, which is its own."""
+    """The result for 0, for numbers without a logarithm, and for infinity, which is its own
+    logarithm."""
     below = x.equals(0.0).choose(x.constant(-inf), nan)
     return (x <= 0.0).choose(below, x)

@@ -1,8 +1,9 @@
-"""Huge angles: what is left of x modulo pi/2, with all digits of 2/pi that matter.
+"""Reduction of huge angles: x modulo pi/2, with all digits of 2/pi that matter.
 
-M. Payne and R. Hanek, "Radian Reduction for Trigonometric Functions", SIGNUM Newsletter 18 (1983):
-x = M * 2^E, an integer M; the digits of 2/pi whose product with x is a multiple of 4 are left out,
-192 bits are multiplied, and 126 behind the point are kept: 64 more than the closest f64 needs.
+M. Payne and R. Hanek, "Radian Reduction for Trigonometric Functions", SIGNUM Newsletter 18 (1983).
+With x = M * 2^E and an integer M, the digits of 2/pi whose product with x is a multiple of 4 are
+skipped; 192 bits are multiplied, and 126 bits behind the binary point are kept: 64 more than the
+f64 closest to a multiple of pi/2 needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""a^b = e^(b ln a), where ln a has more digits than a float: e^y multiplies its error by y.
+"""a^b = e^(b ln a), where ln a has more digits than a float, since e^y multiplies the error of y by
+y.
 
-In f32 the logarithm is f64's. In f64 it is a pair: 2 artanh(s) of s = (m - 1) / (m + 1), with the
-first two terms of the series as pairs, and the rest an own polynomial, made as in `exponentials`.
+For f32 the logarithm is computed in f64. For f64 it is a double-double: 2 artanh(s) with s = (m -
+1) / (m + 1), of which the first two terms of the series are double-doubles, and the rest is a
+polynomial whose coefficients were computed for graphc, as `exponentials` says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """sin and cos.
 
-x = n * pi/2 + r with |r| <= pi/4: pi/2 in three parts is taken off by fma, of which the first is
-exact (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980). Where n is
-too large for that, `radians` does it. The coefficients are own ones, made as in `exponentials`.
+x = n * pi/2 + r with |r| <= pi/4: pi/2 in three parts is subtracted with fma, of which the first
+subtraction is exact (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
+1980). If n is too large for that, `payne_hanek` reduces x. The coefficients were computed for
+graphc, as `exponentials` says.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from graphc_numpy.native.math.payne_hanek import LEAST, quarters
 
 @dataclass(frozen=True)
 class _TrigonometricConstants:
-    """sin(r) = r + r^3 * sin(r^2), cos(r) = 1 - r^2/2 + r^4 * cos(r^2); quarter: pi/2 in parts.
+    """The constants for one float type.
 
-    limit: up to here x is reduced with them.
+    sin:     sin(r) = r + r^3 * sin(r^2)
+    cos:     cos(r) = 1 - r^2/2 + r^4 * cos(r^2)
+    quarter: pi/2 in parts
+    limit:   the largest x that is reduced with these parts
     """
 
     sin: tuple[float, ...]

@@ -1,12 +1,11 @@
-"""The calls of a region as a table of words, and the one function that goes through it.
+"""The kernel calls of a region as a table of words, and the one function that runs it.
 
-    kernel, units, turns, meet, dealt, n, then n times (word of the frame, bytes from there)
+    kernel, units, turns, meet, dealt, n, then n times (word of the frame, byte offset from there)
 
-In a build that checks addresses two words come before the places: the number of the call, and the
-bytes of scratch memory that it needs; and two more to each place: where its buffer begins and ends.
-
-A step that is unrolled calls few kernels very often: as a table its calls are data, which costs
-LLVM no time, where they would be most of the code.
+In a build that checks addresses, two words precede the pointers: the number of the call, and the
+bytes of scratch memory that it needs; and two more follow each pointer: where its buffer begins and
+ends. An unrolled step calls few kernels very often: as a table, the calls are data, which costs
+LLVM no time, while as code they would take most of it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
 
 
 def pointers_at() -> tuple[int, int]:
-    """The word of a call where its places begin, and how many words each has."""
+    """The word of a call at which its pointers begin, and how many words each pointer has."""
     return (POINTERS + 2, 4) if target().checked else (POINTERS, 2)
 
 

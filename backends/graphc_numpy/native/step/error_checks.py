@@ -1,4 +1,4 @@
-"""Errors that kernels note while they run: an index out of range."""
+"""Errors that kernels note while they run, such as an index out of range."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def limits_of(lowered: Lowered) -> dict[int, int]:
 
 
 class FailedChecks:
-    """What the checks of a step have noted: for each, whether one failed, and a wrong value.
+    """What the checks of a step have noted: for each check, whether it failed, and a wrong value.
 
-    Each row of the words is of one device, at one turn.
+    Each row of the words belongs to one device, in one turn.
     """
 
     def __init__(self, lowered: Lowered, limits: Mapping[int, int], rows: int = 1) -> None:
@@ -44,7 +44,7 @@ class FailedChecks:
         self._kernels, self._limits = lowered.checks, limits
 
     def forget(self) -> None:
-        """Forget what was noted: another device's error may have ended the step."""
+        """Clear what was noted, since another device's error may have ended the step."""
         self.words[:] = 0
 
     @property
@@ -65,7 +65,7 @@ class FailedChecks:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A check that failed: in which row of what was noted, of which kernel, on which value."""
+    """A check that failed: the row in which it was noted, its kernel, and the wrong value."""
 
     row: int
     kernel: Kernel
@@ -74,7 +74,7 @@ class Wrong:
 
     @property
     def error(self) -> GraphcError:
-        """The error, at the line that it comes from; where the value stands is not known."""
+        """The error, with the span of the user's line; the position of the value is not known."""
         try:
             check_of(self.kernel.op, np.array(self.value), self.limit)
         except GraphcError as error:

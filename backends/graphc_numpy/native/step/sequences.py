@@ -1,14 +1,15 @@
-"""Regions of all devices of a process as one native call: turns and devices without Python.
+"""The regions of all devices of a process as one native call: the loops over microbatches and
+devices are native.
 
     void sequence(ptr job, i64 thread, i64 threads)
 
 A job is a table of words: how many threads each device has, the address of its look, then for each
-device the address of its list, which is: how many regions, which of them is the first that writes
-variables, then the function and the frame of each. Threads are counted through the devices; those
-of one device wait for each other between its regions.
+device the address of a list: how many regions it runs, which is the first that writes variables,
+then the function and the frame of each. Threads are numbered through all devices; those of one
+device wait for each other between its regions.
 
-A look is where all threads meet before the first write, to see whether a check has failed: then
-they all end there, and nothing is written.
+A look is a point before the first write at which all threads meet, and check whether a check has
+failed. If so, all end there, and nothing is written.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NEVER = -1
 
 
 class Look:
-    """What is looked at before the first write: the words of all checks."""
+    """What is inspected before the first write: the words of all checks."""
 
     def __init__(self, noted: Words) -> None:
         self._noted = noted
@@ -54,9 +55,9 @@ class Look:
 
 
 class Job:
-    """What each device runs, one after the other: before the first write, and from then on.
+    """What each device runs in order: the regions before the first write, and those from it on.
 
-    per: threads of a device; look: None where nothing is checked
+    per: threads of a device; look: None if there are no checks
     """
 
     def __init__(

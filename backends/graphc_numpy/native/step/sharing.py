@@ -1,9 +1,9 @@
-"""Which calls of a region all threads share, and where they must wait for each other.
+"""Which calls of a region all threads share, and where threads must wait for each other.
 
-A barrier stands only before a call that touches bytes that another thread may have written (or
-reads, and the call writes them) since the last barrier. What one thread does is in order anyway.
-Devices of one process read each other's arenas, and write a part each of the variables that they
-have once; before such calls, and after them, the threads of all devices meet.
+A barrier is needed only before a call that touches bytes that another thread may have written since
+the last barrier (or read, if the call writes them). What one thread does is in order anyway.
+Devices of one process read each other's arenas, and each writes a part of the variables that they
+hold in common; before and after such calls, the threads of all devices meet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another th
 class ByteRange:
     """Bytes [start, stop) of a memory block that a call reads, or also writes.
 
-    shared: all devices have the block; peer: each has one, and this is another's
+    shared: all devices have the block in common
+    peer:   each device has such a block, and this is another's
     """
 
     memory: int
@@ -58,10 +59,11 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A call: whether all threads do a part of it, and whether they meet before it.
+    """A call, with whether all threads run a part of it, and whether they meet before it.
 
-    dealt: among the threads of all devices, since it writes what all have; across: it touches what
-    other devices do too; meet_all: the threads of all devices meet before it
+    dealt:    its units are divided among the threads of all devices, as it writes common variables
+    across:   it touches memory that other devices touch too
+    meet_all: the threads of all devices meet before it
     """
 
     call: KernelCall
@@ -96,7 +98,7 @@ def shared(
 
 @dataclass
 class _Ranges:
-    """Bytes of one memory block, as ranges that do not touch each other, in order."""
+    """A set of bytes of one memory block, as disjoint ranges in order."""
 
     starts: list[float] = field(default_factory=list)
     stops: list[float] = field(default_factory=list)
@@ -108,16 +110,16 @@ class _Ranges:
         self.starts[first:last], self.stops[first:last] = [start], [stop]
 
     def meets(self, start: float, stop: float) -> bool:
-        """Whether one of the bytes lies in [start, stop)."""
+        """Whether a byte of [start, stop) is in the set."""
         first = bisect_right(self.stops, start)
         return first < len(self.starts) and self.starts[first] < stop
 
 
 @dataclass
 class _Touched:
-    """What calls have touched: ranges by memory block, whether they were written, and how.
+    """What calls have touched: ranges by memory block, by whether they were written, and by whom.
 
-    Of what many calls have touched one after the other only the union matters, which is short.
+    Of many calls only the union of their ranges matters, which is short.
     """
 
     ranges: dict[tuple[int, bool, How], _Ranges] = field(default_factory=dict)
@@ -195,7 +197,7 @@ class _Since:
         return [self._known(x) for x in byte_ranges(call)]
 
     def _known(self, x: ByteRange) -> ByteRange:
-        """An extent in another device's arena is told as one in the arena."""
+        """A range in another device's arena, described as one in this device's."""
         match self.reached.get(x.memory):
             case "peer":
                 return replace(x, memory=0, peer=True)
@@ -206,7 +208,7 @@ class _Since:
 
 
 def byte_ranges(call: KernelCall) -> Iterator[ByteRange]:
-    """What a call touches, one extent for each of its accesses."""
+    """The byte ranges that a call touches, one for each of its accesses."""
     if isinstance(call.kernel, TiledKernel):
         yield from _of_blocks(call, call.kernel)
         return
@@ -299,7 +301,8 @@ def _strides(side: Side) -> tuple[int, ...]:
 
 
 def _rows(access: Access, limits: dict[int, int]) -> tuple[float, float] | None:
-    """The least and the most that an indirect row adds, in elements; it may be all."""
+    """The smallest and the largest offset that an indirect row adds, in elements: any row may be
+    meant."""
     if access.row is None:
         return None
     limit = limits.get(access.row)

@@ -1,6 +1,6 @@
-"""Waiting in native code: threads spin a little, then let others run, then sleep in small doses.
+"""Waiting in native code: threads spin for a while, then yield the processor, then sleep briefly.
 
-A barrier is a block of words: how many have come, and which meeting it is.
+A barrier is a block of words: how many threads have arrived, and the number of the meeting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SPINS = 300  # looks before the processor is given up: some ten microseconds
 
 
 def print_barrier(module: ir.Module) -> ir.Function:
-    """`void barrier(ptr words, i64 threads)`, printed at its first use: returns when all came."""
+    """`void barrier(ptr words, i64 threads)`, printed at its first use: returns when all have
+    arrived."""
     found = module.globals.get("barrier")
     if isinstance(found, ir.Function):
         return found
@@ -46,9 +47,10 @@ def print_barrier(module: ir.Module) -> ir.Function:
 
 
 def print_meeting(module: ir.Module) -> ir.Function:
-    """`i1 meeting(ptr words, i64 threads, ptr failed)`: a barrier that ends when something fails.
+    """`i1 meeting(ptr words, i64 threads, ptr failed)`: a barrier that ends early if something
+    fails.
 
-    True: not all came, since the word `failed` is not 0.
+    True: not all have arrived, since the word `failed` is not 0.
     """
     found = module.globals.get("meeting")
     if isinstance(found, ir.Function):
@@ -84,12 +86,12 @@ def word(b: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:
 
 
 def changed(b: ir.IRBuilder, address: ir.Value, value: ir.Value) -> ir.Value:
-    """Whether the word at a place is another by now."""
+    """Whether the word at an address has changed."""
     return b.icmp_signed("!=", b.load_atomic(address, "acquire", 8, typ=INT64), value)
 
 
 def put(b: ir.IRBuilder, address: ir.Value, value: ir.Value) -> ir.Value:
-    """Write a word that others look at, after all that was done before; what was there."""
+    """Write a word that other threads read, after all earlier writes; gives the old value."""
     return b.atomic_rmw("xchg", address, value, "seq_cst")
 
 
@@ -139,7 +141,7 @@ def _sleep_until(b: ir.IRBuilder, done: Callable[[], ir.Value]) -> None:
 
 
 def pause(b: ir.IRBuilder) -> None:
-    """Tell the core that it is spinning, where there is a way to."""
+    """Tell the core that the thread is spinning, if there is an instruction for that."""
     family = target().family
     if family == "x86":
         _call(b, "llvm.x86.sse2.pause", VOID)

@@ -1,7 +1,7 @@
-"""The threads that share the regions of a device: one that leads, and workers that wait natively.
+"""The threads that share the regions of a device: the calling thread leads, workers wait natively.
 
-A worker looks at a mailbox for a while, in native code and without the GIL, and then sleeps on a
-lock of Python's. So steps that follow each other closely wake nobody.
+A worker watches a mailbox for a while, in native code and without the GIL, and then sleeps on a
+Python lock. So steps that follow each other closely need not wake anybody.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ REGION = ir.FunctionType(VOID, [POINTER, INT64, INT64])
 
 
 def thread_count(devices: int) -> int:
-    """The threads of each of so many devices: GRAPHC_THREADS, or the cores of this process."""
+    """The number of threads of each of `devices` devices: GRAPHC_THREADS, or the process's
+    cores, divided among them."""
     return max(1, (config.get().threads or _cores()) // devices)
 
 
@@ -45,10 +46,8 @@ def _cores() -> int:
 
 
 class Pool:
-    """Runs regions on `threads` threads, of which the caller is one. Starts the others at once.
-
-    The workers end with the pool.
-    """
+    """Runs regions on `threads` threads, of which the caller is one. The others start at once,
+    and end when the pool is closed or freed."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -69,7 +68,7 @@ class Pool:
     def run(self, function: int, frame: int) -> None:
         """Call `void function(ptr frame, i64 thread, i64 threads)` on every thread; wait for all.
 
-        Whatever is raised meanwhile, all threads finish first.
+        If an exception is raised meanwhile, it is raised after all threads have finished.
         """
         mailbox = self._mailbox.ctypes.data
         if self._native.publish(mailbox, function, frame, self.threads):
