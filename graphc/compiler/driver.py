@@ -41,7 +41,7 @@ from graphc.plan.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategies import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.gc_pause import collector_paused
-from graphc.support.lazy_map import LazyMap, joined, made
+from graphc.support.lazy_map import LazyMap, existing, joined
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -104,7 +104,7 @@ def compile_module(
 
 def trained(programs: Programs) -> list[Program]:
     """The programs that make an update, of those that are compiled by now."""
-    compiled = made(programs).items()
+    compiled = existing(programs).items()
     return [p for name, p in compiled if not name.startswith(("init", "evaluate"))]
 
 
@@ -196,11 +196,11 @@ def _lowered(
 def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Program]:
     """The program for batches that are not full."""
 
-    def made() -> Program:
+    def short() -> Program:
         with collector_paused():
             return schedule(run_passes(placed, partitioning(strategy, True, bucket)))
 
-    return made
+    return short
 
 
 def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str]:

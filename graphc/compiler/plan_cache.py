@@ -28,7 +28,7 @@ from graphc.strategies import Strategy
 from graphc.support import config
 from graphc.support.errors import GraphcError, GraphcWarning
 from graphc.support.gc_pause import collector_paused
-from graphc.support.lazy_map import LazyMap, made
+from graphc.support.lazy_map import LazyMap, existing
 from graphc.support.object_cache import source_hash
 from graphc.text import print_ir
 
@@ -74,7 +74,7 @@ def compiled(module: Module, strategy: Strategy, **options: Any) -> Plan:
 
 
 def _write(key: str, plan: Plan) -> None:
-    ready = made(plan.programs)
+    ready = existing(plan.programs)
     with suppress(TypeError, RecursionError):  # what has no JSON form is not kept
         texts = ((n, record_cache.encoded(ready[n]) if n in ready else "") for n in plan.programs)
         record_cache.write(key, CachedPlan(replace(plan, programs={}), tuple(texts)))

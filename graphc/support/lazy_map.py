@@ -45,18 +45,18 @@ class LazyMap(Mapping[str, T]):
         return name in self._names
 
     def __repr__(self) -> str:
-        return f"Later({', '.join(self._names)}; made: {', '.join(self._made)})"
+        return f"LazyMap({', '.join(self._names)}; made: {', '.join(self._made)})"
 
     @property
-    def made(self) -> dict[str, T]:
+    def existing(self) -> dict[str, T]:
         """The entries whose values exist by now."""
         with self._lock:
             return {name: self._made[name] for name in self._names if name in self._made}
 
 
-def made(things: Mapping[str, T]) -> Mapping[str, T]:
+def existing(things: Mapping[str, T]) -> Mapping[str, T]:
     """The entries of any mapping whose values exist by now: of a plain one, all."""
-    return things.made if isinstance(things, LazyMap) else things
+    return things.existing if isinstance(things, LazyMap) else things
 
 
 def chosen(things: Mapping[str, T], keep: Callable[[str], bool]) -> Mapping[str, T]:
@@ -64,7 +64,7 @@ def chosen(things: Mapping[str, T], keep: Callable[[str], bool]) -> Mapping[str,
     mappings."""
     if not isinstance(things, LazyMap):
         return {name: x for name, x in things.items() if keep(name)}
-    ready = things.made
+    ready = things.existing
     names = tuple(filter(keep, things))
     waiting = {n: _of(things, n) for n in names if n not in ready}
     return LazyMap({n: ready[n] for n in names if n in ready}, waiting, names)
@@ -77,6 +77,6 @@ def _of(things: Mapping[str, T], name: str) -> Callable[[], T]:
 def joined(*parts: Mapping[str, T]) -> Mapping[str, T]:
     """All entries of several mappings in one, still lazy."""
     names = [(name, part) for part in parts for name in part]
-    ready = {name: made(part)[name] for name, part in names if name in made(part)}
+    ready = {name: existing(part)[name] for name, part in names if name in existing(part)}
     waiting = {name: _of(part, name) for name, part in names if name not in ready}
     return LazyMap(ready, waiting, tuple(name for name, _ in names)) if waiting else ready

@@ -35,7 +35,7 @@ from graphc.runtime.transports import forks
 from graphc.runtime.transports.transport import Communicator, Transport
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError, did_you_mean
-from graphc.support.lazy_map import made
+from graphc.support.lazy_map import existing
 
 Array: TypeAlias = NDArray[Any]
 T = TypeVar("T")
@@ -385,7 +385,7 @@ def _check_together(programs: Programs) -> Program:
         raise GraphcError("G0511", "an engine needs at least one program")
     first_name, first = next(iter(programs.items()))
     check_placements(first)
-    for name, program in made(programs).items():
+    for name, program in existing(programs).items():
         if program.mesh != first.mesh or program.variable_types != first.variable_types:
             raise GraphcError(
                 "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"

@@ -1,9 +1,9 @@
-"""Tiles of a product that nobody sees: all that is done with a sum is to choose it where it counts.
+"""Skips the tiles of a GEMM that are fully masked: in them, none of the sums is chosen.
 
     scores = select(row >= column, sum * scale, low)
 
-Where the condition is a comparison of indices, it is known at the corner of a tile whether it holds
-anywhere in it. If it does not, the tile need not be multiplied: what is chosen is the other value.
+If the condition compares indices, the corners of a tile tell whether it holds anywhere in the tile.
+If it does not, the tile need not be multiplied: every entry is the other value.
 """
 
 from __future__ import annotations
