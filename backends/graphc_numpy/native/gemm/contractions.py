@@ -14,10 +14,11 @@ from graphc.lowering.kernel.code import Gemm
 
 
 def without_unit_axes(product: Gemm) -> Gemm:
-    """The same product without axes of size 1, and with neighbours merged where they can be.
+    """The same product without axes of size 1, with neighboring axes merged if possible.
 
-    Axes of `inner` are not merged here: the order of additions goes by them. One of size 0 stands
-    for all. An axis of batch along which one operand stays where it is counts as the other's own.
+    Axes of `inner` are not merged here, as the order of additions depends on them. An axis of size
+    0 stands for all. A batch axis along which one operand does not move is counted as the other's
+    own.
     """
     axes = [a for a in axes_of(product) if a.size != 1]
     summed = [a for a in axes if a.group == OF_SUM]
@@ -36,7 +37,7 @@ def _dealt(axis: Axis) -> Axis:
 
 
 def transposed(product: Gemm) -> Gemm:
-    """The same product with rows as columns: the right operand's transpose times the left's."""
+    """The same product with rows and columns exchanged: the transposes, in the other order."""
     others = {"rows": "cols", "cols": "rows"}
     axes = [
         replace(a, group=others.get(a.group, a.group), strides=(*a.strides[1::-1], *a.strides[2:]))
@@ -46,7 +47,7 @@ def transposed(product: Gemm) -> Gemm:
 
 
 def ending_with(product: Gemm, row: int, col: int) -> Gemm:
-    """The same product with those axes as the last of rows and of cols."""
+    """The same product with these axes as the last ones of rows and of cols."""
     n, m = len(product.batch), len(product.rows)
     last = [n + row] * bool(m) + [n + m + col] * bool(product.cols)
     return with_axes(product, sorted(axes_of(product), key=lambda a: a.number in last))
@@ -59,10 +60,12 @@ BLOCK = 512  # products that are added up from 0 before the sum is added to the 
 
 @dataclass(frozen=True)
 class SumBlocks:
-    """Inner in blocks: sums over `inside` are made one after the other, added up over `outside`.
+    """The additions of a product in blocks: sums over `inside` one after the other, added up over
+    `outside`.
 
-    Axes have the strides of the left and of the right operand. The last one outside counts pieces
-    of an axis whose rest, `inside[0]`, may be shorter in the last piece: `rest` times.
+    Axes have the strides of the left and of the right operand. The last axis outside counts the
+    pieces of an axis that is divided; its last piece may be shorter: `rest` entries instead of
+    `inside[0]`.
     """
 
     outside: tuple[Axis, ...]
@@ -75,14 +78,15 @@ class SumBlocks:
 
     @property
     def length(self) -> int:
-        """Entries of a block (of the longest, if they differ)."""
+        """The number of entries in a block (in the longest, if they differ)."""
         return prod(x.size for x in self.inside)
 
 
 def blocks(product: Gemm) -> SumBlocks:
-    """Blocks of at most BLOCK entries, of equal size but for rests; a function of `inner` alone.
+    """Blocks of at most BLOCK entries, of equal size except for rests. They depend on `inner`
+    alone.
 
-    A block is a piece of one axis and the whole of all later ones.
+    A block is a piece of one axis, with all of the later ones.
     """
     sizes = product.inner
     strides = zip(product.left.inner, product.right.inner, strict=True)

@@ -1,10 +1,10 @@
-"""The innermost part of a product: a tile of sums that stays in registers.
+"""The innermost loops of a product: a tile of sums that stays in registers.
 
     for k in inner: for r in rows: for v in vectors:
         sum[r, v] = fma(left[r, k], right[k, v], sum[r, v])
 
-The left operand's entries are read one by one and splat, the right's by vectors; both from where
-steps that are constants lead, so a tile works on packed operands and on others alike.
+Entries of the left operand are read one by one and splat, those of the right by vectors. All steps
+in memory are constants, so the same code works on packed operands and on others.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Values = list[ir.Value]
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """A tile of `rows` by `vectors`, of which the last has `active` lanes.
+    """A tile of `rows` by `vectors`, of which the last vector has `active` lanes.
 
-    width: columns between the rows of sums in memory; step: from a row of left to the next
-    loops: over inner, from outside in; how often the first one turns is an argument
-    adds: to sums of blocks before, but for the first
+    width: columns between two rows of sums in memory
+    step:  elements between two rows of the left operand
+    loops: over inner, from outside in; the number of turns of the first is an argument
+    adds:  whether it adds to the sums of earlier blocks, except in the first block
     """
 
     dtype: DType

@@ -1,8 +1,8 @@
-"""Copies of parts of operands in the order in which tiles read them.
+"""Packing: copies of parts of an operand, in the order in which tiles read them.
 
     for k in inner: for i in across: to[k * width + i] = from[i * across + k ...]
 
-Half precision is widened on the way. Lanes from `active` to `width` become 0.
+Half precision becomes f32 on the way. Lanes from `active` to `width` become 0.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from graphc_numpy.native.llvm.vectors import (
 class Packing:
     """Which elements are copied.
 
-    across: step between neighbours of a packed row; loops: (count, step) of inner, from outside
-    in; how often the first one turns is an argument. lanes: of a machine's vector register
+    across: step between neighbors of a packed row
+    loops:  (count, step) of inner, from outside in; the number of turns of the first is an argument
+    lanes:  of a vector register of the machine
     """
 
     dtype: DType
@@ -50,12 +51,12 @@ class Packing:
 
     @property
     def copy_dtype(self) -> DType:
-        """Of the copy."""
+        """The dtype of the copy."""
         return F32 if self.dtype in (F16, BF16) else self.dtype
 
     @property
     def square(self) -> int:
-        """Rows and columns that are transposed at a time."""
+        """How many rows and columns are transposed at a time."""
         return WIDTH if self.copy_dtype != self.dtype else self.lanes
 
 
@@ -85,7 +86,7 @@ def _around(
     p: Printer, x: Packing, depth: int, source: ir.Value, target: ir.Value,
     count: ir.Value | int, body: Body,
 ) -> ir.Value:  # fmt: skip
-    """All loops but the innermost, which is the body's; returns where the target ends."""
+    """All loops but the innermost, which is printed by `body`. Returns where the target ends."""
     if depth + 1 == len(x.loops):
         body(source, target, count)
         length = index(count) if isinstance(count, int) else count
@@ -121,7 +122,7 @@ def _copied(
 def _transposed(
     p: Printer, x: Packing, source: ir.Value, target: ir.Value, count: ir.Value | int
 ) -> None:
-    """Strip by strip: a strip has as many rows of the source as a square."""
+    """A transposed copy, strip by strip; a strip has as many rows of the source as a square."""
     whole, length = x.active // x.square, index(count) if isinstance(count, int) else count
 
     def strip(here: ir.Value, there: ir.Value, active: int, width: int) -> None:
@@ -142,8 +143,8 @@ def _transposed(
 
 @dataclass(frozen=True)
 class Strip:
-    """`active` rows of the source, and rows of 0 up to the size of a square; a row of the target
-    gets `width` entries."""
+    """`active` rows of the source, and rows of zeros up to the size of a square. Each row of the
+    target gets `width` entries."""
 
     dtype: DType
     copy_dtype: DType
@@ -209,7 +210,7 @@ def _read(p: Printer, x: Strip, address: ir.Value, t: ir.Type) -> ir.Value:
 
 
 def transposed(p: Printer, rows: Values) -> Values:
-    """Columns of a square of a power of two: rounds of shuffling the halves into each other."""
+    """The columns of a square whose side is a power of two, by rounds of shuffles."""
     n = len(rows)
     low = _numbers(k // 2 + n * (k % 2) for k in range(n))
     high = _numbers(n // 2 + k // 2 + n * (k % 2) for k in range(n))

@@ -1,7 +1,8 @@
-"""How a product is cut: its tiles, which operands are packed, and in how many units of work.
+"""How a product is divided: the size of its tiles, which operands are packed, and its units of
+work.
 
-Of all tilings, the one with the lowest estimate of cycles is taken. No choice changes
-a bit of the result: that is fixed by `contractions.blocks`.
+Of all tilings, the one with the lowest estimate of cycles is chosen. No choice changes a bit of the
+result: `contractions.blocks` fixes the order of additions.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ HALVES = (F16, BF16)
 
 @dataclass(frozen=True)
 class Tiling:
-    """A product, cut into tiles of `height` rows by `vectors * WIDTH` columns.
+    """A product, divided into tiles of `height` rows by `vectors * WIDTH` columns.
 
-    packs_left, packs_right: whether tiles read a copy of the operand in the order of reading
+    packs_left, packs_right: whether tiles read a copy of the operand in reading order
     panels: tiles along the columns for which the right operand is packed at a time
     """
 
@@ -54,19 +55,19 @@ class Tiling:
 
     @property
     def dtype(self) -> DType:
-        """In which products are added up."""
+        """The dtype in which products are added up."""
         return F32 if self.product.dtype in HALVES else self.product.dtype
 
     # -- rows: the last axis is cut into tiles, the others are gone through one by one -----------
 
     @property
     def rows(self) -> int:
-        """Size of the last axis of rows."""
+        """The size of the last axis of rows."""
         return self.product.rows[-1] if self.product.rows else 1
 
     @property
     def high(self) -> int:
-        """Tiles along the last axis of rows; the last one may be lower."""
+        """The number of tiles along the last axis of rows; the last one may be lower."""
         return ceil(self.rows / self.height)
 
     @property
@@ -75,29 +76,29 @@ class Tiling:
 
     @property
     def tiles(self) -> int:
-        """Tiles along all rows."""
+        """The number of tiles along all rows."""
         return prod(self.product.rows[:-1]) * self.high
 
     @property
     def chunk(self) -> int:
-        """Tiles along the rows whose sums are kept at a time."""
+        """The number of tiles along the rows whose sums are kept at a time."""
         return self.tiles if self.blocks.number == 1 else max(1, CHUNK // self.height)
 
     # -- columns: so, too; a tile of columns is a panel, and panels are taken by groups ----------
 
     @property
     def cols(self) -> int:
-        """Size of the last axis of cols."""
+        """The size of the last axis of cols."""
         return self.product.cols[-1] if self.product.cols else 1
 
     @property
     def width(self) -> int:
-        """Columns of a panel."""
+        """The columns of a panel."""
         return self.vectors * WIDTH
 
     @property
     def wide(self) -> int:
-        """Panels along the last axis of cols; the last one may be narrower."""
+        """The number of panels along the last axis of cols; the last one may be narrower."""
         return ceil(self.cols / self.width)
 
     @property
@@ -106,12 +107,13 @@ class Tiling:
 
     @property
     def groups(self) -> int:
-        """Groups of panels along the last axis of cols."""
+        """The number of groups of panels along the last axis of cols."""
         return ceil(self.wide / self.panels)
 
     @property
     def jobs(self) -> int:
-        """What is done with one packed group of panels: `tiles` units each."""
+        """The number of jobs: a job is the work on one packed group of panels, `tiles` units of
+        it."""
         return prod(self.product.batch) * prod(self.product.cols[:-1]) * self.groups
 
     @property
@@ -122,7 +124,7 @@ class Tiling:
 
     @property
     def tile(self) -> int:
-        """Elements of a tile."""
+        """The elements of a tile."""
         return self.height * self.width
 
     @property
@@ -132,7 +134,7 @@ class Tiling:
 
     @property
     def panel(self) -> int:
-        """Of a packed panel of the right operand."""
+        """The elements of a packed panel of the right operand."""
         return self.blocks.length * self.width
 
     @property
@@ -146,13 +148,13 @@ class Tiling:
 
     @property
     def scratch(self) -> int:
-        """Bytes."""
+        """The bytes of scratch memory that a thread needs."""
         return (self.packed + self.strip + self.sums) * self.dtype.bytes
 
 
 @lru_cache(maxsize=1024)
 def tiling(product: Gemm, instructions: str) -> Tiling:
-    """The cheapest way to cut a product on an instruction set."""
+    """The cheapest tiling of a product on an instruction set."""
     plain = without_unit_axes(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
         return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
@@ -180,7 +182,8 @@ def _cheapest(tilings: Iterable[Tiling], instructions: str) -> Tiling:
 
 
 def _interchanged(product: Gemm) -> Iterator[Gemm]:
-    """With other last axes: the longest of rows, and those of cols that are near in code."""
+    """The product with other axes last: the longest of rows, and those of cols that its code
+    reaches contiguously."""
     sizes, first = product.rows, len(product.batch) + len(product.rows)
     rows = {len(sizes) - 1, *([max(range(len(sizes)), key=lambda k: sizes[k])] if sizes else [])}
     near = {
@@ -205,7 +208,7 @@ def _tilings(product: Gemm, instructions: str) -> Iterator[Tiling]:
 
 
 def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, int]]:
-    """Heights and vectors of tiles whose sums fit into the registers."""
+    """(height, vectors) of the tiles whose sums fit into the registers."""
     size, count = REGISTERS[instructions]
     each = max(1, WIDTH * dtype.bytes // size)
     for vectors in range(1, min(8, ceil(t.cols / WIDTH)) + 1):
@@ -232,7 +235,7 @@ def _panels(t: Tiling) -> int:
 
 
 def _whole(n: int) -> int:
-    """Up to a multiple of a cache line's elements."""
+    """n rounded up to a whole number of cache lines."""
     return ceil(n / 64) * 64
 
 
@@ -240,7 +243,7 @@ def _whole(n: int) -> int:
 
 
 def cycles(t: Tiling, instructions: str) -> float:
-    """What a product costs one thread: additions, packing, and what is done with the sums."""
+    """An estimate of the cycles of one thread: for additions, packing, and the epilogue."""
     batch, inner = prod(t.product.batch), prod(t.product.inner)
     rows, cols = prod(t.product.rows[:-1]), prod(t.product.cols[:-1])
     each = max(1, WIDTH * t.dtype.bytes // REGISTERS[instructions][0])
@@ -265,7 +268,8 @@ def cycles(t: Tiling, instructions: str) -> float:
 
 
 def _uneven(t: Tiling) -> float:
-    """Between 1 (two threads have equal work) and 1.5 (one has it all); 1 if none is shared."""
+    """How unevenly two threads share the work: 1 (equally, or not at all) to 1.5 (one has all of
+    it)."""
     if t.product.work < SHARED or prod(t.product.batch) * prod(t.product.cols[:-1]) > 1:
         return 1.0
     size, cut = t.panels * t.width, t.units // 2
@@ -344,5 +348,5 @@ def _epilogue(t: Tiling) -> float:
 
 
 def _cache_sets(step: int) -> int:
-    """How many places of a first-level cache there are for lines that lie `step` bytes apart."""
+    """How many sets of a first-level cache are used by lines that are `step` bytes apart."""
     return min(PAGE // gcd(step, PAGE), PAGE // LINE)

@@ -1,9 +1,9 @@
-"""Zeros at the end of a block's rows, which products need not multiply by.
+"""Skips zeros at the end of the rows of a product's left operand.
 
-What a mask hides of softmax is 0, and of causal attention that is half of all. So where a product's
-left operand is a value that only a run has, its last columns are looked at first: for columns that
-are 0 in all rows of the block, and whose factors are finite, the products are 0, and adding them
-changes no bit of a sum (which begins with 0, and so is never -0).
+What a mask hides of a softmax is 0; in causal attention that is half of all entries. So if the left
+operand is computed just before the product, in the same row tile, its last columns are inspected.
+If they are 0 in all rows of the block, and the factors on the right are finite, the products are 0,
+and to add them changes no bit of a sum (which begins with 0, and so is never -0).
 
     inner   left [rows, columns]: the sum goes over fewer columns
     rows    left' [columns, rows]: what is added to the totals of these columns is 0
@@ -27,7 +27,7 @@ FEWEST = 128  # columns for which a look is worth it
 
 @dataclass(frozen=True)
 class ZeroTail:
-    """Where a product's left operand may end with zeros: rows of `columns`, one after the other.
+    """A left operand that may end with zeros: rows of `columns` entries, contiguous.
 
     width, step: of the right operand's rows, in elements
     """
@@ -50,7 +50,7 @@ class ZeroTail:
 
 
 def zeros_of(step: TilePart, x: object) -> ZeroTail | None:
-    """What a kernel of a step may leave out; None where it may not."""
+    """The zeros that a kernel of a step may skip; None if it may not."""
     if not isinstance(x, Gemm) or x.dtype not in (F32, F64) or x.batch:
         return None
     left, right = x.left, x.right
@@ -70,7 +70,7 @@ def zeros_of(step: TilePart, x: object) -> ZeroTail | None:
 
 
 def _only_adds(x: Gemm) -> bool:
-    """Whether all that is done with a sum is to add it to what is in memory."""
+    """Whether the epilogue only adds each sum to a value in memory."""
     match x.code:
         case (Load(a, there), Apply(b, "add", (c, 0)), Store(place, d)):
             return a == c and b == d and there == place

@@ -1,9 +1,10 @@
-"""The columns of a row: loops, and the folds over them.
+"""The loops over the columns of a row, and the reductions over them.
 
-A sum has a fixed shape, which depends on nothing but the sizes: where the lanes go along the last
-column axis, ACCUMULATORS take turns; chains of additions are cut into blocks, whose sums are added;
-and the sum over an inner axis is made apart from that over the outer ones. So the error grows with
-the root of the length of a chain or less, as with NumPy's pairwise sums.
+A sum has a fixed order, which depends on nothing but the sizes. Along the last column axis, if its
+entries are the lanes of vectors, ACCUMULATORS sums take turns. Long chains of additions are divided
+into blocks, whose sums are added. The sum over an inner axis is completed before it is added over
+the outer ones. So the rounding error grows at most with the square root of a chain's length, as in
+NumPy's pairwise sums.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ BLOCK = 128  # additions in a chain
 
 @dataclass(frozen=True)
 class LoopPoint:
-    """A point of the loops: its indices, what is known there, and how many lanes are in use."""
+    """A point in the loops: its indices, what is computed there already, and how many lanes are
+    in use."""
 
     expressions: ExpressionPrinter
     registers: Registers
@@ -44,13 +46,13 @@ class LoopPoint:
     active: int = WIDTH
 
     def inside(self, at: dict[int, ir.Value], code: Sequence[Statement]) -> LoopPoint:
-        """A point in inner loops, where these axes have an index; code: what will run there."""
+        """The point in inner loops, where these axes have an index. code: what will run there."""
         indices = tuple(at.get(a, i) for a, i in enumerate(self.indices))
         expressions = self.expressions.with_indices(code, indices, at, self.registers)
         return LoopPoint(expressions, dict(self.registers), indices, self.active)
 
     def elsewhere(self, at: dict[int, ir.Value]) -> LoopPoint:
-        """A point elsewhere: addresses are made anew, from the pointers on."""
+        """A point elsewhere, whose addresses are computed anew from the pointers."""
         indices = tuple(at.get(a, i) for a, i in enumerate(self.indices))
         expressions = replace(self.expressions, bases={}, shift=0)
         return LoopPoint(expressions, dict(self.registers), indices, self.active)
@@ -60,13 +62,14 @@ class LoopPoint:
         self.expressions.run(code, self.registers, self.indices, lanes, self.active)
 
     def beside(self, vectors: int, active: int = WIDTH) -> LoopPoint:
-        """The point so many vectors further along the axis of lanes."""
+        """The point this many vectors further along the axis of lanes."""
         expressions = self.expressions.shifted(vectors * WIDTH)
         return LoopPoint(expressions, dict(self.registers), self.indices, active)
 
 
 def run_each(points: Sequence[LoopPoint], code: Sequence[Statement], lanes: int | None) -> None:
-    """Print code at places side by side along the axis of lanes; once what is alike in all."""
+    """Print code at points side by side along the axis of lanes; what is the same at all is
+    printed once."""
     if len(points) < 2 or lanes is None:
         for point in points:
             point.run(code, lanes)
@@ -92,7 +95,8 @@ def _everywhere(k: int, x: Vector, points: Sequence[LoopPoint]) -> bool:
 
 
 def _is_alike(x: Statement, lanes: int, expressions: ExpressionPrinter) -> bool:
-    """Whether a statement does the same all along the axis of lanes, if its registers do."""
+    """Whether a statement does the same at all points along the axis of lanes, if its registers
+    do."""
     match x:
         case Load(access=access):
             return access.strides[lanes] == 0 and not expressions.params[access.slot].written
@@ -104,7 +108,7 @@ def _is_alike(x: Statement, lanes: int, expressions: ExpressionPrinter) -> bool:
 
 @dataclass(frozen=True)
 class Columns:
-    """Prints the loops over columns of one stage; totals: a value per place and fold."""
+    """Prints the loops over columns of one phase. totals: a value for each point and reduction."""
 
     p: Printer
     nest: Nest

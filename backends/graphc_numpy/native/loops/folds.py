@@ -14,12 +14,12 @@ from graphc_numpy.native.llvm.vectors import INT32, WIDTH, Printer, Vector, regi
 
 
 def identity(p: Printer, fold: RowReduction, width: int = WIDTH) -> ir.Value:
-    """What changes nothing, in every lane."""
+    """The value that changes no result of the reduction, in every lane."""
     return p.number(_neutral(fold), vector(register_type(fold.dtype), width))
 
 
 def combined(p: Printer, fold: RowReduction, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x and y as one value; a NaN in either is one in the result."""
+    """x and y reduced to one value; a NaN in either is a NaN in the result."""
     b, dtype = p.b, fold.dtype
     if fold.kind == "sum" and dtype != BOOL:
         return b.fadd(x, y) if dtype.kind == "f" else b.add(x, y)
@@ -34,7 +34,7 @@ def combined(p: Printer, fold: RowReduction, x: ir.Value, y: ir.Value) -> ir.Val
 
 
 def masked(p: Printer, fold: RowReduction, x: ir.Value, active: int) -> ir.Value:
-    """x in the first `active` lanes, and what changes nothing in the others."""
+    """x in the first `active` lanes, and the identity in the others."""
     if active == WIDTH:
         return x
     here = ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [int(k < active) for k in range(WIDTH)])
@@ -42,12 +42,12 @@ def masked(p: Printer, fold: RowReduction, x: ir.Value, active: int) -> ir.Value
 
 
 def tree_of(p: Printer, fold: RowReduction, xs: Sequence[ir.Value]) -> ir.Value:
-    """All values as one: neighbours first."""
+    """All values reduced to one by a balanced tree: neighbors first."""
     return tree_total(xs, partial(combined, p, fold))
 
 
 def across(p: Printer, fold: RowReduction, x: ir.Value) -> ir.Value:
-    """All lanes as one scalar: the upper half is added to the lower, again and again."""
+    """All lanes reduced to a scalar: the upper half is combined with the lower, again and again."""
     half = WIDTH // 2
     while half:
         nothing = ir.Constant(x.type, ir.Undefined)
@@ -60,7 +60,7 @@ def across(p: Printer, fold: RowReduction, x: ir.Value) -> ir.Value:
 
 
 def result(p: Printer, fold: RowReduction, x: ir.Value) -> Vector:
-    """The folded value, rounded to its dtype."""
+    """The reduced value, rounded to its dtype."""
     width = x.type.count if isinstance(x.type, ir.VectorType) else 1
     return p.rounded(Vector(x, fold.dtype, width))
 

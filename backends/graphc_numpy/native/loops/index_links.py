@@ -1,7 +1,8 @@
-"""Chains of equal indices: a table of the last place of every index, found by hashing.
+"""Links between equal indices: each position is linked to the next one with the same index.
 
-Threads share the hashes, not the places: each goes through all indices, in order, and links those
-whose hash is its own. So all links of an index are set by one thread, and no table is shared.
+A hash table holds the last position of every index. Threads share the hash values, not the
+positions: each thread goes through all indices, in order, and links those whose hash belongs to it.
+So all links of an index are made by one thread, and no table is shared.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def print_links(module: ir.Module, kernel: IndexLinks, name: str) -> ir.Function
 
 
 class _LinkPrinter:
-    """Prints the loop over all places. A slot holds 1 + the last place of its index, or 0."""
+    """Prints the loop over all positions. A slot holds 1 + the last position of its index, or 0."""
 
     def __init__(self, p: Printer, kernel: IndexLinks) -> None:
         self.p, self.kernel, self.bits = p, kernel, _bits(kernel)
@@ -76,7 +77,7 @@ class _LinkPrinter:
             self._link(k, given, slot)
 
     def _link(self, k: ir.Value, given: Vector, slot: ir.Value) -> None:
-        """Look from the slot on for the index of place k, or for room."""
+        """Search from the slot on for the index of position k, or for a free slot."""
         p, b, before = self.p, self.p.b, self.p.b.block
         look, held, retry, found, new, after = (
             b.append_basic_block(x) for x in ("look", "held", "again", "found", "new", "after")

@@ -1,7 +1,8 @@
-"""Where in the loops of a nest each statement runs: outside of every loop that cannot change it.
+"""Invariant motion: each statement of a nest runs outside of every loop that does not change its
+result.
 
-The compiler cannot move loads out of loops, as any store may change what they read. Here it is
-known: only a load through a parameter that the kernel writes must stay where it stands.
+LLVM cannot move loads out of loops, as any store may change what they read. Here more is known:
+only a load through a parameter that the kernel also writes must stay where it is.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class HoistedCode:
 
 
 def hoisted(nest: Nest, by_rows: bool) -> HoistedCode:
-    """Every statement as far out as it may run. by_rows: the lanes go along the last row axis."""
+    """The nest with every statement as far out as it may run.
+
+    by_rows: whether the lanes go along the last row axis
+    """
     hoisted_code, depths = HoistedCode(), dict[int, int]()
     for phase in nest.phases:
         last = ROW + len(nest.columns) if phase.per_column else ROW
@@ -85,7 +89,7 @@ def hoisted(nest: Nest, by_rows: bool) -> HoistedCode:
 
 
 def effort(code: Iterable[Statement]) -> int:
-    """About how many instructions code is; what is long enough gains nothing from unrolling."""
+    """About how many instructions the code is. Long code gains nothing from unrolling."""
     return sum(LONG if _is_long(x) else 1 for x in code)
 
 

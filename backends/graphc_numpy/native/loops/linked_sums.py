@@ -1,7 +1,7 @@
-"""Sums over chains of places: rows of equal indices, which links tell.
+"""Sums over chains of linked positions: rows with equal indices (scatter-add).
 
-Most chains have one place. What goes on after it is a function of its own, called where a chain
-does go on:
+Most chains have one position. What follows it is summed by a function of its own, which is called
+only if the chain goes on:
 
     T rest(ptr cells, ptr links, T first, i32 next)
 """

@@ -1,8 +1,8 @@
-"""Rows of tables that are asked for before their turn comes.
+"""Prefetches rows of tables.
 
-Rows at random indices are in no cache, and no processor guesses which is next. The indices tell: at
-each turn of the loops those of a later turn are read, too, and the memory is asked for their rows,
-so that many are on their way at once.
+Rows at random indices are in no cache, and no processor can guess which is next. The indices tell:
+in each turn of the loop, those of a later turn are read as well, and their rows are requested from
+memory, so that many are on their way at once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ NEAR = 1 << 19  # bytes of a table that stays in a second-level cache
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Ask for `lines` of what `access` reaches where an axis of `size` is `by` entries further.
+    """Request `lines` cache lines of what `access` will read when an axis of `size` is `by` entries
+    further.
 
-    code: sets the access's row; indices that are out of range do no harm, so nothing is checked
+    code: computes the access's row; an index out of range does no harm, so nothing is checked
     """
 
     access: Access
@@ -47,7 +48,7 @@ class Prefetch:
 
 
 def prefetches(nest: Nest, width: int) -> Mapping[int, Prefetch]:
-    """What to ask for, by the register that holds the row; lanes go along the last row axis.
+    """What to request, by the register that holds the row. The lanes go along the last row axis.
 
     width: entries along the lanes that are read in one turn of the columns
     """
