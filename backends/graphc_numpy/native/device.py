@@ -215,8 +215,8 @@ class BoundStep:
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
-        *body, writes_ = made.parts
-        self.body, self.writes = [self._calls(part) for part in body], self._calls(writes_)
+        *body, commit = made.parts
+        self.body, self.writes = [self._calls(part) for part in body], self._calls(commit)
         parts = self.program.parts
         self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]
         self.outputs = [(n, self.arrays[b]) for n, b in self.program.outputs.items()]

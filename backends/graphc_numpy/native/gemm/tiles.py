@@ -159,10 +159,10 @@ def tiling(product: Gemm, instructions: str) -> Tiling:
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
         return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
     tilings = [
-        tiling_
+        candidate
         for product in (plain, transposed(plain))
         for interchanged in _interchanged(product)
-        for tiling_ in _tilings(interchanged, instructions)
+        for candidate in _tilings(interchanged, instructions)
     ]
     return _cheapest(tilings, instructions)
 
@@ -171,12 +171,12 @@ def _cheapest(tilings: Iterable[Tiling], instructions: str) -> Tiling:
     """The first of least cost. How unevenly threads share a product only adds to its cycles, and
     takes as long to tell: it is asked only of tilings that may be the best so far."""
     least, best = inf, None
-    for tiling_ in tilings:
-        cost = cycles(tiling_, instructions)
+    for candidate in tilings:
+        cost = cycles(candidate, instructions)
         if cost < least:
-            cost *= _uneven(tiling_)
+            cost *= _uneven(candidate)
             if cost < least:
-                least, best = cost, tiling_
+                least, best = cost, candidate
     assert best is not None
     return best
 

@@ -59,12 +59,12 @@ def zeros_of(step: TilePart, x: object) -> ZeroTail | None:
     one = all(len(sizes) == 1 for sizes in (x.rows, x.inner, x.cols))
     if not one or step.offsets[left.slot].slot != OWN or right.cols != (1,):
         return None
-    rows, inner, width, step_ = x.rows[0], x.inner[0], x.cols[0], right.inner[0]
+    rows, inner, width, right_step = x.rows[0], x.inner[0], x.cols[0], right.inner[0]
     tail = None
     if (left.rows, left.inner) == ((inner,), (1,)):
-        tail = ZeroTail("inner", x.dtype, rows, inner, width, step_)
+        tail = ZeroTail("inner", x.dtype, rows, inner, width, right_step)
     elif (left.rows, left.inner) == ((1,), (rows,)) and _only_adds(x):
-        tail = ZeroTail("rows", x.dtype, inner, rows, width, step_)
+        tail = ZeroTail("rows", x.dtype, inner, rows, width, right_step)
     fits = tail and tail.columns >= FEWEST and any(tail.columns % n == 0 for n in CHUNKS)
     return tail if fits else None
 

@@ -82,8 +82,8 @@ def hoisted(nest: Nest, by_rows: bool) -> HoistedCode:
                 continue
             if not isinstance(statement, Store):
                 depths[statement.target] = depth
-            depths_ = [hoisted_code.entry, hoisted_code.outer, *moved.code]
-            depths_[depth].append(statement)
+            by_depth = [hoisted_code.entry, hoisted_code.outer, *moved.code]
+            by_depth[depth].append(statement)
         hoisted_code.phases.append(moved)
     return hoisted_code
 
