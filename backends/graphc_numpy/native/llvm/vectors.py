@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import copysign
 from typing import Any
 
@@ -65,19 +66,32 @@ class Vector:
 class Alike(ir.Constant):  # type: ignore[misc]
     """A vector of equal lanes that LLVM has a word for: written out, these are half of all text."""
 
-    def __init__(self, t: ir.VectorType, value: object, word: str) -> None:
+    def __init__(self, t: ir.VectorType, lane: ir.Constant, word: str) -> None:
         self.type, self.word = t, word
-        self.constant = (ir.Constant(t.element, value),) * t.count
+        self.constant = (lane,) * t.count
 
     def _get_reference(self) -> str:
         return self.word
 
 
+@lru_cache(maxsize=4096)
+def _alike(value: float | int | bool, sign: float, kind: str, t: ir.VectorType) -> Alike:
+    """A number in every lane: constants and types know their text, so that each is made once.
+
+    sign, kind: 0.0 and -0.0, or 1 and True, would be found for each other
+    """
+    lane = ir.Constant(t.element, value)
+    zero = value == 0 and sign > 0
+    return Alike(t, lane, "zeroinitializer" if zero else f"splat ({lane})")
+
+
+@lru_cache(maxsize=4096)
 def index(n: int) -> ir.Constant:
     """An i64."""
     return ir.Constant(INT64, n)
 
 
+@lru_cache(maxsize=256)
 def vector(t: ir.Type, width: int) -> ir.Type:
     """t, or a vector of it."""
     return t if width == 1 else ir.VectorType(t, width)
@@ -94,9 +108,7 @@ class Printer:
     def number(self, value: float | int | bool, t: ir.Type) -> ir.Constant:
         """A constant of a scalar or vector type."""
         if isinstance(t, ir.VectorType):
-            if value == 0 and copysign(1, value) > 0:
-                return Alike(t, value, "zeroinitializer")
-            return ir.Constant(t, [ir.Constant(t.element, value)] * t.count)
+            return _alike(value, copysign(1, value), type(value).__name__, t)
         return ir.Constant(t, value)
 
     def constant(self, value: float | int | bool, dtype: DType) -> Vector:
@@ -107,12 +119,12 @@ class Printer:
 
     def splat(self, x: ir.Value, width: int = WIDTH) -> ir.Value:
         """A scalar in every lane."""
-        t = ir.VectorType(x.type, width)
+        t = vector(x.type, width)
         if isinstance(x, ir.Constant):
-            return ir.Constant(t, [x] * width)
-        nothing = Alike(t, ir.Undefined, "undef")
+            return Alike(t, x, f"splat ({x})")
+        nothing = Alike(t, ir.Constant(x.type, ir.Undefined), "undef")
         first = self.b.insert_element(nothing, x, ir.Constant(INT32, 0))
-        return self.b.shuffle_vector(first, nothing, self.number(0, ir.VectorType(INT32, width)))
+        return self.b.shuffle_vector(first, nothing, self.number(0, vector(INT32, width)))
 
     def widened(self, x: Vector, width: int) -> ir.Value:
         """The value in as many lanes."""
@@ -186,7 +198,7 @@ class Printer:
         self, address: ir.Value, dtype: DType, stride: int = 1, active: int = WIDTH
     ) -> Vector:
         """WIDTH elements, `stride` apart; only the first `active` are touched, the rest are 0."""
-        t = ir.VectorType(memory_type(dtype), WIDTH)
+        t = vector(memory_type(dtype), WIDTH)
         if stride != 1:
             return self.gather([self.at(address, k * stride, dtype) for k in range(active)], dtype)
         if active == WIDTH:
@@ -227,7 +239,7 @@ class Printer:
 
     def gather(self, addresses: Sequence[ir.Value], dtype: DType) -> Vector:
         """One element from each address (at most WIDTH; the other lanes are 0)."""
-        raw: ir.Value = self.number(0, ir.VectorType(memory_type(dtype), WIDTH))
+        raw: ir.Value = self.number(0, vector(memory_type(dtype), WIDTH))
         for k, address in enumerate(addresses):
             lane = self.read(address, memory_type(dtype), dtype.bytes)
             raw = self.b.insert_element(raw, lane, ir.Constant(INT32, k))
@@ -361,8 +373,9 @@ def suffix(t: Any) -> str:
             return f"i{t.width}"
 
 
+@lru_cache
 def _mask(active: int) -> ir.Constant:
-    return ir.Constant(ir.VectorType(I1, WIDTH), [int(k < active) for k in range(WIDTH)])
+    return ir.Constant(vector(I1, WIDTH), [int(k < active) for k in range(WIDTH)])
 
 
 __all__ = ["I32", "I64", "WIDTH", "Printer", "Vector", "index", "memory_type", "register_type"]
