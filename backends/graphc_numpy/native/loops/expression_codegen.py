@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from llvmlite import ir
 
@@ -35,6 +36,7 @@ from graphc_numpy.native.loops.prefetch import LINE, Prefetch
 from graphc_numpy.native.math import functions
 
 Registers = dict[int, Vector]
+Strides: TypeAlias = tuple[tuple[int, int], ...]  # axes, and how far apart their entries lie
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ class ExpressionPrinter:
         registers: Mapping[int, Vector] | None = None,
     ) -> ExpressionPrinter:
         """These cells, with what `axes` (and a row that is known by now) add to addresses done."""
-        bases, known = dict(self.bases), registers or {}
-        for access in (access for x in code for access in reached(x)):
-            bases[access] = self._base(access, indices, frozenset(axes), known)
+        bases, known, inside = dict(self.bases), registers or {}, frozenset(axes)
+        found = dict[Strides, ir.Value | None]()
+        for access in dict.fromkeys(access for x in code for access in reached(x)):
+            bases[access] = self._base(access, indices, inside, known, found)
         return replace(self, bases=bases)
 
     def shifted(self, entries: int) -> ExpressionPrinter:
@@ -119,29 +122,37 @@ class ExpressionPrinter:
 
     def _base(
         self, access: Access, indices: Sequence[ir.Value], axes: frozenset[int],
-        registers: Mapping[int, Vector],
+        registers: Mapping[int, Vector], found: dict[Strides, ir.Value | None],
     ) -> Base:  # fmt: skip
-        """The address with the parts of these axes, and of the row if it is one known scalar."""
+        """The address with the parts of these axes, and of the row if it is one known scalar.
+
+        found: what is known here of the entries that strides along axes make
+        """
         b, dtype = self.p.b, self.params[access.slot].dtype
         base = self.bases.get(access)
         if base is None:
             base = Base(self.pointers[access.slot])
-        parts = [
-            b.mul(indices[axis], index(access.strides[axis]))
-            for axis in sorted(axes - base.axes)
-            if access.strides[axis] and not _is_zero(indices[axis])
-        ]
+        new = axes - base.axes
+        along = tuple((axis, access.strides[axis]) for axis in sorted(new) if access.strides[axis])
+        if along not in found:
+            found[along] = self._where(along, indices)
+        where = found[along]
         row = registers.get(access.row) if access.row is not None else None
         known = not base.row and row is not None and row.width == 1
         if row is not None and known:
-            parts.append(b.mul(self._wide(row), index(access.step)))
-        pointer = base.pointer
-        if parts:
-            where = parts[0]
-            for part in parts[1:]:
-                where = b.add(where, part)
-            pointer = self.p.at(pointer, where, dtype)
+            part = b.mul(self._wide(row), index(access.step))
+            where = part if where is None else b.add(where, part)
+        pointer = base.pointer if where is None else self.p.at(base.pointer, where, dtype)
         return Base(pointer, base.axes | axes, base.row or known)
+
+    def _where(self, along: Strides, indices: Sequence[ir.Value]) -> ir.Value | None:
+        """The entry that these strides make; None of the first one."""
+        b, where = self.p.b, None
+        for axis, stride in along:
+            if not _is_zero(indices[axis]):
+                part = b.mul(indices[axis], index(stride)) if stride != 1 else indices[axis]
+                where = part if where is None else b.add(where, part)
+        return where
 
     def _addresses(
         self, access: Access, registers: Registers, indices: Sequence[ir.Value],
@@ -149,7 +160,7 @@ class ExpressionPrinter:
     ) -> tuple[ir.Value, list[ir.Value] | None]:  # fmt: skip
         """(address of the first lane; of every active lane, where rows differ by lane)."""
         dtype, stride = self.params[access.slot].dtype, _stride(access, lanes)
-        base = self._base(access, indices, frozenset(range(len(access.strides))), registers)
+        base = self._base(access, indices, frozenset(range(len(access.strides))), registers, {})
         offset = access.offset + self.shift * stride
         first = self._offset_by(base.pointer, offset, dtype)
         if access.row is None or base.row:
