@@ -14,7 +14,18 @@ from graphc.lowering.kernel.axes import sizes
 from graphc.lowering.kernel.code import Access, Store, reached
 from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.gemm.tiles import Tiling
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, WIDTH, Printer, Vector, index
+from graphc_numpy.native.llvm.folding import FoldingBuilder
+from graphc_numpy.native.llvm.vectors import (
+    FEW,
+    I8,
+    INT64,
+    POINTER,
+    VOID,
+    WIDTH,
+    Printer,
+    Vector,
+    index,
+)
 from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
 from graphc_numpy.native.loops.prefetch import LINE
 
@@ -27,9 +38,16 @@ def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     n, axes = len(product.params), len(sizes(product))
     arguments = [POINTER] * (n + 1) + [INT64] * (axes + 2) + [POINTER]
     f = helper(module, ir.FunctionType(VOID, arguments), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    few = prod((*product.batch, *product.rows, *product.cols)) <= FEW
+    p = Printer(FoldingBuilder(f.append_basic_block("entry")), few)
     pointers, sums, errors = f.args[:n], f.args[n], f.args[-1]
     indices, rows, cols = f.args[n + 1 : n + 1 + axes], f.args[-3], f.args[-2]
+    if t.units == t.wide == 1:
+        indices = [index(0)] * axes
+    if t.high == 1 or t.height == t.last_height:
+        rows = index(t.last_height)
+    if t.wide == 1 or t.width == t.last_width:
+        cols = index(t.last_width)
     last_row = len(product.batch) + len(product.rows) - 1
     outer = range(axes - 1 if product.cols else axes)
 

@@ -26,6 +26,7 @@ from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, t
 from graphc_numpy.native.gemm.packing import Packing, pack_function
 from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
 from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.folding import FoldingBuilder, known
 from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
 
 WORTH = (
@@ -71,7 +72,7 @@ def print_gemm(
     f = helper(module, ir.FunctionType(VOID, [*arguments, *[INT64] * until]), name)
     if prod(product.inner) * t.tile >= WORTH:
         f.attributes.add("optnone")
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = Printer(FoldingBuilder(f.append_basic_block("entry")))
     *pointers, begin, end, scratch, errors = f.args[: len(arguments)]
     entries = f.args[-1] if until else None
     lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
@@ -79,7 +80,10 @@ def print_gemm(
         printer = _GemmPrinter(
             p, t, epilogue, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries
         )
-        printer.jobs(begin, end)
+        if t.units == 1:
+            p.when(p.b.icmp_signed("<", begin, end), lambda: printer.jobs(index(0), index(1)))
+        else:
+            printer.jobs(begin, end)
     p.b.ret_void()
     return f
 
@@ -89,7 +93,9 @@ def _tiling(product: Gemm, instructions: str | None) -> Tiling:
 
 
 def opaque(p: Printer, x: ir.Value) -> ir.Value:
-    """The same i64, of which nothing is known."""
+    """The same i64, of which nothing is known, but where it is a constant."""
+    if known(x) is not None:
+        return x
     return p.b.bitcast(p.b.bitcast(x, ir.VectorType(INT32, 2)), INT64)
 
 
@@ -150,8 +156,8 @@ class _GemmPrinter:
 
         def turn(number: ir.Value) -> None:
             before = b.mul(number, tiles)
-            start = self.p.intrinsic("smax", b.sub(begin, before), index(0))
-            stop = self.p.intrinsic("smin", b.sub(end, before), tiles)
+            start = self.p.larger(b.sub(begin, before), index(0))
+            stop = self.p.smaller(b.sub(end, before), tiles)
             job = self.job(number)
             if self.t.chunk >= self.t.tiles:
                 self.blocks(job, start, stop)
@@ -168,7 +174,7 @@ class _GemmPrinter:
         *outer, group = self.p.positions(number, sizes)
         batch, cols = outer[: len(product.batch)], outer[len(product.batch) :]
         first = b.mul(group, index(t.panels))
-        panels = self.p.intrinsic("smin", index(t.panels), b.sub(index(t.wide), first))
+        panels = self.p.smaller(index(t.panels), b.sub(index(t.wide), first))
         col = b.mul(first, index(t.width))
         left = self.start(product.left, batch, product.left.batch)
         right = self.start(product.right, batch, product.right.batch)
@@ -178,7 +184,7 @@ class _GemmPrinter:
 
     def chunk(self, job: _Job, start: ir.Value, end: ir.Value) -> None:
         stop = self.p.b.add(start, index(self.t.chunk))
-        self.blocks(job, start, self.p.intrinsic("smin", stop, end))
+        self.blocks(job, start, self.p.smaller(stop, end))
 
     def blocks(self, job: _Job, start: ir.Value, stop: ir.Value) -> None:
         """All of inner, for some tiles of a job."""
@@ -376,6 +382,9 @@ class _GemmPrinter:
         """`do` with the size that a tile has, of those that there are."""
         if number == 1 or size == last_size:
             do(last_size)
+            return
+        if (truth := known(last)) is not None:
+            do(last_size if truth else size)
             return
         with self.p.b.if_else(last) as (then, otherwise):
             with then:

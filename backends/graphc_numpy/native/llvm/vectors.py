@@ -18,9 +18,11 @@ from llvmlite import ir
 from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
 from graphc_numpy.native.llvm import halves
 from graphc_numpy.native.llvm.addresses import allowed
+from graphc_numpy.native.llvm.folding import known
 from graphc_numpy.native.llvm.machine import target
 
 WIDTH = 16  # lanes of a vector
+FEW = 4096  # entries of a kernel that is not worth long code
 
 I1, I8, I16, INT32, INT64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER, VOID = ir.PointerType(), ir.VoidType()
@@ -98,10 +100,13 @@ def vector(t: ir.Type, width: int) -> ir.Type:
 
 
 class Printer:
-    """Prints into one function: arithmetic on `ir.Value`s of any width, memory, loops."""
+    """Prints into one function: arithmetic on `ir.Value`s of any width, memory, loops.
 
-    def __init__(self, builder: ir.IRBuilder) -> None:
-        self.b = builder
+    few: it runs on so few entries that to compile it takes longer than many of its runs
+    """
+
+    def __init__(self, builder: ir.IRBuilder, few: bool = False) -> None:
+        self.b, self.few = builder, few
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -139,6 +144,20 @@ class Printer:
         """Call `llvm.<name>.<type of the first operand>`."""
         kind = suffix(xs[0].type)
         return self.call(f"llvm.{name}.{kind}", xs, result or xs[0].type)
+
+    def smaller(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The smaller one of two signed integers."""
+        a, b = known(x), known(y)
+        if a is not None and b is not None:
+            return x if a <= b else y
+        return self.intrinsic("smin", x, y)
+
+    def larger(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The larger one of two signed integers."""
+        a, b = known(x), known(y)
+        if a is not None and b is not None:
+            return x if a >= b else y
+        return self.intrinsic("smax", x, y)
 
     def call(self, name: str, xs: Sequence[ir.Value], result: ir.Type) -> ir.Value:
         """Call a function by its name, declared where it is not yet."""
@@ -296,14 +315,17 @@ class Printer:
         body: Callable[..., Sequence[ir.Value] | None], carried: Sequence[ir.Value] = (),
     ) -> list[ir.Value]:  # fmt: skip
         """`for i in range(start, stop, step): carried = body(i, *carried)`; the last carried."""
-        b, known = self.b, isinstance(start, int) and isinstance(stop, int)
-        if known and start >= stop:
-            return list(carried)
+        b = self.b
         first, last = (index(x) if isinstance(x, int) else x for x in (start, stop))
+        turns = _turns(known(first), known(last), step)
+        if turns == 0:
+            return list(carried)
+        if turns == 1:
+            return list(body(first, *carried) or ())
         before = b.block
         inside, after = b.append_basic_block("body"), b.append_basic_block("after")
         # The test stands at the end: what does not change in the body can be moved out of it.
-        if known:
+        if turns:
             b.branch(inside)
         else:
             b.cbranch(b.icmp_signed("<", first, last), inside, after)
@@ -312,14 +334,14 @@ class Printer:
         for phi, x in zip((i, *phis), (first, *carried), strict=True):
             phi.add_incoming(x, before)
         made = list(body(i, *phis) or ())
-        following, end = b.add(i, index(step)), b.block
+        following, here = b.add(i, index(step)), b.block
         for phi, x in zip((i, *phis), (following, *made), strict=True):
-            phi.add_incoming(x, end)
+            phi.add_incoming(x, here)
         b.cbranch(b.icmp_signed("<", following, last), inside, after)
         b.position_at_end(after)
-        if known:
+        if turns:
             return made
-        return [self._either(x, before, y, end) for x, y in zip(carried, made, strict=True)]
+        return [self._either(x, before, y, here) for x, y in zip(carried, made, strict=True)]
 
     def _either(self, x: ir.Value, there: ir.Block, y: ir.Value, here: ir.Block) -> ir.Value:
         """x if this block was reached from `there`, y if from `here`."""
@@ -338,8 +360,17 @@ class Printer:
 
     def when(self, condition: ir.Value, body: Callable[[], None]) -> None:
         """Print `body` to run only where the condition holds."""
-        with self.b.if_then(condition):
-            body()
+        match known(condition):
+            case None:
+                with self.b.if_then(condition):
+                    body()
+            case truth if truth:
+                body()
+
+
+def _turns(start: int | None, stop: int | None, step: int) -> int | None:
+    """How often a loop turns; None where this is not known."""
+    return None if start is None or stop is None else max(0, -((start - stop) // step))
 
 
 def size_of(t: Any) -> int:

@@ -13,8 +13,18 @@ from math import prod
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Load, Nest, RowReduction, Statement, registers
+from graphc_numpy.native.llvm.folding import FoldingBuilder
 from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, Vector, index
+from graphc_numpy.native.llvm.vectors import (
+    FEW,
+    INT64,
+    POINTER,
+    VOID,
+    WIDTH,
+    Printer,
+    Vector,
+    index,
+)
 from graphc_numpy.native.loops import folds
 from graphc_numpy.native.loops.columns import Columns, LoopPoint, run_each
 from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
@@ -71,14 +81,20 @@ def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
     nest = interchanged(nest)
-    p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+    few = prod(nest.rows) * prod(nest.columns) <= FEW
+    p = Printer(FoldingBuilder(function.append_basic_block("entry")), few)
     *pointers, begin, end, _, errors = function.args
     if prod(nest.rows):
         grid, asked = _grid(nest), dict[int, Prefetch]()
         if _by_rows(nest):
             asked |= prefetches(nest, grid.many * WIDTH)
         expressions = ExpressionPrinter(p, nest.params, pointers, errors, prefetches=asked)
-        _NestPrinter(p, nest, grid).units(expressions, begin, end)
+        made = _NestPrinter(p, nest, grid)
+        if grid.units == 1:
+            some = p.b.icmp_signed("<", begin, end)
+            p.when(some, lambda: made.units(expressions, index(0), index(1)))
+        else:
+            made.units(expressions, begin, end)
     p.b.ret_void()
     return function
 
@@ -207,7 +223,7 @@ class _NestPrinter:
         self._row([point.beside(k, active) for k, active in enumerate(actives)])
 
     def _least(self, x: ir.Value, limit: int) -> ir.Value:
-        return self.p.intrinsic("smin", x, index(limit))
+        return self.p.smaller(x, index(limit))
 
     # -- stages ---------------------------------------------------------------------------------
 

@@ -7,14 +7,18 @@ The error bounds of what is not exact stand in spec/backends.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+from llvmlite import ir
 
 from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import DType
-from graphc_numpy.native.llvm.expressions import Expression, expressions
+from graphc_numpy.native.llvm.expressions import Expression, expressions, outlined
 from graphc_numpy.native.llvm.vectors import Printer, Vector
 from graphc_numpy.native.math import integers
 from graphc_numpy.native.math.angles import arctan2
@@ -25,6 +29,14 @@ from graphc_numpy.native.math.powers import power
 from graphc_numpy.native.math.trigonometry import cos, sin
 
 Function: TypeAlias = Callable[..., Expression]
+
+LONG = frozenset(
+    ("expm1", "sin", "cos", "pow", "arctan2", "log1p", "erf", "exp", "log", "tanh", "logistic")
+)
+# So often a long function is printed where it is used on few entries; then it is called, at some
+# nanoseconds a vector: in a step of thousands of small kernels they would be most of the code.
+OFTEN = 16
+_PRINTED = WeakKeyDictionary[ir.Module, Counter[str]]()
 
 
 def apply(p: Printer, function: str, xs: Sequence[Vector], dtype: DType) -> Vector:
@@ -40,9 +52,20 @@ def apply(p: Printer, function: str, xs: Sequence[Vector], dtype: DType) -> Vect
         case _ if function.startswith("aggregate"):
             y = reduce(add, expressions(p, xs))
         case _:
-            y = _FUNCTIONS[function](xs[-1].dtype.kind, *expressions(p, xs))
+            operands, made_by = expressions(p, xs), partial(_FUNCTIONS[function], xs[-1].dtype.kind)
+            called = _is_called(p, function)
+            y = outlined(f"few.{function}", made_by, *operands) if called else made_by(*operands)
     made = Vector(y.value, dtype, y.width)
     return made if function in _EXACT else p.rounded(made)
+
+
+def _is_called(p: Printer, function: str) -> bool:
+    """Whether a function is rather called than printed once more."""
+    if not p.few or function not in LONG:
+        return False
+    printed = _PRINTED.setdefault(p.b.module, Counter())
+    printed[function] += 1
+    return printed[function] > OFTEN
 
 
 def supports(function: str) -> bool:
