@@ -33,3 +33,13 @@ def test_entries_that_go_together_stay_together() -> None:
     extents = (Extent("batch", 3),)
     t = TensorType((12,), F64, extents, place(MESH, [("a", Split(0))]))
     assert [shard_of(np.arange(12.0), t, MESH, rank)[0] for rank in (0, 2, 4)] == [0, 6, 0]
+
+
+def test_a_whole_value_is_not_copied_and_a_padded_or_cast_one_is() -> None:
+    whole, value = TensorType((6, 5), F64, (), place(MESH, ())), np.ones((6, 5))
+    assert np.shares_memory(shard_of(value, whole, MESH, 0), value)
+    assert not np.shares_memory(shard_of(value.astype(np.float32), whole, MESH, 0), value)
+    uneven, value = TensorType((7, 5), F64, (), place(MESH, [("a", Split(0))])), np.ones((7, 5))
+    assert np.shares_memory(shard_of(value, uneven, MESH, 0), value)
+    assert not np.shares_memory(last := shard_of(value, uneven, MESH, 5), value)
+    assert last.shape == (3, 5)

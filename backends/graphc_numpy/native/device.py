@@ -290,8 +290,7 @@ class BoundStep:
             case "arena":
                 return self.device.arena(self.made.memory)
             case "variable" | "shared":
-                names = {b: name for name, b in self.program.variables.items()}
-                return self.device.blocks.get(names[b], self.device.block(0))
+                return self.device.blocks.get(self._names[b], self.device.block(0))
             case "own":  # perhaps of a buffer that the program does not have
                 return self.device.block(memory.bytes)
             case "feed" if b in self.pointed:
@@ -300,6 +299,11 @@ class BoundStep:
                 return self._fed(self.program.buffers[b])
             case _:
                 return self.device.block(memory.bytes if site.holds(b) else 0)
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """Of the buffers of variables."""
+        return {b: name for name, b in self.program.variables.items()}
 
     @cached_property
     def pointed(self) -> set[int]:

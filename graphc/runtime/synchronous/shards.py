@@ -20,9 +20,12 @@ Array: TypeAlias = NDArray[Any]
 
 
 def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
-    """The padded shard of a global value that a rank holds."""
-    out = np.empty(local_shape(t, mesh), t.dtype.numpy)
-    copy_padded(value, _spans(t, mesh, rank), out)
+    """The padded shard of a global value that a rank holds: a view of it if that is the same."""
+    shape, spans = local_shape(t, mesh), _spans(t, mesh, rank)
+    if tuple(n for _, n in spans) == shape and value.dtype == t.dtype.numpy:
+        return value[tuple(slice(o, o + n) for o, n in spans)]
+    out = np.empty(shape, t.dtype.numpy)
+    copy_padded(value, spans, out)
     return out
 
 
