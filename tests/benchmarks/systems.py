@@ -319,9 +319,9 @@ def tf_step(w: Workload, threads: int, xla: bool = False) -> Step:
 
 
 SYSTEMS = {
-    "graphc": System("graphc", graphc_step),
-    "graphc mirrored(2)": System("graphc", partial(graphc_step, strategy="mirrored(2)")),
-    "graphc accumulate(4)": System("graphc", partial(graphc_step, strategy="accumulate(4)")),
+    "graphc": System("graphc.api", graphc_step),
+    "graphc mirrored(2)": System("graphc.api", partial(graphc_step, strategy="mirrored(2)")),
+    "graphc accumulate(4)": System("graphc.api", partial(graphc_step, strategy="accumulate(4)")),
     "jax": System("jax", jax_step),
     "torch": System("torch", torch_step),
     "torch compiled": System("torch", partial(torch_step, compiled=True)),
@@ -332,4 +332,4 @@ SYSTEMS = {
 
 def installed(name: str) -> bool:
     """Whether a system can run here; nothing is imported."""
-    return find_spec(SYSTEMS[name].module) is not None
+    return find_spec(SYSTEMS[name].module.partition(".")[0]) is not None
