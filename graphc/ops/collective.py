@@ -11,16 +11,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphc.ir.collective import Collective
+from graphc.ir.collectives import Collective
+from graphc.ir.leaf_tree import most_sent
 from graphc.ir.op import Op, Shard, register, require
 from graphc.ir.orders import Order
-from graphc.ir.placement import Home, Partial, R, ReduceOp, Split, State
+from graphc.ir.placement import Home, Mesh, Partial, R, ReduceOp, Split, State
 from graphc.ir.types import TensorType
-from graphc.ops.carried import Carried
+from graphc.ops.rules import Carried
 from graphc.ops.settle import Settle
 
 if TYPE_CHECKING:
@@ -34,13 +36,17 @@ class Conversion(Carried):
     conversion = True
     not_differentiable = "conversions are inserted after differentiation"
     over: ClassVar[str] = "space"
-    communicates: ClassVar[bool] = True
-    rounds: ClassVar[int] = 0  # how many times the value goes around the ring of devices
+    rounds: ClassVar[int] = 0  # how often the value goes around the ring of devices; 0: not sent
 
     @property
     @abstractmethod
     def states(self) -> tuple[State, State]:
         """The state along the axis before and after."""
+
+    @property
+    def communicates(self) -> bool:
+        """Whether devices send something: it is a collective then."""
+        return self.rounds > 0
 
     @property
     def order(self) -> Order:
@@ -69,6 +75,21 @@ class Conversion(Carried):
     def traffic(self, n: int, b: float) -> float:
         """Bytes that a device sends, on average, for a value of b bytes on n devices."""
         return self.rounds * (n - 1) / n * b
+
+    def sent(self, size: float, shape: tuple[int, ...], mesh: Mesh) -> float:
+        """Bytes that a device sends to convert a value that takes `size` bytes on it.
+
+        A sum over leaves begins with a forest, whose first dim counts its pieces. Every entry of
+        the sum is added on one device, to which the others send their pieces. The result is then
+        sent to the other devices that need it: to none, if all entries are split.
+        """
+        axes = [a for a in map(mesh.axis, self.axes) if a.over == "space"]
+        n = prod(a.size for a in axes)
+        if mesh.leaves is None or len(axes) == len(self.axes):
+            return self.traffic(n, size * (n if isinstance(self.states[0], Split) else 1))
+        pieces = most_sent(mesh.leaves.slots, mesh.turns)
+        copies = prod(a.size for a in axes if self.target(a.name) == R)
+        return (pieces * (n - 1) + copies - 1) / n * (size / shape[0])
 
     def partial_sums(self, turns: int) -> int:
         """How many values of the size of the result it keeps during a loop over microbatches."""
@@ -197,13 +218,14 @@ class AllToAll(Conversion):
     axis: str
     source_dim: int
     target_dim: int
+    rounds = 1
 
     @property
     def states(self) -> tuple[State, State]:
         return Split(self.source_dim), Split(self.target_dim)
 
     def traffic(self, n: int, b: float) -> float:
-        return (n - 1) / n * b / n
+        return super().traffic(n, b) / n
 
 
 @register
@@ -213,7 +235,6 @@ class ToSplit(Conversion):
     name = "tensor_split"
     axis: str
     dim: int
-    communicates = False
 
     @property
     def states(self) -> tuple[State, State]:
@@ -225,7 +246,6 @@ class ToPartial(Conversion):
     """R -> P over space: device 0 keeps the value, the others hold zero"""
 
     axis: str
-    communicates = False
 
     @property
     def states(self) -> tuple[State, State]:
@@ -248,7 +268,6 @@ class Accumulation(Conversion):
     op: ReduceOp = "sum"
     order: Order = Order.ACCUMULATE
     over = "time"
-    communicates = False
 
     @property
     def states(self) -> tuple[State, State]:
@@ -268,7 +287,6 @@ class Stack(Conversion):
     axis: str
     dim: int
     over = "time"
-    communicates = False
 
     @property
     def states(self) -> tuple[State, State]:
@@ -282,7 +300,6 @@ class Microbatch(Conversion):
     axis: str
     dim: int
     over = "time"
-    communicates = False
 
     @property
     def states(self) -> tuple[State, State]:

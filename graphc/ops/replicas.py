@@ -14,8 +14,7 @@ import numpy as np
 
 from graphc.ir.op import Op, Shard, register, require
 from graphc.ir.types import F32, I32, DType, TensorType
-from graphc.ops.carried import Carried
-from graphc.ops.rules import check_dim
+from graphc.ops.rules import Carried, check_dim
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike

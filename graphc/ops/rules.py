@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.ir.op import require
+from graphc.ir.dims import letters
+from graphc.ir.op import Op, require
+from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, ValueLike
@@ -48,3 +50,21 @@ def spread(f: Functions, y: ValueLike, like: ValueLike, over: tuple[int, ...]) -
 def wide(x: Array) -> Array:
     """`x` in the precision of sums: f32 for f16 and bf16 (no integer has 2 bytes)."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
+
+
+class Carried(Op):
+    """An op whose result has the same entries as its operand."""
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        rule = letters(types[0].rank)
+        return f"{rule} -> {rule}"
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return []

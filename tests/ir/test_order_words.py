@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 import graphc.ops  # noqa: F401  registers the ops
-from graphc.ir.collective import Collective
+from graphc.ir.collectives import Collective
 from graphc.ir.op import all_ops
 from graphc.ir.orders import NO_ORDERS, Order, Orders, parse_order, parse_orders
 from graphc.lowering.program.codec import Misfit, decode, encode

@@ -11,7 +11,7 @@ from laws.fault import Patch, around, fault
 import graphc.ir.placement
 import graphc.lowering.program.program
 from graphc import strategies
-from graphc.ir.collective import CollectiveKind
+from graphc.ir.collectives import CollectiveKind
 from graphc.ir.graph import Graph, Node, subgraph_nodes
 from graphc.ir.leaf_tree import forests
 from graphc.ir.placement import Placement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from graphc.ir.collective import Collective
+from graphc.ir.collectives import Collective
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, ReduceOp, Split
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group, Parts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from runtime.test_collectives import COMBINE, DTYPES, same, tree, values
 
-from graphc.ir.collective import Collective
+from graphc.ir.collectives import Collective
 from graphc.ir.leaf_tree import most_pieces, pieces
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, Split, capacity, shard_bounds

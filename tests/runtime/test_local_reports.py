@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from runtime import calls
 
-from graphc.ir.collective import Collective
+from graphc.ir.collectives import Collective
 from graphc.ir.orders import Order
 from graphc.ir.placement import R
 from graphc.runtime.transports import rendezvous

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import graphc.ops  # noqa: F401  (registers the ops)
-from graphc.ir.collective import CollectiveKind
+from graphc.ir.collectives import CollectiveKind
 from graphc.ir.op import all_ops
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, R, Split

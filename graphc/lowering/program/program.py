@@ -37,7 +37,6 @@ from graphc.lowering.program.instructions import (
     writes,
 )  # fmt: skip
 from graphc.ops.collective import Conversion, Keep
-from graphc.ops.traffic import sent
 
 Coordinates: TypeAlias = dict[str, int]  # mesh axis -> index
 
@@ -197,7 +196,7 @@ def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
     op = start.op
     assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
     share = prod(mesh.axis(a).size for a, _ in operand.home if a not in op.axes)
-    return sent(op, operand.bytes / share, operand.shape, mesh)
+    return op.sent(operand.bytes / share, operand.shape, mesh)
 
 
 __all__ = [

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
-from graphc.ir.collective import Collective, CollectiveKind
+from graphc.ir.collectives import Collective, CollectiveKind
 from graphc.ir.placement import Home, R, Split
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Primitives(ABC):
 
     def run(self, call: CollectiveCall, x: Any, out: Any) -> None:
         """Do what a call says, by the method of its kind."""
-        getattr(self, str(call.kind))(call, x, out)
+        getattr(self, call.kind.value)(call, x, out)
 
     @abstractmethod
     def all_reduce(self, call: CollectiveCall, x: Any, out: Any) -> None:

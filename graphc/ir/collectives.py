@@ -15,18 +15,29 @@ from graphc.ir.placement import Home, Partial, Replicated, Split, State
 
 
 class CollectiveKind(Enum):
-    """The kinds of collectives, each with the types of the states that it converts."""
+    """What devices do together. The value is the name of a transport's method for it."""
 
-    ALL_REDUCE = Partial, Replicated
-    REDUCE_SCATTER = Partial, Split
-    REDUCE = Partial, Home
-    BROADCAST = Home, Replicated
-    ALL_GATHER = Split, Replicated
-    ALL_TO_ALL = Split, Split
-    BARRIER = Replicated, Replicated  # nothing is sent: everyone waits for all
+    ALL_REDUCE = "all_reduce"
+    REDUCE_SCATTER = "reduce_scatter"
+    REDUCE = "reduce"
+    BROADCAST = "broadcast"
+    ALL_GATHER = "all_gather"
+    ALL_TO_ALL = "all_to_all"
+    BARRIER = "barrier"
 
     def __str__(self) -> str:
-        return self.name.lower()
+        return self.value
+
+
+KINDS: dict[tuple[type[State], type[State]], CollectiveKind] = {
+    (Partial, Replicated): CollectiveKind.ALL_REDUCE,
+    (Partial, Split): CollectiveKind.REDUCE_SCATTER,
+    (Partial, Home): CollectiveKind.REDUCE,
+    (Home, Replicated): CollectiveKind.BROADCAST,
+    (Split, Replicated): CollectiveKind.ALL_GATHER,
+    (Split, Split): CollectiveKind.ALL_TO_ALL,
+    (Replicated, Replicated): CollectiveKind.BARRIER,  # nothing is sent: everyone waits for all
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,7 @@ class Collective:
 
     @property
     def kind(self) -> CollectiveKind:
-        return CollectiveKind((type(self.source), type(self.target)))
+        return KINDS[type(self.source), type(self.target)]
 
     def __str__(self) -> str:
         order = "" if self.order is Order.ADD_N else f" in order {self.order}"
