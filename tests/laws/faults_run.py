@@ -230,13 +230,13 @@ def _gathered_in_reverse(patch: Patch) -> None:
 @fault("check")
 def _a_sum_over_devices_gives_nan(patch: Patch) -> None:
     """A sum over devices gives a NaN in its last entry."""
-    patch.setitem(exchange.COMBINE, "sum", _ending_in(float("nan")))
+    patch.setattr(exchange, "COMBINE", exchange.COMBINE | {"sum": _ending_in(float("nan"))})
 
 
 @fault("check")
 def _a_sum_over_devices_overflows(patch: Patch) -> None:
     """A sum over devices gives an infinity in its last entry."""
-    patch.setitem(exchange.COMBINE, "sum", _ending_in(float("inf")))
+    patch.setattr(exchange, "COMBINE", exchange.COMBINE | {"sum": _ending_in(float("inf"))})
 
 
 def _ending_in(last: float) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, ReduceOp
+from graphc.ops.settle import COMBINE
 from graphc.runtime.transports.transport import CollectiveCall, Parts, Primitives
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -25,7 +26,6 @@ Xs: TypeAlias = Sequence[Array]
 Outs: TypeAlias = Sequence[Any]
 Joins: TypeAlias = Sequence[tuple[int, int]]
 T = TypeVar("T")
-COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class Scratch:
