@@ -11,7 +11,8 @@ from graphc.ir.collectives import Collective
 from graphc.ir.op import all_ops
 from graphc.ir.orders import NO_ORDERS, Order, Orders, parse_order, parse_orders
 from graphc.lowering.program.codec import Misfit, decode, encode
-from graphc.ops.collective import Accumulation, ReduceScatter
+from graphc.lowering.program.instructions import Start
+from graphc.ops.collective import Accumulation, AllReduce, ReduceScatter
 from graphc.ops.elementwise import Aggregate
 from graphc.strategies import Mirrored, parse_strategy
 from graphc.support.errors import GraphcError
@@ -81,6 +82,13 @@ def test_a_wrong_word_in_the_text_of_a_graph_is_told(text: str, code: str, words
         parse_ir(text)
     assert caught.value.code == code and words in caught.value.render()
     assert caught.value.span is not None and caught.value.span.line == 5
+
+
+def test_a_plan_begins_collectives_only() -> None:
+    begun = encode(Start(AllReduce("data", order=Order.TREE), 0, 1, 1, "total"))
+    assert decode(Start, begun).op == AllReduce("data", order=Order.TREE)
+    with pytest.raises(Misfit, match=r"Start\.op: aggregate is no Conversion"):
+        decode(Start, begun | {"op": encode(Aggregate())})
 
 
 def test_a_wrong_word_in_a_plan_is_told() -> None:

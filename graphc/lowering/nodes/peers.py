@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from graphc.ir.placement import Partial, R
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel, Program, Start
-from graphc.ops.collective import Conversion
 from graphc.ops.elementwise import Aggregate
 
 MOST = 16  # coordinates whose values are summed at once
@@ -38,7 +37,6 @@ class Peers:
     def add(self, values: ValueTable, start: Start, size: int) -> None:
         """The kernel that does what a collective does, on `size` coordinates' memory."""
         op, operand = start.op, values.buffers[start.operand]
-        assert isinstance(op, Conversion)
         reads = [self._at(values, operand.id, op.axes, k) for k in range(size)]
         kernel = Aggregate(op.order)
         self.sums[start.token] = Kernel(
@@ -89,7 +87,7 @@ def size_of_sum(program: Program, start: Start) -> int:
     op, mesh = start.op, program.mesh
     operand = program.buffers[start.operand]
     root = program.buffers[operand.root]
-    if not isinstance(op, Conversion) or op.states != (Partial(), R) or mesh.leaves is not None:
+    if op.states != (Partial(), R) or mesh.leaves is not None:
         return 0
     axes = [mesh.axis(a) for a in op.axes]
     size = axes[0].size

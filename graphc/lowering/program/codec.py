@@ -124,7 +124,7 @@ def _reader(kind: Any) -> Convert:
         item = _reader(get_args(kind)[1])
         return lambda value: {k: item(x) for k, x in _exactly(dict, value).items()}
     if isinstance(kind, type) and issubclass(kind, Op):
-        return _op
+        return partial(_op, kind)
     return _Record(kind)
 
 
@@ -201,9 +201,11 @@ def _one_of(kinds: tuple[Any, ...]) -> Convert:
     return read
 
 
-def _op(value: Any) -> Op:
+def _op(kind: type[Op], value: Any) -> Op:
     given = dict(_exactly(dict, value))
     cls = op_named(_exactly(str, given.pop("@", None)))
+    if not issubclass(cls, kind):
+        raise Misfit(f"{cls.name} is no {kind.__name__}")
     return cast(Op, _shape(cls).made(given))
 
 

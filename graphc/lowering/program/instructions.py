@@ -10,6 +10,7 @@ from typing import TypeAlias
 from graphc.ir.op import Op
 from graphc.ir.placement import Mesh, shard_bounds
 from graphc.ir.types import DType, TensorType
+from graphc.ops.collective import Conversion
 from graphc.support.errors import Span
 
 
@@ -101,7 +102,7 @@ class Kernel:
 class Start:
     """Begin a collective: `result = op(operand)` over the mesh axis that the op names."""
 
-    op: Op
+    op: Conversion
     operand: int
     result: int
     token: int

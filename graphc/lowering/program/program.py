@@ -36,7 +36,7 @@ from graphc.lowering.program.instructions import (
     reads,
     writes,
 )  # fmt: skip
-from graphc.ops.collective import Conversion, Keep
+from graphc.ops.collective import Keep
 
 Coordinates: TypeAlias = dict[str, int]  # mesh axis -> index
 
@@ -194,7 +194,6 @@ class Program:
 def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
     """Bytes that one device sends for a collective."""
     op = start.op
-    assert isinstance(op, Conversion), f"%{start.node} begins {op.name}, which is no conversion"
     share = prod(mesh.axis(a).size for a, _ in operand.home if a not in op.axes)
     return op.sent(operand.bytes / share, operand.shape, mesh)
 

@@ -200,6 +200,7 @@ class _Scheduler:
         return one.id
 
     def _start(self, node: Node, operand: int) -> Start:
+        assert isinstance(node.op, Conversion)
         self.tokens += 1
         result = self._add(node.name, node.tensor)
         self.pending[result] = self.tokens

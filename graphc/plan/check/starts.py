@@ -21,7 +21,7 @@ def collectives_are_typed(program: Program) -> Iterator[str]:
 
 def _problem(x: Start, program: Program) -> str | None:
     op, mesh = x.op, program.mesh
-    if not isinstance(op, Conversion) or not op.communicates:
+    if not op.communicates:
         return "this is not a collective"
     if not _runs_over(op, mesh):
         return f"it can't run over '{op.axis}' of the mesh"

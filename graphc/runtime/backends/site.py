@@ -18,7 +18,6 @@ from graphc.lowering.program.program import (
     reads,
     writes,
 )
-from graphc.ops.collective import Conversion
 from graphc.ops.indexing import OutOfRange
 from graphc.runtime.data.supply import Supply, feeds
 from graphc.runtime.transports.transport import CollectiveCall, Group, Parts
@@ -69,7 +68,6 @@ class Site:
             case Wait(token=token):
                 return token not in self._away
             case Start(op=op, operand=operand, result=result):
-                assert isinstance(op, Conversion), f"{op.name} is no collective"
                 buffers = self.program.buffers
                 homes = (*buffers[operand].home, *buffers[result].home)
                 return all(self.coordinates[0][a] == k for a, k in homes if a not in op.axes)
@@ -110,11 +108,7 @@ class Site:
         """The collectives of a loop's body between ranks that may have different numbers of leaves,
         such as the gathering of a variable in sharded storage."""
         deals = self.program.mesh.deals
-        begun = {
-            x.token
-            for x in body
-            if isinstance(x, Start) and isinstance(x.op, Conversion) and any(map(deals, x.op.axes))
-        }
+        begun = {x.token for x in body if isinstance(x, Start) and any(map(deals, x.op.axes))}
         return [x for x in body if isinstance(x, Start | Wait) and x.token in begun]
 
     # -- kernels --------------------------------------------------------------------------------
@@ -182,7 +176,6 @@ class Site:
 
     def _call(self, start: Start, turn: int, supply: Supply) -> CollectiveCall:
         op, mesh = start.op, self.program.mesh
-        assert isinstance(op, Conversion), f"{op.name} is no collective"
         source, target = op.states
         space = [a for a in op.axes if mesh.axis(a).over == "space"]
         group = self.group(*space)
@@ -204,7 +197,6 @@ class Site:
         split: Split,
     ) -> Parts:  # fmt: skip
         """The parts of a buffer that members of a group have, by their coordinates."""
-        assert isinstance(start.op, Conversion)
         spans = self._spans(start.op.along, turn, supply, buffer, split.dim)
         begin = spans[0][0]  # of what they have together, if other axes split the dim too
         size = self.program.buffers[start.result].shape[split.dim]
