@@ -132,6 +132,16 @@ def test_a_backend_sees_only_what_a_backend_may_see(path: Path) -> None:
             assert allowed, f"{path}:{line} imports {module}"
 
 
+def test_no_class_name_is_defined_twice() -> None:
+    """One word, one meaning; private classes aside."""
+    places: dict[str, list[str]] = {}
+    for path in FILES + BACKENDS:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.name)
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
 @pytest.mark.parametrize("path", FILES + BACKENDS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_stay_small(path: Path) -> None:
     lines = len(path.read_text().splitlines())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphc.ir.types import F32, I64
-from graphc.lowering.kernel.axes import Axis, axes_of, lowest, merged, reaches, split, with_axes
+from graphc.lowering.kernel.axes import LoopAxis, axes_of, lowest, merged, reaches, split, with_axes
 from graphc.lowering.kernel.code import (
     Access,
     AxisIndex,
@@ -25,11 +25,11 @@ from graphc.lowering.kernel.code import (
 )
 
 STRIDES = st.integers(-8, 8)
-AXES = st.lists(st.builds(Axis, st.integers(1, 4), st.tuples(STRIDES, STRIDES)), max_size=5)
+AXES = st.lists(st.builds(LoopAxis, st.integers(1, 4), st.tuples(STRIDES, STRIDES)), max_size=5)
 PARAMS = (Parameter(F32), Parameter(F32), Parameter(F32, written=True))
 
 
-def elements(axes: list[Axis]) -> list[tuple[int, int]]:
+def elements(axes: list[LoopAxis]) -> list[tuple[int, int]]:
     """What both accesses reach, turn by turn."""
     turns = product(*(range(a.size) for a in axes))
     return [
@@ -42,7 +42,7 @@ def elements(axes: list[Axis]) -> list[tuple[int, int]]:
 
 
 @given(AXES)
-def test_merged_axes_reach_the_same_elements_in_the_same_order(axes: list[Axis]) -> None:
+def test_merged_axes_reach_the_same_elements_in_the_same_order(axes: list[LoopAxis]) -> None:
     assert elements(merged(axes)) == elements(axes)
 
 
@@ -50,7 +50,7 @@ def test_merged_axes_reach_the_same_elements_in_the_same_order(axes: list[Axis])
 def test_an_axis_that_is_split_is_one_again_when_it_is_merged(
     outer: int, inner: int, strides: tuple[int, int]
 ) -> None:
-    axis = Axis(outer * inner, strides, row=3, step=2)
+    axis = LoopAxis(outer * inner, strides, row=3, step=2)
     parts = split(axis, [inner])
     assert elements(parts) == elements([axis])
     assert [(a.step, a.row) for a in parts] == [(2 * inner, 3 * inner), (2, 3)]
@@ -58,12 +58,12 @@ def test_an_axis_that_is_split_is_one_again_when_it_is_merged(
 
 
 @given(AXES)
-def test_the_lowest_element_is_the_least_that_is_reached(axes: list[Axis]) -> None:
+def test_the_lowest_element_is_the_least_that_is_reached(axes: list[LoopAxis]) -> None:
     assert [lowest(axes, k) for k in (0, 1)] == [min(x) for x in zip(*elements(axes), strict=True)]
 
 
 def test_axes_whose_index_is_used_and_those_of_two_groups_stay_apart() -> None:
-    outer, inner = Axis(2, (4,), "rows"), Axis(4, (1,), "rows")
+    outer, inner = LoopAxis(2, (4,), "rows"), LoopAxis(4, (1,), "rows")
     assert len(merged([outer, inner])) == 1
     assert len(merged([replace(outer, group="columns"), inner])) == 2
     assert len(merged([outer, replace(inner, counted=True)])) == 2

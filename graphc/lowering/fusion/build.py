@@ -13,7 +13,7 @@ from graphc.lowering.fusion.domains import Interval, axes, inside, intervals, si
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.kernel.axes import (
     OF_SUM,
-    Axis,
+    LoopAxis,
     LoopNest,
     Reach,
     axes_of,
@@ -171,7 +171,7 @@ def _fixed(nest: Nest, fold: ReduceNode) -> Nest:
     if nest.rows:
         return nest
     along = (0,) * len(reaches(nest))
-    return with_axes(nest, [Axis(1, along, "rows"), *axes_of(nest)])
+    return with_axes(nest, [LoopAxis(1, along, "rows"), *axes_of(nest)])
 
 
 def _lanes(nest: Nest) -> Lanes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from graphc.lowering.kernel.axes import Axis, merged
+from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.program.strides import MemoryLayout
 
 Cuts: TypeAlias = tuple[int, ...]
@@ -63,7 +63,7 @@ def intervals(shape: Sequence[int], over: Iterable[int]) -> frozenset[Interval]:
     """Some dims of a shape, as intervals; adjacent ones are merged."""
     chosen, lows = set(over), MemoryLayout.dense(tuple(shape)).strides
     dims = enumerate(zip(shape, lows, strict=True))
-    merged_dims = merged(Axis(n, (low,)) for d, (n, low) in dims if d in chosen and n > 1)
+    merged_dims = merged(LoopAxis(n, (low,)) for d, (n, low) in dims if d in chosen and n > 1)
     return frozenset((low, low * a.size) for a in merged_dims for low in a.strides)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphc.ir.types import BOOL, I32
 from graphc.lowering.fusion.domains import Interval, size
-from graphc.lowering.kernel.axes import Axis, merged
+from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Access, Check, LinkedSum, Load, Statement, Store
 from graphc.lowering.nodes.nodes import MapNode, Read
 
@@ -90,7 +90,7 @@ def _chain(at: Spot, node: MapNode) -> int:
     beside = (0,) * (len(along) - len(pairs))
     inside = (*(0 if axis[0] >= step else stride for axis, stride in pairs), *beside)
     outer = sorted(((a, stride) for a, stride in pairs if a[0] >= step), reverse=True)
-    places = merged(Axis(size(a), (a[0] // step, stride)) for a, stride in outer)
+    places = merged(LoopAxis(size(a), (a[0] // step, stride)) for a, stride in outer)
     offsets = tuple((a.strides[0], a.size, a.strides[1]) for a in reversed(places))
     link, target = at.read(links), w.registers.new()
     every = w.parameters.slot(links.value.buffer, links.dtype)

@@ -38,7 +38,7 @@ OF_SUM = "inner"  # the group of the axes that a product adds up over: code does
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class LoopAxis:
     """A loop of `size` turns. strides: how far each access goes from one turn to the next.
 
     group:   of a kernel's axis the field that has it, such as `rows`; groups are not merged
@@ -63,9 +63,9 @@ class Axis:
         return (self.row, self.row * self.size) if self.row else None
 
 
-def merged(axes: Iterable[Axis]) -> list[Axis]:
+def merged(axes: Iterable[LoopAxis]) -> list[LoopAxis]:
     """The axes, where neighbours that every access sees as one are one."""
-    found: list[Axis] = []
+    found: list[LoopAxis] = []
     for axis in axes:
         if found and _goes_on(found[-1], axis):
             axis = replace(axis, size=found.pop().size * axis.size)
@@ -73,17 +73,17 @@ def merged(axes: Iterable[Axis]) -> list[Axis]:
     return found
 
 
-def _goes_on(outer: Axis, inner: Axis) -> bool:
+def _goes_on(outer: LoopAxis, inner: LoopAxis) -> bool:
     """Whether a turn of the outer axis goes as far as all turns of the inner one."""
     size = inner.size
     far = all(x == y * size for x, y in zip(outer.strides, inner.strides, strict=True))
     return far and outer.group == inner.group and not (outer.counted or inner.counted)
 
 
-def split(axis: Axis, at: Iterable[int]) -> list[Axis]:
+def split(axis: LoopAxis, at: Iterable[int]) -> list[LoopAxis]:
     """The axis in parts, from outside in. at: the sizes at which it is cut, in rising order, each
     that of all parts inside of the cut."""
-    parts: list[Axis] = []
+    parts: list[LoopAxis] = []
     for low, high in pairwise((1, *at, axis.size)):
         strides = tuple(s * low for s in axis.strides)
         step, row = axis.step * low, axis.row * low
@@ -91,7 +91,7 @@ def split(axis: Axis, at: Iterable[int]) -> list[Axis]:
     return parts
 
 
-def lowest(axes: Iterable[Axis], k: int) -> int:
+def lowest(axes: Iterable[LoopAxis], k: int) -> int:
     """How far access k goes, against its first element (0 or less)."""
     return sum(min(0, a.strides[k] * (a.size - 1)) for a in axes)
 
@@ -123,7 +123,7 @@ def sizes(kernel: Nest | Gemm) -> tuple[int, ...]:
     return (*kernel.batch, *kernel.rows, *kernel.cols)
 
 
-def axes_of(kernel: Nest | Gemm) -> list[Axis]:
+def axes_of(kernel: Nest | Gemm) -> list[LoopAxis]:
     """The loops of a kernel, with a stride for each of its `reaches`; those of a sum come last."""
     along = [a.strides for a in accesses(kernel)]
     if isinstance(kernel, Nest):
@@ -135,19 +135,19 @@ def axes_of(kernel: Nest | Gemm) -> list[Axis]:
         along = [*((*s.batch, *s.rows, *s.cols) for s in (kernel.left, kernel.right)), *along]
     counted = {x.axis for code in codes for x in code if isinstance(x, AxisIndex)}
     axes = [
-        Axis(n, tuple(s[k] for s in along), group, k, counted=k in counted)
+        LoopAxis(n, tuple(s[k] for s in along), group, k, counted=k in counted)
         for k, (n, group) in enumerate(zip(sizes(kernel), groups, strict=True))
     ]
     return [*axes, *_summed(kernel, len(along) - 2)] if isinstance(kernel, Gemm) else axes
 
 
-def _summed(kernel: Gemm, count_: int) -> Iterator[Axis]:
+def _summed(kernel: Gemm, count_: int) -> Iterator[LoopAxis]:
     for n, left, right in zip(kernel.inner, kernel.left.inner, kernel.right.inner, strict=True):
-        yield Axis(n, (left, right, *(0,) * count_), OF_SUM)
+        yield LoopAxis(n, (left, right, *(0,) * count_), OF_SUM)
 
 
 def with_axes(
-    kernel: LoopNest, axes: Sequence[Axis],
+    kernel: LoopNest, axes: Sequence[LoopAxis],
     moved: Moved | None = None, index: Index | None = None,
 ) -> LoopNest:  # fmt: skip
     """The kernel with other loops; axes of different groups may come in any order.
@@ -170,7 +170,7 @@ def with_axes(
 class _Loops:
     """Rewrites what a kernel reaches for other axes; it must be asked in the order of reaches."""
 
-    def __init__(self, axes: Sequence[Axis], moved: Moved | None, index: Index | None) -> None:
+    def __init__(self, axes: Sequence[LoopAxis], moved: Moved | None, index: Index | None) -> None:
         names = ("batch", "rows", OF_SUM, "cols", "columns")
         self.groups = {g: [a for a in axes if a.group == g] for g in names}
         self.seen = [a for g, found in self.groups.items() if g != OF_SUM for a in found]

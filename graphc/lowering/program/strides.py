@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from graphc.lowering.kernel.axes import Axis, merged, split
+from graphc.lowering.kernel.axes import LoopAxis, merged, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class MemoryLayout:
         if self.is_dense:
             return MemoryLayout(shape, MemoryLayout.dense(shape).strides, self.offset)
         dims = zip(self.shape, self.strides, strict=True)
-        left = merged(Axis(n, (stride,)) for n, stride in dims if n != 1)
+        left = merged(LoopAxis(n, (stride,)) for n, stride in dims if n != 1)
         strides: list[int] = []
         for n in reversed(shape):
             if n == 1:

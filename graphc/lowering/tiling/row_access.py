@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from graphc.lowering.fusion.domains import Cuts
-from graphc.lowering.kernel.axes import OF_SUM, Axis, Reach, axes_of, reaches, split
+from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, Reach, axes_of, reaches, split
 from graphc.lowering.kernel.code import Gemm, Nest
 
 Part: TypeAlias = Nest | Gemm
@@ -27,7 +27,7 @@ class KernelAxes:
     """A kernel, its axes, and what it reaches by them."""
 
     kernel: Part
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     reaches: tuple[Reach, ...]
 
     @property
@@ -44,7 +44,7 @@ def row_axes(
     lengths: of a row of what is reached (None: of what has no rows); starts: where each reach
     begins, in elements of the whole value
     """
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     for axis in axes_of(kernel):
         sizes = _cuts(axis, lengths)
         if sizes is None:
@@ -58,7 +58,7 @@ def row_axes(
     return result if _stays_inside(result, lengths, starts) else None
 
 
-def _cuts(axis: Axis, lengths: Sequence[int | None]) -> list[int] | None:
+def _cuts(axis: LoopAxis, lengths: Sequence[int | None]) -> list[int] | None:
     """The sizes at which an axis leaves a row."""
     sizes = set[int]()
     for stride, length in zip(axis.strides, lengths, strict=True):
@@ -74,7 +74,7 @@ def _cuts(axis: Axis, lengths: Sequence[int | None]) -> list[int] | None:
     return sorted(sizes) if all(b % a == 0 for a, b in pairwise(every)) else None
 
 
-def _row_of(axis: Axis, lengths: Sequence[int | None]) -> int | None:
+def _row_of(axis: LoopAxis, lengths: Sequence[int | None]) -> int | None:
     """How many rows an axis goes on in a turn; None if what is reached does not agree on it."""
     of_sum = axis.group == OF_SUM
     steps = set[int]()
@@ -110,7 +110,7 @@ def cuts(x: KernelAxes) -> Cuts | None:
 
 def cut(x: KernelAxes, rows: Cuts) -> KernelAxes:
     """The kernel with its axes split where the rows are cut."""
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     for axis in x.axes:
         low, high = axis.rows or (1, 1)
         axes += split(axis, [c // low for c in rows if low < c < high])

@@ -11,7 +11,7 @@ from itertools import count
 
 from graphc.ir.types import F32, I64, DType
 from graphc.lowering.fusion.domains import Cuts, axes, size
-from graphc.lowering.kernel.axes import OF_SUM, Axis, LoopNest, Reach, with_axes
+from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, LoopNest, Reach, with_axes
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
@@ -109,7 +109,7 @@ class _Cutting:
         return replace(of_block, params=tuple(self.params))
 
     @property
-    def _visible(self) -> list[Axis]:
+    def _visible(self) -> list[LoopAxis]:
         """The axes that code sees."""
         return [a for a in self.kept if a.group != OF_SUM]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from graphc.lowering.kernel.axes import OF_SUM, Axis, axes_of, merged, with_axes
+from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, axes_of, merged, with_axes
 from graphc.lowering.kernel.code import Gemm
 
 
@@ -23,13 +23,13 @@ def without_unit_axes(product: Gemm) -> Gemm:
     axes = [a for a in axes_of(product) if a.size != 1]
     summed = [a for a in axes if a.group == OF_SUM]
     if 0 in product.inner:
-        summed = [Axis(0, (0,) * len(summed[0].strides), OF_SUM)]
+        summed = [LoopAxis(0, (0,) * len(summed[0].strides), OF_SUM)]
     dealt = [_dealt(a) for a in axes if a.group != OF_SUM]
     groups = [[a for a in dealt if a.group == group] for group in ("batch", "rows", "cols")]
     return with_axes(product, [*(a for group in groups for a in merged(group)), *summed])
 
 
-def _dealt(axis: Axis) -> Axis:
+def _dealt(axis: LoopAxis) -> LoopAxis:
     left, right = (stride != 0 for stride in axis.strides[:2])
     if axis.group != "batch" or left == right:
         return axis
@@ -68,8 +68,8 @@ class SumBlocks:
     `inside[0]`.
     """
 
-    outside: tuple[Axis, ...]
-    inside: tuple[Axis, ...]
+    outside: tuple[LoopAxis, ...]
+    inside: tuple[LoopAxis, ...]
     rest: int
 
     @property
@@ -90,19 +90,19 @@ def blocks(product: Gemm) -> SumBlocks:
     """
     sizes = product.inner
     strides = zip(product.left.inner, product.right.inner, strict=True)
-    loops = [Axis(n, both) for n, both in zip(sizes, strides, strict=True)]
+    loops = [LoopAxis(n, both) for n, both in zip(sizes, strides, strict=True)]
     at = len(sizes)
     while at > 0 and prod(sizes[at - 1 :]) <= BLOCK:
         at -= 1
     if at == 0:
-        inside = tuple(merged(loops)) or (Axis(1, (0, 0)),)
+        inside = tuple(merged(loops)) or (LoopAxis(1, (0, 0)),)
         return SumBlocks((), inside, inside[0].size)
     cut, after = loops[at - 1], loops[at:]
     longest = max(1, BLOCK // max(1, prod(sizes[at:])))
     pieces = -(-cut.size // longest)
     length = -(-cut.size // pieces)
     pieces = -(-cut.size // length)
-    outside = (*loops[: at - 1], Axis(pieces, tuple(length * s for s in cut.strides)))
+    outside = (*loops[: at - 1], LoopAxis(pieces, tuple(length * s for s in cut.strides)))
     inside = tuple(merged(x for x in (replace(cut, size=length), *after) if x.size > 1))
     rest = cut.size - (pieces - 1) * length
     return SumBlocks(outside, inside, rest * inside[0].size // length)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from graphc.ir.types import DType
-from graphc.lowering.kernel.axes import Axis
+from graphc.lowering.kernel.axes import LoopAxis
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, memory_type
 
 Values = list[ir.Value]
@@ -37,7 +37,7 @@ class MicroKernel:
     active: int
     width: int
     step: int
-    loops: tuple[Axis, ...]
+    loops: tuple[LoopAxis, ...]
     adds: bool
 
     @property

@@ -18,7 +18,7 @@ from math import prod
 from llvmlite import ir
 
 from graphc.ir.types import DType
-from graphc.lowering.kernel.axes import Axis, merged
+from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
 from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
 from graphc_numpy.native.gemm.masked_tiles import visible_entries
@@ -333,15 +333,15 @@ class _GemmPrinter:
         adds = t.blocks.number > 1
         return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds)
 
-    def reading(self, height: int, width: int) -> tuple[Axis, ...]:
+    def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
-        loops: list[Axis] = []
+        loops: list[LoopAxis] = []
         entries = 1
         for x in reversed(self.t.blocks.inside):
             left, right = x.strides
             left = entries * height if self.t.packs_left else left
             right = entries * width if self.t.packs_right else right
-            loops.insert(0, Axis(x.size, (left, right)))
+            loops.insert(0, LoopAxis(x.size, (left, right)))
             entries *= x.size
         return tuple(merged(loops))
 

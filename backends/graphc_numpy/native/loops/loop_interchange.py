@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from graphc.lowering.kernel.axes import Axis, axes_of, split, with_axes
+from graphc.lowering.kernel.axes import LoopAxis, axes_of, split, with_axes
 from graphc.lowering.kernel.code import LinkedSum, Load, Nest, Statement, Store, reached
 from graphc_numpy.native.llvm.vectors import WIDTH
 from graphc_numpy.native.loops.invariant_motion import effort
@@ -61,7 +61,7 @@ def _tiled(nest: Nest) -> Nest:
     axes = axes_of(nest)
     if not all(sides.values()) or any(axes[a].counted for a in sides):
         return nest
-    inside = list[Axis]()
+    inside = list[LoopAxis]()
     for a, side in sides.items():
         axes[a], part = split(axes[a], [side])
         inside.append(part)
