@@ -142,6 +142,7 @@ def watched() -> Clock:
 
     import graphc.api
     import graphc.lowering.lower
+    import graphc.lowering.nodes.facts
     from graphc.compiler import driver
 
     clock = Clock()
@@ -149,7 +150,7 @@ def watched() -> Clock:
     clock.watch(driver, "run_passes", "passes")
     clock.watch(driver, "schedule", "schedule")
     clock.watch(graphc.lowering.lower, "lower", "lower")
-    clock.watch(graphc.lowering.lower, "written_apart", "lower")
+    clock.watch(graphc.lowering.nodes.facts, "written_apart", "lower")
     clock.watch(_ModuleWriter, "region", "print")
     clock.watch(_ModuleWriter, "finish", "print")
     clock.watch(machine, "_text", "print")

@@ -6,6 +6,8 @@ it: each turn of a loop, of a comprehension or of a generator is one. No clock i
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -119,3 +121,14 @@ def test_a_scan_for_each_value_is_told() -> None:
         patch.setitem(globals(), "FOLDERS", (str(Path(__file__).parent),))
         counts = [max(lines_run(lambda n=n: squares(n)).values()) for n in (50, 100)]  # type: ignore[misc]
     assert counts[1] > MOST * counts[0]
+
+
+def test_the_benchmark_finds_every_stage() -> None:
+    """It replaces functions by name, where they may move."""
+    script = Path(__file__).parents[1] / "benchmarks" / "compile.py"
+    command = [sys.executable, str(script), "--work", "dense", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seconds = json.loads(done.stdout.splitlines()[-1])
+    stages = ("trace", "passes", "schedule", "lower", "print", "llvm")
+    assert all(seconds[stage] > 0 for stage in stages)
