@@ -318,7 +318,25 @@ OVERWRITTEN: dict[str, Structure] = {
     }.items()
 }
 
+# -- values that a kernel computes again, and reads at another entry besides -----------------------
+
+
+def powers(w: Array) -> Any:
+    return np.power(np.abs(w) + 0.5, np.tanh(w))
+
+
+AGAIN: dict[str, Structure] = {
+    name: Structure(f, {"w": of(5)}, {"x": of(2, 3)})
+    for name, f in {
+        "its last": lambda p, b: np.mean(np.square(powers(p["w"]) + powers(p["w"])[..., -1:])),
+        "its first": lambda p, b: np.mean(np.square(powers(p["w"]) * powers(p["w"])[:1])),
+        "its reverse": lambda p, b: np.mean(np.square(powers(p["w"]) + powers(p["w"])[::-1])),
+        "its neighbour": lambda p, b: np.mean(np.square(powers(p["w"])[1:] + powers(p["w"])[:-1])),
+    }.items()
+}
+
 KINDS = {
+    "again": AGAIN,
     "view": VIEWS,
     "join": JOINS,
     "lookup": LOOKUPS,

@@ -124,6 +124,8 @@ def _cone(
         if len(cone.nodes) > MOST:
             return None
         for read in fusion.nodes[i].reads:
+            if read.value in group.made and not _dense(read, group):
+                return None  # the group has the value of its own entry only
             j = source.made.get(read.value)
             inside = j is not None and j not in source.rows and _is_map(fusion.nodes[j])
             stored = bool(users.get(read.value)) and read.value not in wanted
