@@ -2,9 +2,8 @@
 
 Compiles and runs the first step of programs that grow: stacks of dense layers, programs of many
 small nodes, a GPT of layers that are alike. Each size runs in a process of its own, without caches
-on disk. Printed are the nodes of the training graph as it is run, and the CPU seconds of all and of
-each stage: of tracing, the passes over the graph, scheduling, lowering, printing kernels, LLVM, and
-the rest (memory, first values, the step itself).
+on disk. Printed are the CPU seconds of all and of each stage: of tracing, the passes over the graph,
+scheduling, lowering, printing kernels, LLVM, and the rest (memory, first values, the step itself).
 """
 
 from __future__ import annotations
