@@ -376,6 +376,8 @@ class ElementWriter:
         if maker is not None:
             if maker in w.group.rows or isinstance(w.nodes[maker], ReduceNode):
                 return w.row_values[maker]
+            own = read.layout.is_dense and not read.layout.offset
+            assert own, f"{read} is read at other entries than the one that the kernel has"
             return self.value(maker)
         along = w.element_strides(read)
         if w.once_a_row(along):
