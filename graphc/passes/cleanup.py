@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from graphc.ir.builder import infer_type
 from graphc.ir.graph import Graph, Node, subgraph_nodes
 from graphc.ir.op import op_named
 from graphc.ir.rewriter import Rewriter
@@ -79,12 +80,18 @@ class Simplify(Pass):
 
 
 def _merged(node: Node, nodes: dict[str, Node]) -> Node:
-    """The node applied to the operand of its operand, if one op does the work of both."""
-    if len(node.operands) != 1:
+    """The node applied to the operand of its operand, if one op does the work of both.
+
+    A value in between may have lost what its type knows of a run-time dim: where the batch has
+    length 1, a reshape to no dims forgets it. One op would keep it, and give another type.
+    """
+    inner = nodes[node.operands[0]] if len(node.operands) == 1 else None
+    if inner is None or inner.op.source or len(inner.operands) != 1:
         return node
-    inner = nodes[node.operands[0]]
-    op = node.op.merge(inner.op) if len(inner.operands) == 1 and not inner.op.source else None
-    return replace(node, op=op, operands=inner.operands) if op is not None else node
+    op = node.op.merge(inner.op)
+    if op is None or infer_type(op, [nodes[inner.operands[0]].type.bare()]) != node.type.bare():
+        return node
+    return replace(node, op=op, operands=inner.operands)
 
 
 def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:

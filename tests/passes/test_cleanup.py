@@ -9,6 +9,8 @@ from graphc.ir.graph import Graph
 from graphc.ir.op import op_named
 from graphc.ir.types import F32, TensorType
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
+from graphc.testing.models import entry
+from graphc.verify import verify
 
 
 def source(f: Builder, name: str, *shape: int) -> Value:
@@ -113,3 +115,16 @@ def test_fold_constants_leaves_a_run_time_count_alone() -> None:
     y = f.dim_size(size=8, extent=Extent("batch")) * f.constant(2.0)
     graph = FoldConstants().run(built(f, y=y))
     assert graph[y.name].operands
+
+
+def test_two_reshapes_that_forget_the_batch_together_are_not_one_that_keeps_it() -> None:
+    f = Builder()
+    x = entry(f, "x", (1, 1))
+    assert x.type.extents
+    y = f.reshape(f.reshape(x, shape=()), shape=(1, 1, 1))
+    z = f.reshape(f.reshape(x, shape=(1, 1, 1, 1)), shape=(1, 1, 1))
+    before = built(f, y=y, z=z)
+    graph = Simplify().run(before)
+    assert graph[graph.outputs["y"]].type == y.type and not y.type.extents
+    assert graph[graph.outputs["z"]].operands == ("x",)
+    verify(graph)

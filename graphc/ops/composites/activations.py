@@ -87,7 +87,10 @@ def softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
 
 @composite
 def log_softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
-    """`y = x - log(sum(e^x))` over `axis`, shifted by the maximum"""
+    """`y = x - log(sum(e^x))` over `axis`, shifted by the maximum
+
+    As in JAX, a row that contains infinity or NaN is NaN throughout.
+    """
     value = floats(f, x)
     dims = dims_of("log_softmax", axis, value.rank)
     shifted = value - along(f, peak(f, value, dims), value, dims)

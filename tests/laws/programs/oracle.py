@@ -38,7 +38,8 @@ def logsumexp(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
 
 
 def log_softmax(x: Array, axis: Any = -1) -> Array:
-    return np.asarray(x - logsumexp(x, axis, keepdims=True))
+    shifted = x - np.max(x, axis=axis, keepdims=True)  # NaN beside an infinity, as softmax is
+    return np.asarray(shifted - logsumexp(shifted, axis, keepdims=True))
 
 
 def layer_norm(x: Array, axis: Any = -1) -> Array:
