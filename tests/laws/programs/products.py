@@ -38,7 +38,7 @@ def dense(g: Grower) -> None:
                 "({x} @ {w}).reshape(-1)", "({x} @ {w}).squeeze()", "({x} @ {w})[..., None]",
                 "np.einsum('...k,kn->...n', {x}, {w})", "({x} @ {w})[..., 1:]", "({x} @ {w})[..., :1]",
             ))  # fmt: skip
-            text = text.replace(".squeeze()", "") if g.sizes == (1, 1) else text
+            text = text.replace(".squeeze()", "") if 1 in g.sizes else text
             g.add(text.format(x=x.name, w=w.name), x, w, exact=True)
 
 

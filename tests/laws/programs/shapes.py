@@ -63,7 +63,7 @@ def ones(g: Grower) -> None:
         "np.atleast_3d({x})", "{x}.ravel()", "{x}.flatten()", "np.ravel({x})", "{x}.reshape(-1)",
         "{x}.reshape(-1, 1)", "{x}.reshape(1, -1)", "np.expand_dims({x}, (0, -1))",
     ]  # fmt: skip
-    if g.sizes == (1, 1):  # the dim of a batch stays when it is 1 by chance
+    if 1 in g.sizes:  # the dim of a batch stays when it is 1 by chance
         texts = [t for t in texts if "squeeze(" not in t]
     if x.rank > 1:
         texts += ["{x}[:, None]", "{x}[:, 0]", "{x}[:, -1:]", "{x}.squeeze(-1)", "{x}[..., 0]"]
