@@ -33,7 +33,7 @@ LAWS = (
 def complaints(program: Program) -> Iterator[str]:
     """A sentence for each way in which a program breaks the first law that it breaks."""
     for law in LAWS:
-        found = list(law(program))
-        if found:
-            yield from found
+        sentences = list(law(program))
+        if sentences:
+            yield from sentences
             return

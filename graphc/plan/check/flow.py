@@ -57,8 +57,8 @@ class _Flow:
             self.begun.clear()
 
     def _instruction(self, x: Instruction, where: str) -> Iterator[str]:
-        name, made = type(x).__name__, writes(x)
-        named = reads(x) if made is None else (*reads(x), made)
+        name, target = type(x).__name__, writes(x)
+        named = reads(x) if target is None else (*reads(x), target)
         if any(not 0 <= b < len(self.buffers) for b in named):
             yield f"{name} names a buffer that does not exist"
             return
@@ -70,8 +70,8 @@ class _Flow:
         if where == "setup" and not isinstance(x, Kernel):
             yield f"{name} is in the setup, which only computes constants"
         yield from self._waits(x)
-        if made is not None:
-            yield from self._writes(x, made, where)
+        if target is not None:
+            yield from self._writes(x, target, where)
 
     def _waits(self, x: Instruction) -> Iterator[str]:
         match x:
@@ -85,8 +85,8 @@ class _Flow:
             case Wait(token=token):
                 self.made.add(self.begun.pop(token))
 
-    def _writes(self, x: Instruction, made: int, where: str) -> Iterator[str]:
-        b = self.buffers[made]
+    def _writes(self, x: Instruction, target: int, where: str) -> Iterator[str]:
+        b = self.buffers[target]
         kind = "variable" if b.kind == "variable" else "other"
         if kind == "variable" and where != "commit":
             yield f"{_shown(x)} writes a variable before the end of the step"
@@ -95,13 +95,13 @@ class _Flow:
         if b.kind == "view" and not isinstance(x, Kernel):
             yield f"{_shown(x)} writes a view"
         if isinstance(x, Write) and kind != "variable":
-            yield f"a write to buffer {made}, which is not a variable"
-        key = (type(x) if kind == "variable" else Instruction, made)
+            yield f"a write to buffer {target}, which is not a variable"
+        key = (type(x) if kind == "variable" else Instruction, target)
         if key in self.written:
-            yield f"{_shown(x)} computes buffer {made} a second time"
+            yield f"{_shown(x)} computes buffer {target} a second time"
         self.written.add(key)  # type: ignore[arg-type]
         if not isinstance(x, Start):
-            self.made.add(made)
+            self.made.add(target)
 
 
 def _shown(x: Instruction) -> str:

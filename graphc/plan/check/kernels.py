@@ -50,11 +50,11 @@ def _problem(x: Kernel, program: Program, views: dict[int, MemoryLayout]) -> str
 
 def _mistyped(op: Op, operands: Sequence[Buffer], result: Buffer) -> str | None:
     types = [TensorType(b.shape, b.dtype) for b in operands]
-    made, shape = op.infer(*types), result.shape
-    if op.positioned == -1 and made.shape != shape:
+    inferred, shape = op.infer(*types), result.shape
+    if op.positioned == -1 and inferred.shape != shape:
         shape = result.shape_global  # it makes its place's part of what it says
-    if (made.shape, made.dtype) != (shape, result.dtype):
-        return f"it computes {made}, but its buffer holds {TensorType(shape, result.dtype)}"
+    if (inferred.shape, inferred.dtype) != (shape, result.dtype):
+        return f"it computes {inferred}, but its buffer holds {TensorType(shape, result.dtype)}"
     takes = len(parse_rule(op.dims(*types)).operands)
     return None if takes == len(types) else f"it takes {takes} operands, not {len(types)}"
 

@@ -68,8 +68,8 @@ def _sent(name: str, server: Program, worker: Program) -> Iterator[str]:
     """What a server takes that the worker does not give."""
     for entry, t in server.inputs.items():
         b = worker.outputs.get(entry)
-        made = worker.buffers[b] if b is not None else None
-        if made is None or (made.dtype, made.shape_global) != (t.dtype, t.shape):
+        sent = worker.buffers[b] if b is not None else None
+        if sent is None or (sent.dtype, sent.shape_global) != (t.dtype, t.shape):
             yield f"program '{name}' takes '{entry}', which the worker does not send"
 
 
