@@ -90,8 +90,8 @@ def _region_lines(draft: Draft, region: Region) -> Iterator[str]:
 def _node(draft: Draft, node: LoopNode) -> str:
     """A node: the value that it makes, its domain, and what it reads."""
     value = partial(_value, draft)
-    made = f"{value(node.result)} : {node.dtype}[{','.join(map(str, node.shape))}]"
-    return f"{made} = {kind_of(node)} {', '.join(value(r.value) for r in node.reads)}".rstrip()
+    head = f"{value(node.result)} : {node.dtype}[{','.join(map(str, node.shape))}]"
+    return f"{head} = {kind_of(node)} {', '.join(value(r.value) for r in node.reads)}".rstrip()
 
 
 def _value(draft: Draft, v: Version) -> str:
@@ -172,5 +172,5 @@ def _loops(kernel: LoopKernel) -> str:
             return _blocks(kernel)
 
 
-def _sizes(found: Sequence[int]) -> str:
-    return "x".join(map(str, found)) or "1"
+def _sizes(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes)) or "1"

@@ -84,18 +84,18 @@ class Checked:
 
     def known(self, nodes: Sequence[LoopNode], home: Home) -> list[LoopNode]:
         """The nodes, of which those check nothing whose index was checked before."""
-        made = list[LoopNode]()
+        marked = list[LoopNode]()
         for node in nodes:
             if isinstance(node, MapNode) and is_checked(node) and self._covers(node, home):
                 node = replace(node, known=True)
             self.add([node], home)
-            made.append(node)
-        return made
+            marked.append(node)
+        return marked
 
     def _covers(self, node: MapNode, home: Home) -> bool:
         ids = _ids(node)
-        found = [self._limits.get((h, ids)) for h in (home, ())] if ids is not None else []
-        return any(limit is not None and limit <= node.limit for limit in found)
+        limits = [self._limits.get((h, ids)) for h in (home, ())] if ids is not None else []
+        return any(limit is not None and limit <= node.limit for limit in limits)
 
 
 def _limit(node: LoopNode) -> int:

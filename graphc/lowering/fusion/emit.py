@@ -74,12 +74,12 @@ class Writer:
         """For each node, the first phase in which it can be computed."""
         depth: dict[int, int] = {}
         for i in self.group.nodes:
-            found = 0
+            phase = 0
             for read in self.nodes[i].reads:
                 j = self.group.made.get(read.value)
                 if j is not None:
-                    found = max(found, depth[j] + isinstance(self.nodes[j], ReduceNode))
-            depth[i] = found
+                    phase = max(phase, depth[j] + isinstance(self.nodes[j], ReduceNode))
+            depth[i] = phase
         return depth
 
     # -- phases -----------------------------------------------------------------------------------
@@ -89,16 +89,16 @@ class Writer:
         if not self.group.columns:
             return (Phase(False, tuple(self.entry_code({}))),)
         last = max(self.depth.values())
-        found: list[Phase] = []
+        phases: list[Phase] = []
         for d in range(last + 1):
             self.row_code = []
             self._row_nodes(d)
             elements = ElementWriter(self, d).run(last)
-            found += [Phase(False, tuple(self.row_code)), Phase(True, tuple(elements))]
+            phases += [Phase(False, tuple(self.row_code)), Phase(True, tuple(elements))]
         self.row_code = []
         self._row_nodes(last + 1, at_end=True)
-        found.append(Phase(False, tuple(self.row_code)))
-        return tuple(p for p in found if p.code)
+        phases.append(Phase(False, tuple(self.row_code)))
+        return tuple(p for p in phases if p.code)
 
     def entry_code(self, registers: Mapping[int, int]) -> list[Statement]:
         """The code of a group without folds; registers: of nodes that are made already."""
@@ -178,16 +178,16 @@ class Writer:
         return target
 
     def _row_strides(self, read: Read) -> tuple[int, ...]:
-        found = strides(read.layout, self.cuts_of_rows)
-        along = tuple(found.get(a, 0) for a in axes(self.cuts_of_rows))
+        stride_of = strides(read.layout, self.cuts_of_rows)
+        along = tuple(stride_of.get(a, 0) for a in axes(self.cuts_of_rows))
         return along + (0,) * len(self.columns)
 
     def row_access(self, node: LoopNode) -> Access:
         """Where a row's result goes."""
         slot = self.parameters.slot(node.result.buffer, node.dtype, write=True)
         if node.target is not None:
-            found = strides(node.target, self.cuts_of_rows)
-            along = tuple(found.get(a, 0) for a in axes(self.cuts_of_rows))
+            stride_of = strides(node.target, self.cuts_of_rows)
+            along = tuple(stride_of.get(a, 0) for a in axes(self.cuts_of_rows))
             return Access(slot, along + (0,) * len(self.columns), node.target.offset)
         along = tuple(a[0] for a in axes(self.cuts_of_rows))
         return Access(slot, along + (0,) * len(self.columns))
@@ -196,8 +196,8 @@ class Writer:
 
     def element_strides(self, read: Read) -> tuple[int, ...]:
         """A read's strides along the axes of rows and columns."""
-        found = strides(read.layout, self.group.cuts)
-        return tuple(found.get(a, 0) for a in self.ordered)
+        stride_of = strides(read.layout, self.group.cuts)
+        return tuple(stride_of.get(a, 0) for a in self.ordered)
 
     def once_a_row(self, along: Sequence[int]) -> bool:
         """Whether all columns of a row read the same entry."""
@@ -212,8 +212,8 @@ class Writer:
         """Where a cell's result goes, or lies."""
         slot = self.parameters.slot(node.result.buffer, node.dtype, write=write)
         if node.target is not None:
-            found = strides(node.target, self.group.cuts)
-            along = tuple(found.get(a, 0) for a in self.ordered)
+            stride_of = strides(node.target, self.group.cuts)
+            along = tuple(stride_of.get(a, 0) for a in self.ordered)
             return Access(slot, along, node.target.offset)
         return Access(slot, tuple(a[0] for a in self.ordered))
 

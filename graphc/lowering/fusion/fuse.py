@@ -110,25 +110,25 @@ class Fusion:
         """
         across = {n for n, g in self.groups.items() if any(map(self._is_across, g.nodes))}
         first = {n: min(g.nodes) for n, g in self.groups.items()}
-        found = self.order.ordered(lambda n: (n in across, first.get(n, -1)))
-        return [self.groups[n] for n in found if n in self.groups]
+        numbers = self.order.ordered(lambda n: (n in across, first.get(n, -1)))
+        return [self.groups[n] for n in numbers if n in self.groups]
 
     # -- dependencies -----------------------------------------------------------------------------
 
     def _needs(self, node: LoopNode) -> dict[int, list[int]]:
         """Members of the order that a node comes after: groups, with the nodes because of which."""
-        result, found = node.result, dict[int, list[int]]()
-        earlier = self._makers(result, found, apart=not _is_apart(node))
+        result, needs = node.result, dict[int, list[int]]()
+        earlier = self._makers(result, needs, apart=not _is_apart(node))
         for value in (*(r.value for r in node.reads), *self._given(node)):
-            earlier += self._makers(value, found)
+            earlier += self._makers(value, needs)
         old = Version(result.buffer, result.version - 1)
         is_first = result not in self._writers and result not in self._parts
         if is_first or _is_apart(node):
             given = self._readers.get(Version(result.buffer, EARLIER), ())
-            earlier += [*given, *self._readers.get(old, ()), *self._makers(old, found)]
+            earlier += [*given, *self._readers.get(old, ()), *self._makers(old, needs)]
         for j in earlier:
-            found.setdefault(self.group_of[j], []).append(j)
-        return found
+            needs.setdefault(self.group_of[j], []).append(j)
+        return needs
 
     def _makers(self, value: Version, needs: dict[int, list[int]], apart: bool = True) -> list[int]:
         """The nodes that have written a value. Those that write parts of it are added to what is
@@ -150,8 +150,8 @@ class Fusion:
 
     def _given(self, node: LoopNode) -> list[Version]:
         """What other devices read of this one when all run a node; it must be in memory then."""
-        found = {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
-        return [self._latest.get(b, Version(b, EARLIER)) for b in found]
+        buffers = {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
+        return [self._latest.get(b, Version(b, EARLIER)) for b in buffers]
 
     def _is_across(self, i: int) -> bool:
         return any(r.value.buffer in self.homes for r in self.nodes[i].reads)

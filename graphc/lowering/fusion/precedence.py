@@ -75,25 +75,25 @@ class Precedence:
 
     def all_before(self, members: Iterable[int]) -> set[int]:
         """The members, and all that come before them."""
-        waiting, found = list(members), set[int]()
+        waiting, before = list(members), set[int]()
         while waiting:
             x = waiting.pop()
-            if x not in found:
-                found.add(x)
+            if x not in before:
+                before.add(x)
                 waiting += self._needs[x]
-        return found
+        return before
 
     def ordered(self, rank: Callable[[int], tuple[int, ...]]) -> list[int]:
         """The members in an order in which they can run: of all that can, the least by rank."""
         waits = {x: len(needs) for x, needs in self._needs.items()}
         free = [(rank(x), x) for x, n in waits.items() if not n]
         free.sort()
-        found: list[int] = []
+        order: list[int] = []
         while free:
             _, x = heappop(free)
-            found.append(x)
+            order.append(x)
             for y in self._users[x]:
                 waits[y] -= 1
                 if not waits[y]:
                     heappush(free, (rank(y), y))
-        return found
+        return order

@@ -62,13 +62,13 @@ def rematerialize(fusion: Fusion, shared: set[int]) -> None:
 def _sources(fusion: Fusion, group: Group, makers: Mapping[Version, Group]) -> list[Group]:
     """The groups whose values a group reads."""
     read = {r.value for i in group.nodes for r in fusion.nodes[i].reads}
-    found = {makers[v].number: makers[v] for v in read if v in makers and v not in group.made}
-    return list(found.values())
+    sources = {makers[v].number: makers[v] for v in read if v in makers and v not in group.made}
+    return list(sources.values())
 
 
 def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> set[Version]:
     """Values of `source` that the group reads elementwise, and could compute itself."""
-    found: set[Version] = set()
+    wanted: set[Version] = set()
     other: set[Version] = set()
     for i in group.nodes:
         node = fusion.nodes[i]
@@ -85,10 +85,10 @@ def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> se
             )
             recomputed = recomputed and _safe(fusion.nodes[j], source, unsafe)
             if recomputed and _dense(read, group) and _fits(fusion.nodes[j], group):
-                found.add(read.value)
+                wanted.add(read.value)
             else:
                 other.add(read.value)  # from memory in any case
-    return found - other
+    return wanted - other
 
 
 def _is_table(node: LoopNode, read: Read) -> bool:
@@ -190,10 +190,10 @@ def _take(
 
 def readers(nodes: Sequence[LoopNode], groups: Iterable[Group]) -> dict[Version, set[int]]:
     """The groups that read each value from memory, as they do not compute it themselves."""
-    found: dict[Version, set[int]] = {}
+    readers_of: dict[Version, set[int]] = {}
     for group in groups:
         for i in group.nodes:
             for read in nodes[i].reads:
                 if read.value not in group.made:
-                    found.setdefault(read.value, set()).add(group.number)
-    return found
+                    readers_of.setdefault(read.value, set()).add(group.number)
+    return readers_of

@@ -65,12 +65,12 @@ class LoopAxis:
 
 def merged(axes: Iterable[LoopAxis]) -> list[LoopAxis]:
     """The axes, where neighbours that every access sees as one are one."""
-    found: list[LoopAxis] = []
+    joined: list[LoopAxis] = []
     for axis in axes:
-        if found and _goes_on(found[-1], axis):
-            axis = replace(axis, size=found.pop().size * axis.size)
-        found.append(axis)
-    return found
+        if joined and _goes_on(joined[-1], axis):
+            axis = replace(axis, size=joined.pop().size * axis.size)
+        joined.append(axis)
+    return joined
 
 
 def _goes_on(outer: LoopAxis, inner: LoopAxis) -> bool:
@@ -141,9 +141,9 @@ def axes_of(kernel: Nest | Gemm) -> list[LoopAxis]:
     return [*axes, *_summed(kernel, len(along) - 2)] if isinstance(kernel, Gemm) else axes
 
 
-def _summed(kernel: Gemm, count_: int) -> Iterator[LoopAxis]:
+def _summed(kernel: Gemm, others: int) -> Iterator[LoopAxis]:
     for n, left, right in zip(kernel.inner, kernel.left.inner, kernel.right.inner, strict=True):
-        yield LoopAxis(n, (left, right, *(0,) * count_), OF_SUM)
+        yield LoopAxis(n, (left, right, *(0,) * others), OF_SUM)
 
 
 def with_axes(
@@ -173,7 +173,7 @@ class _Loops:
     def __init__(self, axes: Sequence[LoopAxis], moved: Moved | None, index: Index | None) -> None:
         names = ("batch", "rows", OF_SUM, "cols", "columns")
         self.groups = {g: [a for a in axes if a.group == g] for g in names}
-        self.seen = [a for g, found in self.groups.items() if g != OF_SUM for a in found]
+        self.seen = [a for g, members in self.groups.items() if g != OF_SUM for a in members]
         self.moved, self.index, self.numbers = moved, index, count()
 
     def sizes(self, group: str) -> tuple[int, ...]:

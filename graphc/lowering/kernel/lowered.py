@@ -87,4 +87,4 @@ def needed(
     setup: Sequence[Instruction], pointer_of: Mapping[int, Pointer]
 ) -> tuple[Instruction, ...]:
     """Of the instructions that make constants, those whose result has a place."""
-    return tuple(x for x in setup if (made := writes(x)) is None or made in pointer_of)
+    return tuple(x for x in setup if (written := writes(x)) is None or written in pointer_of)

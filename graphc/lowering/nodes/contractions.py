@@ -24,9 +24,9 @@ def contracted(v: ValueTable, x: Kernel, op: Einsum) -> list[LoopNode] | None:
     if any(0 in r.layout.shape for r in reads):
         return [v.map(x, "fill", (), result)]
     b = v.buffers[x.result]
-    made = narrowed(v, ContractNode(b.shape, op.spec, reads, result, b.dtype, x))
-    v.made_by[made.result] = made
-    return entrywise(v, made)
+    product = narrowed(v, ContractNode(b.shape, op.spec, reads, result, b.dtype, x))
+    v.made_by[product.result] = product
+    return entrywise(v, product)
 
 
 def _in_blocks(
@@ -54,18 +54,18 @@ def _at(read: Read, names: str, where: Mapping[str, slice]) -> Read:
     return replace(read, layout=read.layout.part(pieces))
 
 
-def narrowed(v: ValueTable, made: ContractNode) -> ContractNode:
+def narrowed(v: ValueTable, product: ContractNode) -> ContractNode:
     """The product of only those entries of its result that are read, if that is a part of it."""
-    b = made.result.buffer
+    b = product.result.buffer
     box = v.facts.boxes.get(b)
-    if box is None or all(hi - lo == n for (lo, hi), n in zip(box, made.shape, strict=True)):
-        return made
+    if box is None or all(hi - lo == n for (lo, hi), n in zip(box, product.shape, strict=True)):
+        return product
     shape = tuple(hi - lo for lo, hi in box)
-    left, right, out = parse_spec(made.spec)
+    left, right, out = parse_spec(product.spec)
     pieces = {x: slice(*ends) for x, ends in zip(out, box, strict=True)}
-    reads = (_at(r, names, pieces) for r, names in zip(made.reads, (left, right), strict=True))
-    part = v.temporary(shape, made.dtype, b)
+    reads = (_at(r, names, pieces) for r, names in zip(product.reads, (left, right), strict=True))
+    part = v.temporary(shape, product.dtype, b)
     result, along = v.wrote(part), MemoryLayout.dense(shape).strides
     offset = -sum(lo * s for (lo, _), s in zip(box, along, strict=True))
-    v.seen_as[b] = Read(result, MemoryLayout(made.shape, along, offset), made.dtype)
-    return replace(made, shape=shape, reads=tuple(reads), result=result)
+    v.seen_as[b] = Read(result, MemoryLayout(product.shape, along, offset), product.dtype)
+    return replace(product, shape=shape, reads=tuple(reads), result=result)

@@ -27,7 +27,7 @@ def insides(
     whole: buffers that must be in memory as they are
     """
     joins = {x.result: x for x in program if isinstance(x, Kernel) and isinstance(x.op, Concat)}
-    found: dict[int, Inside] = {}
+    inside: dict[int, Inside] = {}
     kept = {*whole}
     for b, x in joins.items():
         assert isinstance(x.op, Concat)
@@ -36,13 +36,13 @@ def insides(
             part = buffers[operand]
             base, free = buffers[part.root], part.root in joins and part.root not in kept
             if (
-                free and base.id not in found and b not in found and _is_all(part, base, views)
+                free and base.id not in inside and b not in inside and _is_all(part, base, views)
                 and base.kind == buffers[b].kind == "arena"
             ):  # fmt: skip
-                found[base.id] = Inside(b, k, dim, at, part.shape)
+                inside[base.id] = Inside(b, k, dim, at, part.shape)
                 kept.add(b)
             at += part.shape[dim]
-    return found
+    return inside
 
 
 def _is_all(part: Buffer, base: Buffer, views: Mapping[int, Kernel]) -> bool:

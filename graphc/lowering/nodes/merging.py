@@ -39,20 +39,20 @@ def merged(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
 
 def _terms(v: ValueTable, x: Kernel) -> list[ContractNode] | None:
     """The products in the sum, if all are alike and have no other readers."""
-    found = []
+    terms = []
     for b in x.operands:
         read = v.read(b)
-        made = v.made_by.get(read.value)
-        if made is None or v.buffers[b].root not in v.facts.once or v.buffers[b].root in v.seen_as:
+        term = v.made_by.get(read.value)
+        if term is None or v.buffers[b].root not in v.facts.once or v.buffers[b].root in v.seen_as:
             return None
-        names = names_of(made, read)
-        if names is None or any(_is_gone(v, r) for r in made.reads):
+        names = names_of(term, read)
+        if names is None or any(_is_gone(v, r) for r in term.reads):
             return None
-        spec = made.spec.partition("->")[0] + "->" + "".join(names)
-        found.append(replace(made, spec=spec, shape=read.layout.shape))
-    first = found[0]
-    alike = all(t.spec == first.spec and _shapes(t) == _shapes(first) for t in found)
-    return found if alike and len(found) >= FEWEST and first.dtype.bytes > 2 else None
+        spec = term.spec.partition("->")[0] + "->" + "".join(names)
+        terms.append(replace(term, spec=spec, shape=read.layout.shape))
+    first = terms[0]
+    alike = all(t.spec == first.spec and _shapes(t) == _shapes(first) for t in terms)
+    return terms if alike and len(terms) >= FEWEST and first.dtype.bytes > 2 else None
 
 
 def _is_gone(v: ValueTable, read: Read) -> bool:
@@ -100,14 +100,14 @@ class _Merging:
         self.inner = "".join(inner)
 
     def nodes(self) -> list[LoopNode]:
-        made: list[LoopNode] = []
+        all_copies: list[LoopNode] = []
         reads, names = [], []
         for k in (0, 1):
             order = self.inner + "".join(c for c in self.names[k] if c not in self.inner)
             read = self.regular[k]
             if read is None:
                 copies, read = self._joined(k, order)
-                made += copies
+                all_copies += copies
             layout = read.layout.transposed(tuple(self.names[k].index(c) for c in order))
             reads.append(Read(read.value, layout, read.dtype))
             names.append(order)
@@ -116,7 +116,7 @@ class _Merging:
         result = self.v.wrote(b)
         product = ContractNode(first.shape, spec, tuple(reads), result, first.dtype, self.x)
         self.v.made_by[result] = product
-        return [*made, product]
+        return [*all_copies, product]
 
     def _joined(self, k: int, order: str) -> tuple[list[LoopNode], Read]:
         """The operands of one side, copied next to each other; and all of them, as one read."""

@@ -101,9 +101,9 @@ def _fold_windows(
         return _apart(v, x, op, read, whole)
     contract = v.made_by.get(read.value)
     if contract is not None:
-        found = transposed(contract, read, op, whole.shape)
-        if found is not None:
-            return _correlated(v, x, op, found, whole)
+        transpose = transposed(contract, read, op, whole.shape)
+        if transpose is not None:
+            return _correlated(v, x, op, transpose, whole)
     if v.buffers[x.result].dtype.bytes == 2:
         return None
     return _over_zeros(v, x, folded(read, op, whole), adds=True)
@@ -121,19 +121,21 @@ def _apart(
 
 
 def _correlated(
-    v: ValueTable, x: Kernel, op: FoldWindows, found: Transposed, whole: MemoryLayout
+    v: ValueTable, x: Kernel, op: FoldWindows, transpose: Transposed, whole: MemoryLayout
 ) -> list[LoopNode]:
     """The fold of a product as products with the windows of its padded operand."""
-    g = found.contract.reads[found.side]
-    b = v.temporary(found.padded, g.dtype, x.result)
-    room = MemoryLayout.dense(found.padded)
+    g = transpose.contract.reads[transpose.side]
+    b = v.temporary(transpose.padded, g.dtype, x.result)
+    room = MemoryLayout.dense(transpose.padded)
     padded = v.wrote(b)
-    fill = MapNode(found.padded, "fill", (), padded, g.dtype, x, room)
-    copy = MapNode(g.layout.shape, "copy", (g,), padded, g.dtype, x, found.inside(room))
-    remainders, result = found.remainders, v.wrote(x.result)
+    fill = MapNode(transpose.padded, "fill", (), padded, g.dtype, x, room)
+    copy = MapNode(g.layout.shape, "copy", (g,), padded, g.dtype, x, transpose.inside(room))
+    remainders, result = transpose.remainders, v.wrote(x.result)
     if len(remainders) == 1:
-        made = _remainder(found, remainders[0], Read(padded, room, g.dtype), whole, result, x)
-        return [fill, copy, *entrywise(v, narrowed(v, made))]
+        product = _remainder(
+            transpose, remainders[0], Read(padded, room, g.dtype), whole, result, x
+        )
+        return [fill, copy, *entrywise(v, narrowed(v, product))]
     nodes: list[LoopNode] = [fill, copy]
     for rest in remainders:
         target = rest.target(whole, op)
@@ -142,13 +144,13 @@ def _correlated(
             continue
         part = v.temporary(target.shape, g.dtype, x.result)
         read = Read(padded, room, g.dtype)
-        nodes += entrywise(v, _remainder(found, rest, read, target, v.wrote(part), x))
+        nodes += entrywise(v, _remainder(transpose, rest, read, target, v.wrote(part), x))
         nodes.append(v.map(x, "copy", (v.read(part),), result, target, apart=True))
     return nodes
 
 
 def _remainder(
-    found: Transposed,
+    transpose: Transposed,
     rest: Remainder,
     padded: Read,
     target: MemoryLayout,
@@ -157,10 +159,10 @@ def _remainder(
 ) -> ContractNode:
     """The product that gives the places of one remainder."""
     seen = replace(padded, layout=rest.windows(padded.layout))
-    other = rest.other(found.contract.reads[1 - found.side])
-    reads = (other, seen) if found.side else (seen, other)
-    given = tuple(found.operand(k, read) for k, read in enumerate(reads))
-    return ContractNode(target.shape, found.spec, given, result, padded.dtype, x)
+    other = rest.other(transpose.contract.reads[1 - transpose.side])
+    reads = (other, seen) if transpose.side else (seen, other)
+    given = tuple(transpose.operand(k, read) for k, read in enumerate(reads))
+    return ContractNode(target.shape, transpose.spec, given, result, padded.dtype, x)
 
 
 def _gather(v: ValueTable, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[LoopNode]:

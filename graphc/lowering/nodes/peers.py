@@ -54,12 +54,12 @@ class Peers:
 
     def _viewed(self, values: ValueTable, operand: int, root: int) -> int:
         """The buffer that is the same view of another root as the operand is of its own."""
-        made = values.views.get(operand)
-        if made is None:
+        view = values.views.get(operand)
+        if view is None:
             return root
-        inner, at = self._viewed(values, made.operands[0], root), len(values.buffers)
+        inner, at = self._viewed(values, view.operands[0], root), len(values.buffers)
         values.buffers.append(replace(values.buffers[operand], id=at, base=root))
-        values.views[at] = replace(made, operands=(inner,), result=at)
+        values.views[at] = replace(view, operands=(inner,), result=at)
         return at
 
     @property

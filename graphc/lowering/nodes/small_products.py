@@ -41,33 +41,33 @@ class _DimLetters:
         return first + kept + summed[len(first) :] + self.lanes
 
 
-def entrywise(v: ValueTable, made: ContractNode) -> list[LoopNode]:
+def entrywise(v: ValueTable, node: ContractNode) -> list[LoopNode]:
     """The nodes of a contraction: itself, or an elementwise product and its sum."""
-    found = None if v.facts.exact or made.dtype.bytes < 4 else _letters(made)
-    if found is None or not isinstance(made.instruction, Kernel):
-        return [made]
-    domain = found.domain
-    shape = tuple(found.sizes[x] for x in domain)
-    sides = parse_spec(made.spec)[:2]
+    letters = None if v.facts.exact or node.dtype.bytes < 4 else _letters(node)
+    if letters is None or not isinstance(node.instruction, Kernel):
+        return [node]
+    domain = letters.domain
+    shape = tuple(letters.sizes[x] for x in domain)
+    sides = parse_spec(node.spec)[:2]
     reads = tuple(
         replace(read, layout=read.layout.repeated(shape, tuple(map(domain.index, side))))
-        for read, side in zip(made.reads, sides, strict=True)
+        for read, side in zip(node.reads, sides, strict=True)
     )
-    over = tuple(d for d, x in enumerate(domain) if x in found.summed and shape[d] > 1)
+    over = tuple(d for d, x in enumerate(domain) if x in letters.summed and shape[d] > 1)
     if not over:
-        return [v.map(made.instruction, "mul", reads, made.result)]
-    part = v.temporary(shape, made.dtype, made.result.buffer)
-    product = v.map(made.instruction, "mul", reads, v.wrote(part))
+        return [v.map(node.instruction, "mul", reads, node.result)]
+    part = v.temporary(shape, node.dtype, node.result.buffer)
+    product = v.map(node.instruction, "mul", reads, v.wrote(part))
     fold = ReduceNode(
-        shape, over, "sum", (v.read(part),), made.result, made.dtype, made.instruction
+        shape, over, "sum", (v.read(part),), node.result, node.dtype, node.instruction
     )
     return [product, *in_parts(v, fold)]
 
 
-def _letters(made: ContractNode) -> _DimLetters | None:
+def _letters(node: ContractNode) -> _DimLetters | None:
     """The dims, where one side has no dim of its own and lanes can go along the batch."""
-    left, right, out = parse_spec(made.spec)
-    sizes = letter_sizes(made.spec, *(r.layout.shape for r in made.reads))
+    left, right, out = parse_spec(node.spec)
+    sizes = letter_sizes(node.spec, *(r.layout.shape for r in node.reads))
     own = [prod(sizes[x] for x in {*a} - {*b}) for a, b in ((left, right), (right, left))]
     summed = "".join(x for x in dict.fromkeys(left + right) if x not in out)
     lane = next((x for x in reversed(out) if sizes[x] > 1), None)
@@ -75,7 +75,7 @@ def _letters(made: ContractNode) -> _DimLetters | None:
         return None
     strides = [
         read.layout.strides[names.index(lane)] if lane in names else None
-        for read, names in zip(made.reads, (left, right), strict=True)
+        for read, names in zip(node.reads, (left, right), strict=True)
     ]
     if strides != [1, 1] or sizes[lane] < LEAST:
         return None

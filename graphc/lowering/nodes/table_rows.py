@@ -39,10 +39,10 @@ def of_rows(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
 
 def keep_zeros(v: ValueTable, op: Op, reads: Sequence[Read], result: Version) -> None:
     """Note that the result is zero where operands are, if the op is linear in these."""
-    found = [v.chained.get(r.value) if _is_dense(r) else None for r in reads]
+    sources = [v.chained.get(r.value) if _is_dense(r) else None for r in reads]
     sets = [tuple(range(len(reads)))] if op.jointly_linear else op.linear
     for slots in sets:
-        ids = {found[k] for k in slots}
+        ids = {sources[k] for k in slots}
         if len(ids) == 1 and (only := ids.pop()) is not None:
             v.chained[result] = only
 
@@ -121,14 +121,14 @@ def _add(v: ValueTable, x: Kernel, reads: Sequence[Read]) -> list[LoopNode] | No
         result = v.wrote(x.result)
     if 0 in shape:
         return nodes
-    made, links = _linked(v, x, ids, buffer.shape[0])
+    linking, links = _linked(v, x, ids, buffer.shape[0])
     target = MemoryLayout(shape, (*(0,) * len(ids.layout.shape), *whole.strides[1:]), 0)
     at = Read(ids.value, _along(ids, ids, shape), ids.dtype)
     seen = Read(links, _along(links, ids, shape), I32)
     name = "first_rows" if joined else "every_row"
     more = {"limit": buffer.shape[0], "step": whole.strides[0]}
     added = v.map(x, name, (rows, at, seen), result, target, adds=True, **more)
-    return [*nodes, *made, added]
+    return [*nodes, *linking, added]
 
 
 __all__ = ["keep_zeros", "of_rows"]

@@ -25,8 +25,8 @@ def nodes_of(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
 
     None of them runs over a dim of length 0: there is nothing to do.
     """
-    found = _nodes(v, x)
-    return None if found is None else [n for n in found if 0 not in n.shape]
+    nodes = _nodes(v, x)
+    return None if nodes is None else [n for n in nodes if 0 not in n.shape]
 
 
 def _nodes(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
@@ -50,17 +50,17 @@ def _nodes(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
 def _with_indices(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
     """The nodes of an op that makes the indices along dims that it reads, rather than load them."""
     roots = {v.buffers[b].root for b in x.operands} & v.facts.indices.keys()
-    made: list[LoopNode] = []
+    indices: list[LoopNode] = []
     for root in sorted(roots):
         source = v.facts.indices[root]
         assert isinstance(source.op, Iota)
         part = v.temporary(v.buffers[root].shape, v.buffers[root].dtype, root)
-        made.append(v.map(source, "iota", (), v.wrote(part), number=source.op.dim))
+        indices.append(v.map(source, "iota", (), v.wrote(part), number=source.op.dim))
         v.seen_as[root] = v.read(part)
     nodes = _of_kernel(v, x)
     for root in roots:
         del v.seen_as[root]
-    return None if nodes is None else [*made, *nodes]
+    return None if nodes is None else [*indices, *nodes]
 
 
 def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:

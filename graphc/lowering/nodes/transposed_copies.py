@@ -43,24 +43,24 @@ class _Operand:
 
 def with_transposed_copies(v: ValueTable, nodes: Sequence[LoopNode]) -> list[LoopNode]:
     """The nodes, with a copy for each operand that many products read across."""
-    found = {i: x for i, node in enumerate(nodes) if (x := _across(node)) is not None}
+    across = {i: x for i, node in enumerate(nodes) if (x := _across(node)) is not None}
     count: dict[object, int] = {}
-    for x in found.values():
+    for x in across.values():
         count[x.key] = count.get(x.key, 0) + 1
     copies: dict[object, Read] = {}
-    made: list[LoopNode] = []
+    extended: list[LoopNode] = []
     for i, node in enumerate(nodes):
-        if i in found and (found[i].scattered or count[found[i].key] >= OFTEN):
+        if i in across and (across[i].scattered or count[across[i].key] >= OFTEN):
             assert isinstance(node, ContractNode)
-            x = found[i]
+            x = across[i]
             if x.key not in copies:
                 copy, copies[x.key] = _copied(v, node, x)
-                made.append(copy)
+                extended.append(copy)
             reads = list(node.reads)
             reads[x.side] = copies[x.key]
             node = replace(node, reads=tuple(reads))
-        made.append(node)
-    return made
+        extended.append(node)
+    return extended
 
 
 def _across(node: LoopNode) -> _Operand | None:

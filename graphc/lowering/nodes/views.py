@@ -19,11 +19,11 @@ def views_of(program: Program) -> dict[int, Kernel]:
 
 def seen_through(view: int, layout: MemoryLayout, views: Views) -> MemoryLayout | None:
     """How a view lies if its root has a layout; None if its entries would have to be moved."""
-    made = views.get(view)
-    if made is None:
+    kernel = views.get(view)
+    if kernel is None:
         return layout
-    inner = seen_through(made.operands[0], layout, views)
-    return None if inner is None else made.op.layout(inner)
+    inner = seen_through(kernel.operands[0], layout, views)
+    return None if inner is None else kernel.op.layout(inner)
 
 
 def gapped(shape: Sequence[int]) -> MemoryLayout:

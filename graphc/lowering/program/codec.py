@@ -83,12 +83,12 @@ def _defaults(kind: Any) -> list[tuple[str, Any]]:
 
 
 def _fields(defaults: list[tuple[str, Any]], key: str, kind: str, record: Any) -> dict[str, Any]:
-    found = {key: kind}
+    fields = {key: kind}
     for name, default in defaults:
         value = getattr(record, name)
         if value is not default and (default is dataclasses.MISSING or value != default):
-            found[name] = encode(value)
-    return found
+            fields[name] = encode(value)
+    return fields
 
 
 # -- reading -------------------------------------------------------------------------------------

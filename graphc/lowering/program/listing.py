@@ -71,14 +71,14 @@ def print_instruction(program: Program, x: Instruction, where: Callable[[Buffer]
 
     where: says where a buffer lies
     """
-    name, made = partial(_name, program), partial(_made, program, where)
+    name, declared = partial(_name, program), partial(_made, program, where)
     match x:
         case Feed(source=source, result=y):
-            return f"{made(y)} = feed {source}"
+            return f"{declared(y)} = feed {source}"
         case Kernel(op=op, operands=operands, result=y):
-            return f"{made(y)} = {_op(op)} {', '.join(map(name, operands))}".rstrip()
+            return f"{declared(y)} = {_op(op)} {', '.join(map(name, operands))}".rstrip()
         case Start(op=op, operand=operand, result=y, token=token):
-            return f"{made(y)} = start#{token} {_op(op)} {name(operand)}"
+            return f"{declared(y)} = start#{token} {_op(op)} {name(operand)}"
         case Wait(token=token):
             return f"wait#{token}"
         case Write(operand=operand, variable=variable):

@@ -80,10 +80,10 @@ def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[C
 
 def by_kind(each: Iterable[Footprint]) -> tuple[Footprint, ...]:
     """Equal ones merged; those that need the most come first."""
-    found: Counter[Footprint] = Counter()
+    devices_of: Counter[Footprint] = Counter()
     for f in each:
-        found[replace(f, devices=1)] += f.devices
-    kinds = (replace(f, devices=devices) for f, devices in found.items())
+        devices_of[replace(f, devices=1)] += f.devices
+    kinds = (replace(f, devices=devices) for f, devices in devices_of.items())
     return tuple(sorted(kinds, key=lambda f: (-f.peak, -f.variables)))
 
 
@@ -167,8 +167,8 @@ class Program:
     @property
     def kept_bytes(self) -> int:
         """Bytes of the arena for values that a loop over turns keeps for later ones."""
-        made = (x for x in self.instructions if isinstance(x, Kernel))
-        return sum(self.buffers[x.result].bytes for x in made if isinstance(x.op, Keep))
+        kernels = (x for x in self.instructions if isinstance(x, Kernel))
+        return sum(self.buffers[x.result].bytes for x in kernels if isinstance(x.op, Keep))
 
     def bytes_at(self, coordinates: Mapping[str, int], kind: str) -> int:
         """Bytes of a kind of buffers at a coordinate of the mesh, each in memory of its own."""
@@ -181,8 +181,8 @@ class Program:
 
         With owned variables devices differ: this is the mean over all of them.
         """
-        found = self._starts()
-        return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in found))
+        starts = self._starts()
+        return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in starts))
 
     def _starts(self) -> Iterator[tuple[Start, int]]:
         """Every collective, and how often a step runs it."""

@@ -7,13 +7,13 @@ from graphc.ir.graph import Graph
 
 def aliases(graph: Graph) -> dict[str, str]:
     """The variable that each node reads or is a view of, for those that do."""
-    found: dict[str, str] = {}
+    variable_of: dict[str, str] = {}
     for node in graph:
         if node.op.source == "variable":
-            found[node.name] = str(node.op.attributes["source_name"])
-        elif node.op.view and node.operands[0] in found:
-            found[node.name] = found[node.operands[0]]
-    return found
+            variable_of[node.name] = str(node.op.attributes["source_name"])
+        elif node.op.view and node.operands[0] in variable_of:
+            variable_of[node.name] = variable_of[node.operands[0]]
+    return variable_of
 
 
 def itself(graph: Graph, name: str) -> str:

@@ -57,14 +57,14 @@ def phases(graph: Graph, copied: set[str], exact: bool = False) -> Phases:
     phase_of = {n.name: _phase(n, turns, exact) for n in graph}
     joins = {n.name for n in graph if n.name in turns.varying and leaves_loop(n)}
     _check_joins(graph, joins)
-    found = Phases(phase_of, joins, turns.loops)
-    if found.loops:
-        _sink(graph, found)
-        _pull_in(graph, found)
-    _mark_tail(graph, found, copied)
+    plan = Phases(phase_of, joins, turns.loops)
+    if plan.loops:
+        _sink(graph, plan)
+        _pull_in(graph, plan)
+    _mark_tail(graph, plan, copied)
     for node in graph:
-        found.nodes.setdefault(phase_of[node.name], []).append(node)
-    return found
+        plan.nodes.setdefault(phase_of[node.name], []).append(node)
+    return plan
 
 
 def _phase(node: Node, turns: Turns, exact: bool) -> int:
@@ -104,38 +104,38 @@ def _check_joins(graph: Graph, joins: Iterable[str]) -> None:
                 )
 
 
-def _sink(graph: Graph, found: Phases) -> None:
-    phase_of = found.phase_of
+def _sink(graph: Graph, plan: Phases) -> None:
+    phase_of = plan.phase_of
     for node in reversed(list(graph)):
         users = [phase_of[u] for u in graph.users[node.name]]
-        if users and phase_of[node.name] >= 0 and not found.is_loop(phase_of[node.name]):
+        if users and phase_of[node.name] >= 0 and not plan.is_loop(phase_of[node.name]):
             phase_of[node.name] = max(phase_of[node.name], min(users) // 2 * 2)
 
 
-def _pull_in(graph: Graph, found: Phases) -> None:
+def _pull_in(graph: Graph, plan: Phases) -> None:
     """Make what each use makes for itself in every turn, where a loop is its only user."""
     own: set[str] = set()
-    phase_of = found.phase_of
+    phase_of = plan.phase_of
     for node in graph:
         # Not what a loop gives of it: that is there after the last turn only.
-        once = not found.is_loop(phase_of[node.name])
+        once = not plan.is_loop(phase_of[node.name])
         if once and (node.op.per_use or not own.isdisjoint(node.operands)):
             own.add(node.name)
     for node in reversed(list(graph)):
         users = {phase_of[u] for u in graph.users[node.name]}
-        if node.name in own and len(users) == 1 and found.is_loop(min(users)):
+        if node.name in own and len(users) == 1 and plan.is_loop(min(users)):
             phase_of[node.name] = min(users)
 
 
-def _mark_tail(graph: Graph, found: Phases, copied: set[str]) -> None:
-    phase_of, ends = found.phase_of, set(graph.updates.values())
+def _mark_tail(graph: Graph, plan: Phases, copied: set[str]) -> None:
+    phase_of, ends = plan.phase_of, set(graph.updates.values())
     for node in reversed(list(graph)):
         users = graph.users[node.name]
         if not (users or node.name in ends) or node.name in copied or not _is_safe(node):
             continue
-        once = phase_of[node.name] >= 0 and not found.is_loop(phase_of[node.name])
-        if once and all(phase_of[u] == found.tail for u in users):
-            phase_of[node.name] = found.tail
+        once = phase_of[node.name] >= 0 and not plan.is_loop(phase_of[node.name])
+        if once and all(phase_of[u] == plan.tail for u in users):
+            phase_of[node.name] = plan.tail
 
 
 def _is_safe(node: Node) -> bool:

@@ -122,8 +122,8 @@ class _Scheduler:
         return setup, (*body, *tail[:first]), tuple(tail[first:])
 
     def _writes_variable(self, instruction: Instruction) -> bool:
-        made = writes(instruction)
-        return made is not None and self.buffers[made].kind == "variable"
+        written = writes(instruction)
+        return written is not None and self.buffers[written].kind == "variable"
 
     # -- what comes from outside ----------------------------------------------------------------
 
@@ -144,18 +144,18 @@ class _Scheduler:
             return
         operands = tuple(self.at[x] for x in node.operands)
         self._wait_for(operands, phase)
-        made: Instruction
+        instruction: Instruction
         fed = self._fed(node)
         if fed is not None:
             result = self._add(node.name, node.type)
-            made = Feed(fed, result)
+            instruction = Feed(fed, result)
         elif isinstance(node.op, Conversion) and node.op.communicates:
             if self._leaves_loop(node):
                 self._grow_forest(node, operands, phase)
                 return
             self._land(node.op, phase)
-            made = self._start(node, operands[0])
-            result = made.result
+            instruction = self._start(node, operands[0])
+            result = instruction.result
         elif self._keeps_several(node):
             self._accumulate(node, operands, phase)
             return
@@ -163,9 +163,9 @@ class _Scheduler:
             result = self._result(node, operands, phase, plan, copied)
             self._wait_for_readers(result, phase)
             op = node.op.localize(self.buffers[result].shape)
-            made = Kernel(op, operands, result, node.name, node.origin)
+            instruction = Kernel(op, operands, result, node.name, node.origin)
         self.at[node.name] = result
-        self.parts[phase].append(made)
+        self.parts[phase].append(instruction)
 
     def _fed(self, node: Node) -> str | None:
         """The entry of the batch that a node is, here or again in a later loop."""
@@ -266,8 +266,8 @@ class _Scheduler:
         capacity = most_pieces(leaves.slots, mesh.turns)
         one = self._add(f"{node.name}.forest", self.graph[node.operands[0]].tensor)
         forest = self._of_many(one, capacity)
-        made = Kernel(node.op, operands, forest, node.name, node.origin)
-        self.parts[phase].append(made)
+        kernel = Kernel(node.op, operands, forest, node.name, node.origin)
+        self.parts[phase].append(kernel)
         self.forests.append((node, forest))
 
     def _join_forests(self, phase: int) -> None:
