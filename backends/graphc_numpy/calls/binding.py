@@ -86,10 +86,10 @@ class Binding:
         their identity."""
         calls: list[Call] = []
         for x in filter(self.site.runs, instructions):
-            made = self._calls(x)
+            its_calls = self._calls(x)
             if isinstance(x, Kernel):
-                self.kernels.update((id(call), x) for call in made)
-            calls += made
+                self.kernels.update((id(call), x) for call in its_calls)
+            calls += its_calls
         return calls
 
     def _calls(self, x: Instruction) -> list[Call]:

@@ -97,8 +97,8 @@ class NumpyDevice:
 
 
 def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
-    buffers, found = site.program.buffers, site.program.variables
-    return {name: allocator.block(buffers[b].bytes) for name, b in found.items() if site.holds(b)}
+    buffers, ids = site.program.buffers, site.program.variables
+    return {name: allocator.block(buffers[b].bytes) for name, b in ids.items() if site.holds(b)}
 
 
 class _BoundCalls:

@@ -52,10 +52,10 @@ def _loop_is(ufunc: np.ufunc, xs: Sequence[Array], out: Array) -> bool:
     """Whether the ufunc computes in the operands' dtypes and gives the result's dtype."""
     given = tuple(x.dtype for x in xs)
     try:
-        found = ufunc.resolve_dtypes((*given, None))
+        dtypes = ufunc.resolve_dtypes((*given, None))
     except TypeError:  # also for a dtype from outside NumPy that it does not resolve
         return False
-    return found == (*given, out.dtype)
+    return dtypes == (*given, out.dtype)
 
 
 def _copy_of_view(op: Op, x: Array, out: Array) -> Call:

@@ -62,23 +62,23 @@ class Preparation:
     @cached_property
     def memory(self) -> StepMemory:
         """The memory that steps of the program take."""
-        if (found := self._found) is not None:
-            thread = max((s.scratch for s in found.regions.found), default=0)
-            return step_memory(self._program, found.lowered, found.parts, thread)
-        made = self._lowered
-        thread = scratch_bytes(made.regions)
-        return step_memory(self._program, made.lowered, made.parts, thread)
+        if (record := self._found) is not None:
+            thread = max((s.scratch for s in record.regions.found), default=0)
+            return step_memory(self._program, record.lowered, record.parts, thread)
+        native = self._lowered
+        thread = scratch_bytes(native.regions)
+        return step_memory(self._program, native.lowered, native.parts, thread)
 
     @cached_property
     @collector_paused()
     def compiled(self) -> Compiled:
         """The machine code."""
-        memory, found = self.memory, self._found
-        if found is None:
-            found = self._lowered.printed()
+        memory, record = self.memory, self._found
+        if record is None:
+            record = self._lowered.printed()
             if self._key is not None:
-                records.write(self._key, self._program, found)
-        return Compiled(self._program, memory=memory, **vars(found))
+                records.write(self._key, self._program, record)
+        return Compiled(self._program, memory=memory, **vars(record))
 
 
 def compiled(

@@ -194,33 +194,33 @@ class BoundStep:
     """One program, bound to the memory of one rank."""
 
     def __init__(
-        self, made: Compiled, site: Site, comm: Communicator, device: NativeDevice
+        self, compiled: Compiled, site: Site, comm: Communicator, device: NativeDevice
     ) -> None:
-        self.made, self.program, self.device = made, made.program, device
-        lowered = made.lowered
+        self.made, self.program, self.device = compiled, compiled.program, device
+        lowered = compiled.lowered
         self._copies: dict[int, Array] = {}
-        self.scratch = device.scratch(made.memory)
+        self.scratch = device.scratch(compiled.memory)
         self.blocks = [self._block(i, site) for i in range(len(lowered.memories))]
         buffers = self.program.buffers
         layouts = layouts_of(self.program.instructions, buffers)
         self.arrays = [self._array(b, site, layouts.get(b.id)) for b in buffers]
         self.bound = bound = Binding(site, comm, self.arrays)
-        self.noted = FailedChecks(lowered, made.limits)
+        self.noted = FailedChecks(lowered, compiled.limits)
         self.addresses = self._addresses()
         self.barrier = new_words(barrier.WORDS)
-        self.counts = new_words(len(made.regions.found) + 1)
-        self.across = Across(comm, any(s.across for s in made.regions.found))
+        self.counts = new_words(len(compiled.regions.found) + 1)
+        self.across = Across(comm, any(s.across for s in compiled.regions.found))
         self.peers = self.across.peers(site, lowered.memories, self.blocks[0])
         self.frame = self.new_frame(self.counts)
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
-        *body, commit = made.parts
+        *body, commit = compiled.parts
         self.body, self.writes = [self._calls(part) for part in body], self._calls(commit)
         parts = self.program.parts
         self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]
         self.outputs = [(n, self.arrays[b]) for n, b in self.program.outputs.items()]
-        kinds = (x for part in made.parts for x in part if not isinstance(x, int | Feed))
+        kinds = (x for part in compiled.parts for x in part if not isinstance(x, int | Feed))
         self.hosted = any(True for _ in kinds)
 
     # -- running ----------------------------------------------------------------------------------
@@ -249,10 +249,10 @@ class BoundStep:
         The variables must be those of before the step.
         """
         site = self.bound.site
-        found = wrong_index.found(
+        error = wrong_index.found(
             wrong.kernel, wrong.limit, site, self.bound.comm, turn, supply, self.device.get
         )
-        return found or wrong.error
+        return error or wrong.error
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -355,13 +355,13 @@ class BoundStep:
 
     def region(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
         """A region, called with a frame, and a look at what its checks have noted."""
-        found, at = self.made.regions.found[number], frame.ctypes.data
+        region, at = self.made.regions.found[number], frame.ctypes.data
         checks = [self.addresses.check] if self.addresses is not None else []
         checks += [self._check] if number in self.made.checked else []
-        checks += [self.across.look] if found.across else []
-        if found.shared and self.device.threads > 1:
-            return [*self._turn(), partial(self.device.pool().run, found.address, at), *checks]
-        return [*self._turn(), partial(SINGLE_THREADED(found.single_threaded), at), *checks]
+        checks += [self.across.look] if region.across else []
+        if region.shared and self.device.threads > 1:
+            return [*self._turn(), partial(self.device.pool().run, region.address, at), *checks]
+        return [*self._turn(), partial(SINGLE_THREADED(region.single_threaded), at), *checks]
 
     def _addresses(self) -> Addresses | None:
         """What a build notes that checks all addresses."""

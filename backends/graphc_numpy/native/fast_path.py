@@ -95,10 +95,10 @@ class NativeFastPath:
             except BaseException:  # Ctrl-C may come before an error was looked at
                 self._forget()
                 raise
-            made = {}
+            outputs = {}
             for name, take in self._results:
-                made[name] = take()
-            return made
+                outputs[name] = take()
+            return outputs
 
     # -- what is fed ------------------------------------------------------------------------------
 
@@ -107,15 +107,15 @@ class NativeFastPath:
         turns = self._step.program.mesh.turns
         frames = [s.new_frame(self._counts_of(s)) for s in self._steps]
         width = -(-len(frames[0]) // LINE) * LINE
-        made = new_words(len(frames) * turns * width).reshape(-1, width)
-        for k, row in enumerate(made):
+        table = new_words(len(frames) * turns * width).reshape(-1, width)
+        for k, row in enumerate(table):
             row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
             row[ERRORS] = self._noted.words[k].ctypes.data
-        return made
+        return table
 
     def _new_noted(self) -> FailedChecks:
-        made, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
-        return FailedChecks(made.lowered, made.limits, rows)
+        compiled, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
+        return FailedChecks(compiled.lowered, compiled.limits, rows)
 
     def _counts_of(self, step: BoundStep) -> Words:
         return self._counts if step is self._step else step.counts
@@ -219,10 +219,10 @@ def _region_calls(step: BoundStep, frames: Words) -> Iterator[RegionCall]:
 def _regions(
     step: BoundStep, part: Iterable[Instruction | int], frame: Words
 ) -> Iterator[RegionCall]:
-    found = step.made.regions.found
+    regions = step.made.regions.found
     for x in part:
         if isinstance(x, int) and step.is_here(x):
-            yield found[x].address, frame.ctypes.data
+            yield regions[x].address, frame.ctypes.data
 
 
 # -- whether there is a short way -----------------------------------------------------------------
@@ -233,14 +233,14 @@ def fast_path(
 ) -> NativeFastPath | None:
     """The fast path of a program on all devices of a mesh. None unless feeding is all that the
     host does, and no error can be found after the first write."""
-    first, made = steps[0], steps[0].made
-    *body, commit = made.parts
+    first, compiled = steps[0], steps[0].made
+    *body, commit = compiled.parts
     if (
         first.hosted
         or first.addresses is not None
         or any(isinstance(x, Feed) for x in commit)
         or not any(isinstance(x, int) for x in commit)
-        or not made.checked.isdisjoint(commit)
+        or not compiled.checked.isdisjoint(commit)
     ):
         return None
     parts: dict[str, dict[int, Words]] = {}
@@ -248,7 +248,7 @@ def fast_path(
         begins = _begins(steps, feed.source, first.program.buffers[feed.result])
         if begins is None or feed.result not in first.pointed:
             return None
-        word = MEMORIES + made.lowered.pointer_of[feed.result].memory
+        word = MEMORIES + compiled.lowered.pointer_of[feed.result].memory
         parts.setdefault(feed.source, {})[word] = begins
     return NativeFastPath(steps, names, turn, parts) if sorted(parts) == sorted(names) else None
 
@@ -256,11 +256,11 @@ def fast_path(
 def _begins(steps: Sequence[BoundStep], name: str, b: Buffer) -> Words | None:
     """The byte at which each device's shard begins in an entry, at each turn. None unless every
     shard is contiguous and nothing is padded or cast."""
-    t, found = steps[0].program.inputs[name], []
+    t, begins = steps[0].program.inputs[name], []
     for at in (at for step in steps for at in step.bound.site.coordinates):
         spans = [r.at(at, {}) for r in b.ranges]
         whole = all((o, n) == (0, m) for (o, n), m in zip(spans[1:], t.shape[1:], strict=True))
         if tuple(n for _, n in spans) != b.shape or not whole or b.dtype != t.dtype:
             return None
-        found.append(spans[0][0] * prod(b.shape[1:]) * b.dtype.bytes if spans else 0)
-    return np.array(found, np.int64)
+        begins.append(spans[0][0] * prod(b.shape[1:]) * b.dtype.bytes if spans else 0)
+    return np.array(begins, np.int64)

@@ -70,9 +70,9 @@ def pointed(
     hosts = (x for part in parts for x in part if not isinstance(x, int))
     for x in (*lowered.setup, *hosts):
         used |= {program.buffers[b].root for b in reads(x)}
-        made = writes(x)
-        if made is not None and not isinstance(x, Feed):
-            used.add(program.buffers[made].root)
+        written = writes(x)
+        if written is not None and not isinstance(x, Feed):
+            used.add(program.buffers[written].root)
     return {m.buffer for m in lowered.memories if m.kind == "feed"} - used
 
 

@@ -52,25 +52,25 @@ class LoadedRecord:
     limits: dict[int, int]
 
 
-def write(key: str, program: Program, made: LoadedRecord) -> None:
+def write(key: str, program: Program, compiled: LoadedRecord) -> None:
     """Keep the record of a compiled program."""
     every = program.instructions
     number = {id(x): i for i, x in enumerate(every)}
-    lowered = made.lowered
+    lowered = compiled.lowered
     record = Record(
-        made.regions.code,
+        compiled.regions.code,
         lowered.memories,
         tuple((b, p.memory, p.offset) for b, p in lowered.pointer_of.items()),
         lowered.arena,
         tuple(
             tuple((True, x) if isinstance(x, int) else (False, number[id(x)]) for x in part)
-            for part in made.parts
+            for part in compiled.parts
         ),
-        tuple((x.scratch, x.shared, x.across) for x in made.regions.found),
-        made.homes,
+        tuple((x.scratch, x.shared, x.across) for x in compiled.regions.found),
+        compiled.homes,
         tuple(number[id(x)] for x in lowered.checks),
-        tuple(made.limits.items()),
-        tuple(sorted(made.checked)),
+        tuple(compiled.limits.items()),
+        tuple(sorted(compiled.checked)),
     )
     record_cache.write(key, record)
 
@@ -93,7 +93,7 @@ def _found(record: Record, program: Program) -> LoadedRecord | None:
     checks = tuple(x for x in (every[i] for i in record.checks) if isinstance(x, Kernel))
     pointer_of = {b: Pointer(memory, offset) for b, memory, offset in record.pointer_of}
     pairs = zip(names, record.regions, strict=True)
-    found = [
+    regions = [
         NativeRegion(symbols[n], symbols[single_threaded], *x) for (n, single_threaded), x in pairs
     ]
     return LoadedRecord(
@@ -102,7 +102,7 @@ def _found(record: Record, program: Program) -> LoadedRecord | None:
         ),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
         record.homes,
-        NativeRegions(symbols, found, record.code),
+        NativeRegions(symbols, regions, record.code),
         frozenset(record.checked),
         dict(record.limits),
     )

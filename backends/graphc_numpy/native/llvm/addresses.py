@@ -53,8 +53,8 @@ class BadAccess(NamedTuple):
 def allowed(b: ir.IRBuilder, address: ir.Value, size: int, written: bool) -> ir.Value:
     """The address without its mark, or an address in unused memory if it is outside of its
     buffer."""
-    found: ir.Value = b.call(_look(b.module), [address, _number(size), _number(int(written))])
-    return found
+    pointer: ir.Value = b.call(_look(b.module), [address, _number(size), _number(int(written))])
+    return pointer
 
 
 def marked(
@@ -84,9 +84,9 @@ def print_noted(module: ir.Module) -> None:
 
 def _look(module: ir.Module) -> ir.Function:
     """`ptr allowed(ptr address, i64 bytes, i64 written)`, printed at its first use."""
-    found = module.globals.get("allowed")
-    if isinstance(found, ir.Function):
-        return found
+    existing = module.globals.get("allowed")
+    if isinstance(existing, ir.Function):
+        return existing
     f = ir.Function(module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "allowed")
     f.linkage = "internal"
     f.attributes.add("noinline")
@@ -126,13 +126,13 @@ def _bounds(module: ir.Module) -> ir.GlobalVariable:
 
 def _global(module: ir.Module, name: str, words: int) -> ir.GlobalVariable:
     """Words of the module's own, which begin as 0."""
-    found = module.globals.get(name)
-    if found is None:
+    array = module.globals.get(name)
+    if array is None:
         t = ir.ArrayType(I64, words)
-        found = ir.GlobalVariable(module, t, name)
-        found.initializer, found.linkage, found.align = ir.Constant(t, None), "internal", 64
-        found.type = POINTER
-    return found
+        array = ir.GlobalVariable(module, t, name)
+        array.initializer, array.linkage, array.align = ir.Constant(t, None), "internal", 64
+        array.type = POINTER
+    return array
 
 
 def _word(b: ir.IRBuilder, words: ir.Value, k: int) -> ir.Value:
@@ -168,8 +168,8 @@ class Addresses:
         text = f"the kernel of %{call.node} {does} {x.bytes} bytes {where}"
         error = InternalError("G0998", text)
         names = call.node.split(", ")
-        made = self._program.instructions
-        origins = (getattr(i, "origin", None) for i in made if getattr(i, "node", "") in names)
+        every = self._program.instructions
+        origins = (getattr(i, "origin", None) for i in every if getattr(i, "node", "") in names)
         return error.at(next((x for x in origins if x is not None), None))
 
     def _name(self, call: KernelCall, slot: int) -> str:

@@ -60,8 +60,8 @@ class Expression:
 
     def _made(self, name: str, y: Number, swapped: bool = False) -> Expression:
         a, b = self.value, self.number(y)
-        made = getattr(self.p.b, f"f{name}" if self.floats else name)
-        return Expression(self.p, made(b, a) if swapped else made(a, b))
+        build = getattr(self.p.b, f"f{name}" if self.floats else name)
+        return Expression(self.p, build(b, a) if swapped else build(a, b))
 
     def __add__(self, y: Number) -> Expression:
         return self._made("add", y)
@@ -104,10 +104,10 @@ class Expression:
         """The comparison `==`, `!=`, `<`, ...; with a NaN only `!=` holds."""
         b, other = self.p.b, self.number(y)
         if self.floats:
-            made = b.fcmp_unordered if sign == "!=" else b.fcmp_ordered
+            compare = b.fcmp_unordered if sign == "!=" else b.fcmp_ordered
         else:
-            made = b.icmp_unsigned if unsigned else b.icmp_signed
-        return Expression(self.p, made(sign, self.value, other))
+            compare = b.icmp_unsigned if unsigned else b.icmp_signed
+        return Expression(self.p, compare(sign, self.value, other))
 
     def __lt__(self, y: Number) -> Expression:
         return self.compared("<", y)
@@ -248,13 +248,13 @@ def rarely(
     with b.if_then(some, likely=False):
         mended = [where.choose(y, x) for x, y in zip(usual, other(), strict=True)]
         inside = b.block
-    made = []
+    chosen = []
     for x, y in zip(usual, mended, strict=True):
         phi = b.phi(x.value.type)
         phi.add_incoming(x.value, before)
         phi.add_incoming(y.value, inside)
-        made.append(Expression(p, phi))
-    return tuple(made)
+        chosen.append(Expression(p, phi))
+    return tuple(chosen)
 
 
 def outlined(
@@ -266,13 +266,13 @@ def outlined(
     """
     p, t = xs[0].p, result or xs[0].value.type
     full = f"graphc.{name}.{suffix(xs[0].value.type)}"
-    found = p.b.module.globals.get(full)
-    if found is None:
-        found = ir.Function(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
-        found.linkage = "internal"
-        found.attributes.add("noinline")
-        found.attributes.add("nounwind")
-        inner = Printer(ir.IRBuilder(found.append_basic_block()))
-        y = function(*[Expression(inner, a) for a in found.args])
+    called = p.b.module.globals.get(full)
+    if called is None:
+        called = ir.Function(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
+        called.linkage = "internal"
+        called.attributes.add("noinline")
+        called.attributes.add("nounwind")
+        inner = Printer(ir.IRBuilder(called.append_basic_block()))
+        y = function(*[Expression(inner, a) for a in called.args])
         inner.b.ret(y.value)
-    return Expression(p, p.b.call(found, [x.value for x in xs]))
+    return Expression(p, p.b.call(called, [x.value for x in xs]))

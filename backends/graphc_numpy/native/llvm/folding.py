@@ -36,15 +36,15 @@ class FoldingBuilder(ir.IRBuilder):  # type: ignore[misc]
         a, b = known(lhs), known(rhs)
         if a == 0 or b == 0:
             return rhs if a == 0 else lhs
-        made = self._made(lhs, a + b) if a is not None and b is not None else None
-        return made or super().add(lhs, rhs, *rest, **more)
+        constant = self._made(lhs, a + b) if a is not None and b is not None else None
+        return constant or super().add(lhs, rhs, *rest, **more)
 
     def sub(self, lhs: ir.Value, rhs: ir.Value, *rest: Any, **more: Any) -> ir.Value:
         a, b = known(lhs), known(rhs)
         if b == 0:
             return lhs
-        made = self._made(lhs, a - b) if a is not None and b is not None else None
-        return made or super().sub(lhs, rhs, *rest, **more)
+        constant = self._made(lhs, a - b) if a is not None and b is not None else None
+        return constant or super().sub(lhs, rhs, *rest, **more)
 
     def mul(self, lhs: ir.Value, rhs: ir.Value, *rest: Any, **more: Any) -> ir.Value:
         a, b = known(lhs), known(rhs)
@@ -52,8 +52,8 @@ class FoldingBuilder(ir.IRBuilder):  # type: ignore[misc]
             return rhs
         if b == 1 or a == 0:
             return lhs
-        made = self._made(lhs, a * b) if a is not None and b is not None else None
-        return made or super().mul(lhs, rhs, *rest, **more)
+        constant = self._made(lhs, a * b) if a is not None and b is not None else None
+        return constant or super().mul(lhs, rhs, *rest, **more)
 
     def _divided(self, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
         a, b = known(lhs), known(rhs)
@@ -79,8 +79,8 @@ class FoldingBuilder(ir.IRBuilder):  # type: ignore[misc]
 
     def and_(self, lhs: ir.Value, rhs: ir.Value, *rest: Any, **more: Any) -> ir.Value:
         a, b = known(lhs), known(rhs)
-        made = self._made(lhs, a & b) if a is not None and b is not None else None
-        return made or super().and_(lhs, rhs, *rest, **more)
+        constant = self._made(lhs, a & b) if a is not None and b is not None else None
+        return constant or super().and_(lhs, rhs, *rest, **more)
 
     def icmp_signed(self, cmpop: str, lhs: ir.Value, rhs: ir.Value, name: str = "") -> ir.Value:
         a, b = known(lhs), known(rhs)

@@ -30,11 +30,11 @@ def widened(p: Printer, x: ir.Value) -> ir.Value:
     least = p.number(113 << 23, t)
     single = _like(x, _SINGLE)
     tiny = b.fsub(b.bitcast(b.add(normal, p.number(1 << 23, t)), single), b.bitcast(least, single))
-    made = b.select(b.icmp_unsigned("<", normal, least), b.bitcast(tiny, t), normal)
+    magnitude = b.select(b.icmp_unsigned("<", normal, least), b.bitcast(tiny, t), normal)
     endless = b.icmp_unsigned(">=", size, p.number(0x7C00 << 13, t))
-    made = b.select(endless, b.add(normal, p.number((128 - 16) << 23, t)), made)
+    magnitude = b.select(endless, b.add(normal, p.number((128 - 16) << 23, t)), magnitude)
     sign = b.shl(b.and_(bits, p.number(0x8000, t)), p.number(16, t))
-    return b.bitcast(b.or_(made, sign), single)
+    return b.bitcast(b.or_(magnitude, sign), single)
 
 
 def narrowed(p: Printer, x: ir.Value) -> ir.Value:
@@ -46,18 +46,18 @@ def narrowed(p: Printer, x: ir.Value) -> ir.Value:
     size = b.and_(bits, p.number(0x7FFFFFFF, t))
     odd = b.and_(b.lshr(size, p.number(13, t)), p.number(1, t))
     rounded = b.add(b.add(size, p.number(((15 - 127) << 23) + 0xFFF, t)), odd)
-    made = b.lshr(rounded, p.number(13, t))
+    magnitude = b.lshr(rounded, p.number(13, t))
     # A number whose half is denormal is rounded by a sum with one that has the same last bit.
     least, single = p.number(126 << 23, t), _like(x, _SINGLE)
     shifted = b.fadd(b.bitcast(size, single), b.bitcast(least, single))
     tiny = b.sub(b.bitcast(shifted, t), least)
-    made = b.select(b.icmp_unsigned("<", size, p.number(113 << 23, t)), tiny, made)
+    magnitude = b.select(b.icmp_unsigned("<", size, p.number(113 << 23, t)), tiny, magnitude)
     payload = b.and_(b.lshr(size, p.number(13, t)), p.number(0x3FF, t))
     nan = b.icmp_unsigned(">", size, p.number(0x7F800000, t))
     endless = b.select(nan, b.or_(payload, p.number(0x7E00, t)), p.number(0x7C00, t))
-    made = b.select(b.icmp_unsigned(">=", size, p.number(143 << 23, t)), endless, made)
+    magnitude = b.select(b.icmp_unsigned(">=", size, p.number(143 << 23, t)), endless, magnitude)
     sign = b.and_(b.lshr(bits, p.number(16, t)), p.number(0x8000, t))
-    return b.bitcast(b.trunc(b.or_(made, sign), _like(x, ir.IntType(16))), _like(x, _HALF))
+    return b.bitcast(b.trunc(b.or_(magnitude, sign), _like(x, ir.IntType(16))), _like(x, _HALF))
 
 
 def _converts() -> bool:

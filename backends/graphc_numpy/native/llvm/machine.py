@@ -74,8 +74,8 @@ def target() -> Target:
 
     Raises G0706 for a name that is unknown, or that this host can't run.
     """
-    found = _target(config.get().target)
-    return replace(found, checked=True) if config.get().check_memory else found
+    chosen = _target(config.get().target)
+    return replace(chosen, checked=True) if config.get().check_memory else chosen
 
 
 @lru_cache
@@ -128,16 +128,16 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
     """
     key, chosen = key_of(description), target()
     shows = config.get().debug >= SHOW_LLVM
-    found = None if shows else load_cached(key, names)
-    if found is not None:
-        return found
+    symbols = None if shows else load_cached(key, names)
+    if symbols is not None:
+        return symbols
     with _LOCK:
         text = _text(make())
         if shows:
             print(text, file=sys.stderr)
-        made = compiled(chosen, text)
-        Objects.at(config.cache_folder()).write(key, made)
-        return _linked(chosen, made, names)
+        code = compiled(chosen, text)
+        Objects.at(config.cache_folder()).write(key, code)
+        return _linked(chosen, code, names)
 
 
 def _text(module: ir.Module) -> str:
@@ -164,9 +164,9 @@ def key_of(description: str) -> str:
 def load_cached(key: str, names: tuple[str, ...]) -> Symbols | None:
     """The functions of an object in the cache; None if it is missing or damaged."""
     with _LOCK:
-        found = Objects.at(config.cache_folder()).read(key)
+        code = Objects.at(config.cache_folder()).read(key)
         try:
-            return _linked(target(), found, names) if found is not None else None
+            return _linked(target(), code, names) if code is not None else None
         except RuntimeError:  # no object after all
             return None
 
@@ -205,8 +205,8 @@ def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
     linker = llvm.create_lljit_compiler(
         _machine(chosen)
     )  # of its own: it keeps some of all it linked
-    made: Symbols = library.link(linker, f"graphc{next(_NUMBERS)}")
-    return made
+    symbols: Symbols = library.link(linker, f"graphc{next(_NUMBERS)}")
+    return symbols
 
 
 @lru_cache(maxsize=1)

@@ -162,10 +162,10 @@ class Printer:
     def call(self, name: str, xs: Sequence[ir.Value], result: ir.Type) -> ir.Value:
         """Call a function by its name, declared where it is not yet."""
         module = self.b.module
-        found = module.globals.get(name)
-        if found is None:
-            found = ir.Function(module, ir.FunctionType(result, [x.type for x in xs]), name)
-        return self.b.call(found, xs)
+        function = module.globals.get(name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(result, [x.type for x in xs]), name)
+        return self.b.call(function, xs)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z, rounded once."""
@@ -333,15 +333,15 @@ class Printer:
         i, *phis = (b.phi(x.type) for x in (first, *carried))
         for phi, x in zip((i, *phis), (first, *carried), strict=True):
             phi.add_incoming(x, before)
-        made = list(body(i, *phis) or ())
+        values = list(body(i, *phis) or ())
         following, here = b.add(i, index(step)), b.block
-        for phi, x in zip((i, *phis), (following, *made), strict=True):
+        for phi, x in zip((i, *phis), (following, *values), strict=True):
             phi.add_incoming(x, here)
         b.cbranch(b.icmp_signed("<", following, last), inside, after)
         b.position_at_end(after)
         if turns:
-            return made
-        return [self._either(x, before, y, here) for x, y in zip(carried, made, strict=True)]
+            return values
+        return [self._either(x, before, y, here) for x, y in zip(carried, values, strict=True)]
 
     def _either(self, x: ir.Value, there: ir.Block, y: ir.Value, here: ir.Block) -> ir.Value:
         """x if this block was reached from `there`, y if from `here`."""
@@ -352,11 +352,11 @@ class Printer:
 
     def positions(self, number: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
         """The indices along axes of those sizes, from outside in, at a turn of all of them."""
-        found: list[ir.Value] = []
+        indices: list[ir.Value] = []
         for size in reversed(sizes[1:]):
-            found.insert(0, self.b.urem(number, index(size)))
+            indices.insert(0, self.b.urem(number, index(size)))
             number = self.b.udiv(number, index(size))
-        return [number, *found] if sizes else []
+        return [number, *indices] if sizes else []
 
     def when(self, condition: ir.Value, body: Callable[[], None]) -> None:
         """Print `body` to run only where the condition holds."""

@@ -75,9 +75,9 @@ class ExpressionPrinter:
     ) -> ExpressionPrinter:
         """These cells, with what `axes` (and a row that is known by now) add to addresses done."""
         bases, known, inside = dict(self.bases), registers or {}, frozenset(axes)
-        found = dict[Strides, ir.Value | None]()
+        offsets = dict[Strides, ir.Value | None]()
         for access in dict.fromkeys(access for x in code for access in reached(x)):
-            bases[access] = self._base(access, indices, inside, known, found)
+            bases[access] = self._base(access, indices, inside, known, offsets)
         return replace(self, bases=bases)
 
     def shifted(self, entries: int) -> ExpressionPrinter:
@@ -122,11 +122,11 @@ class ExpressionPrinter:
 
     def _base(
         self, access: Access, indices: Sequence[ir.Value], axes: frozenset[int],
-        registers: Mapping[int, Vector], found: dict[Strides, ir.Value | None],
+        registers: Mapping[int, Vector], offsets: dict[Strides, ir.Value | None],
     ) -> Base:  # fmt: skip
         """The address with the parts of these axes, and of the row if it is one known scalar.
 
-        found: what is known here of the entries that strides along axes make
+        offsets: what is known here of the entries that strides along axes make
         """
         b, dtype = self.p.b, self.params[access.slot].dtype
         base = self.bases.get(access)
@@ -134,9 +134,9 @@ class ExpressionPrinter:
             base = Base(self.pointers[access.slot])
         new = axes - base.axes
         along = tuple((axis, access.strides[axis]) for axis in sorted(new) if access.strides[axis])
-        if along not in found:
-            found[along] = self._where(along, indices)
-        where = found[along]
+        if along not in offsets:
+            offsets[along] = self._where(along, indices)
+        where = offsets[along]
         row = registers.get(access.row) if access.row is not None else None
         known = not base.row and row is not None and row.width == 1
         if row is not None and known:

@@ -79,7 +79,7 @@ class _LinkPrinter:
     def _link(self, k: ir.Value, given: Vector, slot: ir.Value) -> None:
         """Search from the slot on for the index of position k, or for a free slot."""
         p, b, before = self.p, self.p.b, self.p.b.block
-        look, held, retry, found, new, after = (
+        look, held, retry, same, new, after = (
             b.append_basic_block(x) for x in ("look", "held", "again", "found", "new", "after")
         )
         b.branch(look)
@@ -92,23 +92,23 @@ class _LinkPrinter:
         b.position_at_end(held)
         last = b.zext(b.sub(kept, ir.Constant(INT32, 1)), INT64)
         other = p.load(p.at(self.ids, last, given.dtype), given.dtype).value
-        b.cbranch(b.icmp_unsigned("==", other, given.value), found, retry)
+        b.cbranch(b.icmp_unsigned("==", other, given.value), same, retry)
         b.position_at_end(retry)
         following = b.and_(b.add(at, index(1)), index((1 << self.bits) - 1))
         at.add_incoming(following, retry)
         b.branch(look)
-        self._append(found, after, k, last, slot_address)
+        self._append(same, after, k, last, slot_address)
         b.position_at_end(new)
         self._end(k, slot_address, b.trunc(k, INT32), self.kernel.count)
         b.branch(after)
         b.position_at_end(after)
 
     def _append(
-        self, found: ir.Block, after: ir.Block, k: ir.Value, last: ir.Value, slot_address: ir.Value
+        self, same: ir.Block, after: ir.Block, k: ir.Value, last: ir.Value, slot_address: ir.Value
     ) -> None:
         """Place k comes after `last`, whose link was `count` or ~count."""
         p, b = self.p, self.p.b
-        b.position_at_end(found)
+        b.position_at_end(same)
         narrow, address = b.trunc(k, INT32), p.at(self.links, last, I32)
         old = p.load(address, I32).value
         begins = b.icmp_signed(">=", old, ir.Constant(INT32, 0))

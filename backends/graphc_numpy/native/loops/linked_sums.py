@@ -125,12 +125,12 @@ class Printed:
         element = self._element(elements, position, t)
         b.cbranch(_odd(b, count), add, put)
         b.position_at_end(add)
-        sum_, bits, at = b.phi(t), b.phi(INT64), b.phi(INT64)
-        for phi, x in ((sum_, element), (bits, count), (at, index(0))):
+        value, bits, at = b.phi(t), b.phi(INT64), b.phi(INT64)
+        for phi, x in ((value, element), (bits, count), (at, index(0))):
             phi.add_incoming(x, turn)
-        more = self._added(b.load(level(at), typ=t), sum_)
+        more = self._added(b.load(level(at), typ=t), value)
         up, left = b.add(at, index(1)), b.lshr(bits, index(1))
-        for phi, x in ((sum_, more), (bits, left), (at, up)):
+        for phi, x in ((value, more), (bits, left), (at, up)):
             phi.add_incoming(x, add)
         b.cbranch(_odd(b, left), add, put)
         b.position_at_end(put)

@@ -89,12 +89,12 @@ def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
         if _by_rows(nest):
             asked |= prefetches(nest, grid.many * WIDTH)
         expressions = ExpressionPrinter(p, nest.params, pointers, errors, prefetches=asked)
-        made = _NestPrinter(p, nest, grid)
+        printer = _NestPrinter(p, nest, grid)
         if grid.units == 1:
             some = p.b.icmp_signed("<", begin, end)
-            p.when(some, lambda: made.units(expressions, index(0), index(1)))
+            p.when(some, lambda: printer.units(expressions, index(0), index(1)))
         else:
-            made.units(expressions, begin, end)
+            printer.units(expressions, begin, end)
     p.b.ret_void()
     return function
 

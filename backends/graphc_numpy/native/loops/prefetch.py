@@ -68,15 +68,15 @@ def _prefetch(
 ) -> Prefetch | None:
     assert access.row is not None
     makers = {x.target: x for x in code if not isinstance(x, Store)}
-    bytes_ = nest.params[access.slot].dtype.bytes
+    item_bytes = nest.params[access.slot].dtype.bytes
     row, limit = _source(access.row, makers)
     bare = _slice(row, makers)
     loads = [x.access for x in bare if isinstance(x, Load)]
     if not loads or not all(_is_known(nest, x) for x in bare):
         return None
-    if limit is not None and limit * access.step * bytes_ <= NEAR:
+    if limit is not None and limit * access.step * item_bytes <= NEAR:
         return None
-    lines = min(-(-entries * bytes_ // LINE), MOST)
+    lines = min(-(-entries * item_bytes // LINE), MOST)
     axis, size, by = _later(nest, loads[0], LINES // lines)
     access = replace(access, row=row)
     return Prefetch(access, tuple(bare), axis, size, by, lines, written) if size > by else None
@@ -110,12 +110,12 @@ def _source(register: int, makers: Mapping[int, Statement]) -> tuple[int, int | 
 
 def _slice(row: int, makers: Mapping[int, Statement]) -> list[Statement]:
     """The statements that make a row, in order."""
-    needed, open_ = set[int](), [row]
-    while open_:
-        k = open_.pop()
+    needed, waiting = set[int](), [row]
+    while waiting:
+        k = waiting.pop()
         if k in makers and k not in needed:
             needed.add(k)
-            open_ += registers(makers[k])
+            waiting += registers(makers[k])
     return [makers[k] for k in makers if k in needed]
 
 

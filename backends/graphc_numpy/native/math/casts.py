@@ -19,14 +19,14 @@ def cast(p: Printer, x: Vector, dtype: DType) -> Vector:
     if x.dtype == dtype:
         return x
     if dtype == BOOL:
-        made = expression.differs(0)
+        converted = expression.differs(0)
     elif dtype.kind == "f":
-        made = _to_float(expression, x.dtype, dtype)
+        converted = _to_float(expression, x.dtype, dtype)
     elif x.dtype.kind == "f":
-        made = _to_integer(expression, register_type(dtype))
+        converted = _to_integer(expression, register_type(dtype))
     else:
-        made = expression.to(register_type(dtype), signed=x.dtype.kind == "i")
-    return p.rounded(Vector(made.value, dtype, x.width))
+        converted = expression.to(register_type(dtype), signed=x.dtype.kind == "i")
+    return p.rounded(Vector(converted.value, dtype, x.width))
 
 
 def _to_float(x: Expression, source: DType, dtype: DType) -> Expression:

@@ -55,8 +55,8 @@ def apply(p: Printer, function: str, xs: Sequence[Vector], dtype: DType) -> Vect
             operands, made_by = expressions(p, xs), partial(_FUNCTIONS[function], xs[-1].dtype.kind)
             called = _is_called(p, function)
             y = outlined(f"few.{function}", made_by, *operands) if called else made_by(*operands)
-    made = Vector(y.value, dtype, y.width)
-    return made if function in _EXACT else p.rounded(made)
+    vector = Vector(y.value, dtype, y.width)
+    return vector if function in _EXACT else p.rounded(vector)
 
 
 def _is_called(p: Printer, function: str) -> bool:

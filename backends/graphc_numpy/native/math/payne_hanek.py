@@ -38,16 +38,16 @@ def quarters(x: Expression, large: Expression) -> tuple[Expression, Expression, 
     safe = (large & (abs(x) < inf)).choose(x, LEAST)
 
     def parts(lane: Expression) -> list[ir.Value]:
-        found = outlined("quarters", _quarters, lane, result=_FOUR)
-        return [b.extract_element(found.value, ir.Constant(INT32, k)) for k in range(3)]
+        four = outlined("quarters", _quarters, lane, result=_FOUR)
+        return [b.extract_element(four.value, ir.Constant(INT32, k)) for k in range(3)]
 
     def body(k: ir.Value, *before: ir.Value) -> list[ir.Value]:
-        found = parts(Expression(p, b.extract_element(safe.value, k)))
-        return [b.insert_element(v, t, k) for v, t in zip(before, found, strict=True)]
+        one_lane = parts(Expression(p, b.extract_element(safe.value, k)))
+        return [b.insert_element(v, t, k) for v, t in zip(before, one_lane, strict=True)]
 
     zero = p.number(0.0, x.value.type)
-    made = parts(safe) if x.width == 1 else p.loop(0, x.width, 1, body, [zero] * 3)
-    n, r, rest = (Expression(p, v) for v in made)
+    all_lanes = parts(safe) if x.width == 1 else p.loop(0, x.width, 1, body, [zero] * 3)
+    n, r, rest = (Expression(p, v) for v in all_lanes)
     return n, r, rest
 
 
@@ -65,11 +65,11 @@ def _quarters(x: Expression) -> Expression:
     high, rest = _fraction(top - (n << 62), middle.to(INT64))
     r = high * _QUARTER[0]
     rest = high.fma(_QUARTER[0], -r) + high.fma(_QUARTER[1], rest * _QUARTER[0])
-    found: ir.Value = p.number(0.0, _FOUR)
+    four: ir.Value = p.number(0.0, _FOUR)
     for k, part in enumerate((n.to(_DOUBLE), r, rest)):
         value = (x < 0.0).choose(-part, part).value
-        found = p.b.insert_element(found, value, ir.Constant(INT32, k))
-    return Expression(p, found)
+        four = p.b.insert_element(four, value, ir.Constant(INT32, k))
+    return Expression(p, four)
 
 
 def _shifted(x: Expression, n: int) -> Expression:

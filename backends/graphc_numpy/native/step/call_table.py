@@ -46,31 +46,31 @@ def last_meeting() -> list[int]:
 def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariable:
     """The words as a constant of a module."""
     data = bytearray(array("q", words).tobytes())
-    made = ir.GlobalVariable(module, ir.ArrayType(I8, len(data)), name)
-    made.initializer = ir.Constant(made.value_type, data)
-    made.linkage, made.global_constant, made.align = "internal", True, 8
-    made.type = POINTER
-    return made
+    constant = ir.GlobalVariable(module, ir.ArrayType(I8, len(data)), name)
+    constant.initializer = ir.Constant(constant.value_type, data)
+    constant.linkage, constant.global_constant, constant.align = "internal", True, 8
+    constant.type = POINTER
+    return constant
 
 
 def dispatcher(module: ir.Module) -> ir.Function:
     """`void f(ptr frame, ptr start, ptr stop, i64 scratch, i64 thread, i64 threads)`: the calls
     from start to stop, each where its turn has come; scratch: bytes that a thread has."""
-    found = module.globals.get(NAME)
-    if isinstance(found, ir.Function):
-        return found
+    existing = module.globals.get(NAME)
+    if isinstance(existing, ir.Function):
+        return existing
     kind = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, INT64, INT64, INT64])
-    made = ir.Function(module, kind, NAME)
-    made.linkage = "internal"
-    made.attributes.add("noinline")
-    return made
+    function = ir.Function(module, kind, NAME)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    return function
 
 
 def print_dispatcher(module: ir.Module, kernels: Kernels) -> None:
     """Print what the dispatcher does."""
     function = dispatcher(module)
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    made = _Dispatcher(b, function, max((n for _, n in kernels), default=0))
+    printer = _Dispatcher(b, function, max((n for _, n in kernels), default=0))
     test, body, after = (b.append_basic_block(name) for name in ("test", "body", "after"))
     before = b.block
     b.branch(test)
@@ -79,8 +79,8 @@ def print_dispatcher(module: ir.Module, kernels: Kernels) -> None:
     at.add_incoming(function.args[1], before)
     b.cbranch(b.icmp_unsigned("<", at, function.args[2]), body, after)
     b.position_at_end(body)
-    made.call(at, kernels)
-    following = made.following(at)
+    printer.call(at, kernels)
+    following = printer.following(at)
     at.add_incoming(following, b.block)
     b.branch(test)
     b.position_at_end(after)
@@ -194,8 +194,8 @@ class _Dispatcher:
         addresses.marked(b, self.worker, 0, index(0), number, number)
         start = b.ptrtoint(self.scratch, INT64)
         stop = b.add(start, self.read(at, ROOM))
-        made = addresses.marked(b, self.worker, addresses.SCRATCH, start, start, stop)
-        return b.inttoptr(made, POINTER)
+        address = addresses.marked(b, self.worker, addresses.SCRATCH, start, start, stop)
+        return b.inttoptr(address, POINTER)
 
     def run(
         self, number: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels, scratch: ir.Value

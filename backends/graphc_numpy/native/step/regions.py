@@ -111,14 +111,14 @@ def compile_regions(
     symbols = machine.load(description, make, (*sum(names, ()), "sizes", *noted))
     sizes = (ctypes.c_int64 * len(names))()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
-    found = [
+    native_regions = [
         NativeRegion(
             symbols[n], symbols[single_threaded], size, *(_any(dealt, of) for of in _ASKED)
         )
         for (n, single_threaded), dealt, size in zip(names, lines, sizes, strict=True)
     ]
     calls = tuple(c for natives in regions for native in natives for c in native.calls)
-    return NativeRegions(symbols, found, machine.key_of(description), calls)
+    return NativeRegions(symbols, native_regions, machine.key_of(description), calls)
 
 
 def scratch_bytes(regions: Iterable[Sequence[Native]]) -> int:
@@ -163,7 +163,7 @@ def _printers() -> Printers:
             case IndexLinks():
                 return index_links.print_links(module, kernel, name)
             case TiledKernel():
-                return tiled_kernels.print_blocks(module, kernel, name, found)
+                return tiled_kernels.print_blocks(module, kernel, name, printers)
 
     def units(kernel: LoopKernel) -> int:
         match kernel:
@@ -185,10 +185,10 @@ def _printers() -> Printers:
             case IndexLinks():
                 return index_links.scratch_bytes(kernel)
             case TiledKernel():
-                return tiled_kernels.scratch_bytes(kernel, found)
+                return tiled_kernels.scratch_bytes(kernel, printers)
 
-    found = Printers(print_kernel, units, scratch_bytes)
-    return found
+    printers = Printers(print_kernel, units, scratch_bytes)
+    return printers
 
 
 def _scratch(natives: Sequence[Native], printers: Printers) -> int:

@@ -80,9 +80,9 @@ class Job:
 
 
 def _words(values: Sequence[int]) -> Words:
-    made = new_words(len(values))
-    made[:] = values
-    return made
+    words = new_words(len(values))
+    words[:] = values
+    return words
 
 
 def sequence() -> int:
@@ -130,13 +130,13 @@ def _look(p: Printer, look: ir.Value, thread: ir.Value, threads: ir.Value) -> No
         b.call(print_barrier(b.module), [look, threads])
     noted = b.load(word(b, look, WHERE), typ=POINTER, align=8)
 
-    def joined(k: ir.Value, found: ir.Value) -> list[ir.Value]:
+    def joined(k: ir.Value, so_far: ir.Value) -> list[ir.Value]:
         at = b.gep(noted, [k], source_etype=INT64)
-        return [b.or_(found, b.load(at, typ=INT64, align=8))]
+        return [b.or_(so_far, b.load(at, typ=INT64, align=8))]
 
     count = b.load(word(b, look, COUNT), typ=INT64, align=8)
-    (found,) = p.loop(0, count, 1, joined, [index(0)])
-    with b.if_then(b.icmp_signed("!=", found, index(0))):
+    (failed,) = p.loop(0, count, 1, joined, [index(0)])
+    with b.if_then(b.icmp_signed("!=", failed, index(0))):
         with b.if_then(b.icmp_signed("==", thread, index(0))):
             b.store(index(1), word(b, look, STOPPED), align=8)
         b.ret_void()

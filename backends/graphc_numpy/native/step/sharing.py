@@ -133,8 +133,8 @@ class _Touched:
     def clashes(self, x: ByteRange, hows: Iterable[How]) -> bool:
         """Whether the order of what was touched in one of these ways and of an extent matters."""
         written = (True, False) if x.written else (True,)
-        found = (self.ranges.get((x.memory, w, how)) for how in hows for w in written)
-        return any(r is not None and r.meets(x.start, x.stop) for r in found)
+        ranges = (self.ranges.get((x.memory, w, how)) for how in hows for w in written)
+        return any(r is not None and r.meets(x.start, x.stop) for r in ranges)
 
 
 @dataclass
@@ -170,24 +170,24 @@ class _Since:
         mine = self._extents(call)
         dealt = any(x.shared and x.written for x in mine)
         across = dealt or any(x.peer for x in mine)
-        made = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
-        if (across and self.unknown) or self._meet_all(mine, made):
-            made = replace(made, meet_all=True)
+        sharing = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
+        if (across and self.unknown) or self._meet_all(mine, sharing):
+            sharing = replace(sharing, meet_all=True)
             self.own, self.all, self.unknown = _Touched(), _Touched(), False
-        elif any(self.own.clashes(x, BY_ALL[: 1 + made.all_threads]) for x in mine):
-            made = replace(made, meet=True)
+        elif any(self.own.clashes(x, BY_ALL[: 1 + sharing.all_threads]) for x in mine):
+            sharing = replace(sharing, meet=True)
             self.own = _Touched()
         for x in mine:
-            self._add(x, made)
-        return made
+            self._add(x, sharing)
+        return sharing
 
-    def _meet_all(self, mine: Iterable[ByteRange], made: Shared) -> bool:
+    def _meet_all(self, mine: Iterable[ByteRange], sharing: Shared) -> bool:
         """Whether another device may touch the same: its own memory, or what all have."""
         for x in mine:
             hows = (
                 (peer, dealt)
                 for peer, dealt in BY_PEER
-                if (x.shared and (made.dealt or dealt)) or x.peer != peer
+                if (x.shared and (sharing.dealt or dealt)) or x.peer != peer
             )
             if self.all.clashes(x, hows):
                 return True

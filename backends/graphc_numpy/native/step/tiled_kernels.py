@@ -66,9 +66,9 @@ def _function(
 ) -> ir.Function:
     """The function of a kernel, of which other blocks may have one like it."""
     name = f"part_{hashlib.sha256(repr(kernel).encode()).hexdigest()[:16]}" + "_until" * until
-    found: ir.Function | None = module.globals.get(name)
-    if found is not None:
-        return found
+    function: ir.Function | None = module.globals.get(name)
+    if function is not None:
+        return function
     if until and isinstance(kernel, Gemm):
         return products.print_gemm(module, kernel, name, until=True)
     return printers.print(module, kernel, name)
@@ -99,9 +99,9 @@ def _print_block(
     offsets = p.positions(outer, x.outer)
     for k, offset_of in enumerate((*offsets, p.b.mul(number, index(x.rows)))):
         p.store(Vector(offset_of, I64), word(p.b, scratch, k))
-    made = _TilePrinter(p, x, pointers, [*offsets, number], scratch, errors, kernels, units)
+    printer = _TilePrinter(p, x, pointers, [*offsets, number], scratch, errors, kernels, units)
     for step in x.steps:
-        made.step(step)
+        printer.step(step)
     p.b.ret_void()
     return f
 
@@ -158,10 +158,10 @@ class _TilePrinter:
         operands = [pointers[s.slot] for s in (kernel.left, kernel.right)]
         sides = zip(operands, (kernel.left, kernel.right), strict=True)
         offsets = [self.p.at(x, side.offset, kernel.dtype) for x, side in sides]
-        found = self.p.b.call(print_zeros(self.p.b.module, zeros), offsets)
+        entries = self.p.b.call(print_zeros(self.p.b.module, zeros), offsets)
         if zeros.along == "rows":
-            return products.units_until(self.p, kernel, found), []
-        return every, [found]
+            return products.units_until(self.p, kernel, entries), []
+        return every, [entries]
 
     def either(
         self, where: ir.Value, one: Nest | Gemm, other: Nest | Gemm,
@@ -178,14 +178,14 @@ class _TilePrinter:
 
     def arguments(self, step: TilePart) -> Values:
         """Where the parameters of a step begin, in this block."""
-        b, found = self.p.b, list[ir.Value]()
+        b, addresses = self.p.b, list[ir.Value]()
         for offset_of in step.offsets:
             at: ir.Value = index(offset_of.offset)
             for k, far in zip(self.offsets, offset_of.steps, strict=True):
                 at = b.add(at, b.mul(k, index(far))) if far else at
             base = self.scratch if offset_of.slot == OWN else self.pointers[offset_of.slot]
-            found.append(b.gep(base, [at], source_etype=I8))
-        return found
+            addresses.append(b.gep(base, [at], source_etype=I8))
+        return addresses
 
 
 __all__ = ["print_blocks", "scratch_bytes", "units"]

@@ -24,9 +24,9 @@ SPINS = 300  # looks before the processor is given up: some ten microseconds
 def print_barrier(module: ir.Module) -> ir.Function:
     """`void barrier(ptr words, i64 threads)`, printed at its first use: returns when all have
     arrived."""
-    found = module.globals.get("barrier")
-    if isinstance(found, ir.Function):
-        return found
+    existing = module.globals.get("barrier")
+    if isinstance(existing, ir.Function):
+        return existing
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, INT64]), "barrier")
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -52,9 +52,9 @@ def print_meeting(module: ir.Module) -> ir.Function:
 
     True: not all have arrived, since the word `failed` is not 0.
     """
-    found = module.globals.get("meeting")
-    if isinstance(found, ir.Function):
-        return found
+    existing = module.globals.get("meeting")
+    if isinstance(existing, ir.Function):
+        return existing
     kind = ir.FunctionType(ir.IntType(1), [POINTER, INT64, POINTER])
     function = ir.Function(module, kind, "meeting")
     function.linkage = "internal"
