@@ -103,7 +103,7 @@ def _from_the_start(kernel: Nest | Gemm) -> tuple[Nest | Gemm, list[int]]:
 
 
 def _with_fewest_axes(kernel: LoopNest) -> LoopNest:
-    """The kernel with neighbouring axes merged where every access sees them as one."""
+    """The kernel with neighboring axes merged where every access sees them as one."""
     loops = axes_of(kernel)
     fewest = merged(a for a in loops if a.size != 1 or a.group != OF_SUM)
     return with_axes(kernel, fewest) if len(fewest) < len(loops) else kernel
@@ -175,7 +175,7 @@ def _fixed(nest: Nest, fold: ReduceNode) -> Nest:
 
 
 def _lanes(nest: Nest) -> Lanes:
-    """Along which axis neighbours are adjacent in memory."""
+    """Along which axis neighbors are adjacent in memory."""
     if not nest.columns:
         return "rows"
     if not nest.rows or nest.rows[-1] < 2:

@@ -16,7 +16,7 @@ from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.program.strides import MemoryLayout
 
 Cuts: TypeAlias = tuple[int, ...]
-Interval: TypeAlias = tuple[int, int]  # the axis between two neighbouring cuts
+Interval: TypeAlias = tuple[int, int]  # the axis between two neighboring cuts
 NOTHING: frozenset[Interval] = frozenset()
 
 

@@ -64,7 +64,7 @@ class LoopAxis:
 
 
 def merged(axes: Iterable[LoopAxis]) -> list[LoopAxis]:
-    """The axes, where neighbours that every access sees as one are one."""
+    """The axes, where neighbors that every access sees as one are one."""
     joined: list[LoopAxis] = []
     for axis in axes:
         if joined and _goes_on(joined[-1], axis):

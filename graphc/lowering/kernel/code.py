@@ -132,7 +132,7 @@ class LinkedSum:
     links:  all `count` links from element 0 of that parameter on: they tell the later places
     elements: what of `access` doesn't depend on the place. The element at place j lies further by
             the sum of `j // low % size * stride` over (low, size, stride) in `offsets`.
-    tree:   the elements are added as a balanced tree, neighbours first and the last of an odd
+    tree:   the elements are added as a balanced tree, neighbors first and the last of an odd
             number as it is; else one after the other.
     A sum of f16 or bf16 is made in f32 and rounded once, to the dtype of the elements.
     """
@@ -194,7 +194,7 @@ class Nest:
     """For every row: the phases, one after the other.
 
     rows, columns: sizes of the axes. Columns are () where there is nothing but maps: then each
-    entry is a row, and the lanes of a vector are neighbours along the last row axis.
+    entry is a row, and the lanes of a vector are neighbors along the last row axis.
     lanes: which axis is computed in vectors: 'rows' (the last row axis; a fold goes through the
     columns one by one) or 'columns' (the last column axis; a fold ends with a sum over lanes).
     serial: rows must run one after the other, in order, on one thread (a scatter)

@@ -15,7 +15,7 @@ def aligned(size: int) -> int:
 
 @dataclass
 class Arena:
-    """Free blocks of one piece of memory that grows at its end; neighbours are joined."""
+    """Free blocks of one piece of memory that grows at its end; neighbors are joined."""
 
     size: int = 0
     starts: dict[int, int] = field(default_factory=dict)  # start -> size

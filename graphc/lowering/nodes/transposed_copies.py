@@ -1,6 +1,6 @@
 """Makes one transposed copy of an operand that many products read across its rows.
 
-A product needs neighbouring columns of its right operand to be adjacent in memory, and packs other
+A product needs neighboring columns of its right operand to be adjacent in memory, and packs other
 layouts. A weight that every step of a recurrence multiplies by would be packed in each of them; an
 operand that must be packed entry by entry, as the weights of a convolution's gradient, may be
 packed several times in one product.
@@ -27,7 +27,7 @@ LEAST = 8  # columns
 class _Operand:
     """What of a product is read across: which operand, and its dims in the order to copy them.
 
-    scattered: neither neighbours along columns nor along what is summed lie together
+    scattered: neither neighbors along columns nor along what is summed lie together
     """
 
     side: int

@@ -27,7 +27,7 @@ def seen_through(view: int, layout: MemoryLayout, views: Views) -> MemoryLayout 
 
 
 def gapped(shape: Sequence[int]) -> MemoryLayout:
-    """A layout in which no two neighbouring dims are one, and every element says its indices."""
+    """A layout in which no two neighboring dims are one, and every element says its indices."""
     room = MemoryLayout.dense(tuple(n + 1 for n in shape))
     return MemoryLayout(tuple(shape), room.strides)
 

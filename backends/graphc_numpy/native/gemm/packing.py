@@ -99,7 +99,7 @@ def _around(
     return p.loop(0, count, 1, turn, [source, target])[1]
 
 
-# -- neighbours of a packed row are neighbours already -------------------------------------------
+# -- neighbors of a packed row are neighbors already ---------------------------------------------
 
 
 def _copied(
@@ -116,7 +116,7 @@ def _copied(
     p.loop(0, count, 1, turn, [source, target])
 
 
-# -- they are not, but neighbours along inner are ------------------------------------------------
+# -- they are not, but neighbors along inner are -------------------------------------------------
 
 
 def _transposed(

@@ -32,7 +32,7 @@ from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH,
 WORTH = (
     1 << 14
 )  # multiplications of a tile, beside which the loops around it take no time: there is
-# little in them, but to optimise them would take LLVM as long as the tiles do
+# little in them, but to optimize them would take LLVM as long as the tiles do
 
 
 def units(product: Gemm, instructions: str | None = None) -> int:

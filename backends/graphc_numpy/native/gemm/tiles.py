@@ -314,7 +314,7 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
 
 
 def _apart(step: int, count: int) -> float:
-    """Of one entry of the left operand, where neighbours along inner lie `step` bytes apart."""
+    """Of one entry of the left operand, where neighbors along inner lie `step` bytes apart."""
     if step < 64:
         return 0.0
     if step < PAGE:

@@ -237,7 +237,7 @@ class Printer:
         self, x: Vector, address: ir.Value, stride: int = 1, active: int = WIDTH
     ) -> None:
         """WIDTH elements, `stride` apart; only the first `active` are written."""
-        # LLVM 22 turns a masked store of one narrowed lane into one that writes its neighbour too.
+        # LLVM 22 turns a masked store of one narrowed lane into one that writes its neighbor too.
         if stride != 1 or active == 1:
             self.scatter(x, [self.at(address, k * stride, x.dtype) for k in range(active)])
             return

@@ -1,4 +1,4 @@
-"""Code of kernels, printed for one place of the loops: one cell, or WIDTH neighbours along an axis.
+"""Code of kernels, printed for one place of the loops: one cell, or WIDTH neighbors along an axis.
 
 A register whose value is the same in all lanes stays a scalar; an operation splats it only when
 the other operand is a vector. Addresses are cheap where the loops are printed from outside in:

@@ -108,7 +108,7 @@ class Printed:
     def _tree(
         self, elements: ir.Value, links: ir.Value, first: ir.Value, following: ir.Value
     ) -> None:
-        """A sum waits for its neighbour at the level of each bit of how many elements there are."""
+        """A sum waits for its neighbor at the level of each bit of how many elements there are."""
         p, b, t = self.p, self.p.b, first.type
         levels = b.alloca(t, size=index(self.chain.count.bit_length() + 1))
         b.store(first, levels)

@@ -1,6 +1,6 @@
 """Loop nests as machine code: what is dealt out to threads, the loops over rows, the phases.
 
-The lanes of a vector are neighbours along the last row axis (`by_rows`: a fold goes through the
+The lanes of a vector are neighbors along the last row axis (`by_rows`: a fold goes through the
 columns one by one), or along the last column axis (a fold ends with one over the lanes).
 """
 

@@ -36,7 +36,7 @@ def _to_float(x: Expression, source: DType, dtype: DType) -> Expression:
 
 
 def _to_odd(x: Expression) -> Expression:
-    """An f64 as an f32, rounded towards zero, with the last bit set if it was not exact.
+    """An f64 as an f32, rounded toward zero, with the last bit set if it was not exact.
 
     This is rounding to odd (Boldo, Melquiond, 2008): a second rounding, to half precision, then
     gives the correctly rounded result.
