@@ -28,6 +28,16 @@ def _dims_known_by_stride(patch: Patch) -> None:
 
 
 @fault("kernels", "view")
+def _views_of_one_entry(patch: Patch) -> None:
+    """A view of a product is taken to read one entry along each of its dims."""
+
+    def change(old: Any, view: Any, base: Any, made: Any) -> list[tuple[int, int]]:
+        return [(i, i + 1) for i, _ in old(view, base, made)]
+
+    around(patch, facts, "box", change)
+
+
+@fault("kernels", "view")
 def _views_across_dims(patch: Patch) -> None:
     """A view that goes on from one dim into the next is taken for a part of one."""
     patch.setattr(views, "gapped", lambda shape: MemoryLayout.dense(tuple(shape)))

@@ -19,8 +19,8 @@ from laws.programs.program import Leaf, Program, Statement
 from laws.programs.shrink import shrunk
 
 STRUCTURES = (
-    "A dim of length 1 of a product",
-    "A view that goes on from one dim",
+    "A view of a product is taken to read one entry",
+    "What is seen across dims need not be in memory",
     "What is joined twice is written to one",
     "A number that is looked up once a row",
 )  # planted faults, by how their names begin

@@ -141,7 +141,7 @@ def test_streams_of_replicas_are_joined_in_order() -> None:
 
 
 def test_parts_that_a_mesh_would_cut_otherwise_are_refused() -> None:
-    with pytest.raises(GraphcError, match=r"parts of \[1, 2\] .* would split \[2, 1\]") as raised:
+    with pytest.raises(GraphcError, match=r"shards of \[1, 2\] .* splits them \[2, 1\]") as raised:
         list(replica_streams([[{"i": [0]}], [{"i": [1, 2]}]]))
     assert raised.value.code == "G0623"
 
