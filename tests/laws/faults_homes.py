@@ -7,8 +7,9 @@ from typing import Any
 from laws.fault import Patch, around, fault
 
 import graphc.ir.placement
+from graphc.ir.collectives import CollectiveKind
 from graphc.passes.placing import over_space
-from graphc.runtime.transports import transport
+from graphc.runtime.backends import site
 
 
 @fault("verifier")
@@ -21,24 +22,25 @@ def _home_taken_for_everywhere(patch: Patch) -> None:
     around(patch, graphc.ir.placement, "serves", change)
 
 
+def _owned_by_the_first_place(patch: Patch, kind: CollectiveKind) -> None:
+    def change(old: Any, collective: Any, group: Any, **options: Any) -> Any:
+        if collective.kind is kind:
+            options["owners"] = group[:1]
+        return old(collective, group, **options)
+
+    around(patch, site, "CollectiveCall", change)
+
+
 @fault("run", late=True)
 def _pulled_from_the_first_place(patch: Patch) -> None:
     """Everybody pulls from the first place, wherever the home is."""
-
-    def change(old: Any, group: Any, root: int, **options: Any) -> Any:
-        return old(group, group[0], **options)
-
-    around(patch, transport, "BroadcastCall", change)
+    _owned_by_the_first_place(patch, CollectiveKind.BROADCAST)
 
 
 @fault("run", late=True)
 def _reduced_on_the_first_place(patch: Patch) -> None:
     """Sums that go home end at the first place, wherever the home is."""
-
-    def change(old: Any, group: Any, op: Any, root: int, *rest: Any, **options: Any) -> Any:
-        return old(group, op, group[0], *rest, **options)
-
-    around(patch, transport, "ReduceCall", change)
+    _owned_by_the_first_place(patch, CollectiveKind.REDUCE)
 
 
 @fault("bytes")
