@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
+from typing import TypeVar
 
 from graphc.lowering.draft import Draft, Region
 from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
@@ -17,6 +18,8 @@ from graphc.lowering.nodes.peers import alike
 from graphc.lowering.program.listing import print_instruction, title
 from graphc.lowering.program.program import Buffer, Program
 from graphc.lowering.program.strides import MemoryLayout
+
+T = TypeVar("T")
 
 
 def print_kernels(program: Program, after: str = "memory") -> str:
@@ -48,21 +51,17 @@ def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
     yield f"  {counts}, arena {lowered.arena} bytes"
     layouts = layouts_of(program.instructions, program.buffers)
     lies = partial(_location, lowered, layouts)
-    *body, commit = lowered.parts
-    for i, part in enumerate(body):
-        yield from _part(program, title(program, i), part, lies)
-    yield from _part(program, "commit", commit, lies)
+    for name, part in _titled(program, lowered.parts):
+        yield f"  {name}"
+        yield from _part(program, part, lies)
 
 
 def _draft_lines(draft: Draft) -> Iterator[str]:
     """What a stage before the last one leaves: nothing has a place in memory yet."""
     program = draft.program
     yield f"program {program.name} on {program.mesh}"
-    *body, commit = draft.parts
-    titles = [*(title(program, i) for i in range(len(body))), "commit"]
-    for name, part in zip(titles, (*body, commit), strict=True):
-        if part:
-            yield f"  {name}"
+    for name, part in _titled(program, draft.parts):
+        yield f"  {name}"
         for item in part:
             match item:
                 case Host(instruction=x):
@@ -70,6 +69,14 @@ def _draft_lines(draft: Draft) -> Iterator[str]:
                 case Region():
                     yield f"    region{_where(item)}"
                     yield from _region_lines(draft, item)
+
+
+def _titled(program: Program, parts: Sequence[T]) -> Iterator[tuple[str, T]]:
+    """The parts that are not empty, with what they are called."""
+    last = len(parts) - 1
+    for i, part in enumerate(parts):
+        if part:
+            yield "commit" if i == last else title(program, i), part
 
 
 def _region_lines(draft: Draft, region: Region) -> Iterator[str]:
@@ -112,11 +119,7 @@ def _location(lowered: Lowered, layouts: Mapping[int, MemoryLayout], buffer: Buf
     return f"@{pointer.offset + inside}" if kind == "arena" else f"@{kind}"
 
 
-def _part(
-    program: Program, name: str, part: Sequence[Line], lies: Callable[[Buffer], str]
-) -> Iterator[str]:
-    if part:
-        yield f"  {name}"
+def _part(program: Program, part: Sequence[Line], lies: Callable[[Buffer], str]) -> Iterator[str]:
     for line in part:
         match line:
             case Host(instruction=x):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from graphc.lowering.draft import Draft
 from graphc.lowering.fusion.checks_first import checks_first
-from graphc.lowering.fusion.regions import fuse, kernels
+from graphc.lowering.fusion.stages import fuse, kernels
 from graphc.lowering.kernel.lowered import Lowered
 from graphc.lowering.memory.pointers import placed
 from graphc.lowering.nodes.regions import to_nodes

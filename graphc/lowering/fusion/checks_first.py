@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from graphc.lowering.draft import Draft, Region
-from graphc.lowering.fusion.regions import fuse_region
+from graphc.lowering.fusion.stages import fuse_region
 from graphc.lowering.kernel.lowered import Home
 from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, Version, is_checked
 
