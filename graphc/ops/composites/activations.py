@@ -89,7 +89,7 @@ def softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
 def log_softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
     """`y = x - log(sum(e^x))` over `axis`, shifted by the maximum
 
-    As in JAX, a row that contains infinity or NaN is NaN throughout.
+    As in JAX, a row is NaN throughout if it contains NaN or +infinity, or nothing but -infinity.
     """
     value = floats(f, x)
     dims = dims_of("log_softmax", axis, value.rank)
