@@ -11,7 +11,6 @@ from graphc.lowering.fusion.fuse import Group
 from graphc.lowering.fusion.precedence import Precedence
 from graphc.lowering.kernel.lowered import Home, Host, Turn
 from graphc.lowering.nodes.nodes import LoopNode, Version
-from graphc.lowering.nodes.peers import Peers
 from graphc.lowering.nodes.values import Facts, ValueTable
 from graphc.lowering.program.program import Buffer, Kernel, Program
 
@@ -52,7 +51,6 @@ class Draft:
     program: Program
     facts: Facts
     values: ValueTable
-    peers: Peers
     parts: list[list[Item]]
     shared_variables: frozenset[int] = frozenset()
     shared: set[int] = field(default_factory=set)

@@ -22,7 +22,7 @@ def neg(result: Version, *reads: Version) -> MapNode:
 
 
 def groups(*nodes: MapNode) -> list[list[int]]:
-    return [g.nodes for g in Fusion(nodes, homes={PEER: HOME}).ordered()]
+    return [g.nodes for g in Fusion(nodes, homes={PEER: HOME}, away={PEER}).ordered()]
 
 
 def test_a_sum_does_not_join_what_makes_its_operand() -> None:

@@ -16,7 +16,7 @@ from graphc.support.gc_pause import collector_paused
 from graphc_numpy.native import records
 from graphc_numpy.native.memory import StepMemory, step_memory
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
-from graphc_numpy.native.step.regions import NativeRegions, compile_regions, scratch_bytes
+from graphc_numpy.native.step.regions import NativeRegions, compile_regions, homes_of, scratch_bytes
 
 SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
 
@@ -28,7 +28,7 @@ class Compiled:
     program: Program
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
-    homes: tuple[Home, ...]  # of each region
+    homes: tuple[Home, ...]  # that calls have
     regions: NativeRegions
     checked: frozenset[int]  # the regions that may note an error
     limits: dict[int, int]  # of each check
@@ -101,7 +101,7 @@ class _Lowered:
         lowered, regions = self.lowered, self.regions
         checked = frozenset(i for i, lines in enumerate(regions) if any(map(_has_checks, lines)))
         code = compile_regions(regions, memories=lowered.memories)
-        homes = tuple(lines[0].home for lines in regions)
+        homes = homes_of(regions)
         limits = limits_of(lowered)
         return records.LoadedRecord(lowered, self.parts, homes, code, checked, limits)
 
@@ -132,14 +132,9 @@ def _joined(part: Iterable[Native | Host], regions: list[list[Native]]) -> tuple
         match line:
             case Host(instruction=x):
                 items.append(x)
-            case Native() if _goes_on(line, items, regions):
+            case Native() if items and isinstance(items[-1], int):
                 regions[-1].append(line)
             case Native():
                 items.append(len(regions))
                 regions.append([line])
     return tuple(items)
-
-
-def _goes_on(line: Native, items: list[Any], regions: list[list[Native]]) -> bool:
-    """Whether a line runs on the same coordinates as the region before it, and so belongs to it."""
-    return bool(items) and isinstance(items[-1], int) and regions[-1][-1].home == line.home

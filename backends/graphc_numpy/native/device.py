@@ -28,6 +28,7 @@ from graphc_numpy.native.llvm.addresses import NAME, Addresses
 from graphc_numpy.native.llvm.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, share
 from graphc_numpy.native.peers import Across
+from graphc_numpy.native.positions import PositionWords
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
 from graphc_numpy.native.step.regions import (
     BARRIER,
@@ -36,6 +37,7 @@ from graphc_numpy.native.step.regions import (
     DEVICE,
     DEVICES,
     ERRORS,
+    HERE,
     MEMORIES,
     SCRATCH,
     TURN,
@@ -210,13 +212,16 @@ class BoundStep:
         self.barrier = new_words(barrier.WORDS)
         self.counts = new_words(len(compiled.regions.found) + 1)
         self.across = Across(comm, any(s.across for s in compiled.regions.found))
-        self.peers = self.across.peers(site, lowered.memories, self.blocks[0])
+        bases = self.across.bases(site, lowered.memories, self.blocks)
+        self.positions = PositionWords(site, lowered, bases)
+        self.here = new_words(len(compiled.homes))
+        self.here[:] = [all(site.coordinates[0][a] == k for a, k in h) for h in compiled.homes]
         self.frame = self.new_frame(self.counts)
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
-        *body, commit = compiled.parts
-        self.body, self.writes = [self._calls(part) for part in body], self._calls(commit)
+        *body, commit = (self._calls(i, part) for i, part in enumerate(compiled.parts))
+        self.body, self.writes = body, commit
         parts = self.program.parts
         self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]
         self.outputs = [(n, self.arrays[b]) for n, b in self.program.outputs.items()]
@@ -327,31 +332,23 @@ class BoundStep:
         frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
         frame[[COMMON, DEVICE, DEVICES]] = self.across.words
-        for i, address in self.peers.items():
-            frame[MEMORIES + i] = address
+        frame[HERE] = self.here.ctypes.data
         return frame
 
     # -- calls ------------------------------------------------------------------------------------
 
-    def _calls(self, part: Iterable[Instruction | int]) -> list[Call]:
+    def _calls(self, number: int, part: Iterable[Instruction | int]) -> list[Call]:
         calls: list[Call] = []
         for x in part:
             match x:
-                case int() if not self.is_here(x):
-                    pass
                 case int():
-                    calls += self.region(x, self.frame)
+                    calls += [*self._place(number), *self.region(x, self.frame)]
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.pointer_of[b].memory
                     calls.append(_Feed(x, self, MEMORIES + memory))
                 case _:
                     calls += self.bound.calls([x])
         return calls
-
-    def is_here(self, region: int) -> bool:
-        """Whether this coordinate runs a region."""
-        here = self.bound.site.coordinates[0]
-        return all(here[axis] == k for axis, k in self.made.homes[region])
 
     def region(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
         """A region, called with a frame, and a look at what its checks have noted."""
@@ -362,6 +359,12 @@ class BoundStep:
         if region.shared and self.device.threads > 1:
             return [*self._turn(), partial(self.device.pool().run, region.address, at), *checks]
         return [*self._turn(), partial(SINGLE_THREADED(region.single_threaded), at), *checks]
+
+    def _place(self, part: int) -> list[Call]:
+        """Set what depends on the position, before a region of a part is run."""
+        if not self.positions:
+            return []
+        return [lambda: self.positions.put(self.frame, self.bound.turn, self.bound.supply, part)]
 
     def _addresses(self) -> Addresses | None:
         """What a build notes that checks all addresses."""

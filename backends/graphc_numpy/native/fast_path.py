@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -46,12 +47,12 @@ class NativeFastPath:
     runs.
 
     steps: of all devices, by rank
-    parts: for each input pointer, the byte offset of each frame's shard within the entry
+    fed: of each entry, what is read of it, by the word that points there
     """
 
     def __init__(
         self, steps: Sequence[BoundStep], names: tuple[str, ...], turn: threading.Lock,
-        parts: dict[str, dict[int, Words]],
+        fed: Mapping[str, Mapping[int, Shards]],
     ) -> None:  # fmt: skip
         self.open, self.names = True, names
         self._steps, self._turn, self._step = steps, turn, steps[0]
@@ -62,7 +63,10 @@ class NativeFastPath:
         common = self._step.across.common
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
         self._arrays: dict[str, Array] = {}  # what words of the frames point to
-        self._entries = [(name, *self._entry(name, parts[name])) for name in names]
+        self._entries = [(name, *self._entry(name, fed[name])) for name in names]
+        self._padded = [
+            (name, x) for name in names for word, s in fed[name].items() for x in self._pad(word, s)
+        ]
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
         self._runs = list(self._calls())
         self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
@@ -87,6 +91,8 @@ class NativeFastPath:
                     own[...] = x
                 elif self._arrays.get(name) is not x and not self._point(name, words, x):
                     return None
+            for name, (rest, start) in self._padded:
+                rest[...] = batch[name][start : start + len(rest)]
             try:
                 for run in self._runs:
                     run()
@@ -111,6 +117,8 @@ class NativeFastPath:
         for k, row in enumerate(table):
             row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
             row[ERRORS] = self._noted.words[k].ctypes.data
+            if positions := self._steps[k // turns].positions:
+                positions.put(row, k % turns, FullBatch(), 0)
         return table
 
     def _new_noted(self) -> FailedChecks:
@@ -121,9 +129,9 @@ class NativeFastPath:
         return self._counts if step is self._step else step.counts
 
     def _entry(
-        self, name: str, parts: dict[int, Words]
-    ) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, dict[int, Words]]:
-        """(shape, dtype, where a small entry is copied to, offsets of its shards)."""
+        self, name: str, parts: Mapping[int, Shards]
+    ) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, Mapping[int, Shards]]:
+        """(shape, dtype, where a small entry is copied to, its shards)."""
         t = self._step.program.inputs[name]
         if t.bytes > COPIED:
             return t.shape, t.dtype.numpy, None, parts
@@ -131,13 +139,24 @@ class NativeFastPath:
         self._point(name, parts, own)
         return t.shape, t.dtype.numpy, own, parts
 
-    def _point(self, name: str, parts: dict[int, Words], x: Array) -> bool:
+    def _pad(self, word: int, shards: Shards) -> list[tuple[Array, int]]:
+        """Where the examples of padded shards are copied to, and the first of them; the padding is
+        0. The frames point there."""
+        rests, turns = list[tuple[Array, int]](), self._step.program.mesh.turns
+        for frame, (start, length) in shards.padded.items():
+            place = self._steps[frame // turns].copy_of(shards.buffer)
+            place[length:] = 0
+            self._frames[frame, word] = place.ctypes.data
+            rests.append((place[:length], start))
+        return rests
+
+    def _point(self, name: str, parts: Mapping[int, Shards], x: Array) -> bool:
         """Let the pointers of the frames point into x, if x has the right layout in memory."""
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned):
             return False
-        for word, begins in parts.items():
-            self._frames[:, word] = x.ctypes.data + begins
+        for word, shards in parts.items():
+            self._frames[shards.frames, word] = x.ctypes.data + shards.begins
         self._arrays[name] = x
         return True
 
@@ -221,7 +240,7 @@ def _regions(
 ) -> Iterator[RegionCall]:
     regions = step.made.regions.found
     for x in part:
-        if isinstance(x, int) and step.is_here(x):
+        if isinstance(x, int):
             yield regions[x].address, frame.ctypes.data
 
 
@@ -243,24 +262,50 @@ def fast_path(
         or not compiled.checked.isdisjoint(commit)
     ):
         return None
-    parts: dict[str, dict[int, Words]] = {}
+    fed: dict[str, dict[int, Shards]] = {}
     for feed in (x for part in body for x in part if isinstance(x, Feed)):
-        begins = _begins(steps, feed.source, first.program.buffers[feed.result])
-        if begins is None or feed.result not in first.pointed:
+        shards = _shards(steps, feed.source, first.program.buffers[feed.result])
+        if shards is None or feed.result not in first.pointed:
             return None
         word = MEMORIES + compiled.lowered.pointer_of[feed.result].memory
-        parts.setdefault(feed.source, {})[word] = begins
-    return NativeFastPath(steps, names, turn, parts) if sorted(parts) == sorted(names) else None
+        fed.setdefault(feed.source, {})[word] = shards
+    return NativeFastPath(steps, names, turn, fed) if sorted(fed) == sorted(names) else None
 
 
-def _begins(steps: Sequence[BoundStep], name: str, b: Buffer) -> Words | None:
-    """The byte at which each device's shard begins in an entry, at each turn. None unless every
-    shard is contiguous and nothing is padded or cast."""
-    t, begins = steps[0].program.inputs[name], []
-    for at in (at for step in steps for at in step.bound.site.coordinates):
+@dataclass(frozen=True)
+class Shards:
+    """What the devices read of an entry of the batch at each turn, in the order of frames.
+
+    frames: those whose shard is read where it lies, from byte `begins` of the entry on
+    padded: (first example, how many) of the others, of each device one at most
+    """
+
+    buffer: int
+    frames: Words
+    begins: Words
+    padded: Mapping[int, tuple[int, int]]
+
+
+def _shards(steps: Sequence[BoundStep], name: str, b: Buffer) -> Shards | None:
+    """The shards of an entry. None unless each is contiguous, and none is cast."""
+    t, begins, padded = (
+        steps[0].program.inputs[name],
+        dict[int, int](),
+        dict[int, tuple[int, int]](),
+    )
+    each = prod(b.shape[1:]) * b.dtype.bytes
+    coordinates = [at for step in steps for at in step.bound.site.coordinates]
+    for frame, at in enumerate(coordinates):
         spans = [r.at(at, {}) for r in b.ranges]
         whole = all((o, n) == (0, m) for (o, n), m in zip(spans[1:], t.shape[1:], strict=True))
-        if tuple(n for _, n in spans) != b.shape or not whole or b.dtype != t.dtype:
+        if not whole or b.shape[1:] != t.shape[1:] or b.dtype != t.dtype:
             return None
-        begins.append(spans[0][0] * prod(b.shape[1:]) * b.dtype.bytes if spans else 0)
-    return np.array(begins, np.int64)
+        if spans and spans[0][1] != b.shape[0]:
+            padded[frame] = spans[0]
+        else:
+            begins[frame] = spans[0][0] * each if spans else 0
+    turns = steps[0].program.mesh.turns
+    if len({frame // turns for frame in padded}) < len(padded):
+        return None
+    frames, offsets = (np.array([*x], np.int64) for x in (begins.keys(), begins.values()))
+    return Shards(b.id, frames, offsets, padded)

@@ -34,13 +34,17 @@ class Across:
         address = 0 if self.common is None else self.common.ctypes.data
         self.words = address, comm.rank, comm.size
 
-    def peers(self, site: Site, memories: Sequence[Memory], arena: Bytes) -> dict[int, int]:
-        """Where the memories that are other devices' arenas lie. All devices call it at once."""
-        kept = {i: m for i, m in enumerate(memories) if m.kind == "peer"}
-        if not kept:
-            return {}
-        addresses = self._comm.gather_all(np.array([arena.ctypes.data], np.int64))
-        return {i: int(addresses[site.group(*m.axes)[m.position]]) for i, m in kept.items()}
+    def bases(
+        self, site: Site, memories: Sequence[Memory], blocks: Sequence[Bytes]
+    ) -> dict[int, int]:
+        """The address of the block that each section is one of. All devices call it at once."""
+        sections = {i: m for i, m in enumerate(memories) if m.kind == "section"}
+        own = [block.ctypes.data for block in blocks]
+        if not any(m.axes for m in sections.values()):
+            return {i: own[m.of] for i, m in sections.items()}
+        every = self._comm.gather_all(np.array(own, np.int64)).reshape(-1, len(own))
+        ranks = {i: site.group(*m.axes)[m.position] for i, m in sections.items()}
+        return {i: int(every[ranks[i], m.of]) for i, m in sections.items()}
 
     def agree(self) -> None:
         """Wait until all devices have come so far; raises PeerFailed if one never will."""

@@ -10,7 +10,8 @@ import hashlib
 from dataclasses import dataclass
 
 from graphc.lowering.kernel.code import Pointer
-from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed
+from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed_setup
+from graphc.lowering.kernel.positions import Position
 from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
 from graphc_numpy.native.llvm import machine
@@ -36,6 +37,8 @@ class Record:
     regions: tuple[tuple[int, bool, bool], ...]
     homes: tuple[Home, ...]
     checks: tuple[int, ...]
+    positions: tuple[Position, ...]
+    needed: tuple[tuple[int, ...], ...]
     limits: tuple[tuple[int, int], ...]
     checked: tuple[int, ...]
 
@@ -69,6 +72,8 @@ def write(key: str, program: Program, compiled: LoadedRecord) -> None:
         tuple((x.scratch, x.shared, x.across) for x in compiled.regions.found),
         compiled.homes,
         tuple(number[id(x)] for x in lowered.checks),
+        lowered.positions,
+        lowered.needed,
         tuple(compiled.limits.items()),
         tuple(sorted(compiled.checked)),
     )
@@ -98,7 +103,14 @@ def _found(record: Record, program: Program) -> LoadedRecord | None:
     ]
     return LoadedRecord(
         Lowered(
-            record.memories, pointer_of, needed(program.setup, pointer_of), (), record.arena, checks
+            record.memories,
+            pointer_of,
+            needed_setup(program.setup, pointer_of),
+            (),
+            record.arena,
+            checks,
+            record.positions,
+            record.needed,
         ),
         tuple(tuple(i if native else every[i] for native, i in part) for part in record.parts),
         record.homes,

@@ -54,11 +54,11 @@ def _cut_by_groups(draft: Draft, region: Region) -> tuple[Region, Region] | None
 
 def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
     """The region cut before it is fused."""
-    early, late = cut(region.nodes, draft.peers.homes)
+    early, late = cut(region.nodes, draft.values.homes)
     variables = [n for n in early if _is_variable(draft, n)]
     assert not variables, f"{variables[0]} is written before an index is checked"
     results = {n.result.buffer for n in early}
-    draft.shared |= results & {draft.peers.home(r.value.buffer) for n in late for r in n.reads}
+    draft.shared |= results & {draft.values.home(r.value.buffer) for n in late for r in n.reads}
     first, second = replace(region, nodes=early), replace(region, nodes=late)
     for half in (first, second):
         fuse_region(draft, half)

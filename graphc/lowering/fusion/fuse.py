@@ -10,6 +10,7 @@ group reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import prod
 
@@ -84,14 +85,15 @@ class Fusion:
     """Groups of the nodes of one region of a program."""
 
     def __init__(
-        self, nodes: Sequence[LoopNode], exact: bool = False, homes: Mapping[int, int] | None = None
-    ) -> None:
+        self, nodes: Sequence[LoopNode], exact: bool = False,
+        homes: Mapping[int, int] | None = None, away: AbstractSet[int] = frozenset(),
+    ) -> None:  # fmt: skip
         """exact: a fold runs by itself: the order of its additions follows from it alone.
 
-        homes: of each buffer in other devices' memory, what it is on this one: they read that when
-        this device reads theirs
+        homes: of each section, the buffer that it is one of; away: those on other devices, which
+        read this device's when it reads theirs
         """
-        self.nodes, self.exact, self.homes = nodes, exact, homes or {}
+        self.nodes, self.exact, self.homes, self.away = nodes, exact, homes or {}, away
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
         self.order = Precedence()  # of groups, by number, and of what `_all_parts` adds
@@ -149,12 +151,12 @@ class Fusion:
         return parts.member
 
     def _given(self, node: LoopNode) -> list[Version]:
-        """What other devices read of this one when all run a node; it must be in memory then."""
-        buffers = {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
-        return [self._latest.get(b, Version(b, EARLIER)) for b in buffers]
+        """What this device, or another one, reads a section of when all run a node: it must be in
+        memory then."""
+        return [self._latest.get(b, Version(b, EARLIER)) for b in self._sources(node)]
 
     def _is_across(self, i: int) -> bool:
-        return any(r.value.buffer in self.homes for r in self.nodes[i].reads)
+        return any(r.value.buffer in self.away for r in self.nodes[i].reads)
 
     def _reaches(self, first: int, later_turn: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
@@ -282,9 +284,13 @@ class Fusion:
         if not _is_whole(node):
             others = [self.nodes[j] for j in because]
             seen = {r.value for other in others for r in other.reads}
+            if any(node.result.buffer in self._sources(other) for other in others):
+                return False
             return old not in seen and all(other.result != node.result for other in others)
         for j in because:
             other = self.nodes[j]
+            if node.result.buffer in self._sources(other):
+                return False
             for read in other.reads:
                 if read.value == old and (
                     isinstance(other, ContractNode)
@@ -294,6 +300,10 @@ class Fusion:
                 ):
                     return False
         return True
+
+    def _sources(self, node: LoopNode) -> set[int]:
+        """The buffers that a node reads sections of."""
+        return {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
 
     # -- groups that become one -------------------------------------------------------------------
 

@@ -34,7 +34,13 @@ class Spot:
 
 def load(at: Spot, node: MapNode) -> int:
     """The register of an entry of a row at an index, or of the sum over a chain of places."""
-    return _gather(at, node) if node.function == "gather" else _chain(at, node)
+    match node.function:
+        case "gather":
+            return _gather(at, node)
+        case "guarded":
+            return _guarded(at, node)
+        case _:
+            return _chain(at, node)
 
 
 def store(at: Spot, node: MapNode, access: Access, register: int) -> None:
@@ -55,6 +61,15 @@ def _gather(at: Spot, node: MapNode) -> int:
     target = w.registers.new()
     access = Access(slot, at.strides(table), table.layout.offset, row, node.step)
     at.code.append(Load(target, access))
+    return target
+
+
+def _guarded(at: Spot, node: MapNode) -> int:
+    read, where = node.reads
+    slot = at.writer.parameters.slot(read.value.buffer, read.dtype)
+    access = Access(slot, at.strides(read), read.layout.offset)
+    condition, target = at.read(where), at.writer.registers.new()
+    at.code.append(Load(target, access, condition))
     return target
 
 

@@ -25,7 +25,7 @@ def fuse_region(draft: Draft, region: Region) -> None:
     """The groups of one region. Nodes whose results nobody reads are dropped."""
     shared = draft.shared
     region.nodes = with_transposed_copies(draft.values, alive(region.nodes, shared))
-    fusion = Fusion(region.nodes, draft.facts.exact, draft.peers.homes)
+    fusion = Fusion(region.nodes, draft.facts.exact, draft.values.homes, draft.values.away)
     rematerialize(fusion, shared)
     region.groups, region.order = fusion.ordered(), fusion.order
     region.stored = {n.result for n in region.nodes if n.result.buffer in shared}

@@ -59,10 +59,14 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`target = memory[access]`; f16 and bf16 stay as they are until an operation widens them."""
+    """`target = memory[access]`; f16 and bf16 stay as they are until an operation widens them.
+
+    where: a register; where it is false, memory is not touched, and the target is 0
+    """
 
     target: int
     access: Access
+    where: int | None = None
 
 
 @equal_as_tuples
@@ -371,8 +375,8 @@ def registers(statement: Statement) -> tuple[int, ...]:
             return (x,)
         case Store(access=a, source=x, where=w):
             return tuple(k for k in (x, a.row, w) if k is not None)
-        case Load(access=Access(row=int() as row)):
-            return (row,)
+        case Load(access=a, where=w):
+            return tuple(k for k in (a.row, w) if k is not None)
         case _:
             return ()
 

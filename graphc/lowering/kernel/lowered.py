@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphc.lowering.kernel.code import KernelCall, Pointer
+from graphc.lowering.kernel.positions import Position
 from graphc.lowering.program.program import Instruction, Kernel, writes
 
 MemoryKind: TypeAlias = Literal[
-    "arena", "own", "constant", "variable", "shared", "feed", "peer"
+    "arena", "own", "constant", "variable", "shared", "feed", "positions", "section"
 ]  # fmt: skip
 Turn: TypeAlias = Literal["any", "first", "later"]
 Home: TypeAlias = tuple[tuple[str, int], ...]  # as Buffer.home
@@ -29,7 +30,9 @@ class Memory:
     shared:   a variable that all devices of this process have in one block
     feed:     of `buffer`: the batch's own array where its entries lie as the buffer's would, else a
               copy of the part that is fed; it may differ from turn to turn, and is only read
-    peer:     the arena of the device at `position` along `axes`, in the same program
+    positions: the numbers of `Lowered.positions`, as i64
+    section:  memory `of` of the device at `position` along `axes` (of this one: no axes), in the
+              same program, moved by `shift`: for each pair, so many bytes times the number
     """
 
     kind: MemoryKind
@@ -37,6 +40,8 @@ class Memory:
     bytes: int = 0
     axes: tuple[str, ...] = ()
     position: int = 0
+    of: int = 0
+    shift: tuple[tuple[Position, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,9 @@ class Lowered:
     parts:    as `Program.parts`: straight, loop, straight, ..., straight, commit
     arena:    bytes of memory 0
     checks:   the kernels that `Check.number` counts, by whose op and operands an error is told
+    positions: what depends on the coordinate, the turn and the number of examples: kernels load it,
+              or sections begin there
+    needed:   of each part, the positions that its kernels use, by number
     """
 
     memories: tuple[Memory, ...]
@@ -81,9 +89,11 @@ class Lowered:
     parts: tuple[tuple[Line, ...], ...]
     arena: int
     checks: tuple[Kernel, ...] = ()
+    positions: tuple[Position, ...] = ()
+    needed: tuple[tuple[int, ...], ...] = ()
 
 
-def needed(
+def needed_setup(
     setup: Sequence[Instruction], pointer_of: Mapping[int, Pointer]
 ) -> tuple[Instruction, ...]:
     """Of the instructions that make constants, those whose result has a place."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphc.lowering.draft import Draft, Item, Region
 from graphc.lowering.fusion.build import Built
 from graphc.lowering.kernel.code import BufferSpan, KernelCall, Pointer
-from graphc.lowering.kernel.lowered import Host, Line, Lowered, Memory, Native, Turn, needed
+from graphc.lowering.kernel.lowered import Host, Line, Lowered, Memory, Native, Turn, needed_setup
 from graphc.lowering.memory.offsets import tightest
 from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.nodes.facts import touched_by
@@ -40,11 +40,30 @@ class _Pointers:
             self._place_apart()
         unused = draft.facts.indices.keys() - outputs - set().union(*timeline.touched)
         self._place_elsewhere(fed, unused)
-        self._place_peers()
+        self._place_sections()
         lines = tuple(tuple(map(self._line, part)) for part in draft.parts)
-        setup = needed(program.setup, self.pointer_of)
+        setup = needed_setup(program.setup, self.pointer_of)
         memories, checks = tuple(self.memories), tuple(draft.checks)
-        return Lowered(memories, self.pointer_of, setup, lines, size, checks)
+        needed = tuple(tuple(sorted(self._needed(part))) for part in draft.parts)
+        positions = tuple(draft.values.positions)
+        return Lowered(
+            memories, self.pointer_of, setup, lines, size, checks, positions, needed
+        )  # fmt: skip
+
+    def _needed(self, part: Sequence[Item]) -> set[int]:
+        """The positions that the nodes of a part load, and by which its sections are moved."""
+        values, needed = self.draft.values, set[int]()
+        nodes = (n for x in part if isinstance(x, Region) for n in x.nodes)
+        for node in nodes:
+            for b, at in (
+                (node.result.buffer, 0),
+                *((r.value.buffer, r.layout.offset) for r in node.reads),
+            ):
+                if b == values.positions_buffer:
+                    needed.add(at)
+                elif b in values.sections:
+                    needed |= {values.positions[p] for p, _ in values.sections[b].shift}
+        return needed
 
     def _place_in_arena(self, timeline: Timeline, outputs: set[int], fed: set[int]) -> int:
         """What fusion has left in memory; the bytes of all of it."""
@@ -58,7 +77,8 @@ class _Pointers:
 
     def _place_apart(self) -> None:
         """What no other device reaches lies alone."""
-        for root in sorted(self.pointer_of.keys() - set(self.draft.peers.homes.values())):
+        sections = (x for x in self.draft.values.sections.values() if x.axes)
+        for root in sorted(self.pointer_of.keys() - {x.root for x in sections}):
             self.pointer_of[root] = Pointer(len(self.memories))
             self.memories.append(Memory("own", root, self.buffers[root].bytes))
 
@@ -73,15 +93,24 @@ class _Pointers:
                 self.pointer_of[b.id] = Pointer(len(self.memories))
                 self.memories.append(Memory(kind, b.id, b.bytes))  # type: ignore[arg-type]
 
-    def _place_peers(self) -> None:
-        """Other devices' arenas are laid out as this one's."""
-        known: dict[tuple[tuple[str, ...], int], int] = {}
-        for b, peer in self.draft.peers.found.items():
-            at = known.setdefault((peer.axes, peer.position), len(self.memories))
-            if at == len(self.memories):
-                self.memories.append(Memory("peer", axes=peer.axes, position=peer.position))
-            if peer.root in self.pointer_of:
-                self.pointer_of[b] = Pointer(at, self.pointer_of[peer.root].offset)
+    def _place_sections(self) -> None:
+        """A block for all sections that begin equally far behind blocks; other devices' memory is
+        laid out as this one's. And one for the numbers."""
+        known: dict[Memory, int] = {}
+        for b, x in self.draft.values.sections.items():
+            if (root := self.pointer_of.get(x.root)) is None:
+                continue
+            size = self.buffers[x.root].dtype.bytes
+            shift = tuple((p, n * size) for p, n in x.shift)
+            memory = Memory("section", -1, 0, x.axes, x.position, root.memory, shift)
+            for m in (replace(memory, shift=()), memory)[not x.axes :]:  # its bounds are checked
+                if m not in known:
+                    known[m] = len(self.memories)
+                    self.memories.append(m)
+            self.pointer_of[b] = Pointer(known[memory], root.offset)
+        if numbers := self.draft.values.positions:
+            self.pointer_of[self.draft.values.positions_buffer] = Pointer(len(self.memories))
+            self.memories.append(Memory("positions", -1, 8 * len(numbers)))
 
     def _line(self, item: Item) -> Line:
         if isinstance(item, Host):
@@ -93,8 +122,15 @@ class _Pointers:
         return Native(tuple(calls), item.turn, item.home)
 
     def _spans(self, built: Built) -> tuple[BufferSpan, ...]:
-        starts = [(b, self.pointer_of[b].offset) for b in built.buffers]
-        return tuple(BufferSpan(b, at, at + self.buffers[b].bytes) for b, at in starts)
+        return tuple(self._span(b) for b in built.buffers)
+
+    def _span(self, b: int) -> BufferSpan:
+        """The bytes of a buffer; of a section, all those of its root."""
+        at = self.pointer_of[b].offset
+        size = self.buffers[b].bytes
+        if b == self.draft.values.positions_buffer:
+            size = 8 * len(self.draft.values.positions)
+        return BufferSpan(b, at, at + size)
 
 
 # -- when what is touched -------------------------------------------------------------------------
@@ -125,7 +161,7 @@ class _Positions:
                 self.host(item.instruction)
             elif item.turn in ("any", turn):
                 for built, _ in item.built:
-                    self.timeline.add(map(self.draft.peers.home, built.buffers))
+                    self.timeline.add(map(self.draft.values.home, built.buffers))
         return range(start, len(self.timeline.touched))
 
     def host(self, x: Instruction) -> None:

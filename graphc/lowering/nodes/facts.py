@@ -6,19 +6,38 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from graphc.lowering.nodes.collectives import made_by_kernels
+from graphc.lowering.nodes.conversions import placed
 from graphc.lowering.nodes.joins import insides
 from graphc.lowering.nodes.translate import nodes_of
 from graphc.lowering.nodes.values import Facts, Literals, ValueTable
 from graphc.lowering.nodes.views import box, moves_dims, views_of
-from graphc.lowering.program.program import Instruction, Kernel, Program, Range, reads, writes
+from graphc.lowering.program.program import (
+    Feed,
+    Instruction,
+    Kernel,
+    Program,
+    Range,
+    Start,
+    reads,
+    writes,
+)  # fmt: skip
 from graphc.ops.rows import RowUpdate
 from graphc.ops.source import Const, Iota
 
 
-def facts_of(program: Program) -> Facts:
-    """The facts of a program. Takes time linear in the number of instructions."""
+def facts_of(program: Program, together: bool = False) -> Facts:
+    """The facts of a program. Takes time linear in the number of instructions.
+
+    together: whether devices reach each other's memory
+    """
     exact, views = program.mesh.leaves is not None, views_of(program)
-    facts = Facts(literals_of(program), exact, views)
+    last_read, first_write = _ends(program)
+    facts = Facts(
+        literals_of(program), exact, views,
+        fed=frozenset(x.result for x in program.instructions if isinstance(x, Feed)),
+        last_read=last_read, first_write=first_write, native=_native(program) if together else {},
+    )  # fmt: skip
     facts = replace(facts, whole=_whole(program, facts))
     every = tuple(program.instructions)
     return replace(
@@ -37,8 +56,32 @@ def literals_of(program: Program) -> Literals:
 
 
 def stays_on_host(program: Program, x: Instruction) -> bool:
+    """Whether an instruction depends on the coordinate that runs it, which no kernel can."""
+    if isinstance(x, Kernel) and placed(x.op):
+        return False
+    return varies(program, x)
+
+
+def varies(program: Program, x: Instruction) -> bool:
     """Whether an instruction depends on the coordinate that runs it."""
     return any(r.axes or r.extent for r in _positions(program, x))
+
+
+def _native(program: Program) -> dict[int, Start]:
+    """The collectives that kernels do."""
+    starts = (x for x in program.instructions if isinstance(x, Start))
+    return {x.token: x for x in starts if made_by_kernels(program, x)}
+
+
+def _ends(program: Program) -> tuple[dict[int, int], dict[int, int]]:
+    """The numbers of the last instruction that reads a root, and of the first that writes it."""
+    last, first = dict[int, int](), dict[int, int]()
+    for i, x in enumerate(program.instructions):
+        for b in reads(x):
+            last[program.buffers[b].root] = i
+        if (result := writes(x)) is not None:
+            first.setdefault(program.buffers[result].root, i)
+    return last, first
 
 
 def _positions(program: Program, x: Instruction) -> Iterator[Range]:
@@ -78,9 +121,11 @@ def _whole(program: Program, facts: Facts) -> frozenset[int]:
     whole |= _across_dims(program, facts)
     values = ValueTable.of(program, replace(facts, whole=frozenset(whole)))
     for x in program.instructions:
-        if stays_on_host(program, x) or nodes_of(values, x) is None:
+        if isinstance(x, Start) and x.token in facts.native:
+            whole.add(program.buffers[x.operand].root)
+        elif stays_on_host(program, x) or nodes_of(values, x) is None:
             whole |= touched_by(program, x)
-    return frozenset(whole)
+    return frozenset(whole | set(values.homes.values()))
 
 
 def _across_dims(program: Program, facts: Facts) -> set[int]:
@@ -118,7 +163,7 @@ def _indices(program: Program, facts: Facts) -> dict[int, Kernel]:
     iotas = (x for x in program.setup if isinstance(x, Kernel) and isinstance(x.op, Iota))
     loaded = {program.buffers[b].root for x in program.setup for b in reads(x)}
     loaded |= _across_dims(program, facts)
-    here = (x for x in iotas if not stays_on_host(program, x))
+    here = (x for x in iotas if not varies(program, x))
     return {x.result: x for x in here if x.result not in loaded}
 
 

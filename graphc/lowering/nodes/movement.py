@@ -27,7 +27,6 @@ from graphc.ops.indexing import Gather, ScatterAdd, Within
 from graphc.ops.reshape import Reshape
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
-from graphc.ops.source import Iota
 from graphc.ops.windows import FoldWindows, Windows
 
 
@@ -42,8 +41,6 @@ def movement(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
             return [v.map(x, "within", tuple(reads), v.wrote(x.result), limit=size)]
         case ScatterAdd() if v.buffers[x.result].dtype.bytes > 2:
             return _scatter(v, x, op, reads)
-        case Iota(dim=dim):
-            return [v.map(x, "iota", (), v.wrote(x.result), number=dim)]
         case Concat(dim=dim):
             return joined(v, x, dim, reads)
         case Pad(dim=dim, low=low, high=high, inner=inner):

@@ -44,7 +44,8 @@ class MapNode:
               index); 'within' (an index, checked); 'scatter' (added to a row); 'chain' and
               'chain:tree' (the sum over a chain of places, by its links); 'first_rows' and
               'every_row' (added to a row at an index, which links have checked: where chains begin,
-              or everywhere, one after the other)
+              or everywhere, one after the other); 'guarded' (loaded where a condition, the second
+              read, holds, else 0)
     target:   where in the result the entries go, if that is not all of it in row-major order
     limit:    of an index, or how many links there are; step: elements from row to row
     adds:     to what the result holds already; apart: no other node writes to the same target
@@ -78,7 +79,7 @@ class MapNode:
     @property
     def reads_anywhere(self) -> bool:
         """Whether the first read is of other entries than those that the layout says."""
-        return self.function in ("gather", "chain", "chain:tree")
+        return self.function in ("gather", "chain", "chain:tree", "guarded")
 
 
 @dataclass(frozen=True, slots=True)

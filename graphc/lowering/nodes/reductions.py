@@ -154,10 +154,3 @@ def added(v: ValueTable, x: Kernel, order: Order) -> list[LoopNode]:
         nodes.append(v.map(x, "add", (total, read), v.wrote(part)))
         total = v.read(part)
     return [*nodes, v.map(x, "add", (total, reads[-1]), v.wrote(x.result))]
-
-
-def over_turns(v: ValueTable, x: Kernel) -> list[LoopNode]:
-    read, before = v.read(x.operands[0]), v.read(x.result)
-    if not v.later_turn:
-        return [v.map(x, "copy", (read,), v.wrote(x.result))]
-    return [v.map(x, "add", (before, read), v.wrote(x.result))]

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from graphc.lowering.draft import Draft, Item, Region
 from graphc.lowering.kernel.lowered import Home, Host, Turn
+from graphc.lowering.nodes.collectives import collected
 from graphc.lowering.nodes.facts import facts_of, stays_on_host, touched_by
-from graphc.lowering.nodes.peers import Peers, peers_of
+from graphc.lowering.nodes.nodes import LoopNode
 from graphc.lowering.nodes.translate import nodes_of, starts_from_nothing
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Instruction, Kernel, Program, Start, Wait, reads, writes
@@ -16,10 +17,9 @@ from graphc.ops.collective import Accumulation
 
 def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft:
     """The regions of a program. shared_variables: as `graphc.lowering.lower.lower` has them."""
-    facts = facts_of(program)
+    facts = facts_of(program, together=shared_variables is not None)
     values = ValueTable.of(program, facts)
-    peers = Peers() if shared_variables is None else peers_of(program, values)
-    cutter = _Regions(program, values, peers)
+    cutter = _Regions(program, values)
     *parts, last, commit = program.parts
     items = [cutter.items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
     before, tail = cutter.items(last), Region()
@@ -27,18 +27,18 @@ def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft
         tail = before.pop()  # type: ignore[assignment]
     items += [before, cutter.items(commit, begun=tail)]
     once = frozenset(program.variables[name] for name in shared_variables or ())
-    return Draft(program, facts, values, peers, items, once, _shared(program, peers, items))
+    return Draft(program, facts, values, items, once, _shared(program, values, items))
 
 
 class _Regions:
-    def __init__(self, program: Program, values: ValueTable, peers: Peers) -> None:
-        self.program, self.values, self.peers = program, values, peers
+    def __init__(self, program: Program, values: ValueTable) -> None:
+        self.program, self.values, self.native = program, values, values.facts.native
 
     def items(
         self, part: Sequence[Instruction], loop: bool = False, begun: Region | None = None
     ) -> list[Item]:
         """The regions and host instructions of a part. begun: a region that the first goes on."""
-        if not (loop and any(map(_accumulates, part))):
+        if not (loop and any(map(self._accumulates, part))):
             items = list(self._turn(part, "any", begun or Region()))
             if loop:
                 self.values.forget_links()
@@ -58,10 +58,8 @@ class _Regions:
         for x in part:
             if starts_from_nothing(x) or self._is_begun(x):
                 continue
-            sum = self.peers.sums.get(x.token) if isinstance(x, Wait) else None
-            home = self.values.home = self._home(x)
-            stays = stays_on_host(self.program, x)
-            nodes = None if stays else nodes_of(self.values, sum or x)
+            home = self.values.run_by = self._home(x)
+            nodes = self._nodes(x)
             if nodes is not None:
                 if home != region.home and region.nodes:
                     yield region
@@ -79,40 +77,58 @@ class _Regions:
         if region.nodes:
             yield region
 
+    def _accumulates(self, x: Instruction) -> bool:
+        """Whether the first turn sets what later ones add to."""
+        if not (isinstance(x, Kernel) and isinstance(x.op, Accumulation)):
+            return False
+        buffers = self.program.buffers
+        return buffers[x.operands[0]].shape == buffers[x.result].shape
+
+    def _nodes(self, x: Instruction) -> list[LoopNode] | None:
+        """The nodes of an instruction; None if it stays with the host."""
+        if isinstance(x, Wait) and x.token in self.native:
+            return collected(self.values, self.native[x.token])
+        return None if stays_on_host(self.program, x) else nodes_of(self.values, x)
+
     def _is_begun(self, x: Instruction) -> bool:
-        """Whether an instruction begins a sum that is made where it is waited for."""
-        return isinstance(x, Start) and x.token in self.peers.sums
+        """Whether an instruction begins a collective that is done where it is waited for."""
+        return isinstance(x, Start) and x.token in self.native
 
     def _home(self, x: Instruction) -> Home:
         """The coordinates that run an instruction: those that own its result."""
+        if isinstance(x, Wait) and x.token in self.native:
+            return tuple(sorted(self.values.buffers[self.native[x.token].result].home))
         result = writes(x)
         named = reads(x) if result is None else (result,)
         return tuple(sorted({h for b in named for h in self.values.buffers[b].home}))
 
 
-def _accumulates(x: Instruction) -> bool:
-    return isinstance(x, Kernel) and isinstance(x.op, Accumulation)
-
-
-def _shared(program: Program, peers: Peers, parts: Sequence[Sequence[Item]]) -> set[int]:
+def _shared(program: Program, values: ValueTable, parts: Sequence[Sequence[Item]]) -> set[int]:
     """Buffers that must be in memory after the region that writes them."""
     ends = {*program.outputs.values(), *program.variables.values()}
-    shared = {program.buffers[b].root for b in ends} | set(peers.homes.values())
+    shared = {program.buffers[b].root for b in ends} | {*values.homes, *values.homes.values()}
     seen: dict[int, int] = {}
     number = 0
     for item in (x for part in parts for x in part):
         # A first turn and a later one are two forms of one region: no step runs both of them.
         number += isinstance(item, Host) or item.turn != "later"
-        for b in _touched(program, peers, item):
+        for b in _touched(program, values, item):
             if isinstance(item, Host) or seen.setdefault(b, number) != number:
                 shared.add(b)
     regions = (i for part in parts for i in part if isinstance(i, Region))
     nodes = (n for s in regions if s.turn != "any" for n in s.nodes)
-    return shared | {n.result.buffer for n in nodes if _accumulates(n.instruction)}
+    return shared | {n.result.buffer for n in nodes if _is_added(n)}
 
 
-def _touched(program: Program, peers: Peers, item: Item) -> set[int]:
+def _is_added(node: LoopNode) -> bool:
+    """Whether a node makes what later turns add to."""
+    x = node.instruction
+    added = isinstance(x, Kernel) and isinstance(x.op, Accumulation)
+    return added and writes(x) == node.result.buffer
+
+
+def _touched(program: Program, values: ValueTable, item: Item) -> set[int]:
     if isinstance(item, Host):
         return touched_by(program, item.instruction)
-    read = {peers.home(r.value.buffer) for n in item.nodes for r in n.reads}
-    return read | {n.result.buffer for n in item.nodes}
+    read = {values.home(r.value.buffer) for n in item.nodes for r in n.reads}
+    return read | {values.home(n.result.buffer) for n in item.nodes}

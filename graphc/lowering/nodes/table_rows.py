@@ -71,7 +71,7 @@ def _join(v: ValueTable, x: Kernel, reads: Sequence[Read]) -> list[LoopNode]:
 
 def _linked(v: ValueTable, x: Kernel, ids: Read, limit: int) -> tuple[list[LoopNode], Version]:
     """The links of indices, and what makes them where nobody has yet."""
-    for home in (v.home, ()):
+    for home in (v.run_by, ()):
         if _is_dense(ids) and (home, _source_of(ids)) in v.links:
             return [], v.links[home, _source_of(ids)]
     count, nodes, given = prod(ids.layout.shape), list[LoopNode](), ids
@@ -82,7 +82,7 @@ def _linked(v: ValueTable, x: Kernel, ids: Read, limit: int) -> tuple[list[LoopN
     result = v.wrote(v.temporary((count,), I32, x.result))
     nodes.append(LinkNode((count,), (given,), result, I32, x, limit))
     if _is_dense(ids):
-        v.links[v.home, _source_of(ids)] = result
+        v.links[v.run_by, _source_of(ids)] = result
     return nodes, result
 
 

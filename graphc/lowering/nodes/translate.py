@@ -5,17 +5,18 @@ from __future__ import annotations
 from graphc.ir.op import Op
 from graphc.lowering.kernel.code import FUNCTIONS
 from graphc.lowering.nodes.contractions import contracted
+from graphc.lowering.nodes.conversions import converted, counted, indices
 from graphc.lowering.nodes.movement import movement
 from graphc.lowering.nodes.nodes import LoopNode
-from graphc.lowering.nodes.reductions import added, index_of_extreme, over_turns, reduced
+from graphc.lowering.nodes.reductions import added, index_of_extreme, reduced
 from graphc.lowering.nodes.table_rows import keep_zeros, of_rows
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Write
-from graphc.ops.collective import Accumulation
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
+from graphc.ops.replicas import OwnSize
 from graphc.ops.rows import RowJoin, RowSum, RowUpdate
 from graphc.ops.source import DimSize, Iota
 
@@ -64,20 +65,22 @@ def _with_indices(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
 
 
 def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
-    op, shape = x.op, v.buffers[x.result].shape
+    op = x.op
     match op:
         case Einsum():
             return contracted(v, x, op)
         case ReduceSum() | ReduceMax() | ReduceMin():
             return reduced(v, x, op)
-        case Accumulation(op="sum") if shape == v.buffers[x.operands[0]].shape:
-            return over_turns(v, x)
+        case DimSize() | OwnSize():
+            return counted(v, x, op)
+        case Iota():
+            return indices(v, x, op)
         case Aggregate(order=order):
             return added(v, x, order)
         case Argmax() | Argmin() if 0 not in v.buffers[x.operands[0]].shape:
             return index_of_extreme(v, x, op)
         case _ if op.conversion:
-            return None
+            return converted(v, x)
         case Elementwise() if op.view or op.name in FUNCTIONS:
             return [_elementwise(v, x, op)]
         case Elementwise():
@@ -97,4 +100,4 @@ def _elementwise(v: ValueTable, x: Kernel, op: Op) -> LoopNode:
 
 def starts_from_nothing(x: Instruction) -> bool:
     """Whether an instruction reads nothing that the step computes, and can come first."""
-    return isinstance(x, Feed) or (isinstance(x, Kernel) and isinstance(x.op, DimSize))
+    return isinstance(x, Feed)

@@ -6,12 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from graphc.ir.placement import Mesh
 from graphc.ir.types import DType
 from graphc.lowering.kernel.lowered import Home
+from graphc.lowering.kernel.positions import Position
 from graphc.lowering.nodes.nodes import ContractNode, MapNode, Read, Version
 from graphc.lowering.nodes.views import Views, seen_through
-from graphc.lowering.program.program import Buffer, Instruction, Kernel, Program
+from graphc.lowering.program.program import Buffer, Instruction, Kernel, Program, Start
 from graphc.lowering.program.strides import MemoryLayout
+
+Shift: TypeAlias = tuple[tuple[Position, int], ...]  # entries, times the number
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Buffer `root` of the coordinate at `position` along `axes` (of this one: no axes).
+
+    shift: where it begins: so many entries of the root, times a number, added up
+    """
+
+    root: int
+    axes: tuple[str, ...] = ()
+    position: int = 0
+    shift: Shift = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,9 @@ class Facts:
     once:     buffers with one reader
     indices:  constants that are indices along a dim, and what makes them
     insides:  buffers that are parts of others, of which those are joined
+    fed:      buffers that lie in the batch
+    last_read, first_write: of a root, the number of the instruction, as far as there is one
+    native:   the collectives that kernels do, by token
     """
 
     literals: Literals
@@ -54,6 +74,10 @@ class Facts:
     once: frozenset[int] = frozenset()
     indices: Mapping[int, Kernel] = field(default_factory=dict)
     insides: Mapping[int, Inside] = field(default_factory=dict)
+    fed: frozenset[int] = frozenset()
+    last_read: Mapping[int, int] = field(default_factory=dict)
+    first_write: Mapping[int, int] = field(default_factory=dict)
+    native: Mapping[int, Start] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,28 +90,51 @@ class ValueTable:
     seen_as:    buffers that are views of others here
     begun:      values of which some parts are written
     made_by:    the product that makes a value
-    home:       the coordinates that run the present instruction
+    run_by:     the coordinates that run the present instruction
     later_turn: what accumulates over turns is added to, not set
     links:      of indices, the chains of equal ones, and where they are
     chained:    values that are zero but where such chains begin
+    sections:   the buffers that stand for sections of others, which are found by `section_of`
+    positions:  the numbers that are read of `positions_buffer`, and where they stand
+    mesh:       on which the program runs
     """
 
     buffers: list[Buffer]
     facts: Facts
+    mesh: Mesh
     views: dict[int, Kernel] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     seen_as: dict[int, Read] = field(default_factory=dict)
     begun: dict[int, Version] = field(default_factory=dict)
     made_by: dict[Version, ContractNode] = field(default_factory=dict)
-    home: Home = ()
+    run_by: Home = ()
     later_turn: bool = False
     links: dict[tuple[Home, IndexSource], Version] = field(default_factory=dict)
     chained: dict[Version, IndexSource] = field(default_factory=dict)
+    sections: dict[int, Section] = field(default_factory=dict)
+    section_of: dict[tuple[Section, int], int] = field(default_factory=dict)
+    positions: dict[Position, int] = field(default_factory=dict)
+    positions_buffer: int = -1
 
     @staticmethod
     def of(program: Program, facts: Facts) -> ValueTable:
         """The values before the first instruction."""
-        return ValueTable(list(program.buffers), facts, dict(facts.views))
+        return ValueTable(list(program.buffers), facts, program.mesh, dict(facts.views))
+
+    @property
+    def homes(self) -> dict[int, int]:
+        """The buffer that each section is one of."""
+        return {b: x.root for b, x in self.sections.items()}
+
+    @property
+    def away(self) -> set[int]:
+        """The sections that lie on other devices."""
+        return {b for b, x in self.sections.items() if x.axes}
+
+    def home(self, buffer: int) -> int:
+        """The buffer of this device that one stands for."""
+        section = self.sections.get(buffer)
+        return buffer if section is None else section.root
 
     def read(self, buffer: int) -> Read:
         """The present value of a buffer, through the views that it is of its root."""

@@ -121,8 +121,8 @@ class TileGroups:
         if not isinstance(kernel, Nest | Gemm) or (isinstance(kernel, Nest) and kernel.serial):
             return False
         odd = any(map(_is_odd, statements(kernel)))
-        peers = any(self.buffers[b].kind == "peer" for b in self.reads[i])
-        return not odd and not peers and all(map(self._is_fresh, self.writes[i]))
+        sections = any(self.buffers[b].kind == "section" for b in self.reads[i])
+        return not odd and not sections and all(map(self._is_fresh, self.writes[i]))
 
     def _begins(self, i: int) -> bool:
         kernel = self.pairs[i][0].kernel

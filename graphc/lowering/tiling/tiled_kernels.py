@@ -35,7 +35,7 @@ FEW = 16  # rows for which a product is hardly worth its packing
 
 def tile(draft: Draft) -> None:
     """Stage 5 of the lowering: join kernels of a region that pass rows on to each other."""
-    buffers, homes = draft.buffers, draft.peers.homes
+    buffers, homes = draft.buffers, draft.values.homes
     for region in draft.regions:
         region.built = in_blocks(region.built, buffers, draft.shared, draft.facts.exact, homes)
 

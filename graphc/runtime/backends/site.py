@@ -8,6 +8,7 @@ from typing import Any
 
 from graphc.ir.op import Shard
 from graphc.ir.placement import Home, Split
+from graphc.lowering.kernel.positions import Position
 from graphc.lowering.program.program import (
     Buffer,
     Instruction,
@@ -74,6 +75,10 @@ class Site:
             case _:
                 written = writes(x)
                 return all(map(self.holds, reads(x) if written is None else (written,)))
+
+    def number(self, position: Position, turn: int, supply: Supply) -> int:
+        """A number that kernels read."""
+        return position.at(self.coordinates[turn], self.first_leaf, turn, supply.cut)
 
     # -- leaves ---------------------------------------------------------------------------------
 

@@ -129,11 +129,14 @@ def test_devices_and_their_threads_give_the_same_bits(monkeypatch: pytest.Monkey
     assert len(hashes) == 1
 
 
-def test_sums_over_many_places_and_over_leaves_stay_with_the_transport() -> None:
-    for strategy in ("mirrored(20)", "mirrored(2) * reproducible(4)"):
-        with compiled(strategy, optimizer=SGD) as trainer:
-            trainer.step(data(24))
-            assert Start in hosted(devices(trainer)[0])
+@pytest.mark.parametrize(
+    "strategy",
+    ["mirrored(20)", "mirrored(2) * reproducible(4)", "zero(2, 3)", "central_storage(2)"],
+)
+def test_every_collective_of_one_process_is_a_kernel(strategy: str) -> None:
+    with compiled(strategy, optimizer=SGD) as trainer:
+        trainer.step(data(40))
+        assert Start not in hosted(devices(trainer)[0])
 
 
 def test_devices_that_wait_with_a_deadline_meet_at_the_transport() -> None:
@@ -296,7 +299,8 @@ def test_one_device_needs_no_other() -> None:
 
 # -- where devices meet ---------------------------------------------------------------------------
 
-MEMORIES = (Memory("arena"), Memory("shared"), Memory("peer"), Memory("peer", position=1))
+OTHERS = (Memory("section", axes=("data",), position=k) for k in range(2))
+MEMORIES = (Memory("arena"), Memory("shared"), *OTHERS)
 REACHED = reached_by_others(MEMORIES)
 
 

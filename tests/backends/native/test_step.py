@@ -16,6 +16,7 @@ from graphc_numpy.native.step.regions import (
     BARRIER,
     COUNTS,
     ERRORS,
+    HERE,
     MEMORIES,
     SCRATCH,
     TURN,
@@ -58,7 +59,8 @@ def run(
     frame[SCRATCH], frame[ERRORS] = scratch.ctypes.data, errors.ctypes.data
     frame[BARRIER] = -(-words.ctypes.data // 64) * 64
     counts = np.zeros(1, np.int64)
-    frame[COUNTS], frame[TURN] = counts.ctypes.data, turn
+    here = np.ones(1, np.int64)
+    frame[COUNTS], frame[TURN], frame[HERE] = counts.ctypes.data, turn, here.ctypes.data
     frame[MEMORIES:] = [m.ctypes.data for m in memories]
     at, function = frame.ctypes.data, KIND(region.address)
     calls = [(function, (at, t, threads)) for t in range(threads)]

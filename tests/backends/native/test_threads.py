@@ -16,6 +16,7 @@ from graphc_numpy.native.step.regions import (
     BARRIER,
     COUNTS,
     ERRORS,
+    HERE,
     MEMORIES,
     SCRATCH,
     compile_regions,
@@ -45,6 +46,8 @@ class Job:
         self.frame[BARRIER] = self.words.ctypes.data
         for word in (SCRATCH, ERRORS, COUNTS):
             self.frame[word] = self.scratch.ctypes.data
+        self.here = np.ones(1, np.int64)
+        self.frame[HERE] = self.here.ctypes.data
         self.frame[MEMORIES] = self.memory.ctypes.data
         self.n, self.calls = n, calls
 

@@ -108,7 +108,7 @@ def _rises(makers: Mapping[int, Statement], register: int, up: bool) -> Rises | 
             return {axis: up}
         case Number():
             return {}
-        case Load(access=access) if not any(access.strides) and access.row is None:
+        case Load(access=access, where=None) if not any(access.strides) and access.row is None:
             return {}
         case Apply(function="cast", arguments=(x,), dtype=dtype) if dtype.kind == "i":
             return _rises(makers, x, up)

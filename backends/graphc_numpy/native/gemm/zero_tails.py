@@ -72,7 +72,7 @@ def zeros_of(step: TilePart, x: object) -> ZeroTail | None:
 def _only_adds(x: Gemm) -> bool:
     """Whether the epilogue only adds each sum to a value in memory."""
     match x.code:
-        case (Load(a, there), Apply(b, "add", (c, 0)), Store(place, d)):
+        case (Load(a, there, None), Apply(b, "add", (c, 0)), Store(place, d)):
             return a == c and b == d and there == place
         case _:
             return False

@@ -8,7 +8,7 @@ only the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -30,7 +30,16 @@ from graphc.lowering.kernel.code import (
     Store,
     reached,
 )
-from graphc_numpy.native.llvm.vectors import I8, INT64, WIDTH, Printer, Vector, index
+from graphc_numpy.native.llvm.vectors import (
+    I8,
+    INT64,
+    WIDTH,
+    Printer,
+    Vector,
+    index,
+    register_type,
+    vector,
+)  # fmt: skip
 from graphc_numpy.native.loops import linked_sums
 from graphc_numpy.native.loops.prefetch import LINE, Prefetch
 from graphc_numpy.native.math import functions
@@ -96,8 +105,13 @@ class ExpressionPrinter:
         """
         for statement in code:
             match statement:
-                case Load(target, access):
+                case Load(target, access, None):
                     registers[target] = self._load(access, registers, indices, lanes, active)
+                case Load(target, access, int(where)):
+                    condition = registers[where]
+                    registers[target] = self._guarded(
+                        access, condition, registers, indices, lanes, active
+                    )
                 case Number(target, value, dtype):
                     registers[target] = self.p.constant(value, dtype)
                 case AxisIndex(target, axis):
@@ -197,6 +211,41 @@ class ExpressionPrinter:
         if stride == 0:
             return self.p.load(first, dtype)
         return self.p.load_lanes(first, dtype, stride, active)
+
+    def _guarded(
+        self, access: Access, where: Vector, registers: Registers,
+        indices: Sequence[ir.Value], lanes: int | None, active: int,
+    ) -> Vector:  # fmt: skip
+        """What is loaded where a condition holds; elsewhere memory is not touched."""
+        b, dtype = self.p.b, self.params[access.slot].dtype
+        t, stride = register_type(dtype), _stride(access, lanes)
+        if where.width > 1 and stride == 1:
+            first, _ = self._addresses(access, registers, indices, lanes, active)
+            return self.p.load_where(first, dtype, where, active)
+        if where.width > 1:
+            first, _ = self._addresses(access, registers, indices, lanes, active)
+            raw = self.p.number(0, vector(t, WIDTH))
+            for k in range(active):
+                lane = b.extract_element(where.value, index(k))
+                there = self._offset_by(first, k * stride, dtype)
+                load = partial(self.p.load, there, dtype)
+                raw = b.insert_element(raw, self._if(lane, load, t), index(k))
+            return Vector(raw, dtype, WIDTH)
+        wide = lanes is not None and stride != 0
+        load = partial(self._load, access, registers, indices, lanes, active)
+        value = self._if(where.value, load, vector(t, WIDTH) if wide else t)
+        return Vector(value, dtype, WIDTH if wide else 1)
+
+    def _if(self, condition: ir.Value, load: Callable[[], Vector], t: ir.Type) -> ir.Value:
+        """What a load gives where a condition holds, else 0."""
+        b, before = self.p.b, self.p.b.block
+        with b.if_then(condition):
+            value = load().value
+            inside = b.block
+        phi = b.phi(t)
+        phi.add_incoming(self.p.number(0, t), before)
+        phi.add_incoming(value, inside)
+        return phi
 
     def _index(self, first: ir.Value, by_lane: bool) -> Vector:
         if not by_lane:

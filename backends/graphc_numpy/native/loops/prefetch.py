@@ -85,7 +85,7 @@ def _prefetch(
 def _is_known(nest: Nest, x: Statement) -> bool:
     """Whether a statement can be run for a turn that is to come, and costs little."""
     match x:
-        case Load(access=a):
+        case Load(access=a, where=None):
             along_lanes = a.strides[len(nest.rows) - 1]
             return a.row is None and not along_lanes and not nest.params[a.slot].written
         case _:

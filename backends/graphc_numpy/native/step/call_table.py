@@ -1,11 +1,13 @@
 """The kernel calls of a region as a table of words, and the one function that runs it.
 
-    kernel, units, turns, meet, dealt, n, then n times (word of the frame, byte offset from there)
+    kernel, units, turns, meet, dealt, home, n, then n times (word of the frame, byte offset)
 
 In a build that checks addresses, two words precede the pointers: the number of the call, and the
-bytes of scratch memory that it needs; and two more follow each pointer: where its buffer begins and
-ends. An unrolled step calls few kernels very often: as a table, the calls are data, which costs
-LLVM no time, while as code they would take most of it.
+bytes of scratch memory that it needs; and three more follow each pointer: where its buffer begins
+and ends, and behind which word of the frame.
+
+An unrolled step calls few kernels very often: as a table, the calls are data, which costs LLVM no
+time, while as code they would take most of it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Printer, 
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
-SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, MEMORIES = range(9)  # of a frame
-KERNEL, UNITS, WHEN, MEET, DEALT, COUNT, POINTERS = range(7)  # words of a call
+SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, MEMORIES = range(10)
+KERNEL, UNITS, WHEN, MEET, DEALT, HOME, COUNT, POINTERS = range(8)  # words of a call
 NUMBER, ROOM = POINTERS, POINTERS + 1  # of one that is checked: then PLACES come later
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
 OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
@@ -34,12 +36,12 @@ Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
 
 def pointers_at() -> tuple[int, int]:
     """The word of a call at which its pointers begin, and how many words each pointer has."""
-    return (POINTERS + 2, 4) if target().checked else (POINTERS, 2)
+    return (POINTERS + 2, 5) if target().checked else (POINTERS, 2)
 
 
 def last_meeting() -> list[int]:
     """A call of nothing."""
-    words = [0, 0, TURNS["any"], ALL, 0, 0]
+    words = [0, 0, TURNS["any"], ALL, 0, 0, 0]
     return words + [0] * (pointers_at()[0] - len(words))
 
 
@@ -95,6 +97,7 @@ class _Dispatcher:
         self.first, self.each = pointers_at()
         self.frame, _, _, size, self.thread, self.threads = function.args
         self.errors = self.read(self.frame, ERRORS, POINTER)
+        self.here = self.read(self.frame, HERE, POINTER)
         self.barrier = self.read(self.frame, BARRIER, POINTER)
         base = self.read(self.frame, SCRATCH, POINTER)
         self.scratch = b.gep(base, [b.mul(self.thread, size)], source_etype=I8)
@@ -123,6 +126,8 @@ class _Dispatcher:
         with b.if_then(now):
             self.meet(self.read(at, MEET))
             begin, end = self.part(at)
+            here = b.gep(self.here, [self.read(at, HOME)], source_etype=INT64)
+            end = b.mul(end, b.load(here, typ=INT64, align=8))
             with b.if_then(b.icmp_signed("<", begin, end)):
                 self.point(at)
                 scratch = self.own(at) if self.p.checked else self.scratch
@@ -181,7 +186,9 @@ class _Dispatcher:
             there = b.gep(self.pointers, [k], source_etype=INT64)
             pointer = b.add(base, self.read(pointer_word, 1))
             if self.p.checked:
-                start, stop = (b.add(base, self.read(pointer_word, n)) for n in (2, 3))
+                whose = self.read(pointer_word, 4)
+                behind = b.load(b.gep(self.frame, [whose], source_etype=INT64), typ=INT64, align=8)
+                start, stop = (b.add(behind, self.read(pointer_word, n)) for n in (2, 3))
                 slot = b.add(k, index(1))
                 pointer = addresses.marked(b, self.worker, slot, pointer, start, stop)
             b.store(pointer, there, align=8)

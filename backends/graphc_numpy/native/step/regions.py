@@ -4,21 +4,21 @@
 
 Every thread calls it, with a number of its own; all is done when all have returned. The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each region was run, the
-turn of a loop, what all devices share, the device's number, how many there are, and then the base
-of every memory block. The calls are a table, too (`calls`).
+turn of a loop, what all devices share, the device's number, how many there are, a flag for each
+home that calls have, and then the base of every memory block. The calls are a table, too (`calls`).
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
-from graphc.lowering.kernel.lowered import Memory, Native, Turn
+from graphc.lowering.kernel.lowered import Home, Memory, Native
 from graphc_numpy.native.llvm import addresses, machine
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, index
 from graphc_numpy.native.step.call_table import (
@@ -30,6 +30,7 @@ from graphc_numpy.native.step.call_table import (
     DEVICE,
     DEVICES,
     ERRORS,
+    HERE,
     MEMORIES,
     SCRATCH,
     TURN,
@@ -43,7 +44,8 @@ from graphc_numpy.native.step.sharing import GRAIN, Reached, Shared, reached_by_
 from graphc_numpy.native.threads.barrier import word
 
 __all__ = [
-    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "MEMORIES", "SCRATCH", "TURN",
+    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "HERE", "MEMORIES", "SCRATCH",
+    "TURN",
 ]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
 
@@ -94,10 +96,10 @@ def compile_regions(
     printers = printers or _printers()
     reached = reached_by_others(memories)
     lines = [shared(natives, grain, reached) for natives in regions]
-    names = names_of(len(regions))
+    names, homes = names_of(len(regions)), homes_of(regions)
 
     def make() -> ir.Module:
-        step = _ModuleWriter(printers)
+        step = _ModuleWriter(printers, homes, _bounds_of(memories))
         scratch = [_scratch(natives, printers) for natives in regions]
         for i, (natives, dealt, size) in enumerate(zip(regions, lines, scratch, strict=True)):
             step.region(i, natives, dealt, size)
@@ -125,6 +127,21 @@ def scratch_bytes(regions: Iterable[Sequence[Native]]) -> int:
     """Bytes of scratch memory that a thread needs which runs all of these."""
     printers = _printers()
     return max((_scratch(natives, printers) for natives in regions), default=0)
+
+
+def homes_of(regions: Iterable[Sequence[Native]]) -> tuple[Home, ...]:
+    """The homes that calls have, each once; everywhere is the first."""
+    return tuple(dict.fromkeys([(), *(native.home for natives in regions for native in natives)]))
+
+
+def _bounds_of(memories: Sequence[Memory]) -> dict[int, int]:
+    """The block that the bounds of a section's buffers are told from: the section that is not
+    moved, or for one of this device the block itself."""
+    return {
+        i: next(k for k, n in enumerate(memories) if n == replace(m, shift=())) if m.axes else m.of
+        for i, m in enumerate(memories)
+        if m.kind == "section"
+    }
 
 
 def names_of(regions: int) -> list[tuple[str, str]]:
@@ -212,7 +229,7 @@ def _description(regions: Sequence[Sequence[Native]], grain: int, reached: Reach
                 )
                 for c in native.calls
             )
-            lines.append(f"{native.turn} {list(calls)}")
+            lines.append(f"{native.turn} {native.home} {list(calls)}")
     return "\n".join([*lines, *map(repr, numbers)])
 
 
@@ -221,6 +238,8 @@ class _ModuleWriter:
     """The module, the kernels that stand in it, and what calls them."""
 
     printers: Printers
+    homes: Sequence[Home] = ((),)
+    bounds: Mapping[int, int] = field(default_factory=dict)
     module: ir.Module = field(default_factory=lambda: ir.Module("step"))
     numbers: dict[LoopKernel, int] = field(default_factory=dict)
     count: int = 0  # calls so far
@@ -232,7 +251,7 @@ class _ModuleWriter:
         words: list[int] = []
         for native, dealt in zip(natives, lines, strict=True):
             for x in dealt:
-                words += self.entry(x, native.turn)
+                words += self.entry(x, native)
         words += last_meeting() if _any(lines, _ACROSS) else []
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
         function = ir.Function(self.module, kind, f"region{number}")
@@ -253,7 +272,7 @@ class _ModuleWriter:
         b.call(region, [function.args[0], index(0), index(1)])
         b.ret_void()
 
-    def entry(self, x: Shared, turn: Turn) -> list[int]:
+    def entry(self, x: Shared, native: Native) -> list[int]:
         """The words of a call; none for one without work."""
         units = self.printers.units(x.call.kernel)
         self.count += 1
@@ -263,10 +282,13 @@ class _ModuleWriter:
         pointer_words = [[MEMORIES + p.memory, p.offset] for p in x.call.arguments]
         meet = ALL if x.meet_all else int(x.meet)
         dealt = x.all_threads + ACROSS * x.dealt
-        words = [number, units, TURNS[turn], meet, dealt, len(pointer_words)]
+        home = self.homes.index(native.home)
+        words = [number, units, TURNS[native.turn], meet, dealt, home, len(pointer_words)]
         if machine.target().checked:
             words += [self.count - 1, self.printers.scratch_bytes(x.call.kernel)]
-            spans = ([s.start, s.stop] for s in x.call.spans)
+            whose = (self.bounds.get(p.memory, p.memory) for p in x.call.arguments)
+            pairs = zip(x.call.spans, whose, strict=True)
+            spans = ([s.start, s.stop, MEMORIES + m] for s, m in pairs)
             pointer_words = [p + s for p, s in zip(pointer_words, spans, strict=True)]
         return [*words, *(word for p in pointer_words for word in p)]
 

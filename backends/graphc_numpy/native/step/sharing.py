@@ -18,6 +18,7 @@ from typing import TypeAlias
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
+    BufferSpan,
     Gemm,
     IndexLinks,
     KernelCall,
@@ -29,11 +30,11 @@ from graphc.lowering.kernel.code import (
     reached,
     statements,
 )
-from graphc.lowering.kernel.lowered import Memory, MemoryKind, Native
+from graphc.lowering.kernel.lowered import Memory, Native
 from graphc_numpy.native.step.error_checks import checks_of
 
 How: TypeAlias = tuple[bool, ...]
-Reached: TypeAlias = Mapping[int, MemoryKind]  # memory blocks, by number
+Reached: TypeAlias = Mapping[int, Memory]  # memory blocks, by number
 NOT_REACHED: Reached = {}  # where a device is alone
 
 BY_ALL: tuple[How, ...] = ((True,), (False,))  # whether all threads did it
@@ -75,8 +76,8 @@ class Shared:
 
 
 def reached_by_others(memories: Iterable[Memory]) -> Reached:
-    """The memory blocks that devices of one process reach of each other."""
-    return {i: m.kind for i, m in enumerate(memories) if m.kind in ("peer", "shared")}
+    """The memory blocks that are not the device's alone: sections, and what all have in common."""
+    return {i: m for i, m in enumerate(memories) if m.kind in ("section", "shared")}
 
 
 def shared(
@@ -194,17 +195,25 @@ class _Since:
         return False
 
     def _extents(self, call: KernelCall) -> list[ByteRange]:
-        return [self._known(x) for x in byte_ranges(call)]
+        spans: dict[int, list[BufferSpan]] = {}
+        for p, span in zip(call.arguments, call.spans, strict=False):
+            spans.setdefault(p.memory, []).append(span)
+        return [y for x in byte_ranges(call) for y in self._known(x, spans.get(x.memory, ()))]
 
-    def _known(self, x: ByteRange) -> ByteRange:
-        """A range in another device's arena, described as one in this device's."""
-        match self.reached.get(x.memory):
-            case "peer":
-                return replace(x, memory=0, peer=True)
-            case "shared":
-                return replace(x, shared=True)
-            case _:
-                return x
+    def _known(self, x: ByteRange, spans: Sequence[BufferSpan]) -> list[ByteRange]:
+        """A range of a section, described as one of the block that it is a part of.
+
+        Where it is moved, it may be anywhere in the buffers that the call reaches in it.
+        """
+        memory = self.reached.get(x.memory)
+        if memory is None or memory.kind == "shared":
+            return [replace(x, shared=memory is not None)]
+        of, peer = self.reached.get(memory.of), bool(memory.axes)
+        shared = of is not None and of.kind == "shared"
+        x = replace(x, memory=memory.of, peer=peer and not shared, shared=shared)
+        if not memory.shift:
+            return [x]
+        return [replace(x, start=s.start, stop=s.stop) for s in spans]
 
 
 def byte_ranges(call: KernelCall) -> Iterator[ByteRange]:

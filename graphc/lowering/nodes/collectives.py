@@ -1,0 +1,222 @@
+"""Collectives as nodes, where the devices of one process reach each other's memory.
+
+A device reads the operands of the others where they lie, when it waits for the collective. No copy
+is made, and what uses the result is fused with it. The order of a sum is that of a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+from graphc.ir.leaf_tree import forests, joins
+from graphc.ir.orders import Order
+from graphc.ir.placement import Home, Mesh, Partial, Replicated, Split
+from graphc.lowering.kernel.positions import Position
+from graphc.lowering.nodes.conversions import Steps, combine, is_whole, resized, seen_as
+from graphc.lowering.nodes.joins import where
+from graphc.lowering.nodes.nodes import LoopNode, Read, Version
+from graphc.lowering.nodes.sections import moved_by, section
+from graphc.lowering.nodes.values import Shift, ValueTable
+from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start
+from graphc.lowering.program.strides import MemoryLayout
+
+Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each member's part
+
+
+def made_by_kernels(program: Program, start: Start) -> bool:
+    """Whether kernels do a collective between devices that reach each other's memory."""
+    op, mesh, buffers = start.op, program.mesh, program.buffers
+    operand, result = buffers[start.operand], buffers[start.result]
+    if 0 in operand.shape or 0 in result.shape:
+        return False
+    if program.counts and any(mesh.axis(a).over == "time" for a in op.axes):
+        return False  # leaves may have no example
+    source, target = op.states
+    if isinstance(source, Split) and spans(mesh, operand, op.along, source.dim) is None:
+        return False
+    split = target.dim if isinstance(target, Split) else None
+    r = result.ranges[split] if split is not None else None
+    return r is None or not r.extent
+
+
+def collected(v: ValueTable, start: Start) -> list[LoopNode]:
+    """The nodes that do what a collective does, where it is waited for."""
+    return _Collected(v, start).nodes()
+
+
+class _Collected:
+    """The nodes of one collective.
+
+    axes: over space; size: of the group; copies: what puts the operand where others can read it
+    """
+
+    def __init__(self, v: ValueTable, start: Start) -> None:
+        self.v, self.start, self.op = v, start, start.op
+        self.x = Kernel(start.op, (start.operand,), start.result, start.node, start.origin)
+        self.axes = tuple(a for a in start.op.axes if v.mesh.axis(a).over == "space")
+        self.size = prod(v.mesh.axis(a).size for a in self.axes)
+        self.read = v.read(start.operand)
+        self.result = v.buffers[start.result]
+
+    def nodes(self) -> list[LoopNode]:
+        copies = self._in_memory()
+        match self.op.states:
+            case Partial(), Split(dim=dim):
+                return [*copies, *self._total(dim)]
+            case Partial(), _:
+                return [*copies, *self._total(None)]
+            case Home(coordinate=k), Replicated():
+                return [*copies, *self._pulled(k)]
+            case Split(dim=dim), Replicated():
+                return [*copies, *self._gathered(dim, None)]
+            case Split(dim=dim), Split(dim=other):
+                return [*copies, *self._gathered(dim, other)]
+            case states:
+                raise AssertionError(f"{self.op.name} is no collective: {states}")
+
+    def _in_memory(self) -> list[LoopNode]:
+        """A copy of an operand that is no memory of the device's own."""
+        v, read = self.v, self.read
+        b = v.buffers[read.value.buffer]
+        fed = b.id in v.facts.fed
+        if b.kind in ("arena", "variable") and not fed and b.id not in v.facts.literals:
+            return []
+        copy = v.temporary(read.layout.shape, read.dtype, self.start.operand)
+        nodes: list[LoopNode] = [v.map(self.x, "copy", (read,), v.wrote(copy))]
+        self.read = v.read(copy)
+        return nodes
+
+    def _member(self, k: int, read: Read, shift: Shift = ()) -> Read:
+        """What is read, of another member of the group."""
+        return section(self.v, read, self.axes, k, shift)
+
+    # -- sums -------------------------------------------------------------------------------------
+
+    def _total(self, dim: int | None) -> list[LoopNode]:
+        """The sum (max, min) of all operands; of a part of a dim, if there is one."""
+        steps = Steps(self.v, self.x)
+        terms, order = self._terms()
+        if dim is not None:
+            reads = self._sliced(steps, terms, dim)
+        else:
+            reads = [self._member(k, read) for k, read in terms]
+        source = self.op.states[0]
+        assert isinstance(source, Partial)
+        return _combined(steps, reads, order, combine(source.op, self.read.dtype))
+
+    def _terms(self) -> tuple[list[tuple[int, Read]], Sequence[tuple[int, int]]]:
+        """What is added, by member, and in which order: sum i += sum j."""
+        v, n = self.v, self.size
+        if len(self.axes) < len(self.op.axes):
+            turns = v.mesh.turns
+            grown = forests(n, turns, n * turns)
+            rows = [(k, self._row(i)) for k, pieces in enumerate(grown) for i in range(len(pieces))]
+            return rows, joins(n, turns, n * turns)
+        tree = self.op.order is Order.TREE
+        order = joins(n, 1, n) if tree else [(0, k) for k in range(1, n)]
+        return [(k, self.read) for k in range(n)], order
+
+    def _row(self, i: int) -> Read:
+        layout = self.read.layout
+        offset = layout.offset + i * layout.strides[0]
+        return replace(self.read, layout=MemoryLayout(layout.shape[1:], layout.strides[1:], offset))
+
+    def _sliced(
+        self, steps: Steps, terms: Sequence[tuple[int, Read]], dim: int
+    ) -> list[Read]:  # fmt: skip
+        """This device's part of each term."""
+        r, n = self.result.ranges[dim], self.result.shape[dim]
+        shift = self._own_part(r, self.read_stride(terms, dim))
+        reads = [self._member(k, _resized(x, dim, n), shift) for k, x in terms]
+        if is_whole(self.v, r, n):
+            return reads
+        inside = steps.below(dim, Position("length", range=r))
+        return [steps.guarded(x, inside) for x in reads]
+
+    @staticmethod
+    def read_stride(terms: Sequence[tuple[int, Read]], dim: int) -> int:
+        return terms[0][1].layout.strides[dim]
+
+    def _own_part(self, r: Range, step: int) -> Shift:
+        """Where the part of a range that this device has begins in what the group has."""
+        keep = [i for i, (a, _) in enumerate(r.axes) if a != self.op.along]
+        widths = tuple(r.widths[i] for i in keep) if r.widths else ()
+        whole = replace(r, axes=tuple(r.axes[i] for i in keep), widths=widths)
+        return moved_by(r, whole, step)
+
+    # -- what is read of others -------------------------------------------------------------------
+
+    def _pulled(self, owner: int) -> list[LoopNode]:
+        seen = self._member(owner, self.read)
+        if seen_as(self.v, self.start.result, seen):
+            return []
+        return [self.v.map(self.x, "copy", (seen,), self.v.wrote(self.start.result))]
+
+    def _gathered(self, dim: int, other: int | None) -> list[LoopNode]:
+        """The parts of all members along a dim; of each, this device's part of another one."""
+        v, read = self.v, self.read
+        parts = spans(v.mesh, v.buffers[self.start.operand], self.op.along, dim)
+        assert parts is not None
+        result, target = where(v, self.start.result)
+        nodes: list[LoopNode] = []
+        for k, (start, n) in enumerate(parts):
+            if not n:
+                continue
+            piece = replace(read, layout=read.layout.sliced(dim, 0, n, 1))
+            there = target.sliced(dim, start, start + n, 1)
+            nodes += self._piece(k, piece, other, result, there)
+        end = max(start + n for start, n in parts)
+        if end < target.shape[dim]:
+            rest = target.sliced(dim, end, target.shape[dim], 1)
+            nodes.append(v.map(self.x, "fill", (), result, rest, apart=True))
+        return nodes
+
+    def _piece(
+        self, k: int, piece: Read, other: int | None, result: Version, there: MemoryLayout
+    ) -> list[LoopNode]:  # fmt: skip
+        """A member's part, copied to its place."""
+        v = self.v
+        if other is None:
+            reads = (self._member(k, piece),)
+            return [v.map(self.x, "copy", reads, result, there, apart=True)]
+        steps = Steps(v, self.x, there.shape)
+        (part,) = self._sliced(steps, [(k, piece)], other)
+        return [*steps.nodes, v.map(self.x, "copy", (part,), result, there, apart=True)]
+
+
+def _combined(
+    steps: Steps, terms: list[Read], order: Sequence[tuple[int, int]], function: str
+) -> list[LoopNode]:
+    """Terms added up as an order says; the last addition makes the result."""
+    if not order:
+        return steps.end("copy", (terms[0],))
+    dtype = terms[0].dtype
+    for i, j in order[:-1]:
+        terms[i] = steps.map(function, (terms[i], terms[j]), dtype)
+    i, j = order[-1]
+    return steps.end(function, (terms[i], terms[j]))
+
+
+def _resized(read: Read, dim: int, n: int) -> Read:
+    return replace(read, layout=resized(read.layout, dim, n))
+
+
+def spans(mesh: Mesh, b: Buffer, along: str, dim: int) -> Spans | None:
+    """The part of a dim that each member along an axis has, counted from where the first begins.
+
+    None if this depends on the batch, or on the coordinate along other axes.
+    """
+    r = b.ranges[dim]
+    if r.extent:
+        return None
+    others = [a for a, _ in r.axes if a != along]
+    every = set[Spans]()
+    for at in product(*(range(mesh.axis(a).size) for a in others)):
+        fixed = dict(zip(others, at, strict=True))
+        ends = [r.at({**fixed, along: k}, {}) for k in range(mesh.axis(along).size)]
+        every.add(tuple((start - ends[0][0], n) for start, n in ends))
+    return every.pop() if len(every) == 1 else None

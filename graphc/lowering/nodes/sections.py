@@ -1,0 +1,67 @@
+"""Sections: memory that begins at another place for each device, or lies on another device.
+
+A kernel reads (or writes) a section as any other buffer: the pointer that it is called with is the
+device's own. So a slice of a shard, the operand of another device and what a loop has kept for this
+turn cost nothing: no copy is made, and what uses the section is fused with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir.types import I64
+from graphc.lowering.kernel.positions import Position
+from graphc.lowering.nodes.nodes import Read, Version
+from graphc.lowering.nodes.values import Section, Shift, ValueTable
+from graphc.lowering.program.program import Buffer, Range
+from graphc.lowering.program.strides import MemoryLayout
+
+
+def section(
+    v: ValueTable, read: Read, axes: tuple[str, ...] = (), position: int = 0, shift: Shift = ()
+) -> Read:  # fmt: skip
+    """What is read, on another device or moved. The version of the root counts: a section of a
+    variable that is written again is another one."""
+    shift = _known(v, shift)
+    if not axes and not shift:
+        return read
+    at = _buffer(v, Section(read.value.buffer, axes, position, shift), read.value.version)
+    return replace(read, value=Version(at))
+
+
+def written(v: ValueTable, root: int, shift: Shift) -> Version:
+    """The value of a section of a root that one turn of a loop writes."""
+    return v.wrote(_buffer(v, Section(root, shift=_known(v, shift)), -1))
+
+
+def _known(v: ValueTable, shift: Shift) -> Shift:
+    """The shift without what moves nothing; its positions are numbered."""
+    moving = tuple((p, n) for p, n in shift if n)
+    for p, _ in moving:
+        v.positions.setdefault(p, len(v.positions))
+    return moving
+
+
+def _buffer(v: ValueTable, of: Section, version: int) -> int:
+    """The buffer that stands for a section."""
+    key = of, version
+    if key not in v.section_of:
+        v.section_of[key] = at = len(v.buffers)
+        v.buffers.append(replace(v.buffers[of.root], id=at, kind="section"))
+        v.sections[at] = of
+    return v.section_of[key]
+
+
+def number(v: ValueTable, position: Position, shape: tuple[int, ...]) -> Read:
+    """A number that is loaded, for every entry of a domain."""
+    if v.positions_buffer < 0:
+        v.positions_buffer = len(v.buffers)
+        v.buffers.append(Buffer(v.positions_buffer, "positions", (), I64, "positions"))
+    at = v.positions.setdefault(position, len(v.positions))
+    layout = MemoryLayout(shape, (0,) * len(shape), at)
+    return Read(Version(v.positions_buffer), layout, I64)
+
+
+def moved_by(after: Range, before: Range, step: int) -> Shift:
+    """The shift from where one range begins to where another does, of so many entries each."""
+    return (Position("offset", range=after), step), (Position("offset", range=before), -step)
