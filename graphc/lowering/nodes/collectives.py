@@ -21,20 +21,28 @@ from graphc.lowering.nodes.joins import where
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.nodes.sections import moved_by, section
 from graphc.lowering.nodes.values import Shift, ValueTable
+from graphc.lowering.program.leaves import all_present
 from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start
 from graphc.lowering.program.strides import MemoryLayout
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each member's part
 
 
-def made_by_kernels(program: Program, start: Start) -> bool:
-    """Whether kernels do a collective between devices that reach each other's memory."""
+def by_kernels(program: Program) -> dict[int, Start]:
+    """The collectives that kernels do, between devices that reach each other's memory."""
+    every = all_present(program)
+    starts = (x for x in program.instructions if isinstance(x, Start))
+    return {x.token: x for x in starts if _is_by_kernels(program, x, every)}
+
+
+def _is_by_kernels(program: Program, start: Start, every: bool) -> bool:
+    """every: whether all leaves have an example in every step."""
     op, mesh, buffers = start.op, program.mesh, program.buffers
     operand, result = buffers[start.operand], buffers[start.result]
     if 0 in operand.shape or 0 in result.shape:
         return False
-    if program.counts and any(mesh.axis(a).over == "time" for a in op.axes):
-        return False  # leaves may have no example
+    if any(map(mesh.deals, op.axes)) and not every:
+        return False  # devices may have different numbers of leaves, and so of turns
     source, target = op.states
     if isinstance(source, Split) and spans(mesh, operand, op.along, source.dim) is None:
         return False

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from graphc.lowering.nodes.collectives import made_by_kernels
+from graphc.lowering.nodes.collectives import by_kernels
 from graphc.lowering.nodes.conversions import placed
 from graphc.lowering.nodes.joins import insides
 from graphc.lowering.nodes.translate import nodes_of
@@ -36,7 +36,9 @@ def facts_of(program: Program, together: bool = False) -> Facts:
     facts = Facts(
         literals_of(program), exact, views,
         fed=frozenset(x.result for x in program.instructions if isinstance(x, Feed)),
-        last_read=last_read, first_write=first_write, native=_native(program) if together else {},
+        last_read=last_read,
+        first_write=first_write,
+        native=by_kernels(program) if together else {},
     )  # fmt: skip
     facts = replace(facts, whole=_whole(program, facts))
     every = tuple(program.instructions)
@@ -65,12 +67,6 @@ def stays_on_host(program: Program, x: Instruction) -> bool:
 def varies(program: Program, x: Instruction) -> bool:
     """Whether an instruction depends on the coordinate that runs it."""
     return any(r.axes or r.extent for r in _positions(program, x))
-
-
-def _native(program: Program) -> dict[int, Start]:
-    """The collectives that kernels do."""
-    starts = (x for x in program.instructions if isinstance(x, Start))
-    return {x.token: x for x in starts if made_by_kernels(program, x)}
 
 
 def _ends(program: Program) -> tuple[dict[int, int], dict[int, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 from graphc.ir.op import Shard
 from graphc.ir.placement import Home, Split
 from graphc.lowering.kernel.positions import Position
+from graphc.lowering.program.leaves import cuts_by_leaves, present
 from graphc.lowering.program.program import (
     Buffer,
     Instruction,
@@ -20,7 +21,7 @@ from graphc.lowering.program.program import (
     writes,
 )
 from graphc.ops.indexing import OutOfRange
-from graphc.runtime.data.supply import Supply, feeds
+from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import CollectiveCall, Group, Parts
 from graphc.support.errors import GraphcError
 
@@ -37,7 +38,7 @@ class Site:
         starts = (x for x in program.instructions if isinstance(x, Start))
         self._away = {x.token for x in starts if not self.runs(x)}
         self.group = lru_cache(maxsize=None)(self._group)
-        self._cuts = _cuts_by_leaves(program)
+        self._cuts = cuts_by_leaves(program)
         self.first_leaf = self._position() * program.mesh.turns
 
     def spans(self, buffer: int, turn: int, supply: Supply) -> list[tuple[int, int]]:
@@ -91,8 +92,7 @@ class Site:
 
     def present(self, supply: Supply) -> int:
         """How many leaves have an example in this step."""
-        counts = ((supply.count(x, n) if x else n, width) for x, n, width in self._cuts)
-        return max((-(-n // width) for n, width in counts), default=1)
+        return present(self._cuts, supply.count)
 
     def turns(self, supply: Supply) -> int:
         """How many microbatches this rank runs: those whose leaves are present."""
@@ -214,15 +214,3 @@ class Site:
         r, at = self.program.buffers[buffer].ranges[dim], self.coordinates[turn]
         size = self.program.mesh.axis(axis).size
         return tuple(supply.cut(r, {**at, axis: i}) for i in range(size))
-
-
-def _cuts_by_leaves(program: Program) -> list[tuple[str, int, int]]:
-    """(extent or '', static units, units of a leaf) of every dim that is fed leaf by leaf."""
-    cuts: dict[tuple[str, int, int], None] = {}
-    last = program.mesh.leaves.axes[-1] if program.mesh.leaves else ""
-    for _, buffer in feeds(program):
-        for r in buffer.ranges:
-            for (name, _), width in zip(r.axes, r.widths, strict=False):
-                if name == last and width:
-                    cuts[r.extent, r.count, width] = None
-    return list(cuts)
