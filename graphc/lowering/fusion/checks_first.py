@@ -2,22 +2,18 @@
 
 A step that fails before it has written a variable leaves everything unchanged. So a last region
 with checks is divided in two: what the checks need, and the rest. If a kernel of the first part
-would write a variable, an index that was checked before is not checked again, and what remains is
-divided node by node, so that nothing is fused across the division.
+would write a variable, the region is divided node by node, so that nothing is fused across the
+division.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 
 from graphc.lowering.draft import Draft, Region
-from graphc.lowering.fusion.stages import fuse_region
-from graphc.lowering.kernel.lowered import Home
-from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, Version, is_checked
-
-Ids = tuple[Version, int]  # an index tensor that is read whole: which, and how many there are
+from graphc.lowering.fusion.stages import complete, fuse_region
+from graphc.lowering.nodes.nodes import LoopNode, Version, is_checked
 
 
 def checks_first(draft: Draft) -> None:
@@ -28,13 +24,6 @@ def checks_first(draft: Draft) -> None:
         return
     region = part[at]
     assert isinstance(region, Region)
-    known = Checked()
-    for other in (x for p in draft.parts[:-1] for x in p if isinstance(x, Region)):
-        known.add(other.nodes, other.home)
-    nodes = known.known(region.nodes, region.home)
-    if nodes != list(region.nodes):  # a late check that is none would hold all updates up
-        region = part[at] = replace(region, nodes=nodes)
-        fuse_region(draft, region)
     first, second = _cut_by_groups(draft, region) or _cut_by_nodes(draft, region)
     if first.groups:
         draft.parts[-2] = [*draft.parts[-2], *part[:at], first]
@@ -61,56 +50,13 @@ def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
     draft.shared |= results & {draft.values.home(r.value.buffer) for n in late for r in n.reads}
     first, second = replace(region, nodes=early), replace(region, nodes=late)
     for half in (first, second):
+        complete(draft, half)
         fuse_region(draft, half)
     return first, second
 
 
 def _is_variable(draft: Draft, node: LoopNode) -> bool:
     return draft.buffers[node.result.buffer].kind == "variable"
-
-
-class Checked:
-    """The indices that earlier nodes have checked, and below what they are."""
-
-    def __init__(self) -> None:
-        self._limits: dict[tuple[Home, Ids], int] = {}
-
-    def add(self, nodes: Iterable[LoopNode], home: Home) -> None:
-        """Note that these nodes have run, at these coordinates."""
-        for node in nodes:
-            if is_checked(node) and (ids := _ids(node)) is not None:
-                limit = self._limits.get((home, ids), _limit(node))
-                self._limits[home, ids] = min(limit, _limit(node))
-
-    def known(self, nodes: Sequence[LoopNode], home: Home) -> list[LoopNode]:
-        """The nodes, of which those check nothing whose index was checked before."""
-        marked = list[LoopNode]()
-        for node in nodes:
-            if isinstance(node, MapNode) and is_checked(node) and self._covers(node, home):
-                node = replace(node, known=True)
-            self.add([node], home)
-            marked.append(node)
-        return marked
-
-    def _covers(self, node: MapNode, home: Home) -> bool:
-        ids = _ids(node)
-        limits = [self._limits.get((h, ids)) for h in (home, ())] if ids is not None else []
-        return any(limit is not None and limit <= node.limit for limit in limits)
-
-
-def _limit(node: LoopNode) -> int:
-    return getattr(node, "limit", 0)
-
-
-def _ids(node: LoopNode) -> Ids | None:
-    """The indices of a node that checks them, where it reads all of them in their order."""
-    read: Read = (
-        node.reads[1] if isinstance(node, MapNode) and len(node.reads) > 1 else node.reads[0]
-    )
-    sizes = [n for n, s in zip(read.layout.shape, read.layout.strides, strict=True) if s]
-    steps = [s for s in read.layout.strides if s]
-    dense = all(s == prod(sizes[k + 1 :]) for k, s in enumerate(steps))
-    return (read.value, prod(sizes)) if dense and not read.layout.offset else None
 
 
 def cut(

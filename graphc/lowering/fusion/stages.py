@@ -8,6 +8,7 @@ from graphc.lowering.draft import Draft, Region
 from graphc.lowering.fusion.build import Built, build, spilled
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.fusion.fuse import Fusion, Group
+from graphc.lowering.fusion.known_checks import mark_known
 from graphc.lowering.fusion.rematerialize import readers, rematerialize
 from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.nodes.nodes import LoopNode, Version, alive, name_of
@@ -18,17 +19,23 @@ from graphc.lowering.program.program import Instruction, Kernel
 def fuse(draft: Draft) -> None:
     """Group the nodes that one kernel runs, and note which values the groups store."""
     for region in draft.regions:
+        complete(draft, region)
+    mark_known(draft)
+    for region in draft.regions:
         fuse_region(draft, region)
 
 
+def complete(draft: Draft, region: Region) -> None:
+    """Drop the nodes whose results nobody reads; add copies that products read more easily."""
+    region.nodes = with_transposed_copies(draft.values, alive(region.nodes, draft.shared))
+
+
 def fuse_region(draft: Draft, region: Region) -> None:
-    """The groups of one region. Nodes whose results nobody reads are dropped."""
-    shared = draft.shared
-    region.nodes = with_transposed_copies(draft.values, alive(region.nodes, shared))
+    """The groups of one region."""
     fusion = Fusion(region.nodes, draft.facts.exact, draft.values.homes, draft.values.away)
-    rematerialize(fusion, shared)
+    rematerialize(fusion, draft.shared)
     region.groups, region.order = fusion.ordered(), fusion.order
-    region.stored = {n.result for n in region.nodes if n.result.buffer in shared}
+    region.stored = {n.result for n in region.nodes if n.result.buffer in draft.shared}
     region.stored |= set(readers(region.nodes, region.groups))
 
 
