@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from graphc.lowering.draft import Draft, Region
+from graphc.lowering.fusion.alike import AlikeKernels, KernelSource
 from graphc.lowering.fusion.build import Built, build, spilled
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.fusion.fuse import Fusion, Group
@@ -41,12 +43,13 @@ def fuse_region(draft: Draft, region: Region) -> None:
 
 def kernels(draft: Draft) -> None:
     """Write the kernels of every group: loops, and statements over registers."""
+    alike = AlikeKernels()
     for region in draft.regions:
         region.built = [
             built
             for group in region.groups
             for part in _stored_by(draft, region, group)
-            for built in _built(draft, region, group, part)
+            for built in _built(draft, alike, _source(draft, region.nodes, group, part))
         ]
     draft.parts = [[x for x in part if isinstance(x, Host) or x.built] for part in draft.parts]
 
@@ -62,25 +65,30 @@ def _stored_by(draft: Draft, region: Region, group: Group) -> list[set[Version]]
     return [stored] if not shared or shared == stored else [stored - shared, shared]
 
 
-def _built(
-    draft: Draft, region: Region, group: Group, stored: set[Version]
-) -> list[tuple[Built, str]]:
-    """A kernel with the names of its nodes; none if it writes nothing."""
-    writer = _writer(draft, region.nodes, group, stored)
-    writer.stored |= spilled(writer)
-    built = build(writer, draft.facts.exact)
-    name = ", ".join(dict.fromkeys(name_of(region.nodes[i]) for i in group.nodes))
-    return [(built, name)] if any(p.written for p in built.kernel.params) else []
-
-
-def _writer(draft: Draft, nodes: Sequence[LoopNode], group: Group, stored: set[Version]) -> Writer:
+def _source(
+    draft: Draft, nodes: Sequence[LoopNode], group: Group, stored: set[Version]
+) -> KernelSource:
     read = {r.value for i in group.nodes for r in nodes[i].reads}
     results = (nodes[i].result for i in group.nodes)
     in_place = frozenset(b for b, v in results if Version(b, v - 1) in read)
+    return KernelSource(group, nodes, stored, draft.facts.literals, in_place)
 
+
+def _built(draft: Draft, alike: AlikeKernels, source: KernelSource) -> list[tuple[Built, str]]:
+    """A kernel with the names of its nodes; none if it writes nothing."""
+    built = alike.of(source, partial(_kernel, draft))
+    name = ", ".join(dict.fromkeys(map(name_of, source.members)))
+    return [(built, name)] if any(p.written for p in built.kernel.params) else []
+
+
+def _kernel(draft: Draft, source: KernelSource) -> Built:
     def check(instruction: Instruction) -> int:
         assert isinstance(instruction, Kernel)
         draft.checks.append(instruction)
         return len(draft.checks) - 1
 
-    return Writer(group, nodes, stored, draft.facts.literals, check, in_place)
+    writer = Writer(
+        source.group, source.nodes, source.stored, source.literals, check, source.in_place
+    )
+    writer.stored |= spilled(writer)
+    return build(writer, draft.facts.exact)

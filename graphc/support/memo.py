@@ -1,0 +1,22 @@
+"""Decisions that are made once for all that is alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Memo(Generic[T]):
+    """What was made, by all that it depends on. It lives as long as the compile that asks it."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, T] = {}
+
+    def of(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, or gave for an equal key."""
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = make()
+        return made

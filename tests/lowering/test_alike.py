@@ -1,0 +1,66 @@
+"""Groups are alike if one kernel does for both of them, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from graphc.ir.types import F32
+from graphc.lowering.fusion.alike import KernelSource, structure
+from graphc.lowering.fusion.fuse import Group
+from graphc.lowering.nodes.nodes import MapNode, Read, Version
+from graphc.lowering.program.program import Feed
+from graphc.lowering.program.strides import MemoryLayout
+
+
+def added(first: int, second: int, result: int, function: str = "add") -> KernelSource:
+    """A group of one node, which adds two buffers."""
+    layout = MemoryLayout.dense((4,))
+    reads = tuple(Read(Version(b), layout, F32) for b in (first, second))
+    version = Version(result, 1)
+    node = MapNode((4,), function, reads, version, F32, Feed("x", result))
+    group = Group(0, (1, 4), nodes=[0], made={version: 0})
+    return KernelSource(group, [node], {version}, {}, frozenset())
+
+
+def filled(number: float) -> KernelSource:
+    version = Version(0, 1)
+    node = MapNode((4,), "fill", (), version, F32, Feed("x", 0), number=number)
+    group = Group(0, (1, 4), nodes=[0], made={version: 0})
+    return KernelSource(group, [node], {version}, {}, frozenset())
+
+
+def key(source: KernelSource) -> Hashable:
+    return structure(source)[0]
+
+
+def test_which_buffers_a_group_reads_and_writes_does_not_matter() -> None:
+    assert key(added(0, 1, 2)) == key(added(7, 3, 5))
+    assert structure(added(7, 3, 5))[1] == [7, 3, 5]
+
+
+def test_whether_two_of_them_are_one_matters() -> None:
+    assert key(added(0, 0, 2)) != key(added(0, 1, 2))
+    assert key(added(0, 1, 0)) != key(added(0, 1, 2))
+
+
+def test_what_a_node_computes_matters() -> None:
+    assert key(added(0, 1, 2)) != key(added(0, 1, 2, "sub"))
+
+
+def test_what_is_stored_or_overwritten_matters() -> None:
+    plain = added(0, 1, 2)
+    assert key(plain) != key(replace(plain, stored=set()))
+    assert key(plain) != key(replace(plain, in_place=frozenset({0})))
+
+
+def test_which_operand_is_a_constant_and_its_value_matter() -> None:
+    plain = added(0, 1, 2)
+    constants = [replace(plain, literals={b: value}) for b in (0, 1) for value in (1.0, 2.0)]
+    keys = {key(x) for x in (plain, *constants)}
+    assert len(keys) == 5
+
+
+def test_zeros_of_two_signs_are_two_numbers() -> None:
+    assert key(filled(0.0)) != key(filled(-0.0))
+    assert key(filled(1.0)) != key(filled(True))
