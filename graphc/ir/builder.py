@@ -215,6 +215,13 @@ class Builder:
         self._keys[path] = count + 1
         return f"{path}.{count}" if count else path
 
+    @property
+    def extras(self) -> tuple[int, ...]:
+        """How much it holds beside nodes."""
+        ends = len(self.outputs), len(self.updates), len(self.objectives), len(self.unpaddable)
+        names = len(self.variables), len(self.varying), len(self.own), sum(self._keys.values())
+        return *ends, *names
+
     # -- variables ------------------------------------------------------------------------------
 
     def declare(self, variable: Variable) -> Value:

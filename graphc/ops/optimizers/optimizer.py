@@ -16,6 +16,7 @@ from typing import ClassVar, TypeAlias
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record, require, snake
+from graphc.ir.repeat import Repeater
 from graphc.ir.types import F32, F64, DType, TensorType
 from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
 from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
@@ -146,17 +147,30 @@ def _in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
 
 
 class PerVariable(Optimizer):
-    """An optimizer that treats each variable by itself."""
+    """An optimizer that treats each variable by itself, and variables of one type alike."""
 
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         moved: Gradients = {}
         new: Slots = {}
+        alike = Repeater(at.f)
         for v, g in given.items():
             if isinstance(g, Rows):
                 moved[v], new[v] = self.move_rows(at, v, g, slots[v])
             else:
-                moved[v], new[v] = self.move(at, v, g, slots[v])
+                moved[v], new[v] = self._dense(alike, at, v, g, slots[v])
         return moved, new
+
+    def _dense(
+        self, alike: Repeater, at: Moment, name: str, g: Value, slots: dict[str, Value]
+    ) -> tuple[Value, dict[str, Value]]:
+        def make() -> dict[str, Value]:
+            move, new = self.move(at, name, g, slots)
+            return {"": move, **new}
+
+        key = at.decays(name), *slots
+        made = alike.run(key, (g, at.params[name], *slots.values()), make)
+        new = {slot: x for slot, x in made.items() if x is not None}
+        return new.pop(""), new
 
     def move_rows(
         self, at: Moment, name: str, g: Rows, slots: dict[str, Value]
@@ -168,7 +182,10 @@ class PerVariable(Optimizer):
     def move(
         self, at: Moment, name: str, g: Value, slots: dict[str, Value]
     ) -> tuple[Value, dict[str, Value]]:
-        """The move of one variable, and its new slots."""
+        """The move of one variable, and its new slots.
+
+        Of the variable itself, only its value, its slots and whether it decays may matter.
+        """
 
 
 # -- transforms ----------------------------------------------------------------------------------

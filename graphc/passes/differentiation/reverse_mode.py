@@ -25,6 +25,7 @@ from graphc.ir.graph import Node
 from graphc.ir.leaf_tree import GrowingSum
 from graphc.ir.op import op_named
 from graphc.ir.orders import Order
+from graphc.ir.repeat import Repeater
 from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
 from graphc.support.errors import GraphcError
 
@@ -170,6 +171,9 @@ class _Walk:
     pending: dict[str, Pending] = field(default_factory=dict)
     rows: dict[str, Parts] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.alike = Repeater(self.f)
+
     def send(self, to: str, key: Denominators, part: Value) -> None:
         """Add a contribution to a node's gradient, still to be divided by `key`."""
         order = self.orders.get(to, self.order)
@@ -213,10 +217,20 @@ class _Walk:
             parts: Sequence[Value | None] = [None if i == slot else g for i in range(len(xs))]
             key = tuple(sorted((*key, node.operands[slot])))
         else:
-            parts = node.op.grad(f, g, Value(f, node.name), *xs)  # type: ignore[assignment]
+            parts = self._parts(node, g, xs)
         for x, part in zip(xs, parts, strict=True):
             if part is not None and x.name in self.active:
                 self.send(x.name, key, _named(f, part, x))
+
+    def _parts(self, node: Node, g: Value, xs: Sequence[Value]) -> list[Value | None]:
+        """The contributions of a node to the gradients of its operands."""
+        y = Value(self.f, node.name)
+
+        def make() -> dict[str, Value | None]:
+            parts = node.op.grad(self.f, g, y, *xs)
+            return {str(k): part for k, part in enumerate(parts)}  # type: ignore[misc]
+
+        return list(self.alike.run(repr(node.op), (g, y, *xs), make).values())
 
 
 def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[str]:
