@@ -180,9 +180,9 @@ def _lowered(
     and the first node that needs the whole batch (or ''). In a plain strategy, NAME.short is
     compiled when it is first run."""
     seen = _observer(observe, name)
-    placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen)
+    placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen, known=graph)
     strategy = resolved(strategy, placed)
-    full = run_passes(placed, partitioning(strategy, bucket=bucket), seen)
+    full = run_passes(placed, partitioning(strategy, bucket=bucket), seen, known=placed)
     programs = {name: schedule(full, exact=True)}
     needs_whole = unpaddable(graph)
     if needs_whole is not None:
@@ -198,7 +198,8 @@ def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Progr
 
     def short() -> Program:
         with collector_paused():
-            return schedule(run_passes(placed, partitioning(strategy, True, bucket)))
+            passes = partitioning(strategy, True, bucket)
+            return schedule(run_passes(placed, passes, known=placed))
 
     return short
 

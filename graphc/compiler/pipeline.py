@@ -89,14 +89,19 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
     ]
 
 
-def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observer | None = None) -> Graph:
+def run_passes(
+    graph: Graph,
+    passes: Sequence[Pass],
+    observe: Observer | None = None,
+    known: Graph | None = None,
+) -> Graph:
     """The graph after all passes, verified after each pass that changed it.
 
-    observe(pass, graph) is called after each. If a pass fails because of a defect of graphc, the
+    observe(pass, graph) is called after each. known: a graph that was verified before, such as one
+    that other passes have left. If a pass fails because of a defect of graphc, the
     graph before it and the rest of the pipeline are written to a file, which the error names.
     """
     verified: Stage | None = None  # the laws that `graph` is known to keep
-    known: Graph | None = None  # the last graph that was verified
     for i, step in enumerate(passes):
         start = time.perf_counter()
         stage = _stage(passes[: i + 1])

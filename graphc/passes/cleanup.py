@@ -45,9 +45,10 @@ class Cse(Pass):
 
     def run(self, graph: Graph) -> Graph:
         work, seen = Rewriter(graph), dict[object, str]()
+        # repr tells 0.0 from -0.0 and keeps NaN equal to itself; == does neither.
+        texts = {id(op): repr(op) for op in {id(n.op): n.op for n in graph}.values()}
         for node in map(work.moved, graph):
-            # repr tells 0.0 from -0.0 and keeps NaN equal to itself; == does neither.
-            key = (repr(node.op), node.operands, node.type)
+            key = (texts[id(node.op)], node.operands, node.type)
             if node.op.per_use:
                 work.put(node)
             elif key in seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
@@ -79,14 +79,26 @@ class Subject:
 
     @cached_property
     def fresh(self) -> list[Node]:
-        """The nodes that the known graph does not contain with this op and these types. Laws about
-        a node's op and types need to check only these."""
+        """The nodes that laws about an op and its types need to check: of those with the same op
+        and types the first, and none that the known graph contains with them."""
+        return list(self._of_each_kind(self._new()))
+
+    def _new(self) -> Iterable[Node]:
         if self.known is None:
-            return list(self.graph)
+            return self.graph
         old = self.known.nodes
         same = {n.name for n in self.graph if _is_as(n, old.get(n.name))}
         nodes = self.graph.nodes.values()
         return [n for n in nodes if n.name not in same or not same.issuperset(n.operands)]
+
+    def _of_each_kind(self, nodes: Iterable[Node]) -> Iterable[Node]:
+        """Nodes that are alike share the objects of their ops and types, so these tell enough."""
+        type_of = {name: id(node.type) for name, node in self.graph.nodes.items()}
+        kinds: dict[tuple[int, ...], Node] = {}
+        for n in nodes:
+            key = id(n.op), id(n.type), *[type_of[x] for x in n.operands]
+            kinds.setdefault(key, n)
+        return kinds.values()
 
     def operand_types(self, node: Node) -> tuple[TensorType, ...]:
         nodes = self.graph.nodes
