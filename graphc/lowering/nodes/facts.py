@@ -9,7 +9,7 @@ from dataclasses import replace
 from graphc.lowering.nodes.collectives import by_kernels
 from graphc.lowering.nodes.conversions import placed
 from graphc.lowering.nodes.joins import insides
-from graphc.lowering.nodes.translate import nodes_of
+from graphc.lowering.nodes.translate import has_nodes
 from graphc.lowering.nodes.values import Facts, Literals, ValueTable
 from graphc.lowering.nodes.views import box, moves_dims, views_of
 from graphc.lowering.program.program import (
@@ -103,7 +103,7 @@ def written_apart(program: Program) -> frozenset[str]:
         result = writes(x)
         name = names.get(program.buffers[result].root) if result is not None else None
         by_rows = isinstance(x, Kernel) and isinstance(x.op, RowUpdate)
-        if name and (by_rows or stays_on_host(program, x) or nodes_of(values, x) is None):
+        if name and (by_rows or stays_on_host(program, x) or not has_nodes(values, x)):
             apart.add(name)
     return frozenset(apart)
 
@@ -119,7 +119,7 @@ def _whole(program: Program, facts: Facts) -> frozenset[int]:
     for x in program.instructions:
         if isinstance(x, Start) and x.token in facts.native:
             whole.add(program.buffers[x.operand].root)
-        elif stays_on_host(program, x) or nodes_of(values, x) is None:
+        elif stays_on_host(program, x) or not has_nodes(values, x):
             whole |= touched_by(program, x)
     return frozenset(whole | set(values.homes.values()))
 

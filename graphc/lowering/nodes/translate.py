@@ -30,6 +30,26 @@ def nodes_of(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
     return None if nodes is None else [n for n in nodes if 0 not in n.shape]
 
 
+def has_nodes(v: ValueTable, x: Instruction) -> bool:
+    """Whether nodes do the work of an instruction; asked in the order of the instructions."""
+    match x:
+        case Kernel(op=Elementwise() as op) if _is_function(op) and not _reads_chains(v, x):
+            if v.buffers[x.result].kind != "view":
+                v.wrote(x.result)
+            return True  # whatever it reads, so the nodes need not be made to tell
+        case _:
+            return nodes_of(v, x) is not None
+
+
+def _reads_chains(v: ValueTable, x: Kernel) -> bool:
+    """Whether the result may be known to be zero between the beginnings of chains."""
+    return bool(v.chained) and any(v.read(b).value in v.chained for b in x.operands)
+
+
+def _is_function(op: Elementwise) -> bool:
+    return op.view or op.name in FUNCTIONS
+
+
 def _nodes(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
     match x:
         case Write(operand=operand, variable=variable):
@@ -81,7 +101,7 @@ def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
             return index_of_extreme(v, x, op)
         case _ if op.conversion:
             return converted(v, x)
-        case Elementwise() if op.view or op.name in FUNCTIONS:
+        case Elementwise() if _is_function(op):
             return [_elementwise(v, x, op)]
         case Elementwise():
             return None
