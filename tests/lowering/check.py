@@ -13,6 +13,7 @@ def check_structure(x: Structure) -> None:
     """No kernel leaves its buffers; the loss is NumPy's, and the gradient its slope."""
     program = program_of(x.loss, x.params, x.batch)
     check_reach(program)
-    stepper = Stepper(program, x.params)
+    states = {k: np.zeros(t.shape, t.dtype.numpy) for k, t in program.variable_types.items()}
+    stepper = Stepper(program, states | x.params)
     np.testing.assert_allclose(stepper.step(x.batch)["loss"], x.wanted, rtol=1e-12)
     x.check_slope(stepper.variables)

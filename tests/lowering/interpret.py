@@ -35,6 +35,8 @@ from graphc.lowering.kernel.code import (
     TiledKernel,
     TileOffset,
 )
+from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.support import random
 
 Array: TypeAlias = NDArray[Any]
 FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -158,12 +160,24 @@ class _Code:
                 bad = given[(given < 0) | (given >= limit)]
                 self.failed += [(number, int(v)) for v in bad.ravel()[:1]]
                 return np.clip(given, 0, limit - 1)
+            case RandomNumber():
+                return self._random(x)
             case RowReduction():
                 return self._fold(x)
             case LinkedSum():
                 return self._chain(x)
             case _:
                 raise AssertionError(x)
+
+    def _random(self, x: RandomNumber) -> Array:
+        entries = np.zeros((1,) * len(self.sizes), np.int64)
+        for index, stride in zip(self.indices, x.strides, strict=True):
+            entries = entries + index * stride if stride else entries
+        for register, step in x.begins:
+            entries = entries + self.values[register] * step
+        key, step = (int(self.values[k].item()) for k in (x.key, x.step))
+        draw = random.uniform if x.kind == "uniform" else random.normal
+        return draw(entries.astype(np.uint64), x.dtype.numpy, key, step)
 
     def _fold(self, x: RowReduction) -> Array:
         full = np.broadcast_to(self.values[x.source], self.sizes)

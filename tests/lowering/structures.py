@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import graphc
 from graphc import nn
+from graphc.support import random
 
 Array = NDArray[Any]
 Loss = Callable[[Any, Any], Any]
@@ -335,7 +336,75 @@ AGAIN: dict[str, Structure] = {
     }.items()
 }
 
+# -- random numbers, in loops of every kind --------------------------------------------------------
+
+
+def drawn(key: str, *shape: int, kind: Any = random.uniform, dtype: Any = np.float32) -> Array:
+    """The numbers of a draw in the first step."""
+    entries = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
+    found: Array = kind(entries, np.dtype(dtype), random.key(0, key), 0)
+    return found
+
+
+def dropped(x: Array, key: str) -> Array:
+    return np.where(drawn(key, *x.shape) >= np.float32(0.25), x / 0.75, 0.0)
+
+
+def twice_dropped(drop: Any) -> Loss:
+    return lambda p, b: squares(drop(np.tanh(drop(b["x"] @ p["w"], "a")) @ p["v"], "b"))
+
+
+def noisy(noise: Any) -> Loss:
+    return lambda p, b: squares((b["x"] @ p["w"]).T * noise(b["x"].shape[0]).T)
+
+
+def attend_some(drop: Any) -> Loss:
+    def loss(p: Any, b: Any) -> Any:
+        k = b["x"] @ p["k"]
+        scores = np.exp(np.einsum("btd,bsd->bts", b["x"] @ p["q"], k) / 4)
+        scores = drop(scores / np.sum(scores, axis=-1, keepdims=True), "a")
+        return squares(np.einsum("bts,bsd->btd", scores, k))
+
+    return loss
+
+
+def _dropout(x: Any, key: str) -> Any:
+    return nn.dropout(x, 0.25, key=key)
+
+
+LAYERS = {"w": of(5, 19), "v": of(19, 7)}, {"x": of(6, 5)}
+RANDOM: dict[str, Structure] = {
+    "dropout": Structure(twice_dropped(_dropout), *LAYERS, formula=twice_dropped(dropped)),
+    "dropout of scores": Structure(
+        attend_some(_dropout),
+        {"q": of(4, 8), "k": of(4, 8)},
+        {"x": of(6, 10, 4)},
+        formula=attend_some(dropped),
+    ),
+    "noise in another order": Structure(
+        noisy(lambda n: nn.random_normal((n, 19), key="a", dtype=np.float64)),
+        {"w": of(5, 19)},
+        {"x": of(6, 5)},
+        formula=noisy(lambda n: drawn("a", n, 19, kind=random.normal, dtype=np.float64)),
+    ),
+    "noise of rows": Structure(
+        noisy(lambda n: nn.random_uniform((n, 1), key="a", dtype=np.float64) + np.ones(19)),
+        {"w": of(5, 19)},
+        {"x": of(6, 5)},
+        formula=noisy(lambda n: drawn("a", n, 1, dtype=np.float64) + np.ones(19)),
+    ),
+    "one number": Structure(
+        lambda p, b: squares(b["x"] @ p["w"]) * nn.random_normal((), key="a", dtype=np.float64),
+        {"w": of(5, 19)},
+        {"x": of(6, 5)},
+        formula=lambda p, b: (
+            squares(b["x"] @ p["w"]) * drawn("a", kind=random.normal, dtype=np.float64)
+        ),
+    ),
+}
+
 KINDS = {
+    "random": RANDOM,
     "again": AGAIN,
     "view": VIEWS,
     "join": JOINS,

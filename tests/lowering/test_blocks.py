@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from laws.generator import data_for, make, recipe
 from lowering.attention import attention
+from lowering.check import check_structure
 from lowering.compiled import check, program_of
 from lowering.lowered import Stepper
+from lowering.structures import RANDOM
 
 from graphc import nn
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
@@ -60,6 +62,14 @@ def test_attention_in_blocks_is_attention(
     assert len(found) == (1 if h == 1 else 2)
     assert max(x.count for x in found) > 1 or t <= 4
     check(program, weights, batch)
+
+
+@pytest.mark.usefixtures("eager")
+def test_scores_that_are_dropped_in_blocks_are_those_that_are_dropped() -> None:
+    x = RANDOM["dropout of scores"]
+    found = in_runs(program_of(x.loss, x.params, x.batch))
+    assert found and max(x.count for x in found) > 1
+    check_structure(x)
 
 
 @pytest.mark.usefixtures("eager")

@@ -41,8 +41,9 @@ Lanes: TypeAlias = Literal["rows", "columns"]
 FEW = 8  # columns that hardly fill a vector
 CHEAP = 6  # nodes that are rather made again than stored
 DEAR = frozenset(
-    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2")
-)
+    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2",
+     "uniform", "normal")
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

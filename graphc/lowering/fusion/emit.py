@@ -14,7 +14,7 @@ from math import prod
 
 from graphc.ir.leaf_tree import tree_total
 from graphc.ir.types import BOOL, F32, I64, DType
-from graphc.lowering.fusion import indirect
+from graphc.lowering.fusion import indirect, random_numbers
 from graphc.lowering.fusion.domains import (
     NOTHING,
     Cuts,
@@ -238,6 +238,8 @@ class Writer:
                 return self._checked(of(node.reads[0]), node, code)
             case "sum" | "tree":
                 return self._added([of(r) for r in node.reads], node, code)
+            case name if name in random_numbers.FUNCTIONS:
+                return random_numbers.load(at, node, self._axis_numbers(i))
             case name:
                 arguments = tuple(of(r) for r in node.reads)
                 return self.operation(name, arguments, node.dtype, code)

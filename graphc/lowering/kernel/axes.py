@@ -30,8 +30,10 @@ from graphc.lowering.kernel.code import (
     Side,
     Statement,
     accesses,
+    statements,
     with_accesses,
 )
+from graphc.lowering.kernel.random_numbers import RandomNumber
 
 LoopNest = TypeVar("LoopNest", Nest, Gemm, Nest | Gemm)
 OF_SUM = "inner"  # the group of the axes that a product adds up over: code does not see them
@@ -39,7 +41,8 @@ OF_SUM = "inner"  # the group of the axes that a product adds up over: code does
 
 @dataclass(frozen=True, slots=True)
 class LoopAxis:
-    """A loop of `size` turns. strides: how far each access goes from one turn to the next.
+    """A loop of `size` turns. strides: how far each access goes from one turn to the next, and
+    after these the entry of each random number.
 
     group:   of a kernel's axis the field that has it, such as `rows`; groups are not merged
     number:  which axis of the kernel's code it is, or is a part of
@@ -108,6 +111,7 @@ class Reach(NamedTuple):
 
 Moved: TypeAlias = Callable[[Reach, int], Reach]  # where each reach begins, told by its number
 Index: TypeAlias = Callable[[AxisIndex], Iterable[Statement]]  # the code for an index
+Drawn: TypeAlias = Callable[[RandomNumber, int], Iterable[Statement]]  # for a random number
 
 
 def reaches(kernel: Nest | Gemm) -> list[Reach]:
@@ -124,8 +128,10 @@ def sizes(kernel: Nest | Gemm) -> tuple[int, ...]:
 
 
 def axes_of(kernel: Nest | Gemm) -> list[LoopAxis]:
-    """The loops of a kernel, with a stride for each of its `reaches`; those of a sum come last."""
+    """The loops of a kernel, with a stride for each of its `reaches`, and after these for each
+    random number; those of a sum come last."""
     along = [a.strides for a in accesses(kernel)]
+    along += (x.strides for x in statements(kernel) if isinstance(x, RandomNumber))
     if isinstance(kernel, Nest):
         groups = ["rows"] * len(kernel.rows) + ["columns"] * len(kernel.columns)
         codes = [p.code for p in kernel.phases]
@@ -148,14 +154,15 @@ def _summed(kernel: Gemm, others: int) -> Iterator[LoopAxis]:
 
 def with_axes(
     kernel: LoopNest, axes: Sequence[LoopAxis],
-    moved: Moved | None = None, index: Index | None = None,
+    moved: Moved | None = None, index: Index | None = None, drawn: Drawn | None = None,
 ) -> LoopNest:  # fmt: skip
     """The kernel with other loops; axes of different groups may come in any order.
 
     moved: where each of the reaches begins, told by its number. index: the code for an index along
-    an axis of the kernel as it was; by default that of an axis that was dropped is 0
+    an axis of the kernel as it was; by default that of an axis that was dropped is 0. drawn: the
+    code for a random number, told by the number of its strides
     """
-    loops = _Loops(axes, moved, index)
+    loops = _Loops(axes, moved, index, drawn, len(reaches(kernel)))
     if isinstance(kernel, Gemm):
         left, right = loops.side(kernel.left), loops.side(kernel.right)
         code = tuple(loops.code(kernel.code))
@@ -170,11 +177,15 @@ def with_axes(
 class _Loops:
     """Rewrites what a kernel reaches for other axes; it must be asked in the order of reaches."""
 
-    def __init__(self, axes: Sequence[LoopAxis], moved: Moved | None, index: Index | None) -> None:
+    def __init__(
+        self, axes: Sequence[LoopAxis], moved: Moved | None, index: Index | None,
+        drawn: Drawn | None, first_number: int,
+    ) -> None:  # fmt: skip
         names = ("batch", "rows", OF_SUM, "cols", "columns")
         self.groups = {g: [a for a in axes if a.group == g] for g in names}
         self.seen = [a for g, members in self.groups.items() if g != OF_SUM for a in members]
-        self.moved, self.index, self.numbers = moved, index, count()
+        self.moved, self.index, self.drawn = moved, index, drawn
+        self.numbers, self.draws = count(), count(first_number)
 
     def sizes(self, group: str) -> tuple[int, ...]:
         return tuple(a.size for a in self.groups[group])
@@ -189,7 +200,9 @@ class _Loops:
 
     def code(self, statements: Iterable[Statement]) -> Iterator[Statement]:
         for x in statements:
-            if not isinstance(x, AxisIndex):
+            if isinstance(x, RandomNumber):
+                yield from self._random(x)
+            elif not isinstance(x, AxisIndex):
                 yield with_accesses(x, self._access)
             elif self.index is not None:
                 yield from self.index(x)
@@ -203,6 +216,11 @@ class _Loops:
     def _begin(self, x: Access | Side) -> tuple[Reach, int]:
         k, reach = next(self.numbers), Reach(x.slot, x.offset)
         return (reach if self.moved is None else self.moved(reach, k)), k
+
+    def _random(self, x: RandomNumber) -> Iterable[Statement]:
+        k = next(self.draws)
+        x = replace(x, strides=tuple(a.strides[k] for a in self.seen))
+        return (x,) if self.drawn is None else self.drawn(x, k)
 
     def _index(self, x: AxisIndex) -> Statement:
         place = next((k for k, a in enumerate(self.seen) if a.number == x.axis), None)

@@ -22,6 +22,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from graphc.ir.types import DType
+from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.support.record_equality import equal_as_tuples
 
 ReductionKind: TypeAlias = Literal["sum", "max", "min"]
@@ -178,7 +179,9 @@ class Check:
     number: int
 
 
-Statement: TypeAlias = Load | Number | AxisIndex | Apply | RowReduction | LinkedSum | Store | Check
+Statement: TypeAlias = (
+    Load | Number | AxisIndex | Apply | RandomNumber | RowReduction | LinkedSum | Store | Check
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +303,8 @@ OWN = -1
 
 @dataclass(frozen=True, slots=True)
 class TilePart:
-    """What is done with a block: `kernels` of the first, of those between, and of the last one.
-
-    Where there is one block, it is the last. offsets: of the parameters; a kernel that has fewer
-    takes the first of them.
+    """What is done with a block: `kernels` of the first, of those between, and of the last (or the
+    only) one. offsets: of the parameters; a kernel that has fewer takes the first of them.
     """
 
     kernels: tuple[Nest | Gemm, Nest | Gemm, Nest | Gemm]
@@ -369,7 +370,7 @@ class KernelCall:
 def registers(statement: Statement) -> tuple[int, ...]:
     """The registers that a statement reads."""
     match statement:
-        case Apply(arguments=xs):
+        case Apply(arguments=xs) | RandomNumber(reads=xs):
             return xs
         case RowReduction(source=x) | Check(source=x) | LinkedSum(link=x):
             return (x,)
@@ -411,14 +412,12 @@ def with_accesses(statement: Statement, change: Callable[[Access], Access]) -> S
 
 def statements(kernel: LoopKernel) -> Iterator[Statement]:
     """All code of a kernel."""
-    match kernel:
-        case Nest(phases=phases):
-            yield from (x for p in phases for x in p.code)
-        case Gemm(code=code):
-            yield from code
+    if isinstance(kernel, Nest):
+        yield from (x for p in kernel.phases for x in p.code)
+    elif isinstance(kernel, Gemm):
+        yield from kernel.code
 
 
 def accesses(kernel: LoopKernel) -> Iterator[Access]:
     """Every access of a kernel's code."""
-    for statement in statements(kernel):
-        yield from reached(statement)
+    return (access for x in statements(kernel) for access in reached(x))

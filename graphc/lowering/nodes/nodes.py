@@ -45,11 +45,14 @@ class MapNode:
               'chain:tree' (the sum over a chain of places, by its links); 'first_rows' and
               'every_row' (added to a row at an index, which links have checked: where chains begin,
               or everywhere, one after the other); 'guarded' (loaded where a condition, the second
-              read, holds, else 0)
+              read, holds, else 0); 'uniform' and 'normal' (random numbers) of a 'stream' (its key
+              `number`, and the step)
     target:   where in the result the entries go, if that is not all of it in row-major order
     limit:    of an index, or how many links there are; step: elements from row to row
     adds:     to what the result holds already; apart: no other node writes to the same target
     known:    its index was checked before: it is only kept inside the limit
+    along:    of random numbers: how far their entry goes on along each dim, and by each of the
+              indices that are read after the stream
     """
 
     shape: tuple[int, ...]
@@ -65,6 +68,7 @@ class MapNode:
     adds: bool = False
     apart: bool = False
     known: bool = False
+    along: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def serial(self) -> bool:

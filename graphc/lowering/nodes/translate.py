@@ -8,6 +8,7 @@ from graphc.lowering.nodes.contractions import contracted
 from graphc.lowering.nodes.conversions import converted, counted, indices
 from graphc.lowering.nodes.movement import movement
 from graphc.lowering.nodes.nodes import LoopNode
+from graphc.lowering.nodes.random_numbers import random_numbers
 from graphc.lowering.nodes.reductions import added, index_of_extreme, reduced
 from graphc.lowering.nodes.table_rows import keep_zeros, of_rows
 from graphc.lowering.nodes.values import ValueTable
@@ -18,7 +19,7 @@ from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from graphc.ops.replicas import OwnSize
 from graphc.ops.rows import RowJoin, RowSum, RowUpdate
-from graphc.ops.source import DimSize, Iota
+from graphc.ops.source import DimSize, Iota, Random
 
 
 def nodes_of(v: ValueTable, x: Instruction) -> list[LoopNode] | None:
@@ -99,6 +100,8 @@ def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
             return added(v, x, order)
         case Argmax() | Argmin() if 0 not in v.buffers[x.operands[0]].shape:
             return index_of_extreme(v, x, op)
+        case Random():
+            return random_numbers(v, x, op)
         case _ if op.conversion:
             return converted(v, x)
         case Elementwise() if _is_function(op):

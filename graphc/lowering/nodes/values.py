@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from graphc.ir.placement import Mesh
 from graphc.ir.types import DType
@@ -165,8 +165,8 @@ class ValueTable:
 
     def map(
         self, x: Instruction, function: str, reads: tuple[Read, ...], result: Version,
-        target: MemoryLayout | None = None, **more: float,
+        target: MemoryLayout | None = None, **more: Any,
     ) -> MapNode:  # fmt: skip
         b = self.buffers[result.buffer]
         shape = target.shape if target else b.shape
-        return MapNode(shape, function, reads, result, b.dtype, x, target, **more)  # type: ignore[arg-type]
+        return MapNode(shape, function, reads, result, b.dtype, x, target, **more)

@@ -61,7 +61,7 @@ def row_axes(
 def _cuts(axis: LoopAxis, lengths: Sequence[int | None]) -> list[int] | None:
     """The sizes at which an axis leaves a row."""
     sizes = set[int]()
-    for stride, length in zip(axis.strides, lengths, strict=True):
+    for stride, length in zip(axis.strides, lengths, strict=False):  # random numbers have no rows
         if not length or not stride or axis.size == 1:
             continue
         if stride < 0:

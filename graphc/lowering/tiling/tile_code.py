@@ -29,6 +29,7 @@ from graphc.lowering.kernel.code import (
     registers,
     statements,
 )
+from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.lowering.tiling.row_access import KernelAxes, Part
 
@@ -105,7 +106,7 @@ class _Cutting:
 
     def kernel(self, whole: LoopNest) -> LoopNest:
         """The kernel for the tile. whole: the kernel for all rows."""
-        of_block = with_axes(whole, self.axes, self._moved, self._index)
+        of_block = with_axes(whole, self.axes, self._moved, self._index, self._drawn)
         return replace(of_block, params=tuple(self.params))
 
     @property
@@ -168,6 +169,16 @@ class _Cutting:
         zero = next(self.registers)
         yield Number(zero, 0, I64)
         yield Apply(x.target, "add", (zero if total is None else total, zero), I64)
+
+    def _drawn(self, x: RandomNumber, number: int) -> Iterator[Statement]:
+        """A random number, whose entry lies further by the indices of the tile."""
+        begins = list(x.begins)
+        for k, row_axis in enumerate(axes(self.frame.cuts)):
+            stride = sum(a.strides[number] for a in self.x.axes if a.rows == row_axis)
+            if stride:
+                begins.append((next(self.registers), stride))
+                yield Load(begins[-1][0], Access(self._word(), (0,) * len(self._visible), k))
+        yield replace(x, begins=tuple(begins))
 
     def _word(self) -> int:
         """The parameter for the indices of the tile."""

@@ -26,6 +26,7 @@ from graphc.lowering.kernel.code import (
     Statement,
     registers,
 )
+from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc_numpy.native.llvm.vectors import WIDTH, Printer, Vector, index
 from graphc_numpy.native.loops import folds
 from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter, Registers
@@ -100,6 +101,8 @@ def _is_alike(x: Statement, lanes: int, expressions: ExpressionPrinter) -> bool:
     match x:
         case Load(access=access):
             return access.strides[lanes] == 0 and not expressions.params[access.slot].written
+        case RandomNumber(strides=strides):
+            return strides[lanes] == 0
         case AxisIndex(axis=axis):
             return axis != lanes
         case _:

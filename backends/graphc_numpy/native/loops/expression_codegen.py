@@ -30,6 +30,7 @@ from graphc.lowering.kernel.code import (
     Store,
     reached,
 )
+from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc_numpy.native.llvm.vectors import (
     I8,
     INT64,
@@ -42,7 +43,7 @@ from graphc_numpy.native.llvm.vectors import (
 )  # fmt: skip
 from graphc_numpy.native.loops import linked_sums
 from graphc_numpy.native.loops.prefetch import LINE, Prefetch
-from graphc_numpy.native.math import functions
+from graphc_numpy.native.math import functions, random_numbers
 
 Registers = dict[int, Vector]
 Strides: TypeAlias = tuple[tuple[int, int], ...]  # axes, and how far apart their entries lie
@@ -119,6 +120,8 @@ class ExpressionPrinter:
                 case Apply(target, function, arguments, dtype):
                     xs = [registers[k] for k in arguments]
                     registers[target] = functions.apply(self.p, function, xs, dtype)
+                case RandomNumber(target):
+                    registers[target] = self._random(statement, registers, indices, lanes)
                 case LinkedSum(target):
                     registers[target] = self._chain(statement, registers, indices, lanes, active)
                 case Store():
@@ -252,6 +255,18 @@ class ExpressionPrinter:
             return Vector(first, I64)
         steps = ir.Constant(ir.VectorType(INT64, WIDTH), [self.shift + k for k in range(WIDTH)])
         return Vector(self.p.b.add(self.p.splat(first), steps), I64, WIDTH)
+
+    def _random(
+        self, x: RandomNumber, registers: Registers, indices: Sequence[ir.Value], lanes: int | None
+    ) -> Vector:
+        b, stride = self.p.b, 0 if lanes is None else x.strides[lanes]
+        entry = index(self.shift * stride)
+        pairs = [*zip(indices, x.strides, strict=True)]
+        pairs += ((registers[k].value, far) for k, far in x.begins)
+        for position, far in pairs:
+            entry = b.add(entry, b.mul(position, index(far)))
+        stream = [registers[k].value for k in (x.key, x.step)]
+        return random_numbers.numbers(self.p, x.kind, x.dtype, stream, entry, stride)
 
     def _store(
         self, store: Store, registers: Registers, indices: Sequence[ir.Value],

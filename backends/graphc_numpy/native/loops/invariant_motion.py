@@ -22,6 +22,7 @@ from graphc.lowering.kernel.code import (
     registers,
     slots,
 )
+from graphc.lowering.kernel.random_numbers import RandomNumber
 
 ENTRY, OUTER, ROW = 0, 1, 2  # depths: in no loop, in a row of rows, in a row; then per column axis
 
@@ -94,7 +95,8 @@ def effort(code: Iterable[Statement]) -> int:
 
 
 def _is_long(x: Statement) -> bool:
-    return isinstance(x, LinkedSum) or (isinstance(x, Apply) and x.function in DEAR)
+    dear = isinstance(x, Apply) and x.function in DEAR
+    return dear or isinstance(x, LinkedSum | RandomNumber)
 
 
 def _depth(
@@ -108,6 +110,8 @@ def _depth(
             return last
         case Load(access=access) | LinkedSum(access=access):
             axes = [a for a, stride in enumerate(access.strides) if stride]
+        case RandomNumber(strides=strides):
+            axes = [a for a, stride in enumerate(strides) if stride]
         case AxisIndex(axis=axis):
             axes = [axis]
         case _:

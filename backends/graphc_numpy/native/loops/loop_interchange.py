@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from graphc.lowering.kernel.axes import LoopAxis, axes_of, split, with_axes
 from graphc.lowering.kernel.code import LinkedSum, Load, Nest, Statement, Store, reached
+from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc_numpy.native.llvm.vectors import WIDTH
 from graphc_numpy.native.loops.invariant_motion import effort
 
@@ -43,6 +44,8 @@ def _jumps(statement: Statement, axis: int) -> int:
             return 2 * WIDTH
         case Store(access=access) if access.strides[axis] not in (0, 1):
             return 3 * WIDTH
+        case RandomNumber(strides=strides) if strides[axis] != 1:
+            return 2 * WIDTH  # a block for every entry
         case _:
             return 0
 

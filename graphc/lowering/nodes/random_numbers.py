@@ -1,0 +1,45 @@
+"""Random numbers as nodes: each entry's is computed from the entry's place in the global tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir.types import I64
+from graphc.lowering.nodes.nodes import LoopNode, Read
+from graphc.lowering.nodes.values import ValueTable
+from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.source import Random
+from graphc.support import random
+
+
+def random_numbers(
+    v: ValueTable, x: Kernel, op: Random, begins: Sequence[Read | None] = ()
+) -> list[LoopNode]:
+    """A draw's key and the step, in two words of memory, and the numbers that they determine.
+
+    begins: for each dim the index of the first entry in the global tensor, an i64 scalar; None: 0.
+    Draws of the same shape so have equal kernels, and a later kernel can compute the numbers again,
+    even after the step was counted on.
+    """
+    shape = v.buffers[x.result].shape
+    words = v.temporary((2,), I64, x.result)
+    key = random.key(op.seed, op.key)
+    signed = key - (key >> 63 << 64)
+    stream = v.map(x, "stream", (_everywhere(v.read(x.operands[0]), (2,)),), v.wrote(words),
+                   number=signed)  # fmt: skip
+    strides, far = MemoryLayout.dense(op.shape).strides, list[int]()
+    reads = [_everywhere(v.read(words), shape, word) for word in (0, 1)]
+    for begin, stride in zip(begins, strides, strict=False):
+        if begin is not None:
+            reads.append(_everywhere(begin, shape))
+            far.append(stride)
+    result = v.wrote(x.result)
+    along = strides, tuple(far)
+    return [stream, v.map(x, op.kind, tuple(reads), result, along=along)]
+
+
+def _everywhere(read: Read, shape: tuple[int, ...], element: int = 0) -> Read:
+    """One element of a value at every entry of a domain."""
+    offset = read.layout.offset + element
+    return Read(read.value, MemoryLayout(shape, (0,) * len(shape), offset), read.dtype)
