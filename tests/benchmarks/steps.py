@@ -52,7 +52,7 @@ def work(system: str, workload: str, threads: int) -> None:
     first = time.perf_counter() - start
     batches = cycle(made.batches[1:] + made.batches[:1])
     losses += [step(next(batches)) for _ in range(CHECKED - 1)]
-    print(json.dumps({"first": first, "losses": losses}), flush=True)
+    print(json.dumps({"first": first, "losses": [] if made.drawn else losses}), flush=True)
     for line in sys.stdin:
         times = []
         for _ in range(int(line)):
@@ -136,7 +136,7 @@ def rows(workload: str, runners: list[Runner]) -> Iterator[str]:
         ratio = f"{t / min(others):6.2f}" if others and r.system.startswith("graphc") else " " * 6
         far = any(abs(a - b) > CLOSE * abs(b) for a, b in zip(r.losses, right, strict=True))
         yield (
-            f"{workload:12} {r.system:22} {t * 1e3:10.3f} {ratio} {r.first:8.2f} {r.memory:8.0f}"
+            f"{workload:20} {r.system:22} {t * 1e3:10.3f} {ratio} {r.first:8.2f} {r.memory:8.0f}"
             f"{'  other losses' if far else ''}"
         )
 
@@ -154,7 +154,7 @@ def main() -> None:
     if args.work:
         work(*args.work, args.threads)
         return
-    print(f"{'workload':12} {'system':22} {'step ms':>10} {'ratio':>6} {'first s':>8} {'MiB':>8}")
+    print(f"{'workload':20} {'system':22} {'step ms':>10} {'ratio':>6} {'first s':>8} {'MiB':>8}")
     for workload in args.workloads:
         found = measure(workload, args)
         print("\n".join(rows(workload, found)) if found else f"{workload}: nothing ran", flush=True)

@@ -44,6 +44,7 @@ def graphc_step(w: Workload, threads: int, strategy: str = "one_device()") -> St
         filtered=lambda x, k, s: graphc.nn.conv2d(x, k, stride=s),
         depthwise=lambda x, k, s: graphc.nn.conv2d(x, k, stride=s, groups=x.shape[-1]),
         batch_norm=lambda x, g, b: graphc.nn.batch_norm(x, g, b), pooled=graphc.nn.global_avg_pool,
+        dropout=lambda x, rate: graphc.nn.dropout(x, rate),
     )  # fmt: skip
     kind, rate, *rest = w.optimizer
     o = graphc.optim.adam(rate) if kind == "adam" else graphc.optim.sgd(rate, momentum=rest[0])
@@ -98,7 +99,12 @@ def jax_words() -> Any:
         zero = jnp.zeros((x.shape[0], wh.shape[0]), x.dtype)
         return jax.lax.scan(turn, (zero, zero), (x @ wx + b).swapaxes(0, 1))[0][0]
 
-    return SimpleNamespace(
+    def dropout(x: Any, rate: float) -> Any:
+        f.key, key = jax.random.split(f.key)
+        return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+
+    f = SimpleNamespace(
+        key=None, dropout=dropout,
         linear=lambda x, w, b: x @ w + b, relu=jax.nn.relu, gelu=jax.nn.gelu, mean=jnp.mean,
         mean_square=lambda x: jnp.mean(x**2), cross_entropy=lambda z, y: -jnp.mean(log_of(z, y)),
         binary_cross_entropy=lambda z, y: jnp.mean(jax.nn.softplus(z) - z * y),
@@ -109,6 +115,7 @@ def jax_words() -> Any:
         depthwise=lambda x, k, s: filtered(x, k, s, x.shape[-1]),
         pooled=lambda x: jnp.mean(x, axis=(1, 2)),
     )  # fmt: skip
+    return f
 
 
 def jax_step(w: Workload, threads: int) -> Step:
@@ -132,13 +139,18 @@ def jax_step(w: Workload, threads: int) -> Step:
         )
         return new, (m, v, n)
 
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def step(p: Any, s: Any, batch: Any) -> Any:
-        loss, g = jax.value_and_grad(lambda p: w.loss(f, p, batch))(p)
-        return *changed(p, s, g), loss
+    @partial(jax.jit, donate_argnums=(0, 1, 2))
+    def step(p: Any, s: Any, key: Any, batch: Any) -> Any:
+        def loss(p: Any) -> Any:
+            f.key = key
+            return w.loss(f, p, batch), f.key
+
+        (y, key), g = jax.value_and_grad(loss, has_aux=True)(p)
+        return *changed(p, s, g), key, y
 
     p = jax.tree.map(jnp.array, w.weights)
-    state = [p, (zeros(p), zeros(p), jnp.float32(0)) if kind == "adam" else zeros(p)]
+    moments = (zeros(p), zeros(p), jnp.float32(0)) if kind == "adam" else zeros(p)
+    state = [p, moments, jax.random.key(0)]
 
     def run(batch: Any) -> float:
         *state[:], loss = step(*state, batch)
@@ -186,6 +198,7 @@ def torch_words(sparse: bool) -> Any:
         depthwise=lambda x, k, s: filtered(x, k, s, x.shape[1]),
         batch_norm=lambda x, g, b: F.batch_norm(x, None, None, g, b, True, eps=1e-5),
         pooled=lambda x: x.mean((2, 3)),
+        dropout=lambda x, rate: F.dropout(x, rate),
     )  # fmt: skip
 
 
@@ -276,7 +289,7 @@ def tf_words() -> Any:
         depthwise=lambda x, k, s: tf.nn.depthwise_conv2d(
             x, tf.transpose(k, (0, 1, 3, 2)), (1, s, s, 1), "SAME"
         ),
-        pooled=lambda x: tf.reduce_mean(x, (1, 2)),
+        pooled=lambda x: tf.reduce_mean(x, (1, 2)), dropout=tf.nn.dropout,
     )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ BATCHES = 4  # fed in turn
 
 @dataclass(frozen=True)
 class Workload:
-    """optimizer: ('sgd', rate, momentum) or ('adam', rate). rows: tables that are only looked up."""
+    """optimizer: ('sgd', rate, momentum) or ('adam', rate). rows: tables that are only looked up.
+    drawn: the loss has random numbers, which are other ones in each system."""
 
     weights: dict[str, Any]
     batches: Sequence[dict[str, Any]]
@@ -28,6 +29,7 @@ class Workload:
     loss: Callable[[Any, Any, Any], Any]
     rows: tuple[str, ...] = ()
     whole: bool = False
+    drawn: bool = False
 
 
 class Draw:
@@ -63,6 +65,10 @@ def _stack(f: Any, p: Any, x: Any, layers: int, between: Any, name: str = "") ->
     return x
 
 
+def _dropped(f: Any, x: Any, rate: float) -> Any:
+    return f.dropout(x, rate) if rate else x
+
+
 def tiny() -> Workload:
     """A linear model: what a call costs."""
     draw = Draw()
@@ -74,15 +80,22 @@ def tiny() -> Workload:
     return Workload(draw.dense("", 10, 1), batches, ("sgd", 0.05, 0.0), loss)
 
 
-def mlp() -> Workload:
-    """Two hidden layers and Adam."""
+def mlp(rate: float = 0.0) -> Workload:
+    """Two hidden layers and Adam. rate: of dropout."""
     draw = Draw()
     x, y = lambda: draw.normal(128, 784), lambda: draw.integers(10, 128)
 
     def loss(f: Any, p: Any, b: Any) -> Any:
-        return f.cross_entropy(_stack(f, p, b["x"], 3, f.relu), b["y"])
+        between = lambda x: _dropped(f, f.relu(x), rate)  # noqa: E731
+        return f.cross_entropy(_stack(f, p, b["x"], 3, between), b["y"])
 
-    return Workload(draw.dense("", 784, 512, 512, 10), draw.batches(x=x, y=y), ("adam", 1e-3), loss)
+    weights, batches = draw.dense("", 784, 512, 512, 10), draw.batches(x=x, y=y)
+    return Workload(weights, batches, ("adam", 1e-3), loss, drawn=rate > 0)
+
+
+def dropout() -> Workload:
+    """The same with dropout."""
+    return mlp(0.5)
 
 
 def wide() -> Workload:
@@ -205,8 +218,8 @@ def residual() -> Workload:
     return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.01, 0.9), loss)
 
 
-def transformer() -> Workload:
-    """Four blocks of causal attention, width 256, 8 texts of 128 letters."""
+def transformer(rate: float = 0.0) -> Workload:
+    """Four blocks of causal attention, width 256, 8 texts of 128 letters. rate: of dropout."""
     draw, width, letters, length = Draw(), 256, 256, 128
     ids = lambda: draw.integers(letters, 8, length)  # noqa: E731
     norm = lambda n: {f"{n}g": np.ones(width, np.float32), f"{n}b": np.zeros(width, np.float32)}  # noqa: E731
@@ -217,22 +230,30 @@ def transformer() -> Workload:
     weights |= norm("n") | draw.dense("", width, letters)
 
     def loss(f: Any, p: Any, b: Any) -> Any:
-        x = f.rows(p["letters"], b["x"]) + p["places"]
+        x = _dropped(f, f.rows(p["letters"], b["x"]) + p["places"], rate)
         for i in range(4):
             h = f.layer_norm(x, p[f"{i}ng"], p[f"{i}nb"])
-            x = x + _stack(
-                f, p, f.attention(_stack(f, p, h, 1, None, f"{i}a"), 4), 1, None, f"{i}o"
-            )
+            h = f.attention(_stack(f, p, h, 1, None, f"{i}a"), 4)
+            x = x + _dropped(f, _stack(f, p, h, 1, None, f"{i}o"), rate)
             h = f.layer_norm(x, p[f"{i}mg"], p[f"{i}mb"])
-            x = x + _stack(f, p, h, 2, f.gelu, f"{i}f")
+            x = x + _dropped(f, _stack(f, p, h, 2, f.gelu, f"{i}f"), rate)
         h = f.layer_norm(x, p["ng"], p["nb"])
         logits = f.reshape(f.linear(h, p["w0"], p["b0"]), (-1, letters))
         return f.cross_entropy(logits, f.reshape(b["y"], (-1,)))
 
-    return Workload(weights, draw.batches(x=ids, y=ids), ("adam", 1e-3), loss)
+    batches = draw.batches(x=ids, y=ids)
+    return Workload(weights, batches, ("adam", 1e-3), loss, drawn=rate > 0)
+
+
+def dropped_transformer() -> Workload:
+    """The same with dropout."""
+    return transformer(0.1)
 
 
 WORKLOADS = {
     w.__name__: w
-    for w in (tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual)
+    for w in (
+        tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual, dropout,
+        dropped_transformer,
+    )
 }  # fmt: skip
