@@ -24,7 +24,8 @@ from graphc.lowering.nodes.nodes import (
 )
 
 MOST = 40  # nodes that are made again for one kernel
-DEAR = ("gather", "scatter", "within", "chain", "chain:tree")  # that are not made again
+# Functions that are not made again: what they read lies anywhere, or they take longer than a load.
+DEAR = ("gather", "scatter", "within", "chain", "chain:tree", "uniform", "normal")
 
 
 @dataclass

@@ -15,11 +15,14 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import compile_kernel, run_kernel
 from graphc_numpy import NumpyBackend
+from graphc_numpy.native.fast_path import NativeFastPath
 from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.loops.nests import units
 from laws.guarded import check_guarded, environment, shared_by_threads
 from lowering.structures import ALL
 
+import graphc
+from graphc import nn
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import BF16, F16, F32, F64, I64, DType, TensorType, dtype_of
 from graphc.lowering.kernel.code import Access, Load, Nest, Parameter, Phase, Statement, Store
@@ -188,3 +191,46 @@ def test_a_step_with_random_numbers_stays_inside_its_memory(
         except GraphcError as error:
             pytest.skip(error.message)
         check_guarded(name, front=threads == "1")
+
+
+def dropped(p: Any, batch: Any) -> Any:
+    h = nn.dropout(np.tanh(batch["x"] @ p["w"]), 0.5, key="a")
+    h = h + 0.1 * nn.random_normal(h.shape, key="b")
+    return np.mean(np.square(nn.dropout(h, 0.25, key="c") @ p["v"]))
+
+
+def compiled(backend: NumpyBackend, strategy: str) -> graphc.StepTrainer:
+    rng = np.random.default_rng(0)
+    params = {k: rng.normal(size=n).astype(np.float32) for k, n in {"w": (5, 22), "v": 22}.items()}
+    batch = {"x": rng.normal(size=(12, 5)).astype(np.float32)}
+    return graphc.compile(
+        dropped, params, batch, optimizer=graphc.optim.sgd(0.1), strategy=strategy, backend=backend
+    )
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "one_device()", "accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)",
+        "tensor_split(2)", "zero(2, 3)", "one_device() * reproducible(4)",
+    ],
+)  # fmt: skip
+def test_a_network_with_dropout_learns_as_with_numpy(strategy: str) -> None:
+    native, plain = (compiled(NumpyBackend(native=x), strategy) for x in (True, False))
+    rng = np.random.default_rng(1)
+    with native, plain:
+        for n in (12, 12, 5, 12):
+            batch = {"x": rng.normal(size=(n, 5)).astype(np.float32)}
+            assert native.step(batch)["loss"] == pytest.approx(plain.step(batch)["loss"], rel=1e-5)
+        wanted = plain.variables()
+        for name, x in native.variables().items():
+            np.testing.assert_allclose(x, wanted[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_with_dropout_is_one_native_call() -> None:
+    with compiled(NumpyBackend(native=True), "one_device()") as trainer:
+        batch = {"x": np.ones((12, 5), np.float32)}
+        for _ in range(3):
+            trainer.step(batch)
+        path = getattr(trainer.trainer.fast_path, "__self__", None)
+        assert isinstance(path, NativeFastPath) and path.done == 2
