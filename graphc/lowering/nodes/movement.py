@@ -8,6 +8,7 @@ from math import prod
 
 from graphc.ir.op import Op
 from graphc.ir.types import BOOL
+from graphc.lowering.nodes.along import add_entries_at, add_rows_at, entries_at, rows_at
 from graphc.lowering.nodes.contractions import narrowed
 from graphc.lowering.nodes.joins import joined
 from graphc.lowering.nodes.nodes import ContractNode, LoopNode, MapNode, Read, Version
@@ -23,7 +24,7 @@ from graphc.lowering.nodes.windows import (
 )
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
-from graphc.ops.indexing import Gather, ScatterAdd, Within
+from graphc.ops.indexing import AddAlong, Gather, ScatterAdd, TakeAlong, Within
 from graphc.ops.reshape import Reshape
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
@@ -36,11 +37,15 @@ def movement(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
     whole = MemoryLayout.dense(shape)
     match op:
         case Gather() if 0 not in reads[0].layout.shape:
-            return _gather(v, x, op, reads)
+            return rows_at(v, x, op.dim, *reads)
+        case TakeAlong() if 0 not in reads[0].layout.shape:
+            return entries_at(v, x, op.dim, *reads)
         case Within(size=size):
             return [v.map(x, "within", tuple(reads), v.wrote(x.result), limit=size)]
-        case ScatterAdd() if v.buffers[x.result].dtype.bytes > 2:
-            return _scatter(v, x, op, reads)
+        case ScatterAdd(dim=dim):
+            return add_rows_at(v, x, dim, *reads)
+        case AddAlong(dim=dim):
+            return add_entries_at(v, x, dim, *reads)
         case Concat(dim=dim):
             return joined(v, x, dim, reads)
         case Pad(dim=dim, low=low, high=high, inner=inner):
@@ -160,37 +165,3 @@ def _remainder(
     reads = (other, seen) if transpose.side else (seen, other)
     given = tuple(transpose.operand(k, read) for k, read in enumerate(reads))
     return ContractNode(target.shape, transpose.spec, given, result, padded.dtype, x)
-
-
-def _gather(v: ValueTable, x: Kernel, op: Gather, reads: Sequence[Read]) -> list[LoopNode]:
-    table, ids = reads
-    shape, dim, rank = v.buffers[x.result].shape, op.dim, len(ids.layout.shape)
-    limit, step = table.layout.shape[dim], table.layout.strides[dim]
-    strides = table.layout.strides
-    rows = (*strides[:dim], *(0,) * rank, *strides[dim + 1 :])
-    rest = len(shape) - dim - rank
-    where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
-    seen = Read(table.value, MemoryLayout(shape, rows, table.layout.offset), table.dtype)
-    at = Read(ids.value, where, ids.dtype)
-    result = v.wrote(x.result)
-    return [v.map(x, "gather", (seen, at), result, limit=limit, step=step)]
-
-
-def _scatter(v: ValueTable, x: Kernel, op: ScatterAdd, reads: Sequence[Read]) -> list[LoopNode]:
-    ids, updates = reads
-    result = v.wrote(x.result)
-    room = v.buffers[x.result].shape
-    whole = MemoryLayout.dense(room)
-    fill = v.map(x, "fill", (), result, whole)
-    shape, dim, rank = updates.layout.shape, op.dim, len(ids.layout.shape)
-    if 0 in shape:
-        return [fill]
-    rest = len(shape) - dim - rank
-    rows = (*whole.strides[:dim], *(0,) * rank, *whole.strides[dim + 1 :])
-    where = MemoryLayout(shape, (0,) * dim + ids.layout.strides + (0,) * rest, ids.layout.offset)
-    at = Read(ids.value, where, ids.dtype)
-    target = MemoryLayout(shape, rows, 0)
-    step = whole.strides[dim]
-    limit = room[dim]  # what there is memory for, whatever the op says
-    added = v.map(x, "scatter", (updates, at), result, target, limit=limit, step=step, adds=True)
-    return [fill, added]
