@@ -8,7 +8,15 @@ from math import prod
 from typing import TypeVar
 
 from graphc.lowering.draft import Draft, Region
-from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
+from graphc.lowering.kernel.code import (
+    Gemm,
+    IndexLinks,
+    KernelCall,
+    LineKernel,
+    LoopKernel,
+    Nest,
+    TiledKernel,
+)
 from graphc.lowering.kernel.lowered import Host, Line, Lowered, Native
 from graphc.lowering.lower import lower, stages
 from graphc.lowering.memory.layouts import layouts_of
@@ -171,6 +179,8 @@ def _loops(kernel: LoopKernel) -> str:
             return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
         case IndexLinks(count=count):
             return f"links   {count}"
+        case LineKernel(rows=rows, length=length):
+            return f"lines   {_sizes(rows)} of {length}"
         case TiledKernel():
             return _blocks(kernel)
 

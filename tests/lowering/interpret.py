@@ -23,6 +23,7 @@ from graphc.lowering.kernel.code import (
     Check,
     Gemm,
     IndexLinks,
+    LineKernel,
     LinkedSum,
     Load,
     LoopKernel,
@@ -51,6 +52,9 @@ def run(kernel: LoopKernel, arrays: Sequence[Array]) -> list[tuple[int, int]]:
             return _Code(arrays, (*kernel.batch, *kernel.rows, *kernel.cols)).product(kernel)
         case IndexLinks():
             return links(kernel, *arrays)
+        case LineKernel():
+            lines(kernel, *arrays)
+            return []
         case TiledKernel():
             blocks(kernel, arrays)
             return []
@@ -90,6 +94,19 @@ def links(kernel: IndexLinks, ids: Array, found: Array) -> list[tuple[int, int]]
         last[i] = k
     bad = [i for i in last if not 0 <= i < kernel.limit]
     return [(kernel.number, i) for i in bad[:1]]
+
+
+def lines(kernel: LineKernel, source: Array, result: Array) -> None:
+    """A function of each line."""
+    for row in np.ndindex(kernel.rows):
+        at = [
+            np.dot(row, strides[:-1]).astype(int) + np.arange(kernel.length) * strides[-1]
+            for strides in (kernel.source, kernel.result)
+        ]
+        x = source[at[0]]
+        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+        ordered = kernel.function == "order"
+        result[at[1]] = np.argsort(x, kind="stable") if ordered else np.cumsum(x, dtype=x.dtype)
 
 
 class _Code:

@@ -17,6 +17,7 @@ from graphc.lowering.kernel.code import (
     Check,
     Gemm,
     IndexLinks,
+    LineKernel,
     LinkedSum,
     LoopKernel,
     Nest,
@@ -51,6 +52,9 @@ def spans(kernel: LoopKernel) -> Iterator[Span]:
             yield from _of_blocks(kernel)
         case IndexLinks(count=count):
             yield from ((k, 0, count * p.dtype.bytes) for k, p in enumerate(kernel.params))
+        case LineKernel(rows=rows, length=length):
+            for slot, strides in enumerate((kernel.source, kernel.result)):
+                yield _bytes(kernel, slot, *_ends(0, strides, (*rows, length)))
         case _:
             yield from _of_code(kernel)
 
@@ -78,7 +82,7 @@ def _rows(access: Access, limits: dict[int, int]) -> int:
     return (limits.get(access.row, 1) - 1) * access.step if access.row is not None else 0
 
 
-def _bytes(kernel: Nest | Gemm, slot: int, low: int, high: int) -> Span:
+def _bytes(kernel: Nest | Gemm | LineKernel, slot: int, low: int, high: int) -> Span:
     size = kernel.params[slot].dtype.bytes
     return slot, low * size, (high + 1) * size
 

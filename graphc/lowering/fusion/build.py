@@ -26,6 +26,7 @@ from graphc.lowering.kernel.code import (
     Access,
     Gemm,
     IndexLinks,
+    LineKernel,
     LoopKernel,
     Nest,
     Parameter,
@@ -33,7 +34,14 @@ from graphc.lowering.kernel.code import (
     Side,
     reached,
 )
-from graphc.lowering.nodes.nodes import ContractNode, LinkNode, MapNode, ReduceNode, Version
+from graphc.lowering.nodes.nodes import (
+    ContractNode,
+    LineNode,
+    LinkNode,
+    MapNode,
+    ReduceNode,
+    Version,
+)
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
 
@@ -67,6 +75,8 @@ def build(writer: Writer, exact: bool = False) -> Built:
     first = writer.nodes[writer.group.nodes[0]]
     if isinstance(first, LinkNode):
         return _links(writer, first)
+    if isinstance(first, LineNode):
+        return _lines(first)
     if writer.group.contract is not None:
         kernel: Nest | Gemm = _product(writer)
     else:
@@ -82,6 +92,20 @@ def _links(writer: Writer, node: LinkNode) -> Built:
     kernel = IndexLinks(params, node.shape[0], node.limit, writer.number(node.instruction))
     buffers = ids.value.buffer, node.result.buffer
     return Built(kernel, buffers, (ids.layout.offset * ids.dtype.bytes, 0))
+
+
+def _lines(node: LineNode) -> Built:
+    """The kernel of a function of lines, with as few axes beside the line as all reads allow."""
+    (read,), whole = node.reads, MemoryLayout.dense(node.shape)
+    along = list(zip(node.shape, read.layout.strides, whole.strides, strict=True))
+    length, *line = along.pop(node.dim)
+    rows = merged(LoopAxis(n, tuple(strides)) for n, *strides in along if n > 1)
+    source, result = ((*(a.strides[k] for a in rows), line[k]) for k in range(2))
+    params = Parameter(read.dtype), Parameter(node.dtype, written=True)
+    sizes = tuple(a.size for a in rows)
+    kernel = LineKernel(params, node.function, sizes, length, source, result)
+    buffers = read.value.buffer, node.result.buffer
+    return Built(kernel, buffers, (read.layout.offset * read.dtype.bytes, 0))
 
 
 def _from_the_start(kernel: Nest | Gemm) -> tuple[Nest | Gemm, list[int]]:

@@ -31,6 +31,7 @@ from graphc.lowering.fusion.domains import (
 from graphc.lowering.fusion.precedence import Precedence
 from graphc.lowering.nodes.nodes import (
     ContractNode,
+    LineNode,
     LinkNode,
     LoopNode,
     MapNode,
@@ -201,7 +202,8 @@ class Fusion:
     def _is_standalone(self, node: LoopNode) -> bool:
         if isinstance(node, ReduceNode):
             return self.exact
-        return isinstance(node, LinkNode) or (isinstance(node, MapNode) and node.serial)
+        alone = isinstance(node, LinkNode | LineNode)
+        return alone or (isinstance(node, MapNode) and node.serial)
 
     def _joined(self, i: int, node: LoopNode, needs: dict[int, list[int]]) -> Group | None:
         """The group that a node joins, with others that it brings together."""

@@ -15,6 +15,7 @@ from graphc.lowering.fusion.domains import Cuts, cut_at, cuts_of, joined
 from graphc.lowering.fusion.fuse import Fusion, Group
 from graphc.lowering.nodes.nodes import (
     ContractNode,
+    LineNode,
     LinkNode,
     LoopNode,
     MapNode,
@@ -77,7 +78,8 @@ def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> se
             j = source.made.get(read.value)
             if j is None or read.value in group.made:
                 continue
-            by_entry = not isinstance(node, ContractNode | LinkNode) and not _is_table(node, read)
+            whole = isinstance(node, ContractNode | LinkNode | LineNode)
+            by_entry = not whole and not _is_table(node, read)
             recomputed = (
                 by_entry
                 and _is_map(fusion.nodes[j])

@@ -6,6 +6,7 @@ A kernel is one of
                  columns, and whatever of them was fused
     Gemm         a contraction, and what is done with each entry of its result before it is stored
     IndexLinks   the places at which a list of indices holds the same index, as chains
+    LineKernel   running sums along a dim, or the order of its entries
     TiledKernel  nests and GEMMs that run one after the other on some rows at a time
 
 The first two do their work in *code*: a line of statements over numbered registers, in which every
@@ -23,6 +24,8 @@ from typing import Literal, TypeAlias
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.lowering.kernel.lines import IndexLinks as IndexLinks
+from graphc.lowering.kernel.lines import LineKernel as LineKernel
 from graphc.support.record_equality import equal_as_tuples
 
 ReductionKind: TypeAlias = Literal["sum", "max", "min"]
@@ -266,26 +269,6 @@ class Gemm:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexLinks:
-    """Parameter 1: for every place of `count` indices (parameter 0), the next one of its index.
-
-    links[k], i32, is the next place that holds the index of place k, or `count` where there is
-    none; where a place before k holds that index too, it is ~ of that (-1 - x), and so negative.
-    Check `number` fails for an index that is not in [0, limit).
-    """
-
-    params: tuple[Parameter, ...]
-    count: int
-    limit: int
-    number: int
-
-    @property
-    def work(self) -> int:
-        """Places, times about what finding the place before takes."""
-        return 16 * self.count
-
-
-@dataclass(frozen=True, slots=True)
 class TileOffset:
     """Where a step's parameter begins, in bytes: behind parameter `slot` of the blocks.
 
@@ -334,7 +317,7 @@ class TiledKernel:
         return prod(self.outer) * self.count * sum(s.kernels[-1].work for s in self.steps)
 
 
-LoopKernel: TypeAlias = Nest | Gemm | IndexLinks | TiledKernel
+LoopKernel: TypeAlias = Nest | Gemm | IndexLinks | LineKernel | TiledKernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Entries read and added at indices, as nodes: one index for a whole row, or one for every entry.
+"""Ops along a dim as nodes: entries read and added at indices, running sums, the order of entries.
+
+There is one index for a whole row, or one for every entry.
 
 Where something is added, equal indices add up one after the other, in their order: in f32 for half
 precision, which is rounded once. Truth values are counted.
@@ -9,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.ir.types import BOOL, F32, I32
-from graphc.lowering.nodes.nodes import LoopNode, Read
+from graphc.lowering.kernel.lines import LineFunction
+from graphc.lowering.nodes.nodes import LineNode, LoopNode, Read
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.ops.ordering import Argsort, Cumsum
 
 
 def rows_at(v: ValueTable, x: Kernel, dim: int, table: Read, ids: Read) -> list[LoopNode]:
@@ -76,6 +80,13 @@ def _added(
     return nodes
 
 
+def of_lines(v: ValueTable, x: Kernel, op: Cumsum | Argsort) -> list[LoopNode]:
+    """Running sums along a dim, or the order of the entries along it."""
+    read, b = v.read(x.operands[0]), v.buffers[x.result]
+    function: LineFunction = "running sum" if isinstance(op, Cumsum) else "order"
+    return [LineNode(b.shape, function, op.dim, (read,), v.wrote(x.result), b.dtype, x)]
+
+
 def _of_rows(ids: Read, shape: Sequence[int], dim: int) -> Read:
     """The index of each entry's row, over a domain that has the dims of `ids` from `dim` on."""
     rest = len(shape) - dim - len(ids.layout.shape)
@@ -83,4 +94,4 @@ def _of_rows(ids: Read, shape: Sequence[int], dim: int) -> Read:
     return Read(ids.value, MemoryLayout(tuple(shape), strides, ids.layout.offset), ids.dtype)
 
 
-__all__ = ["add_entries_at", "add_rows_at", "entries_at", "rows_at"]
+__all__ = ["add_entries_at", "add_rows_at", "entries_at", "of_lines", "rows_at"]

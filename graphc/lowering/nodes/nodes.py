@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.code import ReductionKind
+from graphc.lowering.kernel.lines import LineFunction
 from graphc.lowering.program.program import Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
 
@@ -104,6 +105,21 @@ class LinkNode:
 
 
 @dataclass(frozen=True, slots=True)
+class LineNode:
+    """`result` = a function of every line of what is read along a dim of the domain; see
+    graphc.lowering.kernel.lines.LineKernel."""
+
+    shape: tuple[int, ...]
+    function: LineFunction
+    dim: int
+    reads: tuple[Read, ...]
+    result: Version
+    dtype: DType
+    instruction: Instruction
+    target: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReduceNode:
     """`result` = the sum (largest, smallest) of what is read, over some dims of the domain."""
 
@@ -131,7 +147,7 @@ class ContractNode:
     target: None = None
 
 
-LoopNode: TypeAlias = MapNode | LinkNode | ReduceNode | ContractNode
+LoopNode: TypeAlias = MapNode | LinkNode | LineNode | ReduceNode | ContractNode
 
 
 def alive(nodes: Sequence[LoopNode], shared: set[int]) -> list[LoopNode]:
@@ -161,6 +177,8 @@ def kind_of(node: LoopNode) -> str:
             return f"einsum {spec}"
         case LinkNode():
             return "links of"
+        case LineNode(function=function, dim=dim):
+            return f"{function} along {dim} of"
 
 
 def is_checked(node: LoopNode) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.ir.op import Op
 from graphc.lowering.kernel.code import FUNCTIONS
+from graphc.lowering.nodes.along import of_lines
 from graphc.lowering.nodes.contractions import contracted
 from graphc.lowering.nodes.conversions import converted, counted, indices
 from graphc.lowering.nodes.movement import movement
@@ -15,7 +16,7 @@ from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Feed, Instruction, Kernel, Write
 from graphc.ops.contract import Einsum
 from graphc.ops.elementwise import Aggregate, Elementwise
-from graphc.ops.ordering import Argmax, Argmin
+from graphc.ops.ordering import Argmax, Argmin, Argsort, Cumsum
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from graphc.ops.replicas import OwnSize
 from graphc.ops.rows import RowJoin, RowSum, RowUpdate
@@ -102,6 +103,8 @@ def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
             return index_of_extreme(v, x, op)
         case Random():
             return random_numbers(v, x, op)
+        case Cumsum() | Argsort():
+            return of_lines(v, x, op)
         case _ if op.conversion:
             return converted(v, x)
         case Elementwise() if _is_function(op):

@@ -18,7 +18,7 @@ from graphc_numpy.native.llvm.machine import Target, target
 from guard import Guard
 from llvmlite import binding, ir
 
-from graphc.lowering.kernel.code import IndexLinks, LoopKernel, Nest
+from graphc.lowering.kernel.code import IndexLinks, LineKernel, LoopKernel, Nest
 from graphc.support import config
 from graphc.support.errors import GraphcError
 
@@ -123,6 +123,11 @@ def _printed(module: ir.Module, kernel: LoopKernel) -> tuple[ir.Function, int, i
 
         made = index_links.print_links(module, kernel, "kernel")
         return made, index_links.units(kernel), index_links.scratch_bytes(kernel)
+    if isinstance(kernel, LineKernel):
+        from graphc_numpy.native.loops import lines
+
+        made = lines.print_lines(module, kernel, "kernel")
+        return made, lines.units(kernel), lines.scratch_bytes(kernel)
     from graphc_numpy.native.gemm import products
 
     made = products.print_gemm(module, kernel, "kernel")

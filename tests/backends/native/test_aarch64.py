@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import llvmlite.binding as llvm
+import numpy as np
+from backends.native.entries import program_of
 from graphc_numpy.native import compiled
 from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.llvm.machine import Target
@@ -17,6 +19,9 @@ from llvmlite import ir
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import load_module
+from graphc.ir.op import Op
+from graphc.ir.types import BF16, F16, F32, F64, U8, DType
+from graphc.ops.ordering import Argsort, Cumsum
 from graphc.strategies import parse_strategy
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.gc"))
@@ -56,6 +61,15 @@ def test_every_kernel_of_an_example_compiles(example: Path, objects: list[bytes]
         compiled.compiled(plan.training, frozenset())
     (code,) = objects
     assert code[:4] == ELF and int.from_bytes(code[18:20], "little") == MACHINE
+
+
+@pytest.mark.parametrize("op", [Cumsum(0), Cumsum(1), Argsort(0), Argsort(1)], ids=str)
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64, U8], ids=str)
+def test_functions_of_lines_compile(op: Op, dtype: DType, objects: list[bytes]) -> None:
+    program = program_of(op, [np.zeros((200, 100), dtype.numpy)], dtype)
+    with pytest.raises(Emitted):
+        compiled.compiled(program, frozenset())
+    assert objects[0][:4] == ELF
 
 
 def test_a_core_is_told_that_it_spins(objects: list[bytes]) -> None:

@@ -17,7 +17,15 @@ from operator import attrgetter
 
 from llvmlite import ir
 
-from graphc.lowering.kernel.code import Gemm, IndexLinks, KernelCall, LoopKernel, Nest, TiledKernel
+from graphc.lowering.kernel.code import (
+    Gemm,
+    IndexLinks,
+    KernelCall,
+    LineKernel,
+    LoopKernel,
+    Nest,
+    TiledKernel,
+)
 from graphc.lowering.kernel.lowered import Home, Memory, Native
 from graphc_numpy.native.llvm import addresses, machine
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, index
@@ -168,7 +176,7 @@ def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
 
 def _printers() -> Printers:
     from graphc_numpy.native.gemm import products
-    from graphc_numpy.native.loops import index_links, nests
+    from graphc_numpy.native.loops import index_links, lines, nests
     from graphc_numpy.native.step import tiled_kernels
 
     def print_kernel(module: ir.Module, kernel: LoopKernel, name: str) -> ir.Function:
@@ -179,6 +187,8 @@ def _printers() -> Printers:
                 return products.print_gemm(module, kernel, name)
             case IndexLinks():
                 return index_links.print_links(module, kernel, name)
+            case LineKernel():
+                return lines.print_lines(module, kernel, name)
             case TiledKernel():
                 return tiled_kernels.print_blocks(module, kernel, name, printers)
 
@@ -190,6 +200,8 @@ def _printers() -> Printers:
                 return products.units(kernel)
             case IndexLinks():
                 return index_links.units(kernel)
+            case LineKernel():
+                return lines.units(kernel)
             case TiledKernel():
                 return tiled_kernels.units(kernel)
 
@@ -201,6 +213,8 @@ def _printers() -> Printers:
                 return products.scratch_bytes(kernel)
             case IndexLinks():
                 return index_links.scratch_bytes(kernel)
+            case LineKernel():
+                return lines.scratch_bytes(kernel)
             case TiledKernel():
                 return tiled_kernels.scratch_bytes(kernel, printers)
 

@@ -22,6 +22,7 @@ from graphc.lowering.kernel.code import (
     Gemm,
     IndexLinks,
     KernelCall,
+    LineKernel,
     LinkedSum,
     Nest,
     Side,
@@ -253,7 +254,7 @@ def _of_step(
         yield ByteRange(pointer.memory, at + low + start, at + high + stop, written)
 
 
-def _ends(kernel: Nest | Gemm | IndexLinks) -> Iterator[tuple[int, float, float]]:
+def _ends(kernel: Nest | Gemm | IndexLinks | LineKernel) -> Iterator[tuple[int, float, float]]:
     """(slot, first byte, byte after the last) of what is reached behind each parameter."""
     limits = {x.target: x.limit for x in checks_of(kernel)}
     for slot, strides, sizes, offset, rows in _reached(kernel, limits):
@@ -270,7 +271,9 @@ def _ends(kernel: Nest | Gemm | IndexLinks) -> Iterator[tuple[int, float, float]
 Reach = tuple[int, tuple[int, ...], tuple[int, ...], int, tuple[float, float] | None]
 
 
-def _reached(kernel: Nest | Gemm | IndexLinks, limits: dict[int, int]) -> Iterator[Reach]:
+def _reached(
+    kernel: Nest | Gemm | IndexLinks | LineKernel, limits: dict[int, int]
+) -> Iterator[Reach]:
     """(slot, strides, sizes, offset, extremes of what an indirect row adds) of every access."""
     for statement in statements(kernel):
         for access in reached(statement):
@@ -281,6 +284,9 @@ def _reached(kernel: Nest | Gemm | IndexLinks, limits: dict[int, int]) -> Iterat
     if isinstance(kernel, IndexLinks):
         for slot in range(2):
             yield slot, (1,), (kernel.count,), 0, None
+    if isinstance(kernel, LineKernel):
+        for slot, strides in enumerate((kernel.source, kernel.result)):
+            yield slot, strides, _axes(kernel), 0, None
     if isinstance(kernel, Gemm):
         sizes = (*kernel.batch, *kernel.rows, *kernel.inner, *kernel.cols)
         for side in (kernel.left, kernel.right):
@@ -295,7 +301,7 @@ def _chained(chain: LinkedSum, axes: tuple[int, ...]) -> Iterator[Reach]:
     yield chain.links, (1,), (chain.count,), 0, None
 
 
-def _axes(kernel: Nest | Gemm | IndexLinks) -> tuple[int, ...]:
+def _axes(kernel: Nest | Gemm | IndexLinks | LineKernel) -> tuple[int, ...]:
     match kernel:
         case Nest(rows=rows, columns=columns):
             return (*rows, *columns)
@@ -303,6 +309,8 @@ def _axes(kernel: Nest | Gemm | IndexLinks) -> tuple[int, ...]:
             return (*batch, *rows, *cols)
         case IndexLinks(count=count):
             return (count,)
+        case LineKernel(rows=rows, length=length):
+            return (*rows, length)
 
 
 def _strides(side: Side) -> tuple[int, ...]:
