@@ -105,8 +105,13 @@ def lines(kernel: LineKernel, source: Array, result: Array) -> None:
         ]
         x = source[at[0]]
         x = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-        ordered = kernel.function == "order"
-        result[at[1]] = np.argsort(x, kind="stable") if ordered else np.cumsum(x, dtype=x.dtype)
+        match kernel.function:
+            case "running sum":
+                result[at[1]] = np.cumsum(x, dtype=x.dtype)
+            case "order":
+                result[at[1]] = np.argsort(x, kind="stable")
+            case "sorted":
+                result[at[1]] = x[np.argsort(x, kind="stable")]
 
 
 class _Code:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from graphc.lowering.kernel.code import Parameter
 
-LineFunction: TypeAlias = Literal["running sum", "order"]
+LineFunction: TypeAlias = Literal["running sum", "order", "sorted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class LineKernel:
                  bf16 is made in f32 and rounded for each entry, that of bool is whether one is true
     order:       i32; entry k is the index of the k-th smallest entry. Equal ones keep their order,
                  -0.0 equals 0.0, and every NaN comes after all numbers.
+    sorted:      the entries in that order
     rows: the sizes of the axes besides the line; strides: in elements, of rows and then of the line
     """
 

@@ -66,7 +66,7 @@ def test_every_kernel_of_an_example_compiles(example: Path, objects: list[bytes]
 @pytest.mark.parametrize("op", [Cumsum(0), Cumsum(1), Argsort(0), Argsort(1)], ids=str)
 @pytest.mark.parametrize("dtype", [F16, BF16, F32, F64, U8], ids=str)
 def test_functions_of_lines_compile(op: Op, dtype: DType, objects: list[bytes]) -> None:
-    program = program_of(op, [np.zeros((200, 100), dtype.numpy)], dtype)
+    program = program_of(op, [np.zeros((600, 100), dtype.numpy)], dtype)
     with pytest.raises(Emitted):
         compiled.compiled(program, frozenset())
     assert objects[0][:4] == ELF

@@ -62,9 +62,9 @@ def test_entries_are_those_of_the_reference_bit_by_bit(
     shape: tuple[int, ...], dim: int, n: int, dtype: DType
 ) -> None:
     for seed, op in enumerate(ops_of(shape, dim)):
-        for lies in ("dense", "transposed"):
-            xs = operands(op, shape, n, dtype, seed)
-            check_bits(op, xs, dtype, lies, front=bool(seed % 2))
+        xs = operands(op, shape, n, dtype, seed)
+        lies = ("dense", "transposed")[(seed + n + DTYPES.index(dtype)) % 2]
+        check_bits(op, xs, dtype, lies, front=bool(seed % 2))
 
 
 @pytest.mark.parametrize("wrong", [-1, 5, 1 << 20])

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from llvmlite import ir
 
 from graphc.lowering.kernel.lines import LineKernel
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer
-from graphc_numpy.native.loops import running_sums, sorting
+from graphc_numpy.native.loops import running_sums, sorting, sorting_networks
 
 
 def units(kernel: LineKernel) -> int:
     """How many parts threads may share."""
-    return _of(kernel).units(kernel)
+    count: int = _printer(kernel).units(kernel)
+    return count
 
 
 def scratch_bytes(kernel: LineKernel) -> int:
-    """What a thread needs beside the line that it works on."""
-    return 0 if kernel.function == "running sum" else sorting.scratch_bytes(kernel)
+    """What a thread needs beside the lines that it works on."""
+    size: int = _printer(kernel).scratch_bytes(kernel)
+    return size
 
 
 def print_lines(module: ir.Module, kernel: LineKernel, name: str) -> ir.Function:
@@ -28,13 +32,13 @@ def print_lines(module: ir.Module, kernel: LineKernel, name: str) -> ir.Function
         function.attributes.add(attribute)
     p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
     source, result, begin, end, scratch, _ = function.args
-    if kernel.function == "running sum":
-        running_sums.RunningSums(p, kernel, source, result).run(begin, end)
-    else:
-        sorting.Sorting(p, kernel, source, result, scratch).run(begin, end)
+    _printer(kernel).print_units(p, kernel, (source, result), (begin, end), scratch)
     p.b.ret_void()
     return function
 
 
-def _of(kernel: LineKernel) -> type[running_sums.RunningSums] | type[sorting.Sorting]:
-    return running_sums.RunningSums if kernel.function == "running sum" else sorting.Sorting
+def _printer(kernel: LineKernel) -> ModuleType:
+    """The module that prints it."""
+    if kernel.function == "running sum":
+        return running_sums
+    return sorting_networks if sorting_networks.suits(kernel) else sorting

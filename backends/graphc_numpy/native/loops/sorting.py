@@ -15,7 +15,7 @@ from math import prod
 
 from llvmlite import ir
 
-from graphc.ir.types import I32, I64, DType
+from graphc.ir.types import I32, I64
 from graphc.lowering.kernel.lines import LineKernel
 from graphc_numpy.native.llvm.vectors import (
     INT32,
@@ -24,16 +24,12 @@ from graphc_numpy.native.llvm.vectors import (
     Printer,
     Vector,
     index,
-    vector,
 )
+from graphc_numpy.native.loops.sort_keys import key, key_dtype
 
 SHORT = 128  # entries of a line that is sorted by counting
 BITS = 8  # of a digit
 DIGITS = 1 << BITS
-
-
-def _key_dtype(dtype: DType) -> DType:
-    return I64 if dtype.bytes == 8 else I32
 
 
 def _places(length: int) -> int:
@@ -43,66 +39,64 @@ def _places(length: int) -> int:
 
 def scratch_bytes(kernel: LineKernel) -> int:
     """Keys; of a long line two copies of keys and indices, and how often each digit occurs."""
-    size, n = _key_dtype(kernel.params[0].dtype).bytes, _places(kernel.length)
+    size, n = key_dtype(kernel.params[0].dtype).bytes, _places(kernel.length)
     if kernel.length <= SHORT:
         return size * n
     return 2 * n * (8 if size == 4 else 12) + 4 * DIGITS * (8 * size // BITS)
 
 
-def key(p: Printer, x: Vector) -> ir.Value:
-    """A signed integer that is in the order of x: both zeros have one, and so has every NaN."""
-    b, dtype = p.b, _key_dtype(x.dtype)
-    t = vector(INT64 if dtype == I64 else INT32, x.width)
-    if x.dtype.kind != "f":
-        return x.value if x.dtype.bytes == dtype.bytes else b.zext(x.value, t)
-    bits = b.bitcast(b.fadd(x.value, p.number(0.0, x.type)), t)
-    most = (1 << (8 * dtype.bytes - 1)) - 1
-    sign = b.ashr(bits, p.number(8 * dtype.bytes - 1, t))
-    ordered = b.xor(bits, b.and_(sign, p.number(most, t)))
-    return b.select(b.fcmp_unordered("uno", x.value, x.value), p.number(most, t), ordered)
+def units(kernel: LineKernel) -> int:
+    """Lines."""
+    return prod(kernel.rows)
 
 
-class Sorting:
-    """Prints the loop over lines."""
+def print_units(
+    p: Printer, kernel: LineKernel, pointers: tuple[ir.Value, ir.Value],
+    units: tuple[ir.Value, ir.Value], scratch: ir.Value,
+) -> None:  # fmt: skip
+    """The units between two numbers."""
+    p.loop(*units, 1, _Sorting(p, kernel, *pointers, scratch).line)
 
-    @staticmethod
-    def units(kernel: LineKernel) -> int:
-        """Lines."""
-        return prod(kernel.rows)
+
+class _Sorting:
+    """Prints what is done with one line."""
 
     def __init__(
         self, p: Printer, kernel: LineKernel, source: ir.Value, result: ir.Value, scratch: ir.Value
     ) -> None:
         self.p, self.kernel, self.scratch = p, kernel, scratch
-        self.source, self.result = source, result
+        self.source, self.result, self.start = source, result, source
         self.dtype, self.n = kernel.params[0].dtype, kernel.length
-        self.key_dtype = _key_dtype(self.dtype)
+        self.key_dtype = key_dtype(self.dtype)
         self.type = INT64 if self.key_dtype == I64 else INT32
 
-    def run(self, begin: ir.Value, end: ir.Value) -> None:
-        """The lines from `begin` to `end`."""
-        self.p.loop(begin, end, 1, self._line)
-
-    def _line(self, unit: ir.Value) -> None:
+    def line(self, unit: ir.Value) -> None:
+        """The line of that number."""
         b, kernel = self.p.b, self.kernel
         indices, starts = self.p.positions(unit, kernel.rows), list[ir.Value]()
         for pointer, strides, dtype in (
-            (self.source, kernel.source, self.dtype), (self.result, kernel.result, I32)
+            (self.source, kernel.source, self.dtype),
+            (self.result, kernel.result, kernel.params[1].dtype),
         ):  # fmt: skip
             where: ir.Value = index(0)
             for i, stride in zip(indices, strides, strict=False):
                 where = b.add(where, b.mul(i, index(stride)))
             starts.append(self.p.at(pointer, where, dtype))
         source, result = starts
+        self.start = source
         if self.n <= SHORT:
             self._by_counting(source, result)
         else:
             self._by_digits(source, result)
 
     def _put(self, result: ir.Value, place: ir.Value, entry: ir.Value) -> None:
-        """Entry number `entry` (an i32) comes at `place`."""
-        where = self.p.b.mul(place, index(self.kernel.result[-1]))
-        self.p.store(Vector(entry, I32), self.p.at(result, where, I32))
+        """Entry number `entry` (an i32), or its number, comes at `place`."""
+        p, b, kernel = self.p, self.p.b, self.kernel
+        x = Vector(entry, I32)
+        if kernel.function == "sorted":
+            where = b.mul(b.zext(entry, INT64), index(kernel.source[-1]))
+            x = p.load(p.at(self.start, where, self.dtype), self.dtype)
+        p.store(x, p.at(result, b.mul(place, index(kernel.result[-1])), x.dtype))
 
     # -- short lines ------------------------------------------------------------------------------
 

@@ -1,0 +1,105 @@
+"""Lines side by side, in blocks: what threads share where one line at a time would be slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import TypeAlias
+
+from llvmlite import ir
+
+from graphc.lowering.kernel.lines import LineKernel
+from graphc_numpy.native.llvm.vectors import WIDTH, Printer, Vector, index
+
+Body: TypeAlias = Callable[["LineBlock"], None]
+
+
+@dataclass(frozen=True)
+class LineGrid:
+    """Blocks of lines along one axis, for each index of the others.
+
+    axes: (size, step in the source, step in the result) of the others and, last, of that one;
+    together: whether the entries of neighboring lines lie together
+    """
+
+    axes: tuple[tuple[int, int, int], ...]
+    together: bool
+
+    @staticmethod
+    def of(kernel: LineKernel) -> LineGrid:
+        """Blocks along the axis along which lines lie best."""
+        axes = list(zip(kernel.rows, kernel.source, kernel.result, strict=False)) or [(1, 0, 0)]
+        beside = [k for k, (_, x, y) in enumerate(axes) if x in (0, 1) and y == 1]
+        across = axes.pop(beside[-1] if beside else -1)
+        return LineGrid((*axes, across), bool(beside))
+
+    @property
+    def lines(self) -> int:
+        """Along the axis of blocks."""
+        return self.axes[-1][0]
+
+    def sizes(self, each: int) -> tuple[int, ...]:
+        """Of the axes, in blocks of so many lines."""
+        return (*(n for n, _, _ in self.axes[:-1]), -(-self.lines // each))
+
+    def units(self, each: int) -> int:
+        """Blocks of all lines."""
+        return prod(self.sizes(each))
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Some lines: where the first one begins in the source and in the result."""
+
+    p: Printer
+    kernel: LineKernel
+    grid: LineGrid
+    starts: tuple[ir.Value, ir.Value]
+    count: int
+
+    def load(self, k: ir.Value, first: int, width: int) -> Vector:
+        """Entry k of a line, or of a vector of lines, from line `first` on."""
+        p, step, dtype = self.p, self.grid.axes[-1][1], self.kernel.params[0].dtype
+        where = p.b.mul(k, index(self.kernel.source[-1]))
+        at = p.at(p.at(self.starts[0], where, dtype), first * step, dtype)
+        if width == 1 or step == 0:
+            x = p.load(at, dtype)
+            return Vector(p.widened(x, width), dtype, width)
+        return p.load_lanes(at, dtype, step, min(self.count - first, WIDTH))
+
+    def store(self, x: Vector, k: ir.Value, first: int) -> None:
+        """Result k of as many lines as x has lanes."""
+        p, step, dtype = self.p, self.grid.axes[-1][2], self.kernel.params[1].dtype
+        where = p.b.mul(k, index(self.kernel.result[-1]))
+        at = p.at(p.at(self.starts[1], where, dtype), first * step, dtype)
+        if x.width == 1:
+            p.store(x, at)
+        else:
+            p.store_lanes(x, at, step, min(self.count - first, WIDTH))
+
+
+def print_blocks(
+    p: Printer, kernel: LineKernel, each: int, pointers: tuple[ir.Value, ir.Value],
+    units: tuple[ir.Value, ir.Value], body: Body,
+) -> None:  # fmt: skip
+    """The loop over blocks of `each` lines; the last one of an axis may have fewer."""
+    grid, b = LineGrid.of(kernel), p.b
+
+    def unit(number: ir.Value) -> None:
+        *indices, block = p.positions(number, grid.sizes(each))
+        indices.append(b.mul(block, index(each)))
+        starts = list[ir.Value]()
+        for k, pointer in enumerate(pointers):
+            where: ir.Value = index(0)
+            for i, axis in zip(indices, grid.axes, strict=True):
+                where = b.add(where, b.mul(i, index(axis[1 + k])))
+            starts.append(p.at(pointer, where, kernel.params[k].dtype))
+        whole, rest = divmod(grid.lines, each)
+        for sign, count in (("<", each if whole else 0), ("==", rest)):
+            if count:
+                lines = LineBlock(p, kernel, grid, (starts[0], starts[1]), count)
+                p.when(b.icmp_signed(sign, block, index(whole)), partial(body, lines))
+
+    p.loop(*units, 1, unit)
