@@ -119,6 +119,21 @@ def test_nan_is_searched_for_behind_every_number() -> None:
         check(lambda v, s=side: np.digitize(v, edges, right=s == "left"), ODD)
 
 
+@pytest.mark.parametrize("n", [65, 511, 512, 1000])
+def test_large_tables_are_searched_as_small_ones(n: int) -> None:
+    rng = np.random.default_rng(n)
+    table = np.sort(rng.integers(-200, 200, n) * 0.25)
+    wanted = np.concatenate([ODD, rng.integers(-220, 220, 60) * 0.25]).reshape(2, -1)
+    whole = np.sort(rng.integers(-200, 200, n)).astype(np.int32)
+    for side in ("left", "right"):
+        check(lambda v, s=side: np.searchsorted(table, v, side=s), wanted)
+        check(lambda t, v, s=side: np.searchsorted(np.sort(t), v, side=s), table, wanted)
+        for nans in (1, 40, n):
+            odd = np.concatenate([table[:-nans], np.full(nans, np.nan)])
+            check(lambda v, s=side, t=odd: np.searchsorted(t, v, side=s), wanted)
+        check(lambda v, s=side: np.searchsorted(whole, v, side=s), ints(30, low=-250, high=250))
+
+
 def test_ldexp_scales_by_a_power_of_two() -> None:
     check(np.ldexp, real(4), ints(4, low=0, high=4))
 

@@ -15,6 +15,8 @@ from graphc.ir.op import require
 from graphc.ir.types import I32, DType, broadcast_types
 from graphc.ops.composites.support import floats
 
+MANY = 64  # entries that are rather searched than all compared
+
 # -- selection ------------------------------------------------------------------------------------
 
 
@@ -133,11 +135,30 @@ def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = N
         "np.searchsorted: sorter= is not supported",
         code="G0810",
     )
-    table, wanted = f.match(value(f, a), f.expand_dims(value(f, v), -1))
+    table, wanted = common(f, [value(f, a), value(f, v)])
+    if table.rank == 1 and table.shape[0] > MANY and table.type.extent(0) is None:
+        return _halving(f, table, wanted, side)
+    below = _before(f, *f.match(table, f.expand_dims(wanted, -1)), side)
+    return f.sum(f.to_dtype(below, I32), axis=-1)
+
+
+def _halving(f: Builder, table: Value, wanted: Value, side: str) -> Value:
+    """How many entries come before: each step adds a power of two, if so many do."""
+    n, count = table.shape[0], f.to_dtype(f.zeros_like(wanted), I32)
+    for bit in reversed(range(n.bit_length())):
+        more = count + (1 << bit)
+        entry = f.gather(table, f.minimum(more, n) - 1, dim=0)
+        enough = f.and_(f.le(more, n), _before(f, entry, wanted, side))
+        count = f.where(enough, more, count)
+    return count
+
+
+def _before(f: Builder, table: Value, wanted: Value, side: str) -> Value:
+    """Whether entries of the table come before those that are wanted."""
     below = f.binary("lt" if side == "left" else "le", table, wanted)
     if wanted.dtype.kind == "f":
         below = f.or_(below, _above_all(f, table, wanted, side))
-    return f.sum(f.to_dtype(below, I32), axis=-1)
+    return below
 
 
 def _above_all(f: Builder, table: Value, wanted: Value, side: str) -> Value:
