@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from laws.fault import Patch, around, fault
 
 from graphc.lowering.fusion import fuse, indirect
-from graphc.lowering.nodes import facts, joins, regions, table_rows, translate, views
+from graphc.lowering.nodes import (
+    along,
+    facts,
+    joins,
+    regions,
+    sorted_lines,
+    table_rows,
+    translate,
+    views,
+)
 from graphc.lowering.nodes.nodes import ContractNode, MapNode
 from graphc.lowering.program.strides import MemoryLayout
 
@@ -69,6 +79,28 @@ def _lookup_in_a_row_without_index(patch: Patch) -> None:
         return at.read(node.reads[0]) if in_row else old(at, node)
 
     around(patch, indirect, "load", load)
+
+
+@fault("kernels", "lookup")
+def _sorted_along_the_last_dim(patch: Patch) -> None:
+    """What is sorted without an order is sorted along the last dim, whichever is meant."""
+
+    def change(old: Any, node: Any, orders: Any) -> Any:
+        order = old(node, orders)
+        return order and replace(order, dim=len(order.shape) - 1)
+
+    around(patch, sorted_lines, "_order", change)
+
+
+@fault("kernels", "lookup")
+def _sums_along_the_last_dim(patch: Patch) -> None:
+    """Running sums go along the last dim, whichever is meant."""
+
+    def change(old: Any, v: Any, x: Any, op: Any) -> Any:
+        return [replace(n, dim=len(n.shape) - 1) for n in old(v, x, op)]
+
+    around(patch, along, "of_lines", change)
+    patch.setattr(translate, "of_lines", along.of_lines)
 
 
 @fault("kernels", "third party")

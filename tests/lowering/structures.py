@@ -214,6 +214,11 @@ def sorted_rows(p: Any, b: Any) -> Any:
     return squares(np.take_along_axis(b["x"] * p["w"], order, axis=1) + p["t"])
 
 
+def in_another_order(p: Any, b: Any) -> Any:
+    order = np.argsort(b["x"], axis=1)
+    return squares(np.take_along_axis(np.cos(b["x"]), order, axis=1) * p["w"] + p["t"])
+
+
 def of_a_fold(p: Any, b: Any) -> Any:
     """A table that is itself folded, and looked up where it was."""
     sums = np.sum(b["x"] * p["w"], axis=1)
@@ -241,6 +246,17 @@ LOOKUPS: dict[str, Structure] = {
         "times what was folded": times_a_fold,
         "for all cells of a row": in_cells,
         "along a row": sorted_rows,
+        "along a row, of all": lambda p, b: squares(np.sort(b["x"] * p["w"], axis=1) * p["t"]),
+        "along a row of the batch": lambda p, b: squares(np.sort(b["x"], axis=1) * p["t"] + p["w"]),
+        "in the order of another": in_another_order,
+        "along a dim between others": lambda p, b: squares(
+            np.sort(b["x"][:, :, None] * np.array([1.0, -1.0]), axis=1)[:, :, 1] * p["t"] + p["w"]
+        ),
+        "along a column": lambda p, b: squares(b["x"] @ np.sort(np.outer(p["w"], p["t"]), axis=0)),
+        "of sums so far": lambda p, b: squares(np.cumsum(b["x"] * p["w"], axis=1) + p["t"]),
+        "of sums so far, down": lambda p, b: squares(
+            b["x"] @ np.cumsum(np.outer(p["w"], p["t"]), axis=0)
+        ),
         "of a row of a row's": of_rows,
         "of what is folded": of_a_fold,
     }.items()
