@@ -45,6 +45,7 @@ def graphc_step(w: Workload, threads: int, strategy: str = "one_device()") -> St
         depthwise=lambda x, k, s: graphc.nn.conv2d(x, k, stride=s, groups=x.shape[-1]),
         batch_norm=lambda x, g, b: graphc.nn.batch_norm(x, g, b), pooled=graphc.nn.global_avg_pool,
         dropout=lambda x, rate: graphc.nn.dropout(x, rate),
+        ordered=lambda x: np.sort(x, axis=1), running_sum=lambda x: np.cumsum(x, axis=1),
     )  # fmt: skip
     kind, rate, *rest = w.optimizer
     o = graphc.optim.adam(rate) if kind == "adam" else graphc.optim.sgd(rate, momentum=rest[0])
@@ -113,7 +114,8 @@ def jax_words() -> Any:
         convolution=convolution, max_pool=max_pool, flat=lambda x: x.reshape(x.shape[0], -1),
         lstm=lstm, reshape=jnp.reshape, filtered=filtered, batch_norm=batch_norm,
         depthwise=lambda x, k, s: filtered(x, k, s, x.shape[-1]),
-        pooled=lambda x: jnp.mean(x, axis=(1, 2)),
+        pooled=lambda x: jnp.mean(x, axis=(1, 2)), ordered=lambda x: jnp.sort(x, axis=1),
+        running_sum=lambda x: jnp.cumsum(x, axis=1),
     )  # fmt: skip
     return f
 
@@ -197,8 +199,8 @@ def torch_words(sparse: bool) -> Any:
         flat=lambda x: x.permute(0, 2, 3, 1).reshape(x.shape[0], -1), filtered=filtered,
         depthwise=lambda x, k, s: filtered(x, k, s, x.shape[1]),
         batch_norm=lambda x, g, b: F.batch_norm(x, None, None, g, b, True, eps=1e-5),
-        pooled=lambda x: x.mean((2, 3)),
-        dropout=lambda x, rate: F.dropout(x, rate),
+        pooled=lambda x: x.mean((2, 3)), ordered=lambda x: x.sort(1)[0],
+        running_sum=lambda x: x.cumsum(1), dropout=lambda x, rate: F.dropout(x, rate),
     )  # fmt: skip
 
 
@@ -289,7 +291,8 @@ def tf_words() -> Any:
         depthwise=lambda x, k, s: tf.nn.depthwise_conv2d(
             x, tf.transpose(k, (0, 1, 3, 2)), (1, s, s, 1), "SAME"
         ),
-        pooled=lambda x: tf.reduce_mean(x, (1, 2)), dropout=tf.nn.dropout,
+        pooled=lambda x: tf.reduce_mean(x, (1, 2)), ordered=lambda x: tf.sort(x, 1),
+        running_sum=lambda x: tf.cumsum(x, 1), dropout=tf.nn.dropout,
     )  # fmt: skip
 
 

@@ -218,6 +218,19 @@ def residual() -> Workload:
     return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.01, 0.9), loss)
 
 
+def ranked() -> Workload:
+    """256 scores of each of 512 examples, in their order, and the sums of them so far."""
+    draw, scores = Draw(), 256
+    weights = draw.dense("", 64, scores)
+    x, y = lambda: draw.normal(512, 64), lambda: draw.normal(512, scores)
+
+    def loss(f: Any, p: Any, b: Any) -> Any:
+        ordered = f.ordered(_stack(f, p, b["x"], 1, None))
+        return f.mean_square(f.running_sum(ordered) * 0.1 - b["y"])
+
+    return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.001, 0.9), loss)
+
+
 def transformer(rate: float = 0.0) -> Workload:
     """Four blocks of causal attention, width 256, 8 texts of 128 letters. rate: of dropout."""
     draw, width, letters, length = Draw(), 256, 256, 128
@@ -253,7 +266,7 @@ def dropped_transformer() -> Workload:
 WORKLOADS = {
     w.__name__: w
     for w in (
-        tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual, dropout,
-        dropped_transformer,
+        tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual, ranked,
+        dropout, dropped_transformer,
     )
 }  # fmt: skip
