@@ -33,11 +33,11 @@ WORDS = {  # what a setting in words may be
 }  # fmt: skip
 FACTORS = ("accumulate(2)", "tensor_split(2)")
 GRIDS = {True: "reproducible(slots=1024)", False: "reproducible(slots=2, tiles=1024)"}
-# So wide that the cut which is chosen stays the cheapest for 1,024 devices: that may turn with sizes.
+# Such sizes that the cut which is chosen stays the cheapest for 1,024 devices: that may turn with sizes.
 SOURCE = """
-step stack(x: f32[batch, 16384], y: f32[batch, 8192]) {
-    param w: f32[16384, 8192] = he_normal()
-    param b: f32[8192] = zeros()
+step stack(x: f32[batch, 16384], y: f32[batch, 2048]) {
+    param w: f32[16384, 2048] = he_normal()
+    param b: f32[2048] = zeros()
     minimize mse(relu(x @ w + b), y) with sgd(0.1, momentum=0.9)
 }
 """

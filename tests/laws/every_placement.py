@@ -1,16 +1,18 @@
-"""Every placing of a small graph along one space axis, and what each of them moves.
+"""Every placing of a small graph along one space axis, and what each of them moves and computes.
 
-Written from the two rules that graphc.passes.placing.over_space states, without its search, its pruning or
-its costs: a node takes a split only if an operand has it, and gives one up only if it can't keep
-it. What a placing moves is counted from the nodes that partition inserts for it.
+Written from the rules that graphc.passes.placing.over_space states, without its search, its pruning
+or its costs: along an axis that splits the batch, a node takes a split only if an operand has it;
+along every axis, it gives one up only if it can't keep it. What a placing moves is counted from the
+nodes that partition inserts for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
-from graphc.ir.dims import Signature
+from graphc.ir.dims import Signature, parse_rule
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Axis, Home, Partial, Placement, R, Split, State, place
 from graphc.ops.collective import Conversion
@@ -28,6 +30,7 @@ from graphc.strategies import MeshLayout
 LATENCY = 256.0
 LOCAL = 1.0
 REPEATED_WORK = 0.01  # for what runs everywhere with an operand that is at home
+MULTIPLY_ADDS = 16  # that are worth a byte
 Choice = dict[str, Signature]
 
 
@@ -49,6 +52,7 @@ class Every:
         self.fixed = source_states(self.graph, self.layout, self.axis)
         self.wanted = wanted_states(self.graph, self.layout, self.axis)
         self._found: dict[tuple[object, ...], list[Signature]] = {}
+        self.works = self.axis.name not in self.layout.batch
 
     @property
     def solved(self) -> Choice:
@@ -85,11 +89,23 @@ class Every:
         if node.name in self.lazy:
             return [self._by_itself(node, have)]
         signatures = [w for w in self.signatures[node.name] if w.letter == "" and not _takes(w)]
-        signatures += [w for w in self.signatures[node.name] if _takes(w) and _has(w, have)]
+        signatures += [
+            w for w in self.signatures[node.name] if _takes(w) and self._may(node, w, have)
+        ]
         signatures += [self._at(node, h) for h in self.homes if self._may_run_at(h, node, have)]
         if any(_kept(w, have) for w in signatures):
             signatures = [w for w in signatures if not _gives_up(w, have)]
         return signatures
+
+    def _may(self, node: Node, signature: Signature, have: list[State]) -> bool:
+        """Whether a node may run on operands that are not replicated: where one of them has that
+        state; or where the split saves work that counts, and is not one of the batch."""
+        if _has(signature, have):
+            return True
+        slots = [i for i, s in enumerate(signature.operands) if isinstance(s, Split)]
+        tensors = [self.graph[x].tensor for x in node.operands]
+        cut = [(tensors[i], signature.operands[i].dim) for i in slots]  # type: ignore[union-attr]
+        return self.works and bool(signature.letter) and not any(t.extent(d) for t, d in cut)
 
     def _at(self, node: Node, home: Home) -> Signature:
         return Signature((home,) * len(node.operands), home)
@@ -134,7 +150,7 @@ class Every:
     # -- what a placing costs -------------------------------------------------------------------
 
     def cost(self, choice: Choice) -> float:
-        """Bytes and latency of all conversions, and a little for each one that is local."""
+        """Bytes and latency of all conversions, a little for each one that is local, and work."""
         needed = {self._of_root(x, s, Placement()) for x, s in self.wanted}
         for node in self.graph:
             if node.name not in self.lazy:
@@ -144,7 +160,20 @@ class Every:
         asked = [n for n in needed if n is not None]
         everywhere = sum(self._could_be_at_home(n, choice) for n in self.graph)
         moved = sum(self._conversion(x, choice[x].result, s, when) for x, s, when in asked)
-        return moved + REPEATED_WORK * everywhere
+        return moved + REPEATED_WORK * everywhere + self.work(choice)
+
+    def work(self, choice: Choice) -> float:
+        """What a device computes, as bytes that take as long."""
+        nodes = [n for n in self.graph if n.name not in self.lazy and not n.op.source]
+        return sum(self._work(n, choice[n.name]) for n in nodes) if self.works else 0.0
+
+    def _work(self, node: Node, signature: Signature) -> float:
+        types = [self.graph[x].tensor for x in (*node.operands, node.name)]
+        rule, lengths = parse_rule(node.op.dims(*types[:-1])), {}
+        for dims, t in zip((*rule.operands, rule.result), types, strict=True):
+            lengths |= {d.letters: n for d, n in zip(dims, t.shape, strict=True) if not d.index}
+        parts = self.axis.size if signature.letter else 1
+        return prod(lengths.values()) / MULTIPLY_ADDS / parts
 
     def _could_be_at_home(self, node: Node, choice: Choice) -> bool:
         """Whether a node runs everywhere, though one of its operands is at home."""

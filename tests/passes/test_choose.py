@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import graphc
+from graphc.api import traced_module
 from graphc.compiler.pipeline import differentiation, run_passes
 from graphc.frontend.language.load import load_module
-from graphc.ir.graph import Graph
-from graphc.ir.placement import Split
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import R, Split
 from graphc.passes.placing.choose_sharding import choose_cuts
 from graphc.passes.placing.lazy import lazy_nodes
-from graphc.passes.placing.place import Estimate
+from graphc.passes.placing.place import Estimate, Place
 from graphc.strategies import MeshLayout, layout_of, parse_strategy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -28,12 +32,12 @@ CHOICES = {
         "kernel.1": 2, "w": 0, "kernel.0": 3, "scale.1": 0, "shift.1": 0, "scale.0": 0,
         "shift.0": 0,
     },
-    ("autoencoder", "tensor_split(2)"): {"enc.w1": 1, "dec.w2": 0, "enc.w2": 0, "dec.w1": 1},
-    ("autoencoder", "tensor_split(4)"): {
-        "enc.w1": 0, "dec.w2": 0, "enc.w2": 1, "dec.w1": 1, "probe.w": 1,
-    },
-    ("autoencoder", "mirrored(2) * tensor_split(4)"): {
-        "enc.w1": 0, "dec.w2": 0, "enc.w2": 0, "dec.w1": 1, "dec.b1": 0, "dec.b2": 0,
+    **{
+        ("autoencoder", strategy): {
+            "enc.w1": 1, "dec.w2": 0, "enc.w2": 0, "dec.w1": 1, "dec.b1": 0, "dec.b2": 0,
+            "probe.w": 1, "enc.b1": 0, "probe.b": 0,
+        }
+        for strategy in ("tensor_split(2)", "tensor_split(4)", "mirrored(2) * tensor_split(4)")
     },
 }  # fmt: skip
 
@@ -45,6 +49,44 @@ def graph(example: str) -> Graph:
 
 def estimate(g: Graph) -> Estimate:
     return Estimate(g, lazy_nodes(g))
+
+
+def attention() -> Graph:
+    """A head that is wide enough to be worth a collective, its queries, keys and values in one."""
+    rng, width, heads = np.random.default_rng(0), 64, 4
+
+    def loss(p: Any, b: Any) -> Any:
+        parts = np.split(b["x"] @ p["qkv"], 3, axis=-1)
+        shape = (*b["x"].shape[:2], heads, width // heads)
+        q, k, v = (part.reshape(shape).transpose(0, 2, 1, 3) for part in parts)
+        y = graphc.nn.attention(q, k, v, causal=True).transpose(0, 2, 1, 3)
+        return np.mean((y.reshape(b["x"].shape) @ p["out"]) ** 2)
+
+    weights = {"qkv": rng.random((width, 3 * width)), "out": rng.random((width, width))}
+    module, _ = traced_module(
+        loss, weights, {"x": rng.random((4, 256, width))}, optimizer=graphc.optim.sgd(0.1)
+    )
+    return run_passes(module.train, differentiation())
+
+
+def placed(g: Graph, strategy: str) -> Graph:
+    return run_passes(g, [Place(parse_strategy(strategy))])
+
+
+def is_shared(graph: Graph, product: Node) -> bool:
+    """Whether devices have parts of a product, or compute parts of it."""
+    operands = [product.needs[i] if product.needs else graph[x].tensor.placement
+                for i, x in enumerate(product.operands)]  # fmt: skip
+    return any(p["model"] != R for p in (*operands, product.tensor.placement))
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_the_devices_repeat_no_product_of_an_attention(devices: int) -> None:
+    """Its heads are shared, though the queries were joined: the next layer is split by heads."""
+    graph = placed(attention(), f"tensor_split({devices})")
+    products = [n for n in graph if n.op.name == "einsum"]
+    assert len(products) > 9
+    assert all(is_shared(graph, n) for n in products)
 
 
 class Watched:

@@ -5,11 +5,12 @@ from math import inf, prod
 import pytest
 
 from graphc.analysis.microbatch_loops import earliest
+from graphc.analysis.work import MULTIPLY_ADDS
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
 from graphc.passes.cleanup import Cse, Dce
-from graphc.passes.partitioning.keep_or_recompute import WORK, weigh
+from graphc.passes.partitioning.keep_or_recompute import weigh
 from graphc.passes.partitioning.partition import Partition
 from graphc.strategies import parse_strategy
 from graphc.testing.models import entry, param
@@ -35,8 +36,8 @@ def step() -> Graph:
 def test_a_value_is_weighed_by_its_bytes_and_by_the_products_of_its_op() -> None:
     weights = weigh(earliest(partitioned(step(), f"accumulate({TURNS})")))
     assert weights.keep["h"] == EACH * WIDTH * 4
-    assert weights.make["h"] == EACH * INNER * WIDTH / WORK
-    assert weights.make["t"] == EACH * WIDTH / WORK
+    assert weights.make["h"] == EACH * INNER * WIDTH / MULTIPLY_ADDS
+    assert weights.make["t"] == EACH * WIDTH / MULTIPLY_ADDS
     assert weights.make["x"] == weights.recompute["x"] == 0  # the batch is read again
 
 

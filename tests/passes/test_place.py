@@ -110,6 +110,19 @@ def test_tensor_split_finds_the_cheapest_cut_itself() -> None:
     assert conversions(graph) == ["all_reduce"]
 
 
+def test_a_device_computes_the_gradient_of_its_shard_only() -> None:
+    graph = partitioned(mlp(), 'tensor_split(2, {"w1": 0})')
+    products = [n for n in graph if n.op.name == "einsum" and n.tensor.shape == (6, 8)]
+    assert [n.tensor.placement["model"] for n in products] == [Split(0)]
+
+
+def test_only_an_axis_that_splits_the_batch_splits_the_batch() -> None:
+    for strategy in ("tensor_split(2)", 'tensor_split(2, {"w2": 1})', "tensor_split(3)"):
+        for node in partitioned(mlp(), strategy):
+            state = node.tensor.placement["model"]
+            assert not (isinstance(state, Split) and node.tensor.extent(state.dim)), node.name
+
+
 def test_slots_and_updates_lie_as_their_variable_does() -> None:
     graph = partitioned(mlp(), 'tensor_split(2, {"w1": 1})')
     assert graph[graph.updates["w1"]].tensor.placement["model"] == Split(1)

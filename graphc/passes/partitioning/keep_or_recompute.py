@@ -1,7 +1,7 @@
 """Decides what is kept from one loop over microbatches for a later one, and what is recomputed.
 
 Keeping a value costs its bytes, for every microbatch; recomputing it costs the work of its op, plus
-its operands. One byte counts as WORK multiply-adds, and the cheaper way is taken, loop by loop.
+its operands. One byte counts as MULTIPLY_ADDS of them, and the cheaper way is taken, loop by loop.
 Inputs are read again at no cost, and what was exchanged between devices is never recomputed.
 """
 
@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from math import inf, prod
 
 from graphc.analysis.microbatch_loops import Turns
+from graphc.analysis.work import MULTIPLY_ADDS, multiply_adds
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Node
 from graphc.ir.placement import Mesh, local_shape
 from graphc.ops.collective import Conversion
-
-WORK = 16.0  # multiply-adds that are worth a byte
 
 
 @dataclass
@@ -44,7 +43,7 @@ def weigh(turns: Turns) -> Weights:
         if name in turns.varying:
             weights.keep[name] = _bytes(node, mesh)
             handed = set(turns.handed(node))
-            weights.make[name] = _work(node, turns, mesh) / WORK if handed else 0.0
+            weights.make[name] = _work(node, turns, mesh) / MULTIPLY_ADDS if handed else 0.0
             needs = sum(map(weights.recompute_or_keep, handed))
             weights.recompute[name] = weights.make[name] + needs if handed else 0.0
     return weights
@@ -62,12 +61,7 @@ def _work(node: Node, turns: Turns, mesh: Mesh) -> float:
     names = (*node.operands, node.name)
     types = [turns.graph[x].type for x in names]
     rule = parse_rule(node.op.dims(*types[:-1]))
-    lengths: dict[tuple[str, ...], int] = {}
-    for dims, t in zip((*rule.operands, rule.result), types, strict=True):
-        for dim, length in zip(dims, local_shape(t, mesh), strict=True):
-            if not dim.index:
-                lengths[dim.letters] = length
-    return float(prod(lengths.values()))
+    return multiply_adds(rule, (local_shape(t, mesh) for t in types))
 
 
 @dataclass
@@ -89,7 +83,7 @@ class LoopContents:
     def reason(self, name: str) -> str:
         """Why a value is kept, or recomputed."""
         w = self.weights
-        work = _shown(w.make[name] * WORK)
+        work = _shown(w.make[name] * MULTIPLY_ADDS)
         return f"{w.keep[name]:.0f} bytes per microbatch to keep, {work} to recompute"
 
 

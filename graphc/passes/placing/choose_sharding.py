@@ -1,9 +1,9 @@
 """Chooses how variables are split, if the strategy leaves that to the compiler.
 
 `tensor_split(4)` without a map means: split every param that is worth splitting, each along the dim
-with which the whole step sends the fewest bytes. Params of equal shape whose names differ only in
-digits (the layers of a stack) are split in the same way. The choice is found by coordinate descent
-from the last dim.
+with which the whole step takes the least time: bytes sent, and the work of a device. Params of
+equal shape whose names differ only in digits (the layers of a stack) are split in the same way. The
+choice is found by coordinate descent from the last dim.
 """
 
 from __future__ import annotations

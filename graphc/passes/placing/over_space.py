@@ -2,10 +2,12 @@
 
 The cost of a choice is the sum, over all values and all states in which they are needed, of the
 bytes that the conversion sends (ring algorithms), plus a latency for each collective, plus 1 for
-each local conversion, so that fewer nodes win a tie. Two rules keep the axis to what the strategy
-meant: a node is split only if an operand is, and gives up a split only if it can't keep it. A third
-is about owned values: graphc.passes.placing.owned decides which nodes may run at the owner; running
-such a node everywhere costs a little, since one device would be enough.
+each local conversion, so that fewer nodes win a tie. Along an axis that splits variables and not
+the batch, the work of a device counts too, as bytes that take as long (`Work`). Two rules keep the
+axis to what the strategy meant: a node is split only if an operand is, or if that saves work that
+counts; and it gives up a split only if it can't keep it. A third is about owned values:
+graphc.passes.placing.owned decides which nodes may run at the owner; running such a node everywhere
+costs a little, since one device would be enough.
 
 The choice is found by descent from two starting points (partial sums resolved early, and late),
 which changes single nodes and whole elementwise clusters. The result bounds an exact search of each
@@ -26,6 +28,7 @@ from graphc.passes.placing.costs import Ask, Costs
 from graphc.passes.placing.owned import is_there, owned_signatures
 from graphc.passes.placing.problem import AxisProblem
 from graphc.passes.placing.route import FORBIDDEN
+from graphc.passes.placing.work import Work
 from graphc.support.disjoint_sets import DisjointSets
 
 SWEEPS = 12
@@ -61,6 +64,7 @@ class Search:
         }
         self._prune()
         self.costs = costs or Costs(problem)
+        self.work = Work(problem)
         self.signatures.update((x, self.costs.same(x, self.signatures[x])) for x in self.searched)
         self.open = [x for x in self.searched if len(self.signatures[x]) > 1]
         self.users: dict[str, list[str]] = {x: [] for x in self.searched}
@@ -92,7 +96,9 @@ class Search:
             if self.roots[x]:
                 pairs = zip(self.graph[x].operands, self.roots[x], strict=True)
                 held = [{self.lazy.state(y, s) for s in possible[root]} for y, root in pairs]
-                signatures = signatures[:1] + tuple(w for w in signatures[1:] if _anchored(w, held))
+                signatures = signatures[:1] + tuple(
+                    w for w in signatures[1:] if _anchored(w, held) or self._may_begin(x, w)
+                )
                 is_gradient = isinstance(self.graph[x].op, Gradient)
                 constrained = (is_gradient and len(signatures) == 1) or x in self.problem.settled
                 signatures += homes.of(x, held) if homes and not constrained else ()
@@ -100,6 +106,15 @@ class Search:
                     signatures, self._firm(x, held, {R})
                 )
             possible[x] = {w.result for w in signatures}
+
+    def _may_begin(self, name: str, signature: Signature) -> bool:
+        """Whether a node may be split though no operand is: where that saves work that counts. The
+        batch is split by no axis but those that the strategy gave it."""
+        if not (self.problem.counts_work and signature.letter):
+            return False
+        types = [self.graph[x].tensor for x in self.graph[name].operands]
+        pairs = zip(types, signature.operands, strict=True)
+        return not any(isinstance(s, Split) and t.extent(s.dim) for t, s in pairs)
 
     def states(self, name: str) -> list[State]:
         """The states of a node's operands."""
@@ -119,16 +134,19 @@ class Search:
         return cost
 
     def rule_cost(self, name: str) -> float:
-        """FORBIDDEN for each rule that the choice for a node breaks, given its operands' states."""
+        """The work of a node, and FORBIDDEN for each rule that its choice breaks, given the states
+        of its operands."""
         signature = self.choice[name]
         if not signature.operands or len(self.signatures[name]) == 1:
-            return 0.0
+            return self.work(name, signature)
         states = self.states(name)
         key = (name, id(self.signatures[name]), id(signature), *map(id, states))
         cost = self.costs.rules.get(key)
         if cost is None:
             firm = self._firm(name, states, R)
-            cost = _rule_cost(signature, states, firm, self.signatures[name])
+            may_begin, signatures = self._may_begin(name, signature), self.signatures[name]
+            cost = _rule_cost(signature, states, firm, signatures, may_begin)
+            cost += self.work(name, signature)
             self.costs.know_rule(key, cost, *states)
         return cost
 
@@ -315,12 +333,13 @@ class Search:
 
 
 def _rule_cost(
-    signature: Signature, states: list[State], firm: list[State], signatures: tuple[Signature, ...]
-) -> float:
+    signature: Signature, states: list[State], firm: list[State],
+    signatures: tuple[Signature, ...], may_begin: bool,
+) -> float:  # fmt: skip
     pairs = list(zip(signature.operands, states, strict=True))
     takes, has = any(s != R for s, _ in pairs), any(s != R and is_there(s, h) for s, h in pairs)
-    gives_up = _gives_up(signature, firm)
-    broken = (takes and not has) + (gives_up and any(_keeps(w, firm) for w in signatures))
+    gives_up = _gives_up(signature, firm) and any(_keeps(w, firm) for w in signatures)
+    broken = (takes and not has and not may_begin) + gives_up
     could = not takes and any(isinstance(have, Home) for have in states)
     return FORBIDDEN * broken + REPEATED_WORK * could
 

@@ -6,8 +6,9 @@ allows, a value that is needed in another state is converted, and the total byte
 the loop costs its bytes once per microbatch.
 
 A node is split along an axis only if an operand is: the batch is split because the strategy split
-the inputs, not because slicing is free. It runs at an owner only if an operand is owned there, or
-is a partial sum that is reduced there.
+the inputs, not because slicing is free. Only along axes that split variables, a node may also be
+split because the devices would repeat its work: that counts there. It runs at an owner only if an
+operand is owned there, or is a partial sum that is reduced there.
 """
 
 from __future__ import annotations
@@ -177,7 +178,8 @@ def _as_over_leaves(problem: AxisProblem) -> dict[str, Signature]:
 
 
 class Estimate:
-    """An estimate of the bytes sent under a layout, to compare splits of the variables.
+    """An estimate of the bytes sent and the work done under a layout, to compare splits of the
+    variables.
 
     What does not depend on these splits (the signatures of nodes, the placing over time) is
     computed once; so are the costs of conversions, as long as the placement along the other axes
@@ -245,6 +247,7 @@ def _problem(
         LazyValues(graph, layout.mesh, lazy, signatures),
         stored_values(graph, layout, axis, lazy),
         settled,
+        counts_work=axis.name in layout.model_axes,
     )
 
 

@@ -37,6 +37,7 @@ class AxisProblem:
     stored:  values that are split only because their variables are stored split: the other operands
              of a node decide how it runs
     settled: the nodes that run as they do over microbatches: there is nothing to choose
+    counts_work: whether the work of a device costs, as the bytes that it sends do
     """
 
     axis: Axis
@@ -48,3 +49,4 @@ class AxisProblem:
     lazy: LazyValues
     stored: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()
+    counts_work: bool = False
