@@ -19,7 +19,7 @@ from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.backends import plugins
-from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint
 from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
 from graphc.runtime.checkpoints.saving import (
@@ -80,6 +80,7 @@ class Trainer:
         self.engine.load_variables(with_outer(plan, first, values))
         self._local_steps = 0  # steps since replicas that step alone met
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
+        self._meeting: FastPath | None = None  # that of the program in which replicas meet
         self.history: History = (self._part(0),)
         self.fast_path: Callable[[Any], Metrics | None] | None = (
             None  # see graphc.runtime.backends.backend
@@ -120,9 +121,30 @@ class Trainer:
     def _shorten(self, batch: Batch | Iterator[Batch], metrics: Metrics) -> None:
         """Use the fast path from now on, for batches like this one."""
         checked = any(name.startswith(DIFFER) for name in metrics)
-        if isinstance(batch, dict) and not checked and not self.plan.meta.get("every"):
+        if isinstance(batch, dict) and not checked:
             fast_path = self.engine.fast_path("train", tuple(batch))
-            self.fast_path = fast_path.step if fast_path else _no_fast_path
+            every = self.plan.meta.get("every") or 0
+            if fast_path is None:
+                self.fast_path = _no_fast_path
+            else:
+                self.fast_path = self._apart(fast_path, every) if every else fast_path.step
+
+    def _apart(self, fast_path: FastPath, every: int) -> Callable[[Any], Metrics | None]:
+        """The fast path of replicas that step independently, and meet after each `every` steps."""
+        self._meeting = self.engine.fast_path(SYNC, ())
+
+        def step(batch: Any) -> Metrics | None:
+            if self._before_end is not None or self._local_steps >= every:
+                return None  # as after Ctrl-C: the normal path puts that right
+            before = fast_path.done
+            try:
+                metrics = fast_path.step(batch)
+            finally:  # Ctrl-C is raised behind a step that was made
+                self._local_steps += fast_path.done - before
+            self._meet_after(every)
+            return metrics
+
+        return step
 
     def meet(self) -> None:
         """Synchronize independent replicas now; nothing if there are none, or they just were."""
@@ -133,7 +155,8 @@ class Trainer:
         if self._local_steps:
             before = self.engine.finished[SYNC]
             try:
-                self.engine.step({}, SYNC)
+                if self._meeting is None or self._meeting.step({}) is None:
+                    self.engine.step({}, SYNC)
             finally:
                 self._local_steps *= self.engine.finished[SYNC] == before
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphc_numpy import NumpyBackend
+from graphc_numpy.native.threads.pool import Pool
 
 import graphc
 from graphc.runtime.asynchronous.server import Server
@@ -178,12 +179,41 @@ def test_ctrl_c_in_a_step_of_replicas_that_meet_changes_no_bit(
 
     old = LocalSession.run
     with made(strategy) as trainer, made(strategy) as other:
+        trainer.trainer.fast_path = lambda batch: None
         for k in range(6):
             other.step(batch(k))
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
                 patch.setattr(LocalSession, "run", interrupted)
                 trainer.step(batch(k))
             if trainer.steps == k:  # it came in the meeting of the step before
+                trainer.step(batch(k))
+        trainer.trainer.meet()
+        assert trainer.steps == other.steps == 6
+        found, wanted = trainer.variables(), other.variables()
+        assert all(np.array_equal(found[n], a) for n, a in wanted.items())
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("strategy", ["local_sgd(2, 2)", "diloco(2, 2)"])
+def test_ctrl_c_on_the_fast_path_of_replicas_that_meet_changes_no_bit(
+    strategy: str, behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Pool, function: int, frame: int) -> None:
+        if behind:
+            old(self, function, frame)
+        signal.raise_signal(signal.SIGINT)
+        if not behind:
+            old(self, function, frame)
+
+    old = Pool.run
+    with made(strategy) as trainer, made(strategy) as other:
+        assert trainer.step(batch(0)) == other.step(batch(0))
+        for k in range(1, 6):
+            other.step(batch(k))
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(Pool, "run", interrupted)
+                trainer.step(batch(k))
+            if trainer.steps == k:  # it came before the step, or in the meeting of the one before
                 trainer.step(batch(k))
         trainer.trainer.meet()
         assert trainer.steps == other.steps == 6

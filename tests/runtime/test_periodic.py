@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.lowering.program.program import Kernel
 from graphc.support.errors import GraphcError
 
 RNG = np.random.default_rng(0)
@@ -91,6 +92,32 @@ def test_replicas_step_alone_and_meet(
         t.step(BATCH)
         want.step()
         np.testing.assert_allclose(t.params["w"], np.mean(want.w, axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("strategy", ["local_sgd(2, every=3)", "diloco(2, every=3)"])
+def test_the_fast_path_steps_and_meets_as_the_normal_one(strategy: str) -> None:
+    with trainer(strategy, MOMENTUM) as fast, trainer(strategy, MOMENTUM) as slow:
+        for _ in range(STEPS):
+            assert fast.step(BATCH) == slow.step(BATCH)
+            slow.trainer.fast_path = lambda batch: None
+            for name, value in slow.trainer.variables().items():
+                np.testing.assert_array_equal(fast.trainer.variables()[name], value)
+        assert fast.trainer.engine.finished == slow.trainer.engine.finished
+        assert fast.trainer.engine.finished == {"train": STEPS, "sync": STEPS // 3}
+
+
+def test_what_replicas_count_is_a_constant_where_all_have_equally_many() -> None:
+    def counts(strategy: str) -> dict[str, bool]:
+        with trainer(strategy) as t:
+            programs = t.trainer.plan.programs
+            return {
+                name: any(isinstance(x, Kernel) and x.op.count for x in program.instructions)
+                for name, program in programs.items()
+                if name.startswith("train")
+            }
+
+    assert counts("local_sgd(2)") == {"train": False, "train.short": True}
+    assert counts("local_sgd(3)") == {"train": True, "train.short": True}
 
 
 def test_meeting_every_step_is_mirrored() -> None:

@@ -11,13 +11,25 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from graphc.ir.dims import Signature, parse_rule, reduced_dims
 from graphc.ir.graph import NO_MESH, Because, Graph, Node
 from graphc.ir.op import Op, op_named
 from graphc.ir.orders import NO_ORDERS, Order, Orders
-from graphc.ir.placement import Home, Mesh, Partial, Placement, Split, is_uneven
+from graphc.ir.placement import (
+    Home,
+    Mesh,
+    Partial,
+    Placement,
+    Split,
+    Varying,
+    is_uneven,
+    local_shape,
+)
 from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
+from graphc.ir.varying import varying_nodes
 from graphc.ops.reduce import highest, lowest
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.option_text import Axes, AxisOrders
@@ -86,6 +98,9 @@ class _Partitioner:
     def take(self, node: Node) -> None:
         """Copy a node, with its operands converted and masked."""
         self.order[node.name] = node.order or self._inherited(node)
+        if self._counts_full_shards(node):
+            self.made[node.name, node.type.placement] = self.work.put(self._counted(node))
+            return
         operands = [
             self.converted(x, self._need(node, i), node, self._reason(node, i))
             for i, x in enumerate(node.operands)
@@ -96,6 +111,29 @@ class _Partitioner:
         if given != node.operands or node.needs:
             node = replace(node, operands=given, needs=())
         self.made[node.name, node.type.placement] = self.work.put(node)
+
+    def _counts_full_shards(self, node: Node) -> bool:
+        """Whether a node counts the entries that each replica has, and all have equally many."""
+        if self.short or not (node.op.count and node.operands):
+            return False
+        t = self.graph[node.operands[0]].type.placed(self._need(node, 0))
+        uneven = any(is_uneven(t, self.mesh, dim) for dim in range(t.rank))
+        return not uneven and all(isinstance(s, Varying) for _, s in node.type.placement)
+
+    def _counted(self, node: Node) -> Node:
+        """The count as a number that every replica knows."""
+        shape = local_shape(
+            self.graph[node.operands[0]].type.placed(self._need(node, 0)), self.mesh
+        )
+        count = node.op.run(np.broadcast_to(0, shape)).item()
+        why = Because("partition", "a constant", node.name, "the batch is full")
+        number = self.work.insert(
+            op_named("const")(count, node.tensor.dtype),  # type: ignore[call-arg]
+            (), node, why, type=TensorType((), node.tensor.dtype),
+        )  # fmt: skip
+        local = node.name in varying_nodes(self.graph, local=True)
+        mark = op_named("per_replica")(local)  # type: ignore[call-arg]
+        return replace(node, op=mark, operands=(number,), needs=())
 
     def _need(self, node: Node, slot: int) -> Placement:
         if node.needs:
