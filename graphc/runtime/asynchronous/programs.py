@@ -5,16 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Program
 from graphc.plan.plan import SERVER, WORKER, Plan
 from graphc.runtime.asynchronous.server import server_failed
 from graphc.runtime.asynchronous.worker import Parts
-from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.synchronous.engine import Engine
 
 Array: TypeAlias = NDArray[Any]
+
+
+class Steps:
+    """The steps of one program of an engine: on its fast path, once one step was made, if it has
+    one for such batches."""
+
+    def __init__(self, engine: Engine, program: str) -> None:
+        self.engine, self.program = engine, program
+        buffers, outputs = engine.programs[program].buffers, engine.programs[program].outputs
+        self._scalars = {
+            n: buffers[b].dtype.numpy for n, b in outputs.items() if not buffers[b].shape
+        }
+        self._fast_path: FastPath | None = None
+        self._begun = False
+
+    def step(self, batch: Any) -> dict[str, Any]:
+        """The outputs of one step, as arrays."""
+        if self._fast_path is not None and (found := self._fast_path.step(batch)) is not None:
+            return found | {n: np.array(found[n], t) for n, t in self._scalars.items()}
+        results = self.engine.step(batch, self.program)
+        if not self._begun and type(batch) is dict:
+            self._begun = True
+            self._fast_path = self.engine.fast_path(self.program, tuple(batch))
+        return results
 
 
 class ProgramStore:
@@ -26,6 +51,7 @@ class ProgramStore:
     ) -> None:  # fmt: skip
         self.name, self.served = name, served
         self.engine = Engine({name: program}, backend, debug_nans=debug_nans)
+        self._steps = Steps(self.engine, name)
 
     @property
     def names(self) -> list[str]:
@@ -38,7 +64,7 @@ class ProgramStore:
     def apply(self, values: Mapping[str, Any]) -> None:
         """Make one update. Raises G0524: the variables of a failed server are lost."""
         try:
-            self.engine.step(values)
+            self._steps.step(values)
         except Exception as error:
             lost = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
             raise server_failed(self.name, error, lost) from error
@@ -70,6 +96,7 @@ class ProgramWorker:
     ) -> None:  # fmt: skip
         programs = plan.worker_programs
         self.engine = Engine(programs, backend, deadline=deadline, debug_nans=debug_nans)
+        self._steps = Steps(self.engine, WORKER)
         self.sent = [tuple(p.inputs) for p in plan.servers]
         every = {name for names in self.sent for name in names}
         self.results = [k for k in programs[WORKER].outputs if k not in every]
@@ -77,7 +104,7 @@ class ProgramWorker:
     def push(self, batch: Any, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
         """A part for each server, and what the step reports, of a batch on pulled variables."""
         self.engine.load_variables(values)
-        results = self.engine.step(batch, WORKER)
+        results = self._steps.step(batch)
         parts = [{k: results[k] for k in names} for names in self.sent]
         return parts, {k: results[k] for k in self.results}
 

@@ -27,6 +27,7 @@ from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
     is_held,
+    is_whole,
     owners,
     put_shard,
     shard_of,
@@ -158,14 +159,20 @@ class Engine:
         self._check_valid()
         mesh = self.mesh
         values = {
-            n: np.zeros((copy_count(t, mesh), *t.shape), t.dtype.numpy) for n, t in types.items()
+            n: np.zeros((copy_count(t, mesh), *t.shape), t.dtype.numpy)
+            for n, t in types.items()
+            if not is_whole(t, mesh)
         }
         holders = {name: frozenset(owners(t, mesh)) for name, t in types.items()}
 
         def run(comm: Communicator) -> None:
             device, rank = self._devices[comm.rank], comm.rank
             for name, t in types.items():
-                if rank in holders[name]:
+                if rank not in holders[name]:
+                    continue
+                if is_whole(t, mesh):
+                    values[name] = device.get(name)[np.newaxis]
+                else:
                     out = values[name][copy_at(t, mesh, rank), ...]
                     put_shard(device.get(name), t, mesh, rank, out)
 

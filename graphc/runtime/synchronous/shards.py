@@ -42,6 +42,11 @@ def is_held(t: TensorType, mesh: Mesh, rank: int) -> bool:
     return all(at[axis] == coordinate for axis, coordinate in t.placement.homes)
 
 
+def is_whole(t: TensorType, mesh: Mesh) -> bool:
+    """Whether the shard of a rank is the whole value, and all have the same one."""
+    return local_shape(t, mesh) == t.shape and copy_count(t, mesh) == 1
+
+
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
     """The first rank that holds each shard of each copy: enough of them for the whole value."""
     split = {a for a, state in t.placement if isinstance(state, Split | Varying)}
