@@ -23,9 +23,9 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from graphc.ir.types import DType
-from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.lowering.kernel.lines import IndexLinks as IndexLinks
 from graphc.lowering.kernel.lines import LineKernel as LineKernel
+from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.support.record_equality import equal_as_tuples
 
 ReductionKind: TypeAlias = Literal["sum", "max", "min"]

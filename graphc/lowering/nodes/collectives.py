@@ -29,20 +29,22 @@ Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each membe
 
 
 def by_kernels(program: Program) -> dict[int, Start]:
-    """The collectives that kernels do, between devices that reach each other's memory."""
-    every = all_present(program)
+    """The collectives that kernels do, between devices that reach each other's memory.
+
+    None where leaves may have no example: devices would take different numbers of turns, and the
+    kernels of all of them meet.
+    """
+    if not all_present(program):
+        return {}
     starts = (x for x in program.instructions if isinstance(x, Start))
-    return {x.token: x for x in starts if _is_by_kernels(program, x, every)}
+    return {x.token: x for x in starts if _is_by_kernels(program, x)}
 
 
-def _is_by_kernels(program: Program, start: Start, every: bool) -> bool:
-    """every: whether all leaves have an example in every step."""
+def _is_by_kernels(program: Program, start: Start) -> bool:
     op, mesh, buffers = start.op, program.mesh, program.buffers
     operand, result = buffers[start.operand], buffers[start.result]
     if 0 in operand.shape or 0 in result.shape:
         return False
-    if any(map(mesh.deals, op.axes)) and not every:
-        return False  # devices may have different numbers of leaves, and so of turns
     source, target = op.states
     if isinstance(source, Split) and spans(mesh, operand, op.along, source.dim) is None:
         return False
