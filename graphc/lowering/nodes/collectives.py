@@ -6,7 +6,8 @@ is made, and what uses the result is fused with it. The order of a sum is that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -14,15 +15,15 @@ from typing import TypeAlias
 
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
-from graphc.ir.placement import Home, Mesh, Partial, Replicated, Split
+from graphc.ir.placement import Home, Mesh, Partial, R, Replicated, Split
 from graphc.lowering.kernel.positions import Position
 from graphc.lowering.nodes.conversions import Steps, combine, is_whole, resized, seen_as
 from graphc.lowering.nodes.joins import where
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
-from graphc.lowering.nodes.sections import moved_by, section
+from graphc.lowering.nodes.sections import moved_by, section, written
 from graphc.lowering.nodes.values import Shift, ValueTable
 from graphc.lowering.program.leaves import all_present
-from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start
+from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start, Write
 from graphc.lowering.program.strides import MemoryLayout
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each member's part
@@ -53,9 +54,28 @@ def _is_by_kernels(program: Program, start: Start) -> bool:
     return r is None or not r.extent
 
 
-def collected(v: ValueTable, start: Start) -> list[LoopNode]:
-    """The nodes that do what a collective does, where it is waited for."""
-    return _Collected(v, start).nodes()
+def collected(v: ValueTable, start: Start, variable: int | None = None) -> list[LoopNode]:
+    """The nodes that do what a collective does, where it is waited for.
+
+    variable: the one that is written with the result, where nothing else reads that
+    """
+    return _Collected(v, start, variable).nodes()
+
+
+def landing(program: Program, native: Mapping[int, Start], once: AbstractSet[int]) -> set[int]:
+    """The tokens of collectives that gather what only a write of a variable reads: they are done
+    where that stands.
+
+    once: buffers that have one reader
+    """
+    written = {x.operand for x in program.instructions if isinstance(x, Write)} & once
+    gathers = (s for s in native.values() if isinstance(s.op.states[0], Split))
+    roots = ((s, program.buffers[program.buffers[s.operand].root]) for s in gathers)
+    return {
+        s.token
+        for s, root in roots
+        if s.result in written and s.op.states[1] == R and root.kind == "arena"
+    }
 
 
 class _Collected:
@@ -64,8 +84,9 @@ class _Collected:
     axes: over space; size: of the group; copies: what puts the operand where others can read it
     """
 
-    def __init__(self, v: ValueTable, start: Start) -> None:
+    def __init__(self, v: ValueTable, start: Start, variable: int | None) -> None:
         self.v, self.start, self.op = v, start, start.op
+        self.into = start.result if variable is None else variable
         self.x = Kernel(start.op, (start.operand,), start.result, start.node, start.origin)
         self.axes = tuple(a for a in start.op.axes if v.mesh.axis(a).over == "space")
         self.size = prod(v.mesh.axis(a).size for a in self.axes)
@@ -171,7 +192,9 @@ class _Collected:
         v, read = self.v, self.read
         parts = spans(v.mesh, v.buffers[self.start.operand], self.op.along, dim)
         assert parts is not None
-        result, target = where(v, self.start.result)
+        if self.into in v.shared_variables and self._is_even(dim):
+            return [self._part_of_variable(dim)]
+        result, target = where(v, self.into)
         nodes: list[LoopNode] = []
         for k, (start, n) in enumerate(parts):
             if not n:
@@ -184,6 +207,20 @@ class _Collected:
             rest = target.sliced(dim, end, target.shape[dim], 1)
             nodes.append(v.map(self.x, "fill", (), result, rest, apart=True))
         return nodes
+
+    def _is_even(self, dim: int) -> bool:
+        operand = self.v.buffers[self.start.operand]
+        return is_whole(self.v, operand.ranges[dim], operand.shape[dim])
+
+    def _part_of_variable(self, dim: int) -> LoopNode:
+        """What this device has, written to its place in a variable that devices have together."""
+        v, n = self.v, self.read.layout.shape[dim]
+        whole = MemoryLayout.dense(v.buffers[self.into].shape)
+        r = v.buffers[self.start.operand].ranges[dim]
+        part = written(
+            v, self.into, moved_by(r, v.buffers[self.into].ranges[dim], whole.strides[dim])
+        )
+        return v.map(self.x, "copy", (self.read,), part, whole.sliced(dim, 0, n, 1))
 
     def _piece(
         self, k: int, piece: Read, other: int | None, result: Version, there: MemoryLayout

@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 
 from graphc.lowering.draft import Draft, Item, Region
 from graphc.lowering.kernel.lowered import Home, Host, Turn
-from graphc.lowering.nodes.collectives import collected
+from graphc.lowering.nodes.collectives import collected, landing
 from graphc.lowering.nodes.facts import facts_of, stays_on_host, touched_by
 from graphc.lowering.nodes.nodes import LoopNode
 from graphc.lowering.nodes.translate import nodes_of, starts_from_nothing
 from graphc.lowering.nodes.values import ValueTable
-from graphc.lowering.program.program import Instruction, Kernel, Program, Start, Wait, reads, writes
+from graphc.lowering.program.program import (
+    Instruction,
+    Kernel,
+    Program,
+    Start,
+    Wait,
+    Write,
+    reads,
+    writes,
+)  # fmt: skip
 from graphc.ops.collective import Accumulation
 
 
@@ -19,6 +28,7 @@ def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft
     """The regions of a program. shared_variables: as `graphc.lowering.lower.lower` has them."""
     facts = facts_of(program, together=shared_variables is not None)
     values = ValueTable.of(program, facts)
+    values.shared_variables = frozenset(program.variables[n] for n in shared_variables or ())
     cutter = _Regions(program, values)
     *parts, last, commit = program.parts
     items = [cutter.items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
@@ -26,13 +36,16 @@ def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft
     if before and isinstance(before[-1], Region) and not before[-1].home:
         tail = before.pop()  # type: ignore[assignment]
     items += [before, cutter.items(commit, begun=tail)]
-    once = frozenset(program.variables[name] for name in shared_variables or ())
-    return Draft(program, facts, values, items, once, _shared(program, values, items))
+    return Draft(
+        program, facts, values, items, values.shared_variables, _shared(program, values, items)
+    )
 
 
 class _Regions:
     def __init__(self, program: Program, values: ValueTable) -> None:
         self.program, self.values, self.native = program, values, values.facts.native
+        self.landing = landing(program, self.native, values.facts.once)
+        self.gathered = {self.native[k].result: self.native[k] for k in self.landing}
 
     def items(
         self, part: Sequence[Instruction], loop: bool = False, begun: Region | None = None
@@ -87,7 +100,10 @@ class _Regions:
     def _nodes(self, x: Instruction) -> list[LoopNode] | None:
         """The nodes of an instruction; None if it stays with the host."""
         if isinstance(x, Wait) and x.token in self.native:
-            return collected(self.values, self.native[x.token])
+            done = x.token in self.landing
+            return [] if done else collected(self.values, self.native[x.token])
+        if isinstance(x, Write) and x.operand in self.gathered:
+            return collected(self.values, self.gathered[x.operand], x.variable)
         return None if stays_on_host(self.program, x) else nodes_of(self.values, x)
 
     def _is_begun(self, x: Instruction) -> bool:

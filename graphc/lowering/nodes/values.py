@@ -97,6 +97,7 @@ class ValueTable:
     sections:   the buffers that stand for sections of others, which are found by `section_of`
     positions:  the numbers that are read of `positions_buffer`, and where they stand
     mesh:       on which the program runs
+    shared_variables: those that the devices of one process have once
     """
 
     buffers: list[Buffer]
@@ -115,6 +116,7 @@ class ValueTable:
     section_of: dict[tuple[Section, int], int] = field(default_factory=dict)
     positions: dict[Position, int] = field(default_factory=dict)
     positions_buffer: int = -1
+    shared_variables: frozenset[int] = frozenset()
 
     @staticmethod
     def of(program: Program, facts: Facts) -> ValueTable:

@@ -211,7 +211,9 @@ class _Since:
             return [replace(x, shared=memory is not None)]
         of, peer = self.reached.get(memory.of), bool(memory.axes)
         shared = of is not None and of.kind == "shared"
-        x = replace(x, memory=memory.of, peer=peer and not shared, shared=shared)
+        if shared:  # each device has a part of its own of what all have
+            peer, shared = bool(memory.shift), not memory.shift
+        x = replace(x, memory=memory.of, peer=peer, shared=shared)
         if not memory.shift:
             return [x]
         return [replace(x, start=s.start, stop=s.stop) for s in spans]
