@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import pytest
+from lowering.compiled import kernels_of, program_of
+
+from graphc import nn
 from graphc.ir.types import F32
 from graphc.lowering.fusion.alike import KernelSource, structure
 from graphc.lowering.fusion.fuse import Group
+from graphc.lowering.kernel.code import LoopKernel, TiledKernel
 from graphc.lowering.nodes.nodes import MapNode, Read, Version
 from graphc.lowering.program.program import Feed
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.lowering.tiling import row_tiling
 
 
 def added(first: int, second: int, result: int, function: str = "add") -> KernelSource:
@@ -64,3 +72,31 @@ def test_which_operand_is_a_constant_and_its_value_matter() -> None:
 def test_zeros_of_two_signs_are_two_numbers() -> None:
     assert key(filled(0.0)) != key(filled(-0.0))
     assert key(filled(1.0)) != key(filled(True))
+
+
+# -- whole steps ----------------------------------------------------------------------------------
+
+
+def of_layers(count: int) -> list[LoopKernel]:
+    """The kernels of a step of so many layers of attention."""
+    b, h, t, d = 2, 3, 8, 4
+    rng, n = np.random.default_rng(0), h * d
+    weights = {f"{k}{i}": rng.standard_normal((n, n)) / n for k in "qkvo" for i in range(count)}
+
+    def loss(p: Any, given: Any) -> Any:
+        x = given["x"]
+        for i in range(count):
+            heads = ((x @ p[f"{k}{i}"]).reshape(b, t, h, d).transpose(0, 2, 1, 3) for k in "qkv")
+            y = nn.attention(*heads, causal=True)
+            x = x + np.tanh(y.transpose(0, 2, 1, 3).reshape(b, t, n) @ p[f"o{i}"])
+        return np.mean(np.square(x))
+
+    return kernels_of(program_of(loss, weights, {"x": rng.standard_normal((b, t, n))}))
+
+
+def test_more_layers_that_are_alike_have_no_more_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tiling, "LEAST", 1)  # small values are worth a row tiling
+    few, many = of_layers(3), of_layers(7)
+    assert len(many) > 2 * len(few)
+    assert len(set(many)) == len(set(few))
+    assert len([k for k in set(many) if isinstance(k, TiledKernel)]) == 2

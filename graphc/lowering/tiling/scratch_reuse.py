@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from graphc.ir.types import DType
 from graphc.lowering.kernel.axes import sizes
 from graphc.lowering.kernel.code import Access, Gemm, Store, reached, statements
 from graphc.lowering.memory.offsets import tightest
@@ -15,52 +16,56 @@ from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.tiling.row_access import KernelAxes, Part
 
-Used = tuple[Part, tuple[int, ...]]  # a step's kernel, and the buffers behind its parameters
+OTHER = -1  # what is no own value
+Used = tuple[Part, tuple[int, ...]]  # a step's kernel, and the own values behind its parameters
 
 
 def laid_out(
     steps: Sequence[tuple[KernelAxes, tuple[int, ...]]], own: set[int], lengths: Mapping[int, int],
     buffers: Sequence[Buffer], rows: int,
 ) -> tuple[dict[int, int], int]:  # fmt: skip
-    """(where each own value begins, bytes of all), with so many rows of each."""
-    home = _homes([(x.kernel, behind) for x, behind in steps], own, lengths, buffers)
+    """(where each own value begins, bytes of all), with so many rows of each.
+
+    Values count in the order of their first use: alike steps are laid out alike.
+    """
+    used = list(dict.fromkeys(b for _, behind in steps for b in behind if b in own))
+    number = {b: k for k, b in enumerate(used)}
+    values = [(buffers[b].dtype, lengths[b]) for b in used]
+    numbered = [(x.kernel, tuple(number.get(b, OTHER) for b in behind)) for x, behind in steps]
+    home = _homes(numbered, values)
     timeline = Timeline()
-    for x, behind in steps:
-        timeline.add({home[behind[r.slot]] for r in x.reaches if behind[r.slot] in own})
-    bytes_of = {b: rows * lengths[b] * buffers[b].dtype.bytes for b in own}
+    for (x, _), (_, behind) in zip(steps, numbered, strict=True):
+        timeline.add({home[behind[r.slot]] for r in x.reaches if behind[r.slot] != OTHER})
+    bytes_of = {k: rows * length * dtype.bytes for k, (dtype, length) in enumerate(values)}
     offsets, size = tightest(lives_of(timeline, ()), bytes_of)
-    return {b: offsets[h] for b, h in home.items() if h in offsets}, size
+    return {used[k]: offsets[h] for k, h in enumerate(home) if h in offsets}, size
 
 
-def _homes(
-    steps: Sequence[Used], own: set[int], lengths: Mapping[int, int], buffers: Sequence[Buffer]
-) -> dict[int, int]:
-    """For each own value the one whose place it takes, or itself."""
-    home, there = {b: b for b in own}, {b: [b] for b in own}
-    last = {b: k for k, (_, behind) in enumerate(steps) for b in behind if b in own}
-    born: set[int] = set()
+def _homes(steps: Sequence[Used], values: Sequence[tuple[DType, int]]) -> list[int]:
+    """For each own value, told by its dtype and length of rows, the one whose place it takes."""
+    home, there = list(range(len(values))), {b: [b] for b in range(len(values))}
+    last = {b: k for k, (_, behind) in enumerate(steps) for b in behind}
+    born: dict[int, None] = {}
     for k, step in enumerate(steps):
-        for b in _stored(step, own - born):
-            for a in [x for x in born if home[x] == x and _alike(buffers, lengths, x, b)]:
+        for b in _stored(step):
+            if b in born:
+                continue
+            alike = [x for x in born if home[x] == x and values[x] == values[b]]
+            for a in alike if values[b][1] > 1 else ():
                 every = there[a]
                 if all(last[x] <= k and _comes_after(step, x, b) for x in every):
                     home[b] = a
                     there[a] = [*every, b]
                     break
-            born.add(b)
+            born[b] = None
     return home
 
 
-def _stored(step: Used, own: set[int]) -> list[int]:
+def _stored(step: Used) -> list[int]:
     """The own values that a step makes, in the order in which it stores them."""
     kernel, behind = step
     stored = (behind[x.access.slot] for x in statements(kernel) if isinstance(x, Store))
-    return [b for b in dict.fromkeys(stored) if b in own]
-
-
-def _alike(buffers: Sequence[Buffer], lengths: Mapping[int, int], a: int, b: int) -> bool:
-    same = buffers[a].dtype == buffers[b].dtype and lengths[a] == lengths[b]
-    return same and lengths[a] > 1
+    return [b for b in dict.fromkeys(stored) if b != OTHER]
 
 
 def _comes_after(step: Used, before: int, after: int) -> bool:

@@ -6,7 +6,7 @@ the rows of a tile; steps that do not need it at the same time share the place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -28,6 +28,7 @@ from graphc.lowering.tiling.row_access import KernelAxes, cut
 from graphc.lowering.tiling.row_tiling import Pair, TileGroup, TileGroups
 from graphc.lowering.tiling.scratch_reuse import laid_out
 from graphc.lowering.tiling.tile_code import Behind, Frame, step, total_dtype, without
+from graphc.support.memo import Memo
 
 CACHE = 3 << 18  # bytes of what lives between the steps: most of a second-level cache
 FEW = 16  # rows for which a product is hardly worth its packing
@@ -52,10 +53,58 @@ def in_blocks(
     tile_groups = TileGroups(pairs, buffers, shared, homes)
     if not tile_groups.groups:
         return list(pairs)
+    alike = Memo[_Joined]()
     return [
-        _Joining(tile_groups, x, exact).pair() if isinstance(x, TileGroup) else pairs[x]
+        _pair(tile_groups, x, exact, alike) if isinstance(x, TileGroup) else pairs[x]
         for x in tile_groups.ordered()
     ]
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The kernel of a group, and of alike ones. buffers: by the order of their first use in the
+    steps; parts: the steps that are left, by the same order."""
+
+    built: Built
+    parts: tuple[int, ...]
+
+
+def _pair(
+    tile_groups: TileGroups, tile_group: TileGroup, exact: bool, alike: Memo[_Joined]
+) -> Pair:
+    """The kernel of a group, and the names of what it does, a line for each step."""
+    key, buffers = _structure(tile_groups, tile_group, exact)
+    steps = tile_group.steps
+
+    def joined() -> _Joined:
+        joining = _Joining(tile_groups, tile_group, exact)
+        built, number = joining.built(), {b: k for k, b in enumerate(buffers)}
+        built = replace(built, buffers=tuple(number[b] for b in built.buffers))
+        return _Joined(built, tuple(steps.index(part.number) for part in joining.parts))
+
+    made = alike.of(key, joined)
+    name = "\n".join(tile_groups.pairs[steps[k]][1] for k in made.parts)
+    return replace(made.built, buffers=tuple(buffers[k] for k in made.built.buffers)), name
+
+
+def _structure(
+    tile_groups: TileGroups, tile_group: TileGroup, exact: bool
+) -> tuple[Hashable, list[int]]:
+    """All that the kernel of a group depends on, and the buffers by their number in it.
+
+    Kernels that are equal are one object where their groups are alike.
+    """
+    buffers: dict[int, int] = {}
+    key: list[Hashable] = [tile_group.rows, exact]
+    for i in tile_group.steps:
+        built, lengths = tile_groups.pairs[i][0], tile_groups.lengths(tile_group, i)
+        key += (id(built.kernel), i in tile_group.sums, *built.offsets)
+        for b in built.buffers:
+            key += (buffers.setdefault(b, len(buffers)), lengths.get(b))
+    own = tile_groups.own(tile_group)
+    for b in buffers:
+        key += (b in own, tile_group.lengths.get(b), tile_groups.buffers[b].dtype)
+    return tuple(key), list(buffers)
 
 
 @dataclass(frozen=True)
@@ -114,8 +163,8 @@ class _Joining:
 
     # -- the kernel -------------------------------------------------------------------------------
 
-    def pair(self) -> Pair:
-        """The kernel, and the names of what it does, a line for each step."""
+    def built(self) -> Built:
+        """The kernel."""
         frame = self.frame
         begin = aligned(8 * len(frame.cuts[1:]))
         totals: dict[int, int] = {}
@@ -134,8 +183,7 @@ class _Joining:
             tuple(self.params), frame.outer, frame.count, frame.rows, moved, begin + size,
             ordered=bool(totals),
         )  # fmt: skip
-        name = "\n".join(self.tile_groups.pairs[part.number][1] for part in self.parts)
-        return Built(kernel, tuple(self.slots), starts), name
+        return Built(kernel, tuple(self.slots), starts)
 
     def _behind(self, part: _Member, offsets: dict[int, int]) -> list[Behind]:
         built, behind = self.tile_groups.pairs[part.number][0], list[Behind]()
