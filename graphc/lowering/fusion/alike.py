@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+from typing import get_args
 
 from graphc.lowering.fusion.build import Built
 from graphc.lowering.fusion.fuse import Group
 from graphc.lowering.nodes.nodes import (
-    ContractNode,
     LoopNode,
     MapNode,
     ReduceNode,
@@ -27,7 +27,7 @@ from graphc.support.memo import Memo
 ELSEWHERE = ("reads", "result", "instruction")  # fields of nodes that say where, and not what
 _WHAT: dict[type, attrgetter[tuple[Hashable, ...]]] = {
     kind: attrgetter(*(f.name for f in fields(kind) if f.name not in ELSEWHERE))
-    for kind in (MapNode, ReduceNode, ContractNode)
+    for kind in get_args(LoopNode)
 }
 
 
