@@ -25,7 +25,7 @@ from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.collective import Accumulation, Conversion, Keep, Mask, Recall
 from graphc.ops.replicas import OwnSize
 from graphc.ops.settle import Settle
-from graphc.ops.source import DimSize, Iota
+from graphc.ops.source import DimSize, Iota, Random
 
 COMBINE: dict[ReduceOp, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 OF_BOOLS: dict[ReduceOp, str] = {"sum": "or", "max": "or", "min": "and"}
@@ -286,4 +286,4 @@ def _settled(v: ValueTable, x: Kernel, op: Settle, read: Read) -> list[LoopNode]
 
 def placed(op: Op) -> bool:
     """Whether an op that depends on its position becomes nodes that read it."""
-    return bool(op.conversion) or isinstance(op, Iota | OwnSize)
+    return bool(op.conversion) or isinstance(op, Iota | OwnSize | Random)

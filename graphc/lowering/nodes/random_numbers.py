@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from graphc.ir.types import I64
+from graphc.lowering.kernel.positions import Position, every_cut
 from graphc.lowering.nodes.nodes import LoopNode, Read
+from graphc.lowering.nodes.sections import number
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
@@ -13,12 +13,9 @@ from graphc.ops.source import Random
 from graphc.support import random
 
 
-def random_numbers(
-    v: ValueTable, x: Kernel, op: Random, begins: Sequence[Read | None] = ()
-) -> list[LoopNode]:
+def random_numbers(v: ValueTable, x: Kernel, op: Random) -> list[LoopNode]:
     """A draw's key and the step, in two words of memory, and the numbers that they determine.
 
-    begins: for each dim the index of the first entry in the global tensor, an i64 scalar; None: 0.
     Draws of the same shape so have equal kernels, and a later kernel can compute the numbers again,
     even after the step was counted on.
     """
@@ -30,9 +27,9 @@ def random_numbers(
                    number=signed)  # fmt: skip
     strides, far = MemoryLayout.dense(op.shape).strides, list[int]()
     reads = [_everywhere(v.read(words), shape, word) for word in (0, 1)]
-    for begin, stride in zip(begins, strides, strict=False):
-        if begin is not None:
-            reads.append(_everywhere(begin, shape))
+    for r, stride in zip(v.buffers[x.result].ranges, strides, strict=True):
+        if any(first for first, _ in every_cut(r, v.mesh)):
+            reads.append(number(v, Position("offset", range=r), shape))
             far.append(stride)
     result = v.wrote(x.result)
     along = strides, tuple(far)

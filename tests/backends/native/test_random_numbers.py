@@ -34,7 +34,7 @@ from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.source import Input, Random
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.runtime.synchronous.engine import Engine
-from graphc.support import random
+from graphc.support import config, random
 from graphc.support.errors import GraphcError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -208,13 +208,13 @@ def compiled(backend: NumpyBackend, strategy: str) -> graphc.StepTrainer:
     )
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        "one_device()", "accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)",
-        "tensor_split(2)", "zero(2, 3)", "one_device() * reproducible(4)",
-    ],
-)  # fmt: skip
+STRATEGIES = [
+    "one_device()", "accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)",
+    "tensor_split(2)", "zero(2, 3)", "one_device() * reproducible(4)", "mirrored(2) * reproducible(2)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_network_with_dropout_learns_as_with_numpy(strategy: str) -> None:
     native, plain = (compiled(NumpyBackend(native=x), strategy) for x in (True, False))
     rng = np.random.default_rng(1)
@@ -227,10 +227,37 @@ def test_a_network_with_dropout_learns_as_with_numpy(strategy: str) -> None:
             np.testing.assert_allclose(x, wanted[name], rtol=1e-4, atol=1e-6)
 
 
-def test_a_step_with_dropout_is_one_native_call() -> None:
-    with compiled(NumpyBackend(native=True), "one_device()") as trainer:
+@pytest.mark.parametrize("strategy", [s for s in STRATEGIES if "reproducible" not in s])
+def test_a_step_with_dropout_is_one_native_call(strategy: str) -> None:
+    with compiled(NumpyBackend(native=True), strategy) as trainer:
         batch = {"x": np.ones((12, 5), np.float32)}
         for _ in range(3):
             trainer.step(batch)
         path = getattr(trainer.trainer.fast_path, "__self__", None)
         assert isinstance(path, NativeFastPath) and path.done == 2
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_part_of_a_tensor_has_its_own_numbers(
+    strategy: str, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(p: Any, batch: Any) -> Any:
+        return np.mean(batch["x"] @ p["w"] * nn.random_uniform((12, 22), key="a"))
+
+    monkeypatch.setenv("GRAPHC_THREADS", threads)
+    config.get.cache_clear()
+    w = np.random.default_rng(0).normal(size=(12, 22))
+    batch = {"x": np.eye(12, dtype=np.float32)}
+    with graphc.compile(
+        loss, {"w": w.astype(np.float32)}, batch, optimizer=graphc.optim.sgd(1.0),
+        strategy=strategy, backend=NumpyBackend(native=True),
+    ) as trainer:  # fmt: skip
+        for step in range(3):
+            before = trainer.variables()["w"]
+            trainer.step(batch)
+            found = (before - trainer.variables()["w"]) * 12 * 22
+            entries = np.arange(12 * 22, dtype=np.uint64).reshape(12, 22)
+            wanted = random.uniform(entries, np.dtype(np.float32), random.key(0, "a"), step)
+            np.testing.assert_allclose(found, wanted, atol=2e-4)
+    config.get.cache_clear()
