@@ -8,10 +8,12 @@ from typing import Any
 from laws.fault import Patch, around, fault
 
 from graphc.lowering.fusion import fuse, indirect
+from graphc.lowering.kernel import axes as kernel_axes
 from graphc.lowering.nodes import (
     along,
     facts,
     joins,
+    random_numbers,
     regions,
     sorted_lines,
     table_rows,
@@ -120,6 +122,23 @@ def _nodes_without_entries(patch: Patch) -> None:
 def _links_of_fewer_indices(patch: Patch) -> None:
     """The places of equal indices are taken from a part of these indices."""
     patch.setattr(table_rows, "_source_of", lambda ids: (ids.value, 0))
+
+
+@fault("kernels", "random")
+def _every_step_draws_alike(patch: Patch) -> None:
+    """The step of a stream is taken to be its key."""
+    around(patch, random_numbers, "_everywhere", lambda old, read, shape, *_: old(read, shape))
+
+
+@fault("kernels", "random")
+def _rows_draw_alike(patch: Patch) -> None:
+    """Random numbers go on from entry to entry of the last dim only."""
+
+    def drawn(old: Any, self: Any, x: Any) -> Any:
+        return (replace(y, strides=(*(0,) * len(y.strides[:-1]), *y.strides[-1:]))
+                for y in old(self, x))  # fmt: skip
+
+    around(patch, kernel_axes._Loops, "_random", drawn)
 
 
 @fault("overwritten")
