@@ -124,10 +124,8 @@ class Trainer:
         if isinstance(batch, dict) and not checked:
             fast_path = self.engine.fast_path("train", tuple(batch))
             every = self.plan.meta.get("every") or 0
-            if fast_path is None:
-                self.fast_path = _no_fast_path
-            else:
-                self.fast_path = self._apart(fast_path, every) if every else fast_path.step
+            step = fast_path.step if fast_path else lambda batch: None
+            self.fast_path = self._apart(fast_path, every) if fast_path and every else step
 
     def _apart(self, fast_path: FastPath, every: int) -> Callable[[Any], Metrics | None]:
         """The fast path of replicas that step independently, and meet after each `every` steps."""
@@ -405,10 +403,6 @@ def _agreed(results: Metrics) -> Metrics:
                 "the values of the others",
             )
     return {n: x for n, x in results.items() if not n.startswith(DIFFER)}
-
-
-def _no_fast_path(batch: Any) -> None:
-    return None
 
 
 def _plains(results: Mapping[str, Array]) -> Metrics:
