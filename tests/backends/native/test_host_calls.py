@@ -1,0 +1,127 @@
+"""How often a step goes back to Python, for every example under every strategy.
+
+What is counted are the instructions that a step leaves to the host, besides feeding the batch: each
+of them ends a native region, and Python runs until the next one begins. The numbers are bounds: a
+change may lower one (write the new one here), and none may grow. 0 is one native call.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import load_module
+from graphc.frontend.module import Module
+from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.lower import lower
+from graphc.lowering.nodes.facts import written_apart
+from graphc.lowering.nodes.peers import alike
+from graphc.lowering.program.program import Feed, Program
+from graphc.plan.plan import SERVER, SYNC, WORKER, Plan
+from graphc.runtime.backends.backend import Programs
+from graphc.strategies import parse_strategy
+
+FOLDER = Path(__file__).parents[3] / "examples"
+EXAMPLES = ("autoencoder", "cells", "digits", "digits_cnn", "linear", "pages")
+
+# Strategy -> the most host instructions of a step, by example, in the order of EXAMPLES: of a full
+# batch, and of one that is not full.
+BOUNDS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "one_device()": ((0, 0, 0, 0, 0, 0), (0, 0, 0, 1, 0, 1)),
+    "accumulate(2)": ((0, 0, 0, 2, 0, 2), (0, 0, 0, 2, 0, 2)),
+    "mirrored(1)": ((26, 12, 12, 37, 4, 11), (26, 12, 12, 37, 4, 11)),
+    "mirrored(2)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "mirrored(3)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "mirrored(2) * accumulate(2)": ((0, 0, 0, 2, 0, 2), (0, 0, 0, 2, 0, 2)),
+    "mirrored(2) * reproducible(2)": ((0, 0, 0, 1, 0, 1), (26, 12, 12, 37, 4, 11)),
+    "mirrored(2) * reproducible(8)": ((0, 0, 0, 4, 0, 4), (26, 12, 12, 40, 4, 14)),
+    "zero(2, stage=1)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "zero(2, stage=2)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "zero(2, stage=3)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "central_storage(2)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "parameter_server(2, 1)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "tensor_split(2)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "mirrored(2) * tensor_split(2)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "local_sgd(2, every=4)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "local_sgd(2, every=4) * accumulate(2)": ((0, 0, 0, 2, 0, 2), (0, 0, 0, 2, 0, 2)),
+    "diloco(2, every=4)": ((0, 0, 0, 1, 0, 1), (0, 0, 0, 1, 0, 1)),
+    "parameter_server(2, 1, staleness=2)": ((0, 0, 0, 0, 0, 0), (0, 0, 0, 1, 0, 1)),
+    "parameter_server(2, 2, staleness=none)": ((0, 0, 0, 0, 0, 0), (0, 0, 0, 1, 0, 1)),
+}  # fmt: skip
+
+ROLES = {  # of a push, or of a meeting: the programs that run beside the step
+    "local_sgd(2, every=4)": SYNC,
+    "diloco(2, every=4)": SYNC,
+    "parameter_server(2, 1, staleness=2)": SERVER,
+    "parameter_server(2, 2, staleness=none)": SERVER,
+}
+
+
+@cache
+def module(example: str) -> Module:
+    return load_module(FOLDER / f"{example}.gc")
+
+
+@cache
+def plan(example: str, strategy: str) -> Plan:
+    return compile_module(module(example), parse_strategy(strategy))
+
+
+def shared_variables(programs: Programs) -> frozenset[str] | None:
+    """The variables that devices of one process have once, as the backend chooses them."""
+    if next(iter(programs.values())).mesh.devices == 1:
+        return None
+    names = alike(programs)
+    for program in programs.values():
+        names -= written_apart(program)
+    return names
+
+
+def host_calls(program: Program, together: Programs) -> int:
+    """The instructions of one step that Python runs, feeds aside."""
+    lowered = lower(program, shared_variables(together))
+    calls = 0
+    for i, part in enumerate(lowered.parts):
+        own = sum(isinstance(x, Host) and not isinstance(x.instruction, Feed) for x in part)
+        is_loop = i % 2 == 1 and i < len(lowered.parts) - 1
+        calls += own * (program.mesh.turns if is_loop else 1)
+    return calls
+
+
+def of_step(example: str, strategy: str, short: bool = False) -> int:
+    """Those of a training step: of a worker's, where workers make it."""
+    p = plan(example, strategy)
+    together = p.worker_programs if p.asynchronous else p.step_programs
+    name = (WORKER if p.asynchronous else "train") + ".short" * short
+    return host_calls(together[name], together) if name in together else 0
+
+
+@pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
+@pytest.mark.parametrize("strategy", BOUNDS)
+def test_a_step_goes_back_to_python_no_more_often_than_it_did(strategy: str) -> None:
+    for short, bounds in zip((False, True), BOUNDS[strategy], strict=True):
+        for example, most in zip(EXAMPLES, bounds, strict=True):
+            found = of_step(example, strategy, short)
+            assert found <= most, f"{example}{' (short)' * short}: {found} host calls, not {most}"
+
+
+def test_the_table_has_every_example() -> None:
+    assert set(EXAMPLES) == {f.stem for f in FOLDER.glob("*.gc")}
+
+
+@pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
+@pytest.mark.parametrize("strategy", ROLES)
+def test_servers_and_meetings_are_native_wholes(strategy: str) -> None:
+    for example in EXAMPLES:
+        compiled = plan(example, strategy)
+        programs = compiled.step_programs if ROLES[strategy] == SYNC else compiled.programs
+        beside = {n: x for n, x in programs.items() if n.startswith(ROLES[strategy])}
+        assert beside
+        for name, program in beside.items():
+            together = programs if name == SYNC else {name: program}
+            assert host_calls(program, together) == 0, f"{example}: {name}"
