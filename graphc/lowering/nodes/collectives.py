@@ -192,7 +192,8 @@ class _Collected:
         v, read = self.v, self.read
         parts = spans(v.mesh, v.buffers[self.start.operand], self.op.along, dim)
         assert parts is not None
-        if self.into in v.shared_variables and self._is_even(dim):
+        alone = self.size == v.mesh.devices  # else others would write the same part
+        if self.into in v.shared_variables and alone and self._is_even(dim):
             return [self._part_of_variable(dim)]
         result, target = where(v, self.into)
         nodes: list[LoopNode] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from graphc.lowering.program.program import Feed, Program
 
@@ -26,9 +27,10 @@ def present(cuts: list[tuple[str, int, int]], count: Callable[[str, int], int]) 
 
 
 def all_present(program: Program) -> bool:
-    """Whether every leaf has an example in every step."""
-    leaves = program.mesh.leaves
+    """Whether every device has an example in every turn of every step."""
+    leaves, mesh = program.mesh.leaves, program.mesh
     if leaves is None:
         return True
+    places = prod(mesh.axis(a).size for a in leaves.axes)
     cuts = cuts_by_leaves(program)
-    return not program.counts and present(cuts, lambda _, n: n) == leaves.slots
+    return not program.counts and present(cuts, lambda _, n: n) == places
