@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from graphc.lowering.kernel.code import Pointer
 from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed_setup
-from graphc.lowering.kernel.positions import Position
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
 from graphc_numpy.native.llvm import machine
@@ -37,7 +37,7 @@ class Record:
     regions: tuple[tuple[int, bool, bool], ...]
     homes: tuple[Home, ...]
     checks: tuple[int, ...]
-    positions: tuple[Position, ...]
+    positions: tuple[PositionNumber, ...]
     needed: tuple[tuple[int, ...], ...]
     limits: tuple[tuple[int, int], ...]
     checked: tuple[int, ...]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphc.lowering.kernel.code import KernelCall, Pointer
-from graphc.lowering.kernel.positions import Position
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.program.program import Instruction, Kernel, writes
 
 MemoryKind: TypeAlias = Literal[
@@ -41,7 +41,7 @@ class Memory:
     axes: tuple[str, ...] = ()
     position: int = 0
     of: int = 0
-    shift: tuple[tuple[Position, int], ...] = ()
+    shift: tuple[tuple[PositionNumber, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Lowered:
     parts: tuple[tuple[Line, ...], ...]
     arena: int
     checks: tuple[Kernel, ...] = ()
-    positions: tuple[Position, ...] = ()
+    positions: tuple[PositionNumber, ...] = ()
     needed: tuple[tuple[int, ...], ...] = ()
 
 

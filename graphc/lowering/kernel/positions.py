@@ -20,7 +20,7 @@ Cut: TypeAlias = Callable[[Range, Mapping[str, int]], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PositionNumber:
     """A whole number; kind says which.
 
     coordinate: the index along mesh axis `axis`

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, R, Replicated, Split
-from graphc.lowering.kernel.positions import Position
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.conversions import Steps, combine, is_whole, resized, seen_as
 from graphc.lowering.nodes.joins import where
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
@@ -165,7 +165,7 @@ class _Collected:
         reads = [self._member(k, _resized(x, dim, n), shift) for k, x in terms]
         if is_whole(self.v, r, n):
             return reads
-        inside = steps.below(dim, Position("length", range=r))
+        inside = steps.below(dim, PositionNumber("length", range=r))
         return [steps.guarded(x, inside) for x in reads]
 
     @staticmethod

@@ -16,7 +16,7 @@ from graphc.ir.op import Op
 from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, ReduceOp, Replicated, Split
 from graphc.ir.types import BOOL, F32, I64, DType
-from graphc.lowering.kernel.positions import Position, every_cut
+from graphc.lowering.kernel.positions import PositionNumber, every_cut
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.nodes.sections import moved_by, number, section, written
 from graphc.lowering.nodes.values import Shift, ValueTable
@@ -29,7 +29,7 @@ from graphc.ops.source import DimSize, Iota, Random
 
 COMBINE: dict[ReduceOp, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 OF_BOOLS: dict[ReduceOp, str] = {"sum": "or", "max": "or", "min": "and"}
-TURN = Position("turn")
+TURN = PositionNumber("turn")
 
 
 def combine(how: ReduceOp, dtype: DType) -> str:
@@ -63,10 +63,10 @@ class Steps:
         value = self.v.wrote(self.x.result) if result is None else result
         return [*self.nodes, self.v.map(self.x, function, tuple(reads), value, target)]
 
-    def number(self, position: Position) -> Read:
+    def number(self, position: PositionNumber) -> Read:
         return number(self.v, position, self.shape)
 
-    def below(self, dim: int, length: Position) -> Read:
+    def below(self, dim: int, length: PositionNumber) -> Read:
         """Whether the index along a dim is below a number."""
         index = self.map("iota", (), I64, dim)
         return self.map("lt", (index, self.number(length)), BOOL)
@@ -106,7 +106,7 @@ def _converted(v: ValueTable, x: Kernel, op: Conversion, read: Read) -> list[Loo
             return _slice_of(v, x, read, dim)
         case Replicated(), Partial():
             steps = Steps(v, x)
-            first = steps.map("eq", (steps.number(Position("coordinate", op.axis)),
+            first = steps.map("eq", (steps.number(PositionNumber("coordinate", op.axis)),
                                      steps.map("fill", (), I64)), BOOL)  # fmt: skip
             return steps.end("select", (first, read, steps.map("fill", (), b.dtype)))
         case Split(dim=dim), Replicated():
@@ -138,7 +138,7 @@ def counted(v: ValueTable, x: Kernel, op: DimSize | OwnSize) -> list[LoopNode] |
     steps = Steps(v, x)
     if is_whole(v, r, r.count * r.unit):
         return [v.map(x, "fill", (), v.wrote(x.result), number=r.count * r.unit)]
-    return steps.end("cast", (steps.number(Position("length", range=r)),))
+    return steps.end("cast", (steps.number(PositionNumber("length", range=r)),))
 
 
 def indices(v: ValueTable, x: Kernel, op: Iota) -> list[LoopNode]:
@@ -147,7 +147,10 @@ def indices(v: ValueTable, x: Kernel, op: Iota) -> list[LoopNode]:
     steps = Steps(v, x)
     if {o for o, _ in every_cut(r, v.mesh)} == {0}:
         return [v.map(x, "iota", (), v.wrote(x.result), number=op.dim)]
-    index, first = steps.map("iota", (), I64, op.dim), steps.number(Position("offset", range=r))
+    index, first = (
+        steps.map("iota", (), I64, op.dim),
+        steps.number(PositionNumber("offset", range=r)),
+    )
     return steps.end("cast", (steps.map("add", (index, first), I64),))
 
 
@@ -156,7 +159,7 @@ def _masked(v: ValueTable, x: Kernel, op: Mask, read: Read) -> list[LoopNode]:
     if is_whole(v, r, b.shape[op.dim]):
         return [v.map(x, "copy", (read,), v.wrote(x.result))]
     steps = Steps(v, x)
-    inside = steps.below(op.dim, Position("length", range=r))
+    inside = steps.below(op.dim, PositionNumber("length", range=r))
     return steps.end("select", (inside, read, steps.map("fill", (), b.dtype, op.fill)))
 
 
@@ -174,7 +177,7 @@ def _slice_of(v: ValueTable, x: Kernel, read: Read, dim: int) -> list[LoopNode] 
     if seen is None:
         return None
     steps = Steps(v, x)
-    inside = steps.below(dim, Position("length", range=after))
+    inside = steps.below(dim, PositionNumber("length", range=after))
     return steps.end("copy", (steps.guarded(seen, inside),))
 
 
@@ -247,7 +250,7 @@ def _grown(
     """One more leaf of a forest. axis: of the turns, if each device begins with leaf 0."""
     row = MemoryLayout.dense(read.layout.shape)
     size, result = prod(row.shape), Read(Version(x.result), row, read.dtype)
-    top, joined = (Position(kind, axis) for kind in ("pieces", "carries"))
+    top, joined = (PositionNumber(kind, axis) for kind in ("pieces", "carries"))
     steps, total = Steps(v, x, row.shape), read
     for k in range(_most_carries(v, axis)):
         below = replace(row, offset=-(k + 1) * size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.ir.types import I64
-from graphc.lowering.kernel.positions import Position, every_cut
+from graphc.lowering.kernel.positions import PositionNumber, every_cut
 from graphc.lowering.nodes.nodes import LoopNode, Read
 from graphc.lowering.nodes.sections import number
 from graphc.lowering.nodes.values import ValueTable
@@ -29,7 +29,7 @@ def random_numbers(v: ValueTable, x: Kernel, op: Random) -> list[LoopNode]:
     reads = [_everywhere(v.read(words), shape, word) for word in (0, 1)]
     for r, stride in zip(v.buffers[x.result].ranges, strides, strict=True):
         if any(first for first, _ in every_cut(r, v.mesh)):
-            reads.append(number(v, Position("offset", range=r), shape))
+            reads.append(number(v, PositionNumber("offset", range=r), shape))
             far.append(stride)
     result = v.wrote(x.result)
     along = strides, tuple(far)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir.types import I64
-from graphc.lowering.kernel.positions import Position
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.nodes import Read, Version
 from graphc.lowering.nodes.values import Section, Shift, ValueTable
 from graphc.lowering.program.program import Buffer, Range
@@ -52,7 +52,7 @@ def _buffer(v: ValueTable, of: Section, version: int) -> int:
     return v.section_of[key]
 
 
-def number(v: ValueTable, position: Position, shape: tuple[int, ...]) -> Read:
+def number(v: ValueTable, position: PositionNumber, shape: tuple[int, ...]) -> Read:
     """A number that is loaded, for every entry of a domain."""
     if v.positions_buffer < 0:
         v.positions_buffer = len(v.buffers)
@@ -64,4 +64,7 @@ def number(v: ValueTable, position: Position, shape: tuple[int, ...]) -> Read:
 
 def moved_by(after: Range, before: Range, step: int) -> Shift:
     """The shift from where one range begins to where another does, of so many entries each."""
-    return (Position("offset", range=after), step), (Position("offset", range=before), -step)
+    return (PositionNumber("offset", range=after), step), (
+        PositionNumber("offset", range=before),
+        -step,
+    )

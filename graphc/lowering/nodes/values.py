@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 from graphc.ir.placement import Mesh
 from graphc.ir.types import DType
 from graphc.lowering.kernel.lowered import Home
-from graphc.lowering.kernel.positions import Position
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.nodes import ContractNode, MapNode, Read, Version
 from graphc.lowering.nodes.views import Views, seen_through
 from graphc.lowering.program.program import Buffer, Instruction, Kernel, Program, Start
 from graphc.lowering.program.strides import MemoryLayout
 
-Shift: TypeAlias = tuple[tuple[Position, int], ...]  # entries, times the number
+Shift: TypeAlias = tuple[tuple[PositionNumber, int], ...]  # entries, times the number
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ValueTable:
     chained: dict[Version, IndexSource] = field(default_factory=dict)
     sections: dict[int, Section] = field(default_factory=dict)
     section_of: dict[tuple[Section, int], int] = field(default_factory=dict)
-    positions: dict[Position, int] = field(default_factory=dict)
+    positions: dict[PositionNumber, int] = field(default_factory=dict)
     positions_buffer: int = -1
     shared_variables: frozenset[int] = frozenset()
 

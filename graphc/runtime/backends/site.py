@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.ir.op import Shard
 from graphc.ir.placement import Home, Split
-from graphc.lowering.kernel.positions import Position
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.program.leaves import cuts_by_leaves, present
 from graphc.lowering.program.program import (
     Buffer,
@@ -77,7 +77,7 @@ class Site:
                 written = writes(x)
                 return all(map(self.holds, reads(x) if written is None else (written,)))
 
-    def number(self, position: Position, turn: int, supply: Supply) -> int:
+    def number(self, position: PositionNumber, turn: int, supply: Supply) -> int:
         """A number that kernels read."""
         return position.at(self.coordinates[turn], self.first_leaf, turn, supply.cut)
 

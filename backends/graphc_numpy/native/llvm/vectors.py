@@ -224,33 +224,15 @@ class Printer:
             raw = self.read(address, t, dtype.bytes)
         else:
             address = self._allowed(address, active * dtype.bytes)
-            xs = (address, ir.Constant(INT32, dtype.bytes), _mask(active), self.number(0, t))
-            raw = self.call(f"llvm.masked.load.{suffix(t)}.p0", xs, t)
+            return self.load_where(address, dtype, _mask(active), WIDTH)
         return Vector(self._held(raw, dtype), dtype, WIDTH)
 
-    def load_where(self, address: ir.Value, dtype: DType, where: Vector, active: int) -> Vector:
+    def load_where(self, address: ir.Value, dtype: DType, where: ir.Value, active: int) -> Vector:
         """WIDTH elements; only those where a condition holds are touched, the others are 0."""
-        mask = where.value
-        if active < WIDTH:
-            mask = self.b.and_(mask, _mask(active))
         t = vector(memory_type(dtype), WIDTH)
-        if self.checked:
-            return self._load_checked(address, dtype, mask)
+        mask = self.b.and_(where, _mask(active)) if active < WIDTH else where
         xs = (address, ir.Constant(INT32, dtype.bytes), mask, self.number(0, t))
         raw = self.call(f"llvm.masked.load.{suffix(t)}.p0", xs, t)
-        return Vector(self._held(raw, dtype), dtype, WIDTH)
-
-    def _load_checked(self, address: ir.Value, dtype: DType, mask: ir.Value) -> Vector:
-        """The same, lane after lane, so that each address is checked."""
-        b, t = self.b, memory_type(dtype)
-        place = b.alloca(vector(t, WIDTH))
-        place.type = POINTER
-        b.store(self.number(0, vector(t, WIDTH)), place)
-        for k in range(WIDTH):
-            with b.if_then(b.extract_element(mask, index(k))):
-                lane = self.read(self.at(address, k, dtype), t, dtype.bytes)
-                b.store(lane, self.at(place, k, dtype), align=dtype.bytes)
-        raw = b.load(place, typ=vector(t, WIDTH))
         return Vector(self._held(raw, dtype), dtype, WIDTH)
 
     def store(self, x: Vector, address: ir.Value) -> None:

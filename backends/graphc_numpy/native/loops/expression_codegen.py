@@ -222,9 +222,9 @@ class ExpressionPrinter:
         """What is loaded where a condition holds; elsewhere memory is not touched."""
         b, dtype = self.p.b, self.params[access.slot].dtype
         t, stride = register_type(dtype), _stride(access, lanes)
-        if where.width > 1 and stride == 1:
+        if where.width > 1 and stride == 1 and not self.p.checked:
             first, _ = self._addresses(access, registers, indices, lanes, active)
-            return self.p.load_where(first, dtype, where, active)
+            return self.p.load_where(first, dtype, where.value, active)
         if where.width > 1:
             first, _ = self._addresses(access, registers, indices, lanes, active)
             raw = self.p.number(0, vector(t, WIDTH))
