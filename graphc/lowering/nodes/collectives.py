@@ -81,15 +81,18 @@ def landing(program: Program, native: Mapping[int, Start], once: AbstractSet[int
 class _Collected:
     """The nodes of one collective.
 
-    axes: over space; size: of the group; copies: what puts the operand where others can read it
+    axes: over space, if there are other devices along them; size: of the group; leaves: whether it
+    goes over leaves; into: what the result is written to
     """
 
     def __init__(self, v: ValueTable, start: Start, variable: int | None) -> None:
         self.v, self.start, self.op = v, start, start.op
         self.into = start.result if variable is None else variable
         self.x = Kernel(start.op, (start.operand,), start.result, start.node, start.origin)
-        self.axes = tuple(a for a in start.op.axes if v.mesh.axis(a).over == "space")
-        self.size = prod(v.mesh.axis(a).size for a in self.axes)
+        space = tuple(a for a in start.op.axes if v.mesh.axis(a).over == "space")
+        self.size = prod(v.mesh.axis(a).size for a in space)
+        self.axes = space if self.size > 1 else ()
+        self.leaves = len(space) < len(start.op.axes)
         self.read = v.read(start.operand)
         self.result = v.buffers[start.result]
 
@@ -142,7 +145,7 @@ class _Collected:
     def _terms(self) -> tuple[list[tuple[int, Read]], Sequence[tuple[int, int]]]:
         """What is added, by member, and in which order: sum i += sum j."""
         v, n = self.v, self.size
-        if len(self.axes) < len(self.op.axes):
+        if self.leaves:
             turns = v.mesh.turns
             grown = forests(n, turns, n * turns)
             rows = [(k, self._row(i)) for k, pieces in enumerate(grown) for i in range(len(pieces))]

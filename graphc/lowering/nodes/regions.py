@@ -26,7 +26,8 @@ from graphc.ops.collective import Accumulation
 
 def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft:
     """The regions of a program. shared_variables: as `graphc.lowering.lower.lower` has them."""
-    facts = facts_of(program, together=shared_variables is not None)
+    together = shared_variables is not None or program.mesh.devices == 1
+    facts = facts_of(program, together)
     values = ValueTable.of(program, facts)
     values.shared_variables = frozenset(program.variables[n] for n in shared_variables or ())
     cutter = _Regions(program, values)
