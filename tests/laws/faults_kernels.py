@@ -114,7 +114,7 @@ def _all_functions_known(patch: Patch) -> None:
 @fault("kernels", "empty")
 def _nodes_without_entries(patch: Patch) -> None:
     """What has a dim of length 0 is a node like others."""
-    for module in (facts, regions):
+    for module in (translate, regions):
         patch.setattr(module, "nodes_of", translate._nodes)
 
 

@@ -18,7 +18,7 @@ from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.diagnosis import wrong_index
-from graphc.runtime.transports.transport import Communicator
+from graphc.runtime.transports.transport import Communicator, PeerFailed
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, array_on
@@ -54,6 +54,7 @@ class NativeLoaded:
 
     def __init__(self, programs: Programs, allocator: Allocator) -> None:
         self.programs, self.allocator = programs, allocator
+        self.noted: dict[str, dict[int, FailedChecks]] = {}  # in each program, by rank
         self._found: dict[tuple[str, frozenset[str] | None], Preparation] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
@@ -150,7 +151,10 @@ class NativeDevice:
     def prepare(self, program: str) -> None:
         """Compile a program, and bind it to the memory of all ranks."""
         site = Site(self._loaded.programs[program], self.rank)
-        self._steps[program] = BoundStep(self._loaded.compiled(program), site, self._comm, self)
+        step = BoundStep(self._loaded.compiled(program), site, self._comm, self)
+        step.noted_by_all = self._loaded.noted.setdefault(program, {})
+        step.noted_by_all[self.rank] = step.noted
+        self._steps[program] = step
 
     def step(self, program: str, supply: Supply) -> dict[str, Array]:
         self.committing = False
@@ -207,7 +211,8 @@ class BoundStep:
         layouts = layouts_of(self.program.instructions, buffers)
         self.arrays = [self._array(b, site, layouts.get(b.id)) for b in buffers]
         self.bound = bound = Binding(site, comm, self.arrays)
-        self.noted = FailedChecks(lowered, compiled.limits)
+        self.noted_by_all: dict[int, FailedChecks] = {}  # by the devices of this process
+        self.noted = FailedChecks(self.program, lowered, compiled.limits)
         self.addresses = self._addresses()
         self.barrier = new_words(barrier.WORDS)
         self.counts = new_words(len(compiled.regions.found) + 1)
@@ -246,6 +251,8 @@ class BoundStep:
 
     def _check(self) -> None:
         if self.noted.failed:
+            if any(map(self.noted.comes_after, tuple(self.noted_by_all.values()))):
+                raise PeerFailed("another device has found an error that comes first")
             raise self.error(self.noted.first(), self.bound.turn, self.bound.supply)
 
     def error(self, wrong: Wrong, turn: int, supply: Supply) -> GraphcError:

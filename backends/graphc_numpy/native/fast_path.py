@@ -123,7 +123,7 @@ class NativeFastPath:
 
     def _new_noted(self) -> FailedChecks:
         compiled, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
-        return FailedChecks(compiled.lowered, compiled.limits, rows)
+        return FailedChecks(compiled.program, compiled.lowered, compiled.limits, rows)
 
     def _counts_of(self, step: BoundStep) -> Words:
         return self._counts if step is self._step else step.counts

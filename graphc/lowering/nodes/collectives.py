@@ -17,7 +17,7 @@ from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, R, Replicated, Split
 from graphc.lowering.kernel.positions import PositionNumber
-from graphc.lowering.nodes.conversions import Steps, combine, is_whole, resized, seen_as
+from graphc.lowering.nodes.conversions import NodeMaker, combine, is_whole, resized, seen_as
 from graphc.lowering.nodes.joins import where
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.nodes.sections import moved_by, section, written
@@ -132,7 +132,7 @@ class _Collected:
 
     def _total(self, dim: int | None) -> list[LoopNode]:
         """The sum (max, min) of all operands; of a part of a dim, if there is one."""
-        steps = Steps(self.v, self.x)
+        steps = NodeMaker(self.v, self.x)
         terms, order = self._terms()
         if dim is not None:
             reads = self._sliced(steps, terms, dim)
@@ -160,7 +160,7 @@ class _Collected:
         return replace(self.read, layout=MemoryLayout(layout.shape[1:], layout.strides[1:], offset))
 
     def _sliced(
-        self, steps: Steps, terms: Sequence[tuple[int, Read]], dim: int
+        self, steps: NodeMaker, terms: Sequence[tuple[int, Read]], dim: int
     ) -> list[Read]:  # fmt: skip
         """This device's part of each term."""
         r, n = self.result.ranges[dim], self.result.shape[dim]
@@ -234,13 +234,13 @@ class _Collected:
         if other is None:
             reads = (self._member(k, piece),)
             return [v.map(self.x, "copy", reads, result, there, apart=True)]
-        steps = Steps(v, self.x, there.shape)
+        steps = NodeMaker(v, self.x, there.shape)
         (part,) = self._sliced(steps, [(k, piece)], other)
         return [*steps.nodes, v.map(self.x, "copy", (part,), result, there, apart=True)]
 
 
 def _combined(
-    steps: Steps, terms: list[Read], order: Sequence[tuple[int, int]], function: str
+    steps: NodeMaker, terms: list[Read], order: Sequence[tuple[int, int]], function: str
 ) -> list[LoopNode]:
     """Terms added up as an order says; the last addition makes the result."""
     if not order:

@@ -37,7 +37,7 @@ def combine(how: ReduceOp, dtype: DType) -> str:
     return (OF_BOOLS if dtype == BOOL else COMBINE)[how]
 
 
-class Steps:
+class NodeMaker:
     """The nodes of one instruction, made one after the other over one domain."""
 
     def __init__(self, v: ValueTable, x: Kernel, shape: tuple[int, ...] | None = None) -> None:
@@ -105,7 +105,7 @@ def _converted(v: ValueTable, x: Kernel, op: Conversion, read: Read) -> list[Loo
         case Replicated(), Split(dim=dim):
             return _slice_of(v, x, read, dim)
         case Replicated(), Partial():
-            steps = Steps(v, x)
+            steps = NodeMaker(v, x)
             first = steps.map("eq", (steps.number(PositionNumber("coordinate", op.axis)),
                                      steps.map("fill", (), I64)), BOOL)  # fmt: skip
             return steps.end("select", (first, read, steps.map("fill", (), b.dtype)))
@@ -135,7 +135,7 @@ def counted(v: ValueTable, x: Kernel, op: DimSize | OwnSize) -> list[LoopNode] |
     else:
         unit = op.extent.unit if op.extent else 1
         r = Range(op.size // unit if unit else 0, unit, op.extent.name if op.extent else "")
-    steps = Steps(v, x)
+    steps = NodeMaker(v, x)
     if is_whole(v, r, r.count * r.unit):
         return [v.map(x, "fill", (), v.wrote(x.result), number=r.count * r.unit)]
     return steps.end("cast", (steps.number(PositionNumber("length", range=r)),))
@@ -144,7 +144,7 @@ def counted(v: ValueTable, x: Kernel, op: DimSize | OwnSize) -> list[LoopNode] |
 def indices(v: ValueTable, x: Kernel, op: Iota) -> list[LoopNode]:
     """The indices along a dim of the whole tensor, of which this is a shard."""
     r = v.buffers[x.result].ranges[op.dim]
-    steps = Steps(v, x)
+    steps = NodeMaker(v, x)
     if {o for o, _ in every_cut(r, v.mesh)} == {0}:
         return [v.map(x, "iota", (), v.wrote(x.result), number=op.dim)]
     index, first = (
@@ -158,7 +158,7 @@ def _masked(v: ValueTable, x: Kernel, op: Mask, read: Read) -> list[LoopNode]:
     b, r = v.buffers[x.result], v.buffers[x.operands[0]].ranges[op.dim]
     if is_whole(v, r, b.shape[op.dim]):
         return [v.map(x, "copy", (read,), v.wrote(x.result))]
-    steps = Steps(v, x)
+    steps = NodeMaker(v, x)
     inside = steps.below(op.dim, PositionNumber("length", range=r))
     return steps.end("select", (inside, read, steps.map("fill", (), b.dtype, op.fill)))
 
@@ -176,7 +176,7 @@ def _slice_of(v: ValueTable, x: Kernel, read: Read, dim: int) -> list[LoopNode] 
     seen = _moved(v, read, resized(read.layout, dim, n), shift)
     if seen is None:
         return None
-    steps = Steps(v, x)
+    steps = NodeMaker(v, x)
     inside = steps.below(dim, PositionNumber("length", range=after))
     return steps.end("copy", (steps.guarded(seen, inside),))
 
@@ -251,7 +251,7 @@ def _grown(
     row = MemoryLayout.dense(read.layout.shape)
     size, result = prod(row.shape), Read(Version(x.result), row, read.dtype)
     top, joined = (PositionNumber(kind, axis) for kind in ("pieces", "carries"))
-    steps, total = Steps(v, x, row.shape), read
+    steps, total = NodeMaker(v, x, row.shape), read
     for k in range(_most_carries(v, axis)):
         below = replace(row, offset=-(k + 1) * size)
         piece = section(v, replace(result, layout=below), shift=((top, size),))
@@ -273,7 +273,7 @@ def _settled(v: ValueTable, x: Kernel, op: Settle, read: Read) -> list[LoopNode]
     """The sum of what turns have kept: in their order, or of a forest from its end on."""
     every = op.order is Order.ADD_N
     rows = read.layout.shape[0] if every else len(pieces(0, op.turns))
-    steps, layout = Steps(v, x), _row(read)
+    steps, layout = NodeMaker(v, x), _row(read)
     dtype = F32 if read.dtype.bytes == 2 else read.dtype
     parts = []
     for k in range(rows):

@@ -19,7 +19,14 @@ import numpy as np
 
 from graphc.runtime.transports.exchange import Array, Scratch
 from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
-from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group, Handle, Shape
+from graphc.runtime.transports.transport import (
+    CollectiveCall,
+    Communicator,
+    Group,
+    Handle,
+    PeerFailed,
+    Shape,
+)  # fmt: skip
 from graphc.support.errors import GraphcError
 from graphc.support.limits import MAX_DEVICES
 
@@ -125,7 +132,8 @@ class _Run:
         """The results, or the error of the lowest rank that failed by itself."""
         if not self.room.failed:
             return self.results
-        rank, error = min(self.room.errors.items(), key=lambda item: item[0])
+        errors = self.room.errors.items()
+        rank, error = min(errors, key=lambda x: (isinstance(x[1], PeerFailed), x[0]))
         for kept in (self.room.errors, self.room.meetings):
             kept.clear()  # tracebacks hold the room, the room holds arrays
         if rank != INTERRUPTED and not isinstance(error, GraphcError):

@@ -130,7 +130,10 @@ def test_whole_batches_take_the_short_way_and_others_do_not() -> None:
         assert (fast_path.done, trainer.steps) == (1, 3)
 
 
-SHORT = ["accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)"]
+SHORT = [
+    "accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)", "mirrored(5)", "zero(2, 3)",
+    "one_device() * reproducible(4)", "mirrored(2) * reproducible(4)", "central_storage(2)",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "6"])
@@ -153,13 +156,6 @@ def test_turns_and_devices_go_the_short_way_to_the_same_bits(
         assert fast_path is not None and fast_path.done == 3
         assert short.params_sha256() == long.params_sha256()
     config.get.cache_clear()
-
-
-@pytest.mark.parametrize("strategy", ["mirrored(5)"])
-def test_what_is_padded_goes_the_long_way(strategy: str) -> None:
-    with compiled(NATIVE, strategy) as trainer:
-        trainer.step(data(12))
-        assert quick_of(trainer) is None
 
 
 def fortran(batch: dict[str, Any]) -> dict[str, Any]:

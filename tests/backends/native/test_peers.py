@@ -135,7 +135,7 @@ def test_devices_and_their_threads_give_the_same_bits(monkeypatch: pytest.Monkey
 )
 def test_every_collective_of_one_process_is_a_kernel(strategy: str) -> None:
     with compiled(strategy, optimizer=SGD) as trainer:
-        trainer.step(data(40))
+        trainer.step(data(24))
         assert Start not in hosted(devices(trainer)[0])
 
 

@@ -37,7 +37,7 @@ NAMED = ("avx512", "avx2", "baseline")
 GRAPHC = Path(config.__file__).parents[1]
 SOURCES = (
     Path(__file__).parents[1], GRAPHC / "ir", GRAPHC / "lowering", GRAPHC / "ops",
-    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "random", "record_equality")),
+    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "memo", "random", "record_equality")),
 )  # fmt: skip
 SHOW_LLVM = 4  # the level of GRAPHC_DEBUG that prints LLVM IR
 _NUMBERS = count()

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.lowering.kernel import code
 from graphc.lowering.kernel.code import Check, IndexLinks, KernelCall, statements
 from graphc.lowering.kernel.lowered import Lowered, Native
-from graphc.lowering.program.program import Kernel
+from graphc.lowering.program.program import Kernel, Program
 from graphc.ops.indexing import check_of
 from graphc.support.errors import GraphcError
 from graphc_numpy.native.threads.pool import LINE, new_words
@@ -38,10 +38,14 @@ class FailedChecks:
     Each row of the words belongs to one device, in one turn.
     """
 
-    def __init__(self, lowered: Lowered, limits: Mapping[int, int], rows: int = 1) -> None:
+    def __init__(
+        self, program: Program, lowered: Lowered, limits: Mapping[int, int], rows: int = 1
+    ) -> None:
         width = -(-(2 * len(lowered.checks) + 2) // LINE) * LINE
         self.words = new_words(rows * width).reshape(rows, width)
         self._kernels, self._limits = lowered.checks, limits
+        order = {id(x): i for i, x in enumerate(program.instructions)}
+        self._order = [order.get(id(x), 0) for x in lowered.checks]
 
     def forget(self) -> None:
         """Clear what was noted, since another device's error may have ended the step."""
@@ -52,14 +56,20 @@ class FailedChecks:
         """Whether a check failed."""
         return bool(self.words.any())
 
+    def comes_after(self, other: FailedChecks) -> bool:
+        """Whether another device has noted an error of an earlier instruction."""
+        mine, theirs = ([x._order[k] for _, k in x._noted()] for x in (self, other))
+        return bool(theirs) and min(theirs) < min(mine)
+
+    def _noted(self) -> list[tuple[int, int]]:
+        """The row and the number of each check that failed."""
+        rows, checks = range(len(self.words)), range(len(self._kernels))
+        return [(row, k) for row in rows for k in checks if self.words[row, 2 * k]]
+
     def first(self) -> Wrong:
-        """The first error that was noted; all are forgotten."""
-        row, number = min(
-            (row, k) for row in range(len(self.words)) for k in range(len(self._kernels))
-            if self.words[row, 2 * k]
-        )  # fmt: skip
+        """The first error that was noted, in the order of the program."""
+        _, row, number = min((self._order[k], row, k) for row, k in self._noted())
         value = int(self.words[row, 2 * number + 1])
-        self.forget()
         return Wrong(row, self._kernels[number], value, self._limits[number])
 
 
