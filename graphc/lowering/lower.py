@@ -1,7 +1,7 @@
 """Lowering: from a program to calls of kernels, and instructions that stay with the host.
 
-What a loop nest cannot do stays with the host: collectives, feeding, conversions that depend on the
-number of examples, and ops without a nest. Between two of these, everything is one native region.
+What a loop nest cannot do stays with the host: feeding, collectives between processes, and ops
+without a nest. Between two of these, everything is one native region.
 Nothing has a place in memory before the last stage.
 """
 

@@ -132,15 +132,15 @@ class _Collected:
 
     def _total(self, dim: int | None) -> list[LoopNode]:
         """The sum (max, min) of all operands; of a part of a dim, if there is one."""
-        steps = NodeMaker(self.v, self.x)
+        make = NodeMaker(self.v, self.x)
         terms, order = self._terms()
         if dim is not None:
-            reads = self._sliced(steps, terms, dim)
+            reads = self._sliced(make, terms, dim)
         else:
             reads = [self._member(k, read) for k, read in terms]
         source = self.op.states[0]
         assert isinstance(source, Partial)
-        return _combined(steps, reads, order, combine(source.op, self.read.dtype))
+        return _combined(make, reads, order, combine(source.op, self.read.dtype))
 
     def _terms(self) -> tuple[list[tuple[int, Read]], Sequence[tuple[int, int]]]:
         """What is added, by member, and in which order: sum i += sum j."""
@@ -160,7 +160,7 @@ class _Collected:
         return replace(self.read, layout=MemoryLayout(layout.shape[1:], layout.strides[1:], offset))
 
     def _sliced(
-        self, steps: NodeMaker, terms: Sequence[tuple[int, Read]], dim: int
+        self, make: NodeMaker, terms: Sequence[tuple[int, Read]], dim: int
     ) -> list[Read]:  # fmt: skip
         """This device's part of each term."""
         r, n = self.result.ranges[dim], self.result.shape[dim]
@@ -168,8 +168,8 @@ class _Collected:
         reads = [self._member(k, _resized(x, dim, n), shift) for k, x in terms]
         if is_whole(self.v, r, n):
             return reads
-        inside = steps.below(dim, PositionNumber("length", range=r))
-        return [steps.guarded(x, inside) for x in reads]
+        inside = make.below(dim, PositionNumber("length", range=r))
+        return [make.guarded(x, inside) for x in reads]
 
     @staticmethod
     def read_stride(terms: Sequence[tuple[int, Read]], dim: int) -> int:
@@ -234,22 +234,22 @@ class _Collected:
         if other is None:
             reads = (self._member(k, piece),)
             return [v.map(self.x, "copy", reads, result, there, apart=True)]
-        steps = NodeMaker(v, self.x, there.shape)
-        (part,) = self._sliced(steps, [(k, piece)], other)
-        return [*steps.nodes, v.map(self.x, "copy", (part,), result, there, apart=True)]
+        make = NodeMaker(v, self.x, there.shape)
+        (part,) = self._sliced(make, [(k, piece)], other)
+        return [*make.nodes, v.map(self.x, "copy", (part,), result, there, apart=True)]
 
 
 def _combined(
-    steps: NodeMaker, terms: list[Read], order: Sequence[tuple[int, int]], function: str
+    make: NodeMaker, terms: list[Read], order: Sequence[tuple[int, int]], function: str
 ) -> list[LoopNode]:
     """Terms added up as an order says; the last addition makes the result."""
     if not order:
-        return steps.end("copy", (terms[0],))
+        return make.end("copy", (terms[0],))
     dtype = terms[0].dtype
     for i, j in order[:-1]:
-        terms[i] = steps.map(function, (terms[i], terms[j]), dtype)
+        terms[i] = make.map(function, (terms[i], terms[j]), dtype)
     i, j = order[-1]
-    return steps.end(function, (terms[i], terms[j]))
+    return make.end(function, (terms[i], terms[j]))
 
 
 def _resized(read: Read, dim: int, n: int) -> Read:

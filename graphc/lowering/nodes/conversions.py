@@ -105,10 +105,10 @@ def _converted(v: ValueTable, x: Kernel, op: Conversion, read: Read) -> list[Loo
         case Replicated(), Split(dim=dim):
             return _slice_of(v, x, read, dim)
         case Replicated(), Partial():
-            steps = NodeMaker(v, x)
-            first = steps.map("eq", (steps.number(PositionNumber("coordinate", op.axis)),
-                                     steps.map("fill", (), I64)), BOOL)  # fmt: skip
-            return steps.end("select", (first, read, steps.map("fill", (), b.dtype)))
+            make = NodeMaker(v, x)
+            first = make.map("eq", (make.number(PositionNumber("coordinate", op.axis)),
+                                     make.map("fill", (), I64)), BOOL)  # fmt: skip
+            return make.end("select", (first, read, make.map("fill", (), b.dtype)))
         case Split(dim=dim), Replicated():
             return _stacked(v, x, read, dim)
         case Partial(op=how), _ if op.communicates:
@@ -135,32 +135,32 @@ def counted(v: ValueTable, x: Kernel, op: DimSize | OwnSize) -> list[LoopNode] |
     else:
         unit = op.extent.unit if op.extent else 1
         r = Range(op.size // unit if unit else 0, unit, op.extent.name if op.extent else "")
-    steps = NodeMaker(v, x)
+    make = NodeMaker(v, x)
     if is_whole(v, r, r.count * r.unit):
         return [v.map(x, "fill", (), v.wrote(x.result), number=r.count * r.unit)]
-    return steps.end("cast", (steps.number(PositionNumber("length", range=r)),))
+    return make.end("cast", (make.number(PositionNumber("length", range=r)),))
 
 
 def indices(v: ValueTable, x: Kernel, op: Iota) -> list[LoopNode]:
     """The indices along a dim of the whole tensor, of which this is a shard."""
     r = v.buffers[x.result].ranges[op.dim]
-    steps = NodeMaker(v, x)
+    make = NodeMaker(v, x)
     if {o for o, _ in every_cut(r, v.mesh)} == {0}:
         return [v.map(x, "iota", (), v.wrote(x.result), number=op.dim)]
     index, first = (
-        steps.map("iota", (), I64, op.dim),
-        steps.number(PositionNumber("offset", range=r)),
+        make.map("iota", (), I64, op.dim),
+        make.number(PositionNumber("offset", range=r)),
     )
-    return steps.end("cast", (steps.map("add", (index, first), I64),))
+    return make.end("cast", (make.map("add", (index, first), I64),))
 
 
 def _masked(v: ValueTable, x: Kernel, op: Mask, read: Read) -> list[LoopNode]:
     b, r = v.buffers[x.result], v.buffers[x.operands[0]].ranges[op.dim]
     if is_whole(v, r, b.shape[op.dim]):
         return [v.map(x, "copy", (read,), v.wrote(x.result))]
-    steps = NodeMaker(v, x)
-    inside = steps.below(op.dim, PositionNumber("length", range=r))
-    return steps.end("select", (inside, read, steps.map("fill", (), b.dtype, op.fill)))
+    make = NodeMaker(v, x)
+    inside = make.below(op.dim, PositionNumber("length", range=r))
+    return make.end("select", (inside, read, make.map("fill", (), b.dtype, op.fill)))
 
 
 # -- slices ---------------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ def _slice_of(v: ValueTable, x: Kernel, read: Read, dim: int) -> list[LoopNode] 
     seen = _moved(v, read, resized(read.layout, dim, n), shift)
     if seen is None:
         return None
-    steps = NodeMaker(v, x)
-    inside = steps.below(dim, PositionNumber("length", range=after))
-    return steps.end("copy", (steps.guarded(seen, inside),))
+    make = NodeMaker(v, x)
+    inside = make.below(dim, PositionNumber("length", range=after))
+    return make.end("copy", (make.guarded(seen, inside),))
 
 
 def resized(layout: MemoryLayout, dim: int, n: int) -> MemoryLayout:
@@ -251,14 +251,14 @@ def _grown(
     row = MemoryLayout.dense(read.layout.shape)
     size, result = prod(row.shape), Read(Version(x.result), row, read.dtype)
     top, joined = (PositionNumber(kind, axis) for kind in ("pieces", "carries"))
-    steps, total = NodeMaker(v, x, row.shape), read
+    make, total = NodeMaker(v, x, row.shape), read
     for k in range(_most_carries(v, axis)):
         below = replace(row, offset=-(k + 1) * size)
         piece = section(v, replace(result, layout=below), shift=((top, size),))
-        more = steps.map("gt", (steps.number(joined), steps.map("fill", (), I64, k)), BOOL)
-        both = steps.map(combine(how, read.dtype), (steps.guarded(piece, more), total), read.dtype)
-        total = steps.map("select", (more, both, total), read.dtype)
-    return steps.end("copy", (total,), written(v, x.result, ((top, size), (joined, -size))), row)
+        more = make.map("gt", (make.number(joined), make.map("fill", (), I64, k)), BOOL)
+        both = make.map(combine(how, read.dtype), (make.guarded(piece, more), total), read.dtype)
+        total = make.map("select", (more, both, total), read.dtype)
+    return make.end("copy", (total,), written(v, x.result, ((top, size), (joined, -size))), row)
 
 
 def _most_carries(v: ValueTable, axis: str) -> int:
@@ -273,18 +273,18 @@ def _settled(v: ValueTable, x: Kernel, op: Settle, read: Read) -> list[LoopNode]
     """The sum of what turns have kept: in their order, or of a forest from its end on."""
     every = op.order is Order.ADD_N
     rows = read.layout.shape[0] if every else len(pieces(0, op.turns))
-    steps, layout = NodeMaker(v, x), _row(read)
+    make, layout = NodeMaker(v, x), _row(read)
     dtype = F32 if read.dtype.bytes == 2 else read.dtype
     parts = []
     for k in range(rows):
         part = replace(
             read, layout=replace(layout, offset=layout.offset + k * read.layout.strides[0])
         )
-        parts.append(steps.map("cast", (part,), F32) if dtype != read.dtype else part)
+        parts.append(make.map("cast", (part,), F32) if dtype != read.dtype else part)
     total = parts[0] if every else parts[-1]
     for part in parts[1:] if every else parts[-2::-1]:
-        total = steps.map(combine(op.op, dtype), (total, part) if every else (part, total), dtype)
-    return steps.end("copy" if dtype == read.dtype else "cast", (total,))
+        total = make.map(combine(op.op, dtype), (total, part) if every else (part, total), dtype)
+    return make.end("copy" if dtype == read.dtype else "cast", (total,))
 
 
 def placed(op: Op) -> bool:
