@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,14 @@ from laws.fault import Patch, around, fault
 
 from graphc.lowering.fusion import fuse, indirect
 from graphc.lowering.kernel import axes as kernel_axes
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes import (
     along,
     facts,
     joins,
     random_numbers,
     regions,
+    sections,
     sorted_lines,
     table_rows,
     translate,
@@ -150,3 +153,34 @@ def _products_overwrite_what_they_read(patch: Patch) -> None:
         return bool(old(self, node, group, entrywise))
 
     around(patch, fuse.Fusion, "_may_write_here", may)
+
+
+# -- what differs between devices, and between turns ----------------------------------------------
+
+
+@fault("native")
+def _sections_that_are_not_moved(patch: Patch) -> None:
+    """A section begins where its root begins."""
+    around(patch, sections, "_known", lambda old, v, shift: ())
+
+
+@fault("native")
+def _an_entry_of_the_padding(patch: Patch) -> None:
+    """A mask lets an entry of the padding through."""
+    _changed(patch, "length", lambda n: n + 1)
+
+
+@fault("native", "dense")
+def _a_piece_that_is_not_joined(patch: Patch) -> None:
+    """A turn joins one piece less than its leaf ends."""
+    _changed(patch, "carries", lambda n: max(0, n - 1))
+
+
+def _changed(patch: Patch, kind: str, change: Callable[[int], int]) -> None:
+    """Change the numbers of a kind that kernels read."""
+
+    def at(old: Any, position: PositionNumber, *rest: Any) -> int:
+        number = int(old(position, *rest))
+        return change(number) if position.kind == kind else number
+
+    around(patch, PositionNumber, "at", at)

@@ -61,6 +61,11 @@ def run(kinds: Kinds) -> None:
         check(c, runner((REFERENCE, PLAIN)[i % 2], c.config.short))
 
 
+def native(kinds: Kinds) -> None:
+    for c in cases(kinds):
+        check(c, runner(NATIVE, c.config.short))
+
+
 def passes(kinds: Kinds) -> None:
     for seed in range(SEEDS):
         holds_with_passes(seed, kinds)
@@ -170,7 +175,7 @@ def overwritten(kinds: Kinds) -> None:
 
 
 LAWS: dict[str, Callable[[Kinds], None]] = {
-    "verifier": verifier, "mesh": mesh, "run": run, "passes": passes, "memory": memory,
+    "verifier": verifier, "mesh": mesh, "run": run, "native": native, "passes": passes, "memory": memory,
     "slope": slope, "structure": structure, "bytes": bytes_moved,
     "bits": bits,
     "check": checked,
@@ -207,7 +212,7 @@ def _clear_caches() -> None:
 
 BROKEN = (AssertionError, GraphcError, ValueError, IndexError, TypeError)
 CAUGHT: dict[str, tuple[type[Exception], ...]] = {
-    "verifier": (GraphcError,), "mesh": BROKEN, "run": BROKEN, "passes": BROKEN,
+    "verifier": (GraphcError,), "mesh": BROKEN, "run": BROKEN, "native": BROKEN, "passes": BROKEN,
     "memory": (Misread,), "slope": (WrongGradient,), "structure": (AssertionError,),
     "bytes": (AssertionError,), "bits": BROKEN,
     "check": (AssertionError,),
