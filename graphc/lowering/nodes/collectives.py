@@ -26,6 +26,8 @@ from graphc.lowering.program.leaves import all_present
 from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start, Write
 from graphc.lowering.program.strides import MemoryLayout
 
+# Off: a kernel that reads a variable may run after another device has written its part of it.
+LANDS = False
 Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each member's part
 
 
@@ -74,7 +76,7 @@ def landing(program: Program, native: Mapping[int, Start], once: AbstractSet[int
     return {
         s.token
         for s, root in roots
-        if s.result in written and s.op.states[1] == R and root.kind == "arena"
+        if LANDS and s.result in written and s.op.states[1] == R and root.kind == "arena"
     }
 
 

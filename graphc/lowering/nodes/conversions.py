@@ -29,6 +29,7 @@ from graphc.ops.source import DimSize, Iota, Random
 
 COMBINE: dict[ReduceOp, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 OF_BOOLS: dict[ReduceOp, str] = {"sum": "or", "max": "or", "min": "and"}
+SEEN = False  # off: a section of a variable may be read after that was written
 TURN = PositionNumber("turn")
 
 
@@ -217,7 +218,7 @@ def seen_as(v: ValueTable, result: int, seen: Read) -> bool:
     """Let a buffer be what is read, where that is as it is for as long as the buffer is read."""
     root = v.home(seen.value.buffer)
     last = v.facts.last_read.get(v.buffers[result].root, 0)
-    if result in v.facts.whole or v.facts.first_write.get(root, last) < last:
+    if not SEEN or result in v.facts.whole or v.facts.first_write.get(root, last) < last:
         return False
     v.seen_as[result] = seen
     return True
