@@ -206,7 +206,12 @@ def _sizes_of_groups(rule: DimsRule, types: Sequence[TensorType], sizes: dict[st
         for dim in dims:
             for x in dim.letters:
                 if "_" in x:
-                    sizes.setdefault(x, int(x.rsplit("_", 1)[1]))
+                    sizes.setdefault(x, factor_size(x))
+
+
+def factor_size(letter: str) -> int:
+    """The size that a factor's letter spells: `x3_16` is a factor of 16."""
+    return int(letter.rsplit("_", 1)[1])
 
 
 def _agree(extents: dict[str, Extent], letter: str, extent: Extent) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphc.ir.builder import infer_type
-from graphc.ir.dims import Dim, Signature, legal_signatures, parse_rule, reduced_dims
+from graphc.ir.dims import Dim, Signature, factor_size, legal_signatures, parse_rule, reduced_dims
 from graphc.ir.op import Op, Shard
 from graphc.ir.placement import Partial, Split, shard_bounds
 from graphc.ops.reduce import highest, lowest
@@ -57,7 +57,7 @@ class _Cut:
     def unit(self, dim: Dim, length: int) -> int:
         """How many entries of a dim stay together: the product of the minor factors of its
         group."""
-        return prod(int(x.rsplit("_", 1)[1]) for x in dim.letters[1:])
+        return prod(factor_size(x) for x in dim.letters[1:])
 
     def range(self, dims: Sequence[Dim], shape: Sequence[int], dim: int, i: int) -> tuple[int, ...]:
         """(offset, length, padded length) of shard i along a dim, in entries."""

@@ -9,7 +9,7 @@ from math import prod
 from typing import TypeAlias
 
 from graphc.analysis.microbatch_loops import assigned
-from graphc.ir.dims import Dim, DimsRule, Signature, legal_signatures, parse_rule
+from graphc.ir.dims import Dim, DimsRule, Signature, factor_size, legal_signatures, parse_rule
 from graphc.ir.graph import Node
 from graphc.ir.op import Op
 from graphc.ir.orders import Order
@@ -116,23 +116,22 @@ def _signatures_text(s: Subject, node: Node) -> str:
     return f"its signatures are {'; '.join(texts[:8])}{more}"
 
 
-# -- groups of factors --------------------------------------------------------------------------
+# -- equal cuts ---------------------------------------------------------------------------------
 
 
-def groups_are_cut_alike(s: Subject) -> Iterator[Complaint]:
-    """A dim that is a group of factors is split between whole groups, in operands and result."""
+def parts_match(s: Subject) -> Iterator[Complaint]:
+    """What a letter of an op's rule leads is split at the same entries, in operands and result."""
     for node, _, _ in s.computed:
-        if "(" not in s.rule(node):
-            continue
         rule = parse_rule(s.rule(node))
         cuts: dict[str, set[tuple[Fraction, ...]]] = {}
         for dims, t in zip(rule_tensors(rule), (*s.operand_types(node), node.tensor), strict=True):
             for i, dim in enumerate(dims):
                 if t.placement.splits(i) and dim.letters:
                     cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, s.graph.mesh))
-        if any(len(signatures) > 1 for signatures in cuts.values()):
-            message = f"{shown(node.name)} = {node.op.name} is split inside a group of factors"
-            help = "the mesh must divide the major factor, or the dim must have a run-time length"
+        if any(len(parts) > 1 for parts in cuts.values()):
+            message = f"the parts of {shown(node.name)} = {node.op.name} are cut at other entries"
+            message += " than those of its operands"
+            help = "the mesh must divide the dim evenly, or all must count it in the same units"
             yield Complaint(node.name, message, help)
 
 
@@ -151,11 +150,6 @@ def _cut(t: TensorType, i: int, dim: Dim, mesh: Mesh) -> tuple[Fraction, ...]:
     ends = range(1, len(axes) + 1)
     parts = (capacity(count, sizes[:k], widths[:k]) * unit for k in ends)
     return tuple(Fraction(n, minor) for n in parts)
-
-
-def factor_size(letter: str) -> int:
-    """The size that a factor's letter spells: `x3_16` is a factor of 16."""
-    return int(letter.rsplit("_", 1)[1])
 
 
 # -- conversions --------------------------------------------------------------------------------
@@ -288,7 +282,7 @@ LAWS = (
     Law("G0931", "placed", no_needs),
     Law("G0932", "placed", partial_meets_linear),
     Law("G0933", "placed", runs_by_a_signature),
-    Law("G0934", "placed", groups_are_cut_alike),
+    Law("G0934", "placed", parts_match),
     Law("G0935", "placed", conversions_convert),
     Law("G0936", "placed", minor_axes_first),
     Law("G0937", "placed", ends_are_whole),

@@ -12,7 +12,7 @@ from graphc.ir import dims
 from graphc.ops import binary, indexing, reduce, rules, settle, shape, source, unary
 from graphc.ops.composites import reductions
 from graphc.passes.differentiation import reverse_mode
-from graphc.passes.placing import place
+from graphc.passes.placing import equal_cuts
 from graphc.runtime.backends import local_conversions
 
 # -- facts of ops ---------------------------------------------------------------------------------
@@ -49,8 +49,8 @@ def _transpose_rule_unpermuted(patch: Patch) -> None:
 @fault("mesh", "merged", "cut", "permuted", late=True)
 def _minor_factor_cut(patch: Patch) -> None:
     """A group of dims is cut between any two entries."""
-    patch.setattr(place._FactorGroups, "fits", lambda self, way: True)
-    patch.setattr("graphc.verify.placed.groups_are_cut_alike", lambda subject: iter(()))
+    patch.setattr(equal_cuts.EqualCuts, "fits", lambda self, signature: True)
+    patch.setattr("graphc.verify.placed.parts_match", lambda subject: iter(()))
 
 
 @fault("mesh", "embedding")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
 import pytest
 
+import graphc
 from graphc.analysis.microbatch_loops import earliest
 from graphc.compiler.pipeline import run_passes
 from graphc.ir.builder import Builder, Value
@@ -13,6 +18,7 @@ from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, Split
 from graphc.ir.types import F32, I32, Extent, TensorType
 from graphc.ops.collective import AllReduce
+from graphc.optim import sgd
 from graphc.passes.cleanup import Cse, Dce
 from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.passes.partitioning.partition import Partition
@@ -21,6 +27,7 @@ from graphc.strategies import Mirrored, OneDevice, parse_strategy
 from graphc.support.errors import GraphcError
 
 BATCH = 12
+Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 
 
 def batch_input(f: Builder, name: str, *rest: int, dtype: object = F32) -> Value:
@@ -213,3 +220,20 @@ def test_a_parameter_that_is_cut_along_the_batch_stays_cut_in_every_turn() -> No
     graph = partitioned(step_along_the_batch(), strategy)
     local = ["microbatch", "microbatch", "stack", "stack", "tensor_split"]
     assert conversions(graph) == local
+
+
+@pytest.mark.parametrize("strategy", ["mirrored(2)", "mirrored(3)", "zero(2) * accumulate(2)"])
+@pytest.mark.parametrize("examples", [2, 3, 6, 12])
+def test_a_dim_in_units_meets_one_of_fixed_length(strategy: str, examples: int) -> None:
+    """Units of two entries are divided at other entries than single ones, if at all unevenly."""
+
+    def step(params: Arrays, batch: Arrays) -> Any:
+        rows = batch["x"].reshape(-1, 1)
+        padded = np.concatenate([np.zeros((2 * examples, 1), np.float32), rows], axis=1)
+        return np.sum(padded * params["w"]), {"padded": padded}
+
+    x = np.arange(2.0 * examples, dtype=np.float32).reshape(examples, 1, 2)
+    params, batch = {"w": np.ones(2, np.float32)}, {"x": x}
+    with graphc.compile(step, params, batch, optimizer=sgd(0.1), strategy=strategy) as trainer:
+        found = trainer.step(batch)
+    np.testing.assert_array_equal(found["padded"], step(params, batch)[1]["padded"])

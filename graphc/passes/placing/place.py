@@ -13,18 +13,17 @@ operand is owned there, or is a partial sum that is reduced there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
-from graphc.ir.dims import DimsRule, Signature, legal_signatures, parse_rule
+from graphc.ir.dims import Signature, legal_signatures, parse_rule
 from graphc.ir.graph import NO_MESH, Graph, Node
 from graphc.ir.op import Op
 from graphc.ir.placement import Axis, Mesh, R, Split, State, place
-from graphc.ir.types import TensorType
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.choose_sharding import choose_cuts
 from graphc.passes.placing.costs import Costs
+from graphc.passes.placing.equal_cuts import EqualCuts
 from graphc.passes.placing.fixed_grid import exact_signatures, signatures_after_leaves, varies
 from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_lazy_signatures
 from graphc.passes.placing.over_space import Search, place_over_space
@@ -61,61 +60,9 @@ def signatures_along(
         types = [graph[x].tensor for x in node.operands]
         text = node.op.dims(*types)
         every = _every_signature(text, type(node.op), len(types))
-        if "(" in text:
-            fits = _FactorGroups(axis, placed, node, parse_rule(text), types).fits
-            every = tuple(w for w in every if fits(w))
-        if placed.mesh.deals(axis.name):
-            rule = parse_rule(text)
-            every = tuple(w for w in every if _is_counted_alike(w, rule, [*types, node.tensor]))
-        signatures[node.name] = every
+        cuts = EqualCuts(axis, placed, node, parse_rule(text), [*types, node.tensor])
+        signatures[node.name] = tuple(w for w in every if cuts.fits(w))
     return signatures
-
-
-def _is_counted_alike(signature: Signature, rule: DimsRule, types: Sequence[TensorType]) -> bool:
-    """Whether the split dim has a run-time length in all operands and the result, or in none.
-
-    Leaves divide only dims of run-time length; a dim of fixed length is divided at other positions,
-    so their parts would not match.
-    """
-    if not signature.letter:
-        return True
-    operands, result = rule.dims_of(signature.letter)
-    dims = zip(types, (*operands, result), strict=True)
-    return len({t.extent(d) is None for t, where in dims for d in where}) == 1
-
-
-@dataclass(frozen=True)
-class _FactorGroups:
-    """If a dim is a group of factors, a split must fall between whole groups."""
-
-    axis: Axis
-    placed: Placed
-    node: Node
-    rule: DimsRule
-    types: Sequence[TensorType]
-
-    def fits(self, signature: Signature) -> bool:
-        """Whether the major factor divides evenly; a dim of run-time length is divided in units."""
-        if not signature.letter:
-            return True
-        at, out = self.rule.dims_of(signature.letter)
-        slot = next(i for i, where in enumerate(at) if where)
-        if self.types[slot].extent(at[slot][0]) and out and self.node.tensor.extent(out[0]):
-            return True
-        size, mesh = int(signature.letter.rsplit("_", 1)[1]), self.placed.mesh
-        if mesh.deals(self.axis.name):
-            return False  # what leaves cut has a run-time length
-        if mesh.tiles is not None and self.axis.name in mesh.tiles.axes:
-            return size % mesh.tiles.count == 0
-        return size % (self.axis.size * self._parts(signature.letter)) == 0
-
-    def _parts(self, letter: str) -> int:
-        """Into how many shards other axes already split the letter."""
-        parts = 1
-        for axis, signatures in self.placed.signatures.items():
-            if axis != self.axis.name and signatures[self.node.name].letter == letter:
-                parts *= self.placed.mesh.axis(axis).size
-        return parts
 
 
 def source_states(graph: Graph, layout: MeshLayout, axis: Axis) -> dict[str, State]:

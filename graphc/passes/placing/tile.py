@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from graphc.ir.builder import infer_type
-from graphc.ir.dims import DimsRule, parse_rule, splittable_letters
+from graphc.ir.dims import DimsRule, factor_size, parse_rule, splittable_letters
 from graphc.ir.graph import Because, Graph, Node, Variable
 from graphc.ir.op import Op
 from graphc.ir.placement import Split
@@ -198,7 +198,7 @@ def _dims_called(node: Node, graph: Graph, letter: str) -> list[Dim]:
 
 def _fits(letter: str, dims: Iterable[Dim], graph: Graph, tiles: int) -> bool:
     """Whether every dim is a whole number of blocks, and none of them has a run-time length."""
-    if "_" in letter and int(letter.rsplit("_", 1)[1]) % tiles:  # groups are cut between groups
+    if "_" in letter and factor_size(letter) % tiles:  # groups are cut between groups
         return False
     types = [(graph[x].tensor, d) for x, d in dims]
     return all(t.extent(d) is None and block_length(t.shape[d], tiles) for t, d in types)
