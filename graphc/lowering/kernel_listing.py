@@ -112,7 +112,7 @@ def _node(draft: Draft, node: LoopNode) -> str:
 def _value(draft: Draft, v: Version) -> str:
     """The name of a value: of its buffer, the number of the write if there are several, and whose
     it is if that is another device."""
-    section = draft.values.sections.get(v.buffer)
+    section = draft.values.sections.by_buffer.get(v.buffer)
     whose = f"@{'+'.join(section.axes)}={section.position}" if section and section.axes else ""
     return f"%{draft.buffers[v.buffer].name}" + f".{v.version}" * (v.version > 1) + whose
 

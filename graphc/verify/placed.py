@@ -122,6 +122,8 @@ def _signatures_text(s: Subject, node: Node) -> str:
 def parts_match(s: Subject) -> Iterator[Complaint]:
     """What a letter of an op's rule leads is split at the same entries, in operands and result."""
     for node, _, _ in s.computed:
+        if node.op.replicas:
+            continue  # what each replica has is not cut, but its own
         rule = parse_rule(s.rule(node))
         cuts: dict[str, set[tuple[Fraction, ...]]] = {}
         for dims, t in zip(rule_tensors(rule), (*s.operand_types(node), node.tensor), strict=True):

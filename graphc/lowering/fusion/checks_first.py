@@ -8,12 +8,13 @@ division.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.lowering.draft import Draft, Region
 from graphc.lowering.fusion.stages import complete, fuse_region
 from graphc.lowering.nodes.nodes import LoopNode, Version, is_checked
+from graphc.lowering.nodes.section_table import SectionTable
 
 
 def checks_first(draft: Draft) -> None:
@@ -43,11 +44,12 @@ def _cut_by_groups(draft: Draft, region: Region) -> tuple[Region, Region] | None
 
 def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
     """The region cut before it is fused."""
-    early, late = cut(region.nodes, draft.values.homes)
+    early, late = cut(region.nodes, draft.values.sections)
     variables = [n for n in early if _is_variable(draft, n)]
     assert not variables, f"{variables[0]} is written before an index is checked"
-    results = {n.result.buffer for n in early}
-    draft.shared |= results & {draft.values.home(r.value.buffer) for n in late for r in n.reads}
+    home = draft.values.sections.home
+    results = {home(n.result.buffer) for n in early}
+    draft.shared |= results & {home(r.value.buffer) for n in late for r in n.reads}
     first, second = replace(region, nodes=early), replace(region, nodes=late)
     for half in (first, second):
         complete(draft, half)
@@ -56,26 +58,22 @@ def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
 
 
 def _is_variable(draft: Draft, node: LoopNode) -> bool:
-    return draft.buffers[node.result.buffer].kind == "variable"
+    return draft.buffers[draft.values.sections.home(node.result.buffer)].kind == "variable"
 
 
-def cut(
-    nodes: Sequence[LoopNode], homes: Mapping[int, int]
-) -> tuple[list[LoopNode], list[LoopNode]]:
-    """What checks need, themselves included, and the rest; both in the order of the nodes.
-
-    homes: of each buffer in other devices' memory, what it is on this one
-    """
+def cut(nodes: Sequence[LoopNode], sections: SectionTable) -> tuple[list[LoopNode], list[LoopNode]]:
+    """What checks need, themselves included, and the rest; both in the order of the nodes."""
     early: set[int] = set()
     wanted: set[Version] = set()
-    buffers: set[int] = set()  # what an early node writes, or reads of other devices: all before
+    buffers: set[int] = set()  # what an early node writes, or reads a section of: all before
     for i in reversed(range(len(nodes))):
         node = nodes[i]
-        touched = {node.result.buffer, *(r.value.buffer for r in node.reads)}
-        if is_checked(node) or node.result in wanted or not buffers.isdisjoint(touched):
+        result = sections.whole(node.result)
+        read = {sections.whole(r.value) for r in node.reads}
+        touched = {v.buffer for v in (result, *read)}
+        if is_checked(node) or result in wanted or not buffers.isdisjoint(touched):
             early.add(i)
-            wanted |= {r.value for r in node.reads}
-            buffers |= {node.result.buffer}
-            buffers |= {homes[r.value.buffer] for r in node.reads if r.value.buffer in homes}
+            wanted |= read
+            buffers |= {result.buffer, *sections.homes(r.value.buffer for r in node.reads)}
     first = [x for i, x in enumerate(nodes) if i in early]
     return first, [x for i, x in enumerate(nodes) if i not in early]

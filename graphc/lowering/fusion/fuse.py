@@ -9,8 +9,7 @@ group reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -39,8 +38,8 @@ from graphc.lowering.nodes.nodes import (
     ReduceNode,
     Version,
 )
+from graphc.lowering.nodes.section_table import SectionTable
 
-EARLIER = -1  # version of what a buffer held before the region
 LARGEST = 96  # nodes of a group: what compiles in a moment
 
 
@@ -87,21 +86,20 @@ class Fusion:
 
     def __init__(
         self, nodes: Sequence[LoopNode], exact: bool = False,
-        homes: Mapping[int, int] | None = None, away: AbstractSet[int] = frozenset(),
+        sections: SectionTable | None = None,
     ) -> None:  # fmt: skip
         """exact: a fold runs by itself: the order of its additions follows from it alone.
 
-        homes: of each section, the buffer that it is one of; away: those on other devices, which
-        read this device's when it reads theirs
+        sections: those that nodes read and write. Before and after what is the value that one is
+        a section of, since other devices read this one's sections when it reads theirs
         """
-        self.nodes, self.exact, self.homes, self.away = nodes, exact, homes or {}, away
+        self.nodes, self.exact, self.sections = nodes, exact, sections or SectionTable()
         self.groups: dict[int, Group] = {}
         self.group_of: dict[int, int] = {}
         self.order = Precedence()  # of groups, by number, and of what `_all_parts` adds
         self._writers: dict[Version, list[int]] = {}
         self._parts: dict[Version, _Parts] = {}
         self._readers: dict[Version, list[int]] = {}
-        self._latest: dict[int, Version] = {}
         for i in range(len(nodes)):
             self._place(i)
 
@@ -120,15 +118,14 @@ class Fusion:
 
     def _needs(self, node: LoopNode) -> dict[int, list[int]]:
         """Members of the order that a node comes after: groups, with the nodes because of which."""
-        result, needs = node.result, dict[int, list[int]]()
+        result, needs = self.sections.whole(node.result), dict[int, list[int]]()
         earlier = self._makers(result, needs, apart=not _is_apart(node))
-        for value in (*(r.value for r in node.reads), *self._given(node)):
-            earlier += self._makers(value, needs)
+        for read in node.reads:
+            earlier += self._makers(self.sections.whole(read.value), needs)
         old = Version(result.buffer, result.version - 1)
         is_first = result not in self._writers and result not in self._parts
         if is_first or _is_apart(node):
-            given = self._readers.get(Version(result.buffer, EARLIER), ())
-            earlier += [*given, *self._readers.get(old, ()), *self._makers(old, needs)]
+            earlier += [*self._readers.get(old, ()), *self._makers(old, needs)]
         for j in earlier:
             needs.setdefault(self.group_of[j], []).append(j)
         return needs
@@ -151,13 +148,8 @@ class Fusion:
         assert parts.member is not None
         return parts.member
 
-    def _given(self, node: LoopNode) -> list[Version]:
-        """What this device, or another one, reads a section of when all run a node: it must be in
-        memory then."""
-        return [self._latest.get(b, Version(b, EARLIER)) for b in self._sources(node)]
-
     def _is_across(self, i: int) -> bool:
-        return any(r.value.buffer in self.away for r in self.nodes[i].reads)
+        return any(self.sections.is_away(r.value.buffer) for r in self.nodes[i].reads)
 
     def _reaches(self, first: int, later_turn: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
@@ -176,17 +168,17 @@ class Fusion:
 
     def _note(self, i: int, node: LoopNode, group: Group) -> None:
         """What a node that was placed has read and written."""
+        result = self.sections.whole(node.result)
         if _is_whole(node):
-            group.made[node.result] = i
+            group.made[result] = i
         else:
-            group.parts.add(node.result)
-        for value in (*(r.value for r in node.reads), *self._given(node)):
-            self._readers.setdefault(value, []).append(i)
+            group.parts.add(result)
+        for read in node.reads:
+            self._readers.setdefault(self.sections.whole(read.value), []).append(i)
         if _is_apart(node):
-            self._parts.setdefault(node.result, _Parts()).new.append(i)
+            self._parts.setdefault(result, _Parts()).new.append(i)
         else:
-            self._writers.setdefault(node.result, []).append(i)
-        self._latest[node.result.buffer] = node.result
+            self._writers.setdefault(result, []).append(i)
 
     def _new(self, node: LoopNode) -> Group:
         cuts, columns = cuts_of(node.shape), None
@@ -210,8 +202,6 @@ class Fusion:
         if isinstance(node, ContractNode) or self._is_standalone(node):
             return None
         sources = {g for r in node.reads if (g := self._maker(r.value)) is not None}
-        given = (j for v in self._given(node) for j in self._writers.get(v, ()))
-        sources -= {self.group_of[j] for j in given}
         base: Group | None = None
         for number in sorted(sources, reverse=True):
             group = self.groups[number]
@@ -267,9 +257,9 @@ class Fusion:
 
     def _reads_here(self, node: LoopNode, read: Read, group: Group, fit: _Fit) -> bool:
         """Whether the value is read where the group computes it; other reads load it."""
-        maker = group.made.get(read.value)
+        maker, value = group.made.get(read.value), self.sections.whole(read.value)
         if maker is None:
-            return read.value not in group.parts
+            return value not in group.made and value not in group.parts
         if isinstance(node, MapNode) and node.reads_anywhere and read is node.reads[0]:
             return False
         made_in_row = maker in group.rows or isinstance(self.nodes[maker], ReduceNode)
@@ -282,30 +272,14 @@ class Fusion:
 
         They must have read the entry that is written; a product also reads it for other entries.
         """
-        old = Version(node.result.buffer, node.result.version - 1)
-        if not _is_whole(node):
-            others = [self.nodes[j] for j in because]
-            seen = {r.value for other in others for r in other.reads}
-            if any(node.result.buffer in self._sources(other) for other in others):
-                return False
-            return old not in seen and all(other.result != node.result for other in others)
-        for j in because:
-            other = self.nodes[j]
-            if node.result.buffer in self._sources(other):
-                return False
-            for read in other.reads:
-                if read.value == old and (
-                    isinstance(other, ContractNode)
-                    or not read.layout.is_dense
-                    or read.layout.offset
-                    or prod(read.layout.shape) != prod(node.shape)
-                ):
-                    return False
-        return True
-
-    def _sources(self, node: LoopNode) -> set[int]:
-        """The buffers that a node reads sections of."""
-        return {self.homes[b] for r in node.reads if (b := r.value.buffer) in self.homes}
+        result = self.sections.whole(node.result)
+        old = Version(result.buffer, result.version - 1)
+        others = [self.nodes[j] for j in because]
+        reads = [(o, r) for o in others for r in o.reads if self.sections.whole(r.value) == old]
+        if not _is_whole(node) and any(self.sections.whole(o.result) == result for o in others):
+            return False
+        keeps = self.sections.keeps_others
+        return all(not isinstance(o, ContractNode) and keeps(node, r) for o, r in reads)
 
     # -- groups that become one -------------------------------------------------------------------
 

@@ -42,10 +42,12 @@ def rematerialize(fusion: Fusion, shared: set[int]) -> None:
     """Give groups their own copies of nodes, if that saves more memory traffic than it adds."""
     order = fusion.ordered()
     users = readers(fusion.nodes, order)
-    rewritten = {n.result.buffer for n in fusion.nodes if n.result.version > 1}
-    written = {n.result.buffer for n in fusion.nodes}
-    read_first = {r.value.buffer for n in fusion.nodes for r in n.reads if r.value.version == 0}
-    unsafe = rewritten | (written & read_first) | fusion.homes.keys()
+    sections = fusion.sections
+    results = [sections.whole(n.result) for n in fusion.nodes]
+    reads = (sections.whole(r.value) for n in fusion.nodes for r in n.reads)
+    rewritten = {v.buffer for v in results if v.version > 1}
+    read_first = {v.buffer for v in reads if v.version == 0}
+    unsafe = rewritten | ({v.buffer for v in results} & read_first) | sections.by_buffer.keys()
     makers = {v: g for g in order for v in g.made}
     for group in order:
         for source in _sources(fusion, group, makers):

@@ -36,7 +36,7 @@ def complete(draft: Draft, region: Region) -> None:
 
 def fuse_region(draft: Draft, region: Region) -> None:
     """The groups of one region."""
-    fusion = Fusion(region.nodes, draft.facts.exact, draft.values.homes, draft.values.away)
+    fusion = Fusion(region.nodes, draft.facts.exact, draft.values.sections)
     rematerialize(fusion, draft.shared)
     region.groups, region.order = fusion.ordered(), fusion.order
     region.stored = {n.result for n in region.nodes if n.result.buffer in draft.shared}
@@ -70,9 +70,11 @@ def _stored_by(draft: Draft, region: Region, group: Group) -> list[set[Version]]
 def _source(
     draft: Draft, nodes: Sequence[LoopNode], group: Group, stored: set[Version]
 ) -> KernelSource:
-    read = {r.value for i in group.nodes for r in nodes[i].reads}
+    whole = draft.values.sections.whole
+    read = {whole(r.value) for i in group.nodes for r in nodes[i].reads}
     results = (nodes[i].result for i in group.nodes)
-    in_place = frozenset(b for b, v in results if Version(b, v - 1) in read)
+    values = ((v.buffer, whole(v)) for v in results)
+    in_place = frozenset(b for b, (root, k) in values if Version(root, k - 1) in read)
     return KernelSource(group, nodes, stored, draft.facts.literals, in_place)
 
 

@@ -61,8 +61,8 @@ class _Pointers:
             ):
                 if b == values.positions_buffer:
                     needed.add(at)
-                elif b in values.sections:
-                    needed |= {values.positions[p] for p, _ in values.sections[b].shift}
+                elif b in values.sections.by_buffer:
+                    needed |= {values.positions[p] for p, _ in values.sections.by_buffer[b].shift}
         return needed
 
     def _place_in_arena(self, timeline: Timeline, outputs: set[int], fed: set[int]) -> int:
@@ -77,7 +77,7 @@ class _Pointers:
 
     def _place_apart(self) -> None:
         """What no other device reaches lies alone."""
-        sections = (x for x in self.draft.values.sections.values() if x.axes)
+        sections = (x for x in self.draft.values.sections.by_buffer.values() if x.axes)
         for root in sorted(self.pointer_of.keys() - {x.root for x in sections}):
             self.pointer_of[root] = Pointer(len(self.memories))
             self.memories.append(Memory("own", root, self.buffers[root].bytes))
@@ -97,7 +97,7 @@ class _Pointers:
         """A block for all sections that begin equally far behind blocks; other devices' memory is
         laid out as this one's. And one for the numbers."""
         known: dict[Memory, int] = {}
-        for b, x in self.draft.values.sections.items():
+        for b, x in self.draft.values.sections.by_buffer.items():
             if (root := self.pointer_of.get(x.root)) is None:
                 continue
             size = self.buffers[x.root].dtype.bytes
@@ -161,7 +161,7 @@ class _Positions:
                 self.host(item.instruction)
             elif item.turn in ("any", turn):
                 for built, _ in item.built:
-                    self.timeline.add(map(self.draft.values.home, built.buffers))
+                    self.timeline.add(map(self.draft.values.sections.home, built.buffers))
         return range(start, len(self.timeline.touched))
 
     def host(self, x: Instruction) -> None:

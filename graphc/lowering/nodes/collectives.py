@@ -6,8 +6,7 @@ is made, and what uses the result is fused with it. The order of a sum is that o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -17,17 +16,16 @@ from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, R, Replicated, Split
 from graphc.lowering.kernel.positions import PositionNumber
-from graphc.lowering.nodes.conversions import NodeMaker, combine, is_whole, resized, seen_as
+from graphc.lowering.nodes.conversions import NodeMaker, combine, is_whole, resized
 from graphc.lowering.nodes.joins import where
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
+from graphc.lowering.nodes.section_table import Shift
 from graphc.lowering.nodes.sections import moved_by, section, written
-from graphc.lowering.nodes.values import Shift, ValueTable
+from graphc.lowering.nodes.values import Facts, ValueTable
 from graphc.lowering.program.leaves import all_present
 from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start, Write
 from graphc.lowering.program.strides import MemoryLayout
 
-# Off: a kernel that reads a variable may run after another device has written its part of it.
-LANDS = False
 Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each member's part
 
 
@@ -64,20 +62,18 @@ def collected(v: ValueTable, start: Start, variable: int | None = None) -> list[
     return _Collected(v, start, variable).nodes()
 
 
-def landing(program: Program, native: Mapping[int, Start], once: AbstractSet[int]) -> set[int]:
+def gathered_by_writes(program: Program, facts: Facts) -> set[int]:
     """The tokens of collectives that gather what only a write of a variable reads: they are done
-    where that stands.
-
-    once: buffers that have one reader
-    """
-    written = {x.operand for x in program.instructions if isinstance(x, Write)} & once
-    gathers = (s for s in native.values() if isinstance(s.op.states[0], Split))
+    where that stands."""
+    written = {x.operand for x in program.instructions if isinstance(x, Write)} & facts.once
+    gathers = (s for s in facts.native.values() if isinstance(s.op.states[0], Split))
     roots = ((s, program.buffers[program.buffers[s.operand].root]) for s in gathers)
     return {
         s.token
         for s, root in roots
-        if LANDS and s.result in written and s.op.states[1] == R and root.kind == "arena"
-    }
+        if s.result in written and s.op.states[1] == R
+        and root.kind == "arena" and root.id not in facts.overwritten
+    }  # fmt: skip
 
 
 class _Collected:
@@ -188,7 +184,7 @@ class _Collected:
 
     def _pulled(self, owner: int) -> list[LoopNode]:
         seen = self._member(owner, self.read)
-        if seen_as(self.v, self.start.result, seen):
+        if self.v.read_in_place(self.start.result, seen):
             return []
         return [self.v.map(self.x, "copy", (seen,), self.v.wrote(self.start.result))]
 
@@ -198,7 +194,7 @@ class _Collected:
         parts = spans(v.mesh, v.buffers[self.start.operand], self.op.along, dim)
         assert parts is not None
         alone = self.size == v.mesh.devices  # else others would write the same part
-        if self.into in v.shared_variables and alone and self._is_even(dim):
+        if self.into in v.sections.shared_variables and alone and self._is_even(dim):
             return [self._part_of_variable(dim)]
         result, target = where(v, self.into)
         nodes: list[LoopNode] = []

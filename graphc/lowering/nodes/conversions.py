@@ -18,8 +18,9 @@ from graphc.ir.placement import Partial, ReduceOp, Replicated, Split
 from graphc.ir.types import BOOL, F32, I64, DType
 from graphc.lowering.kernel.positions import PositionNumber, every_cut
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
+from graphc.lowering.nodes.section_table import Shift
 from graphc.lowering.nodes.sections import moved_by, number, section, written
-from graphc.lowering.nodes.values import Shift, ValueTable
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel, Range
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.collective import Accumulation, Conversion, Keep, Mask, Recall
@@ -29,7 +30,6 @@ from graphc.ops.source import DimSize, Iota, Random
 
 COMBINE: dict[ReduceOp, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 OF_BOOLS: dict[ReduceOp, str] = {"sum": "or", "max": "or", "min": "and"}
-SEEN = False  # off: a section of a variable may be read after that was written
 TURN = PositionNumber("turn")
 
 
@@ -197,7 +197,7 @@ def _row(read: Read) -> MemoryLayout:
 def _moved(v: ValueTable, read: Read, layout: MemoryLayout, shift: Shift) -> Read | None:
     """A section of what is read; None of what is no memory."""
     b = v.buffers[read.value.buffer]
-    if b.kind in ("section", "positions") or b.id in v.facts.literals or b.id in v.facts.indices:
+    if b.kind == "positions" or b.id in v.facts.literals or b.id in v.facts.indices:
         return None
     return section(v, replace(read, layout=layout), shift=shift)
 
@@ -209,19 +209,9 @@ def _sliced(
     seen = _moved(v, read, layout, shift)
     if seen is None:
         return None
-    if seen_as(v, x.result, seen):
+    if v.read_in_place(x.result, seen):
         return []
     return [v.map(x, "copy", (seen,), v.wrote(x.result))]
-
-
-def seen_as(v: ValueTable, result: int, seen: Read) -> bool:
-    """Let a buffer be what is read, where that is as it is for as long as the buffer is read."""
-    root = v.home(seen.value.buffer)
-    last = v.facts.last_read.get(v.buffers[result].root, 0)
-    if not SEEN or result in v.facts.whole or v.facts.first_write.get(root, last) < last:
-        return False
-    v.seen_as[result] = seen
-    return True
 
 
 def _stacked(v: ValueTable, x: Kernel, read: Read, dim: int) -> list[LoopNode] | None:

@@ -32,12 +32,12 @@ def facts_of(program: Program, together: bool = False) -> Facts:
     together: whether devices reach each other's memory
     """
     exact, views = program.mesh.leaves is not None, views_of(program)
-    last_read, first_write = _ends(program)
+    last_read, overwritten = _ends(program)
     facts = Facts(
         literals_of(program), exact, views,
         fed=frozenset(x.result for x in program.instructions if isinstance(x, Feed)),
         last_read=last_read,
-        first_write=first_write,
+        overwritten=overwritten,
         native=by_kernels(program) if together else {},
     )  # fmt: skip
     facts = replace(facts, whole=_whole(program, facts))
@@ -70,14 +70,20 @@ def varies(program: Program, x: Instruction) -> bool:
 
 
 def _ends(program: Program) -> tuple[dict[int, int], dict[int, int]]:
-    """The numbers of the last instruction that reads a root, and of the first that writes it."""
-    last, first = dict[int, int](), dict[int, int]()
+    """The numbers of the last instruction that reads a root, and of the first that overwrites it.
+
+    A view is no read: what reads the view reads the root.
+    """
+    last, again = dict[int, int](), dict[int, int]()
+    written = set(program.variables.values())
     for i, x in enumerate(program.instructions):
         for b in reads(x):
             last[program.buffers[b].root] = i
-        if (result := writes(x)) is not None:
-            first.setdefault(program.buffers[result].root, i)
-    return last, first
+        if (result := writes(x)) is not None and program.buffers[result].kind != "view":
+            if result in written:
+                again.setdefault(result, i)
+            written.add(result)
+    return last, again
 
 
 def _positions(program: Program, x: Instruction) -> Iterator[Range]:
@@ -121,7 +127,7 @@ def _whole(program: Program, facts: Facts) -> frozenset[int]:
             whole.add(program.buffers[x.operand].root)
         elif stays_on_host(program, x) or not has_nodes(values, x):
             whole |= touched_by(program, x)
-    return frozenset(whole | set(values.homes.values()))
+    return frozenset(whole | values.sections.homes(values.sections.by_buffer))
 
 
 def _across_dims(program: Program, facts: Facts) -> set[int]:

@@ -55,8 +55,7 @@ def movement(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
             return [v.map(x, "copy", (backwards(reads[0], dim),), v.wrote(x.result))]
         case Windows():
             view = window_read(reads[0], op, shape)
-            if x.result not in v.facts.whole:
-                v.seen_as[x.result] = view
+            if v.read_in_place(x.result, view):
                 return []
             return [v.map(x, "copy", (view,), v.wrote(x.result))]
         case FoldWindows() if v.buffers[x.result].dtype != BOOL:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graphc.lowering.draft import Draft, Item, Region
 from graphc.lowering.kernel.lowered import Home, Host, Turn
-from graphc.lowering.nodes.collectives import collected, landing
+from graphc.lowering.nodes.collectives import collected, gathered_by_writes
 from graphc.lowering.nodes.facts import facts_of, stays_on_host, touched_by
 from graphc.lowering.nodes.nodes import LoopNode
 from graphc.lowering.nodes.translate import nodes_of, starts_from_nothing
@@ -29,7 +29,8 @@ def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft
     together = shared_variables is not None or program.mesh.devices == 1
     facts = facts_of(program, together)
     values = ValueTable.of(program, facts)
-    values.shared_variables = frozenset(program.variables[n] for n in shared_variables or ())
+    once = frozenset(program.variables[n] for n in shared_variables or ())
+    values.sections.shared_variables = once
     cutter = _Regions(program, values)
     *parts, last, commit = program.parts
     items = [cutter.items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
@@ -37,16 +38,14 @@ def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft
     if before and isinstance(before[-1], Region) and not before[-1].home:
         tail = before.pop()  # type: ignore[assignment]
     items += [before, cutter.items(commit, begun=tail)]
-    return Draft(
-        program, facts, values, items, values.shared_variables, _shared(program, values, items)
-    )
+    return Draft(program, facts, values, items, once, _shared(program, values, items))
 
 
 class _Regions:
     def __init__(self, program: Program, values: ValueTable) -> None:
         self.program, self.values, self.native = program, values, values.facts.native
-        self.landing = landing(program, self.native, values.facts.once)
-        self.gathered = {self.native[k].result: self.native[k] for k in self.landing}
+        self.by_writes = gathered_by_writes(program, values.facts)
+        self.gathered = {self.native[k].result: self.native[k] for k in self.by_writes}
 
     def items(
         self, part: Sequence[Instruction], loop: bool = False, begun: Region | None = None
@@ -101,8 +100,8 @@ class _Regions:
     def _nodes(self, x: Instruction) -> list[LoopNode] | None:
         """The nodes of an instruction; None if it stays with the host."""
         if isinstance(x, Wait) and x.token in self.native:
-            done = x.token in self.landing
-            return [] if done else collected(self.values, self.native[x.token])
+            later = x.token in self.by_writes
+            return [] if later else collected(self.values, self.native[x.token])
         if isinstance(x, Write) and x.operand in self.gathered:
             return collected(self.values, self.gathered[x.operand], x.variable)
         return None if stays_on_host(self.program, x) else nodes_of(self.values, x)
@@ -123,7 +122,9 @@ class _Regions:
 def _shared(program: Program, values: ValueTable, parts: Sequence[Sequence[Item]]) -> set[int]:
     """Buffers that must be in memory after the region that writes them."""
     ends = {*program.outputs.values(), *program.variables.values()}
-    shared = {program.buffers[b].root for b in ends} | {*values.homes, *values.homes.values()}
+    sections = values.sections
+    shared = {program.buffers[b].root for b in ends} | {*sections.by_buffer}
+    shared |= sections.homes(sections.by_buffer)
     seen: dict[int, int] = {}
     number = 0
     for item in (x for part in parts for x in part):
@@ -147,5 +148,6 @@ def _is_added(node: LoopNode) -> bool:
 def _touched(program: Program, values: ValueTable, item: Item) -> set[int]:
     if isinstance(item, Host):
         return touched_by(program, item.instruction)
-    read = {values.home(r.value.buffer) for n in item.nodes for r in n.reads}
-    return read | {values.home(n.result.buffer) for n in item.nodes}
+    home = values.sections.home
+    read = {home(r.value.buffer) for n in item.nodes for r in n.reads}
+    return read | {home(n.result.buffer) for n in item.nodes}

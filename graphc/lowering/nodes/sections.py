@@ -12,7 +12,8 @@ from dataclasses import replace
 from graphc.ir.types import I64
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.nodes import Read, Version
-from graphc.lowering.nodes.values import Section, Shift, ValueTable
+from graphc.lowering.nodes.section_table import Section, Shift
+from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Buffer, Range
 from graphc.lowering.program.strides import MemoryLayout
 
@@ -20,18 +21,23 @@ from graphc.lowering.program.strides import MemoryLayout
 def section(
     v: ValueTable, read: Read, axes: tuple[str, ...] = (), position: int = 0, shift: Shift = ()
 ) -> Read:  # fmt: skip
-    """What is read, on another device or moved. The version of the root counts: a section of a
-    variable that is written again is another one."""
+    """What is read, on another device or moved: a section of that value, whatever else the root
+    holds later."""
     shift = _known(v, shift)
     if not axes and not shift:
         return read
-    at = _buffer(v, Section(read.value.buffer, axes, position, shift), read.value.version)
-    return replace(read, value=Version(at))
+    value, root = read.value, read.value.buffer
+    if (outer := v.sections.by_buffer.get(root)) is not None:  # a section of a section
+        assert not (axes and outer.axes), "another device sees its own section"
+        value, root, shift = v.sections.whole(value), outer.root, (*outer.shift, *shift)
+        axes, position = (axes, position) if axes else (outer.axes, outer.position)
+    return replace(read, value=Version(_buffer(v, Section(root, axes, position, shift), value)))
 
 
 def written(v: ValueTable, root: int, shift: Shift) -> Version:
-    """The value of a section of a root that one turn of a loop writes."""
-    return v.wrote(_buffer(v, Section(root, shift=_known(v, shift)), -1))
+    """The value of a section that is written. The root, of which only that is new, holds another
+    value from then on."""
+    return v.wrote(_buffer(v, Section(root, shift=_known(v, shift)), v.wrote(root)))
 
 
 def _known(v: ValueTable, shift: Shift) -> Shift:
@@ -42,13 +48,13 @@ def _known(v: ValueTable, shift: Shift) -> Shift:
     return moving
 
 
-def _buffer(v: ValueTable, of: Section, version: int) -> int:
-    """The buffer that stands for a section."""
-    key = of, version
+def _buffer(v: ValueTable, of: Section, value: Version) -> int:
+    """The buffer that stands for a section of a value."""
+    key = of, value.version
     if key not in v.section_of:
         v.section_of[key] = at = len(v.buffers)
         v.buffers.append(replace(v.buffers[of.root], id=at, kind="section"))
-        v.sections[at] = of
+        v.sections.by_buffer[at], v.sections.wholes[at] = of, value
     return v.section_of[key]
 
 

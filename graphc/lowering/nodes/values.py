@@ -11,24 +11,10 @@ from graphc.ir.types import DType
 from graphc.lowering.kernel.lowered import Home
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.nodes import ContractNode, MapNode, Read, Version
+from graphc.lowering.nodes.section_table import Section, SectionTable
 from graphc.lowering.nodes.views import Views, seen_through
 from graphc.lowering.program.program import Buffer, Instruction, Kernel, Program, Start
 from graphc.lowering.program.strides import MemoryLayout
-
-Shift: TypeAlias = tuple[tuple[PositionNumber, int], ...]  # entries, times the number
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Buffer `root` of the coordinate at `position` along `axes` (of this one: no axes).
-
-    shift: where it begins: so many entries of the root, times a number, added up
-    """
-
-    root: int
-    axes: tuple[str, ...] = ()
-    position: int = 0
-    shift: Shift = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +48,8 @@ class Facts:
     indices:  constants that are indices along a dim, and what makes them
     insides:  buffers that are parts of others, of which those are joined
     fed:      buffers that lie in the batch
-    last_read, first_write: of a root, the number of the instruction, as far as there is one
+    last_read:   of a root, the number of the instruction
+    overwritten: of a root, the number of the first instruction that writes another value to it
     native:   the collectives that kernels do, by token
     """
 
@@ -76,7 +63,7 @@ class Facts:
     insides: Mapping[int, Inside] = field(default_factory=dict)
     fed: frozenset[int] = frozenset()
     last_read: Mapping[int, int] = field(default_factory=dict)
-    first_write: Mapping[int, int] = field(default_factory=dict)
+    overwritten: Mapping[int, int] = field(default_factory=dict)
     native: Mapping[int, Start] = field(default_factory=dict)
 
 
@@ -97,7 +84,6 @@ class ValueTable:
     sections:   the buffers that stand for sections of others, which are found by `section_of`
     positions:  the numbers that are read of `positions_buffer`, and where they stand
     mesh:       on which the program runs
-    shared_variables: those that the devices of one process have once
     """
 
     buffers: list[Buffer]
@@ -112,31 +98,15 @@ class ValueTable:
     later_turn: bool = False
     links: dict[tuple[Home, IndexSource], Version] = field(default_factory=dict)
     chained: dict[Version, IndexSource] = field(default_factory=dict)
-    sections: dict[int, Section] = field(default_factory=dict)
+    sections: SectionTable = field(default_factory=SectionTable)
     section_of: dict[tuple[Section, int], int] = field(default_factory=dict)
     positions: dict[PositionNumber, int] = field(default_factory=dict)
     positions_buffer: int = -1
-    shared_variables: frozenset[int] = frozenset()
 
     @staticmethod
     def of(program: Program, facts: Facts) -> ValueTable:
         """The values before the first instruction."""
         return ValueTable(list(program.buffers), facts, program.mesh, dict(facts.views))
-
-    @property
-    def homes(self) -> dict[int, int]:
-        """The buffer that each section is one of."""
-        return {b: x.root for b, x in self.sections.items()}
-
-    @property
-    def away(self) -> set[int]:
-        """The sections that lie on other devices."""
-        return {b for b, x in self.sections.items() if x.axes}
-
-    def home(self, buffer: int) -> int:
-        """The buffer of this device that one stands for."""
-        section = self.sections.get(buffer)
-        return buffer if section is None else section.root
 
     def read(self, buffer: int) -> Read:
         """The present value of a buffer, through the views that it is of its root."""
@@ -148,6 +118,15 @@ class ValueTable:
         layout = seen_through(buffer, root.layout, self.views)
         assert layout is not None, f"{b.name} does not move dims of what it is a view of"
         return Read(root.value, layout, b.dtype)
+
+    def read_in_place(self, result: int, read: Read) -> bool:
+        """Let a buffer be what is read, if that stays as it is while the buffer is read."""
+        root = self.sections.home(read.value.buffer)
+        last = self.facts.last_read.get(self.buffers[result].root, 0)
+        if result in self.facts.whole or self.facts.overwritten.get(root, last) < last:
+            return False
+        self.seen_as[result] = read
+        return True
 
     def wrote(self, buffer: int) -> Version:
         """The value after one more write."""

@@ -12,7 +12,7 @@ need not be kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -34,6 +34,7 @@ from graphc.lowering.kernel.code import (
     reached,
     statements,
 )
+from graphc.lowering.nodes.section_table import SectionTable
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.tiling.row_access import KernelAxes, Part, cuts, row_axes
 
@@ -70,8 +71,7 @@ class TileGroup:
 class TileGroups:
     """The tile groups of a region.
 
-    shared: buffers that must be in memory after it. homes: of each buffer in other devices' memory,
-    the one that they read when this device reads that
+    shared: buffers that must be in memory after it. sections: those that kernels read and write
     """
 
     def __init__(
@@ -79,13 +79,14 @@ class TileGroups:
         pairs: Sequence[Pair],
         buffers: Sequence[Buffer],
         shared: set[int],
-        homes: Mapping[int, int] | None = None,
+        sections: SectionTable | None = None,
     ) -> None:
         self.pairs, self.buffers, self.shared = pairs, buffers, shared
+        self.sections = sections or SectionTable()
         self.writes = [_touched(built, True) for built, _ in pairs]
         self.reads = [_touched(built, False) for built, _ in pairs]
         for read in self.reads:
-            read |= {homes[b] for b in read if b in homes} if homes else set()
+            read |= self.sections.homes(read)
         self.makers, self.readers = _by_buffer(self.writes), _by_buffer(self.reads)
         self.groups: list[TileGroup] = []
         self.tile_group_of: dict[int, TileGroup] = {}
@@ -367,8 +368,9 @@ class TileGroups:
         writer: dict[int, int] = {}
         since: dict[int, set[int]] = {}
         for i in range(len(self.pairs)):
-            before = {writer[b] for b in self.reads[i] | self.writes[i] if b in writer}
-            for b in self.writes[i]:
+            written = self.writes[i] | self.sections.homes(self.writes[i])
+            before = {writer[b] for b in self.reads[i] | written if b in writer}
+            for b in written:
                 before |= since.pop(b, set())
                 writer[b] = i
             for b in self.reads[i]:

@@ -6,7 +6,7 @@ the rows of a tile; steps that do not need it at the same time share the place.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -23,6 +23,7 @@ from graphc.lowering.kernel.code import (
     statements,
 )
 from graphc.lowering.memory.arena import aligned
+from graphc.lowering.nodes.section_table import SectionTable
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.tiling.row_access import KernelAxes, cut
 from graphc.lowering.tiling.row_tiling import Pair, TileGroup, TileGroups
@@ -36,21 +37,21 @@ FEW = 16  # rows for which a product is hardly worth its packing
 
 def tile(draft: Draft) -> None:
     """Stage 5 of the lowering: join kernels of a region that pass rows on to each other."""
-    buffers, homes = draft.buffers, draft.values.homes
+    buffers, sections = draft.buffers, draft.values.sections
     for region in draft.regions:
-        region.built = in_blocks(region.built, buffers, draft.shared, draft.facts.exact, homes)
+        region.built = in_blocks(region.built, buffers, draft.shared, draft.facts.exact, sections)
 
 
 def in_blocks(
     pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int], exact: bool,
-    homes: Mapping[int, int] | None = None,
+    sections: SectionTable | None = None,
 ) -> list[Pair]:  # fmt: skip
     """The kernels of a region, those of each group as one.
 
     shared: buffers that must be in memory after the region. exact: no sum is made in other parts
-    than by the kernel alone. homes: see graphc.lowering.fusion.fuse
+    than by the kernel alone. sections: those that kernels read and write
     """
-    tile_groups = TileGroups(pairs, buffers, shared, homes)
+    tile_groups = TileGroups(pairs, buffers, shared, sections)
     if not tile_groups.groups:
         return list(pairs)
     alike = Memo[_Joined]()

@@ -32,14 +32,15 @@ from graphc.lowering.kernel.code import (
     statements,
 )
 from graphc.lowering.kernel.lowered import Memory, Native
+from graphc.lowering.kernel.positions import PositionNumber
 from graphc_numpy.native.step.error_checks import checks_of
 
-How: TypeAlias = tuple[bool, ...]
+View: TypeAlias = tuple[tuple[PositionNumber, int], ...] | bool
+How: TypeAlias = tuple[View, ...]
 Reached: TypeAlias = Mapping[int, Memory]  # memory blocks, by number
 NOT_REACHED: Reached = {}  # where a device is alone
 
 BY_ALL: tuple[How, ...] = ((True,), (False,))  # whether all threads did it
-BY_PEER = tuple(product((False, True), repeat=2))  # in another device's memory; a part by each
 GRAIN = 1 << 16  # work from which on it pays to wake and to wait for another thread
 
 
@@ -48,7 +49,8 @@ class ByteRange:
     """Bytes [start, stop) of a memory block that a call reads, or also writes.
 
     shared: all devices have the block in common
-    peer:   each device has such a block, and this is another's
+    view:   each device has such a block, and whether this is another's; of what all have in common,
+            how the device's own part is moved, if it is no more than that
     """
 
     memory: int
@@ -56,7 +58,7 @@ class ByteRange:
     stop: float
     written: bool
     shared: bool = False
-    peer: bool = False
+    view: View = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class _Since:
     """What was touched since threads have met.
 
     own: since those of this device have, and whether all of them did it; all: since those of all
-    devices have, whether it was another device's memory, and whether all of them did a part;
+    devices have, through which view, and whether all of them did a part; views: those of `all`
     unknown: whether others may have done something else before
     """
 
@@ -152,10 +154,11 @@ class _Since:
     reached: Reached
     own: _Touched = field(default_factory=_Touched)
     all: _Touched = field(default_factory=_Touched)
+    views: set[View] = field(default_factory=set)
     unknown: bool = True
 
     def copy(self) -> _Since:
-        return replace(self, own=self.own.copy(), all=self.all.copy())
+        return replace(self, own=self.own.copy(), all=self.all.copy(), views={*self.views})
 
     def touch(self, line: Iterable[Shared]) -> None:
         for x in line:
@@ -165,17 +168,19 @@ class _Since:
     def _add(self, extent: ByteRange, x: Shared) -> None:
         self.own.add(extent, (x.all_threads,))
         if self.reached:
-            self.all.add(extent, (extent.peer, x.dealt))
+            self.views.add(extent.view)
+            self.all.add(extent, (extent.view, x.dealt))
 
     def next(self, call: KernelCall) -> Shared:
         """One more call."""
         mine = self._extents(call)
         dealt = any(x.shared and x.written for x in mine)
-        across = dealt or any(x.peer for x in mine)
+        across = dealt or any(x.view for x in mine)
         sharing = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
         if (across and self.unknown) or self._meet_all(mine, sharing):
             sharing = replace(sharing, meet_all=True)
             self.own, self.all, self.unknown = _Touched(), _Touched(), False
+            self.views = set()
         elif any(self.own.clashes(x, BY_ALL[: 1 + sharing.all_threads]) for x in mine):
             sharing = replace(sharing, meet=True)
             self.own = _Touched()
@@ -184,12 +189,15 @@ class _Since:
         return sharing
 
     def _meet_all(self, mine: Iterable[ByteRange], sharing: Shared) -> bool:
-        """Whether another device may touch the same: its own memory, or what all have."""
+        """Whether another device may touch the same: its own memory, or what all have.
+
+        Through one view, each device touches what no other one does.
+        """
         for x in mine:
             hows = (
-                (peer, dealt)
-                for peer, dealt in BY_PEER
-                if (x.shared and (sharing.dealt or dealt)) or x.peer != peer
+                (view, dealt)
+                for view, dealt in product(self.views, (False, True))
+                if (x.shared and (sharing.dealt or dealt)) or x.view != view
             )
             if self.all.clashes(x, hows):
                 return True
@@ -209,11 +217,12 @@ class _Since:
         memory = self.reached.get(x.memory)
         if memory is None or memory.kind == "shared":
             return [replace(x, shared=memory is not None)]
-        of, peer = self.reached.get(memory.of), bool(memory.axes)
+        of = self.reached.get(memory.of)
+        view: View = bool(memory.axes)
         shared = of is not None and of.kind == "shared"
         if shared:  # each device has a part of its own of what all have
-            peer, shared = bool(memory.shift), not memory.shift
-        x = replace(x, memory=memory.of, peer=peer, shared=shared)
+            view, shared = memory.shift or False, not memory.shift
+        x = replace(x, memory=memory.of, view=view, shared=shared)
         if not memory.shift:
             return [x]
         return [replace(x, start=s.start, stop=s.stop) for s in spans]
