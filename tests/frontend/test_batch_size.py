@@ -55,6 +55,7 @@ COUNTS: dict[str, Form] = {
     "np.where(n > 3, ...)": lambda x, n: np.where(n > 3, np.sum(x), 2 * np.sum(x)),
     "np.where(n == 2, ...)": lambda x, n: np.where(n == 2, np.sum(x), 2 * np.sum(x)),
     "np.stack([n, n])": lambda x, n: np.sum(x * np.stack([n, n])),
+    "np.prod(x[:, :0], 1)": lambda x, n: np.sum(np.prod(x[:, :0], axis=1)),
     "np.clip(x, 0, n)": lambda x, n: np.sum(np.clip(x, 0, n)),
     "np.full_like(x, n)": lambda x, n: np.sum(x * np.full_like(x, n)),
     "x > n": lambda x, n: np.sum(np.where(x > n, x, 0)),
@@ -103,6 +104,8 @@ WHOLE: dict[str, Form] = {
     "x * np.arange(n)[:, None]": lambda x, n: np.sum(x * np.arange(n)[:, None]),
     "np.eye(n) @ x": lambda x, n: np.sum(np.eye(n, dtype=np.float32) @ x),
     "np.ones((1, n)) @ x": lambda x, n: np.sum(np.ones((1, n), np.float32) @ x),
+    "np.roll(x, 4, 0)": lambda x, n: np.sum(np.roll(x, 4, 0)),
+    "np.roll(x, -8)": lambda x, n: np.sum(np.roll(x, -8)),
     "x[n - 1]": lambda x, n: np.sum(x[n - 1]),
     "x[: n - 1]": lambda x, n: np.sum(x[: n - 1]),
 }

@@ -139,7 +139,7 @@ def prod(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False) -> V
 def _product(f: Builder, x: Value, dim: int) -> Value:
     """The product along `dim`, which keeps length 1."""
     if x.shape[dim] == 0:
-        return f.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), 1, dtype=x.dtype)
+        return f.sum(x, axis=dim, keepdims=True) + 1  # as long as x along the other dims
     while (n := x.shape[dim]) > 1:
         half = n // 2
         low = f.add(Slice(dim, 0, half), (x,))

@@ -216,7 +216,7 @@ def roll(f: Builder, x: Operand, shift: int, axis: int | None = None) -> Value:
     dim = dim_of("roll", axis, value.rank)
     n = value.shape[dim]
     cut = -shift % n if n else 0
-    if cut == 0:
+    if cut == 0 and (shift == 0 or value.type.extent(dim) is None):
         return value
     parts = f.add(Slice(dim, cut, n), (value,)), f.add(Slice(dim, 0, cut), (value,))
     return f.add(Concat(dim), parts)

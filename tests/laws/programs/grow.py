@@ -251,7 +251,7 @@ def _is_small(a: Array) -> bool:
         return False
     if a.dtype.kind == "f":
         return bool((np.abs(a[np.isfinite(a)]) <= LARGEST).all())
-    return a.dtype.kind == "b" or bool((np.abs(a.astype(np.int64)) < 10_000).all())
+    return a.dtype.kind == "b" or bool((np.abs(a.astype(np.float64)) < 10_000).all())
 
 
 # -- the whole ------------------------------------------------------------------------------------
