@@ -90,7 +90,7 @@ def outcome(run: Callable[[], Any]) -> str:
     return "ran"
 
 
-def shared_variables(runs: Sequence[Callable[[], str]]) -> list[str]:
+def in_one_child(runs: Sequence[Callable[[], str]]) -> list[str]:
     """What each run returns, all in one child; where one of them ends badly, each in its own."""
     if len(runs) > 1:
         said = apart(lambda: "\n".join(run().split("\n")[0][:100] for run in runs)).split("\n")
@@ -103,7 +103,7 @@ def attack(text: str, folder: Path) -> dict[str, str]:
     """How a plan that is read ends in every way to run it."""
     path = folder / f"{os.getpid()}.plan"
     path.write_text(text)
-    found = shared_variables([lambda w=way: outcome(lambda: _run(path, w)) for way in WAYS])  # type: ignore[misc]
+    found = in_one_child([lambda w=way: outcome(lambda: _run(path, w)) for way in WAYS])  # type: ignore[misc]
     path.unlink()
     return dict(zip(WAYS, found, strict=True))
 
@@ -195,7 +195,7 @@ def _in_groups(
         group = range(start, min(start + GROUP, seeds.stop))
         prepare(start)
         runs = [lambda n=seed: outcome(lambda: use(n)) for seed in group]  # type: ignore[misc]
-        yield from zip(group, shared_variables(runs), strict=True)
+        yield from zip(group, in_one_child(runs), strict=True)
 
 
 PASSES = ("cse", "dce", "differentiate", "simplify,cse,dce", "fold_constants", "resolve,dce")

@@ -121,11 +121,11 @@ def test_what_replicas_count_is_a_constant_where_all_have_equally_many() -> None
 
 
 def test_meeting_every_step_is_mirrored() -> None:
-    with trainer("local_sgd(2, every=1)") as alone, trainer("mirrored(2)") as shared_variables:
+    with trainer("local_sgd(2, every=1)") as alone, trainer("mirrored(2)") as mirrored:
         for _ in range(5):
-            a, b = alone.step(BATCH), shared_variables.step(BATCH)
+            a, b = alone.step(BATCH), mirrored.step(BATCH)
             assert a["loss"] == pytest.approx(b["loss"], rel=1e-9)
-        np.testing.assert_allclose(alone.params["w"], shared_variables.params["w"], rtol=1e-9)
+        np.testing.assert_allclose(alone.params["w"], mirrored.params["w"], rtol=1e-9)
 
 
 def test_a_loss_of_unequal_parts_is_weighted_by_their_examples() -> None:

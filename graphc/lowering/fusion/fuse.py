@@ -151,9 +151,9 @@ class Fusion:
     def _is_across(self, i: int) -> bool:
         return any(self.sections.is_away(r.value.buffer) for r in self.nodes[i].reads)
 
-    def _reaches(self, first: int, later_turn: Iterable[int]) -> bool:
+    def _reaches(self, first: int, later: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""
-        return any(h != first and self.order.precedes(first, h) for h in later_turn)
+        return any(h != first and self.order.precedes(first, h) for h in later)
 
     # -- placing ----------------------------------------------------------------------------------
 

@@ -26,19 +26,19 @@ class Precedence:
         self._before[number], self._own[number] = 0, 1 << number
         return number
 
-    def precedes(self, first: int, later_turn: int) -> bool:
+    def precedes(self, first: int, later: int) -> bool:
         """Whether a member must run after another one."""
-        return bool(self._before[later_turn] & self._own[first])
+        return bool(self._before[later] & self._own[first])
 
-    def put_after(self, later_turn: int, earlier: Iterable[int]) -> None:
+    def put_after(self, later: int, earlier: Iterable[int]) -> None:
         """A member comes after some others."""
         bits = 0
         for x in earlier:
-            if x != later_turn:
-                self._needs[later_turn].add(x)
-                self._users[x].add(later_turn)
+            if x != later:
+                self._needs[later].add(x)
+                self._users[x].add(later)
                 bits |= self._before[x] | self._own[x]
-        self._add_before([later_turn], bits)
+        self._add_before([later], bits)
 
     def can_be_one(self, members: Iterable[int], needs: Iterable[int]) -> bool:
         """Whether members may become one, which comes after all that they do, and some more."""

@@ -333,10 +333,10 @@ def test_a_result_may_overwrite_its_operand(lanes: Way) -> None:
     apart = [x, np.zeros(n, np.float32)]
     nest = softmax((40,), (50,), lanes)
     run_kernel(nest, apart)
-    shared_variables = x.copy()
-    compile_kernel(nest)([shared_variables, shared_variables])
+    both = x.copy()
+    compile_kernel(nest)([both, both])
     # The second phase reads what the first has read, from memory that it overwrites.
-    np.testing.assert_array_equal(shared_variables, apart[1])
+    np.testing.assert_array_equal(both, apart[1])
 
 
 @pytest.mark.parametrize("n", [16, 40, 64, 100, 600, 1030])
