@@ -38,6 +38,7 @@ from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.machine.launchers import check_processes
 from graphc.runtime.machine.memory_limits import Limit, check_memory
 from graphc.runtime.synchronous.engine import Engine
 from graphc.support.errors import GraphcError
@@ -57,7 +58,8 @@ class Trainer:
                 produced the first one, and leaves the variables unchanged; None is what
                 GRAPHC_DEBUG_NANS says
 
-    A context manager; `close` ends the devices' threads. Raises G0204 before anything is allocated.
+    A context manager; `close` ends the devices' threads. Raises G0204 before anything is allocated,
+    and G0565 if this process is one of several that a launcher started.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Trainer:
         max_bytes: int | None = None,
         debug_nans: bool | None = None,
     ) -> None:
+        check_processes(1)
         self.plan = plan
         self.position, self.order = Position(), ""
         self._begun = ""  # the order in which a run that is resumed has begun its epoch
@@ -82,9 +85,7 @@ class Trainer:
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
         self._meeting: FastPath | None = None  # that of the program in which replicas meet
         self.history: History = (self._part(0),)
-        self.fast_path: Callable[[Any], Metrics | None] | None = (
-            None  # see graphc.runtime.backends.backend
-        )
+        self.fast_path: Callable[[Any], Metrics | None] | None = None  # see `FastPath`
 
     @property
     def steps(self) -> int:

@@ -9,6 +9,7 @@ GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
 GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
 GRAPHC_CHECK_MEMORY=0|1  whether compiled steps check every address that they load or store
 GRAPHC_DEBUG_NANS=1 a step that gives a NaN or an infinity fails, and names what made the first one
+GRAPHC_ALONE=1      processes that a launcher started together train independently
 GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +41,7 @@ class Config:
     check_memory: bool = False
     cache: str = ""
     debug_nans: bool = False
+    alone: bool = False
 
     @property
     def watched(self) -> bool:
@@ -59,7 +62,13 @@ def get() -> Config:
         check_memory=bool(_switch("GRAPHC_CHECK_MEMORY")),
         cache=os.environ.get("GRAPHC_CACHE", ""),
         debug_nans=bool(_switch("GRAPHC_DEBUG_NANS")),
+        alone=bool(_switch("GRAPHC_ALONE")),
     )
+
+
+def environment() -> Mapping[str, str]:
+    """All variables, for what other programs say in them."""
+    return os.environ
 
 
 def cache_folder() -> Path | None:

@@ -1,0 +1,53 @@
+"""Launchers: whether this process is one of several that were started as one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphc.support import config
+from graphc.support.errors import GraphcError
+
+# How a launcher tells a process its rank and how many there are. Slurm and torchrun are recognized
+# by a third variable: other programs set RANK, and a Slurm script outside of `srun` is one process.
+LAUNCHERS = (
+    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"),
+    ("MPI", "PMI_RANK", "PMI_SIZE", "PMI_SIZE"),
+    ("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
+    ("torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
+)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A job of `size` processes that a launcher started, of which this one is number `rank`."""
+
+    launcher: str
+    rank: int
+    size: int
+
+
+def launch(environment: Mapping[str, str]) -> Launch | None:
+    """The job that this process belongs to; None if it was started alone."""
+    for name, rank, size, sign in LAUNCHERS:
+        numbers = environment.get(rank, ""), environment.get(size, "")
+        if environment.get(sign) and all(x.isdecimal() for x in numbers):
+            found = Launch(name, *map(int, numbers))
+            if found.size > 1:
+                return found
+    return None
+
+
+def check_processes(processes: int) -> None:
+    """Raise G0565 if a launcher has started another number of processes than train together."""
+    found = launch(config.environment())
+    if found is None or found.size == processes or config.get().alone:
+        return
+    one = "a training takes place in one process"
+    raise GraphcError(
+        "G0565",
+        f"{found.launcher} started this as process {found.rank} of {found.size}, but "
+        + (one if processes == 1 else f"{processes} processes train together"),
+        help="each would train a model of its own and write the same files: start graphc once, "
+        "or set GRAPHC_ALONE=1 if these are separate trainings",
+    )
