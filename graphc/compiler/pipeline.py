@@ -17,6 +17,7 @@ from graphc.passes.local_step import LocalStep
 from graphc.passes.partitioning.assemble import Assemble
 from graphc.passes.partitioning.bucket import Bucket
 from graphc.passes.partitioning.loops import Loops
+from graphc.passes.partitioning.one_turn import OneTurn
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.partitioning.regather import Regather
 from graphc.passes.partitioning.scatter_reduce import ScatterReduce
@@ -82,6 +83,7 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
         ),  # where have and need differ, nodes convert
         Cse(),  # two consumers may have asked for one conversion
         Dce(),
+        *([] if short or not layout.grid else [OneTurn()]),  # before loops: there are none then
         Loops(),  # barriers: after cse, which would join again what two loops make
         ScatterReduce(),  # after placing, which prices each conversion by itself
         *([Regather(layout.stored)] if layout.stored else []),  # after loops: for each of them

@@ -85,6 +85,7 @@ class Leaves:
     """The batch as `slots` leaves of equal fixed length, distributed over `axes`, major first.
 
     The last of the axes runs over time: in microbatch t, the r-th device has leaf `r * turns + t`.
+    If it has one place, it is over space in a program for full batches (see the pass `one_turn`).
     A leaf past the last example is *absent*: it is not computed, and no sum contains it.
     """
 
@@ -126,6 +127,12 @@ class Mesh:
     @property
     def turns(self) -> int:
         return prod(a.size for a in self.time)
+
+    @property
+    def without_single_turns(self) -> Mesh:
+        """The mesh whose axes with one place are all over space: nothing is repeated for them."""
+        axes = tuple(Axis(a.name, 1) if a.size == 1 else a for a in self.axes)
+        return Mesh(axes, self.leaves, self.tiles)
 
     def axis(self, name: str) -> Axis:
         for axis in self.axes:

@@ -30,7 +30,8 @@ def mesh_is_possible(program: Program) -> Iterator[str]:
     space, time = ([a.name for a in axes] for axes in (mesh.space, mesh.time))
     if mesh.leaves is not None:
         *devices, last = mesh.leaves.axes or ("",)
-        dealt = _are(devices, space) and last in time
+        last_fits = last in (*time, *(a.name for a in mesh.space if a.size == 1))
+        dealt = _are((*devices, last), (*space, *time)) and _are(devices, space) and last_fits
         if not dealt or not 1 <= mesh.leaves.slots <= MOST_TURNS:
             yield "the leaves of the batch are distributed over axes that the mesh does not have"
     if mesh.tiles is not None and not (_are(mesh.tiles.axes, space) and mesh.tiles.count >= 1):

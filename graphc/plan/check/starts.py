@@ -42,7 +42,8 @@ def _runs_over(op: Conversion, mesh: Mesh) -> bool:
 
 def _of_one_leaf(a: Buffer, op: Conversion, mesh: Mesh) -> Buffer | None:
     """What is sent: a buffer like `a`; of a forest, without its dim in front."""
-    if mesh.leaves is None or op.axes != mesh.leaves.axes:
+    in_turns = mesh.leaves is not None and mesh.axis(mesh.leaves.axes[-1]).over == "time"
+    if mesh.leaves is None or op.axes != mesh.leaves.axes or not in_turns:
         return a
     room = most_pieces(mesh.leaves.slots, mesh.turns)
     if a.shape[:1] != (room,) or a.ranges[:1] != (Range(room),):

@@ -322,11 +322,11 @@ class Engine:
             raise GraphcError("G0511", f"there is no program '{name}'", help=hint)
         short = name + SHORT
         if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
-            if not self.mesh.time:
-                return self._supply(name, only_microbatch(batch), poison)
             if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its shards
                 whole = collected(self.programs[name].inputs, batch)
                 return self._supply(name, whole, poison)
+            if not self.mesh.time:
+                return self._supply(name, only_microbatch(batch), poison)
             name = short if short in self.programs else name
             return name, MicrobatchStream(self.programs[name], batch, poison=poison)
         full = short not in self.programs or is_full(self.programs[name], batch)
@@ -393,7 +393,8 @@ def _check_together(programs: Programs) -> Program:
     first_name, first = next(iter(programs.items()))
     check_placements(first)
     for name, program in existing(programs).items():
-        if program.mesh != first.mesh or program.variable_types != first.variable_types:
+        meshes = {p.mesh.without_single_turns for p in (first, program)}
+        if len(meshes) > 1 or program.variable_types != first.variable_types:
             raise GraphcError(
                 "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
             )

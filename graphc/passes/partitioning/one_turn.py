@@ -1,0 +1,74 @@
+"""The pass `one_turn`: where every device has one leaf of a full batch, nothing runs in turns.
+
+The leaves of a reproducible run are dealt out along an axis over time, even if it has one place: so
+values are placed, and sums are added, as on any other number of devices. Once they are, that axis
+only costs: a loop of one turn, what is kept for the next loop or computed there again, and a sum
+that grows leaf by leaf. As an axis over space it costs nothing, and all stays as it was placed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.op import Op
+from graphc.ir.orders import Order
+from graphc.ir.placement import Mesh
+from graphc.ops.collective import Accumulation, AllGather, AllReduce, Microbatch, Stack, ToSplit
+from graphc.passes.base import Pass, register_pass
+
+
+@register_pass
+class OneTurn(Pass):
+    """Let an axis over time with one place run over space, if each device has one of all leaves.
+
+    The batch must be full: in a short one, a leaf may have no example, and is no part of any sum.
+
+    before:  mesh(data=2, leaf=1 over time; 2 leaves over data, leaf)
+    after:   mesh(data=2, leaf=1; 2 leaves over data, leaf)
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        mesh = graph.mesh
+        if not mesh.time or mesh.turns > 1 or not _each_has_one(graph):
+            return graph
+        nodes = {n.name: _over_space(n) for n in graph}
+        return replace(graph, mesh=mesh.without_single_turns, nodes=nodes)
+
+
+def _each_has_one(graph: Graph) -> bool:
+    """Whether the batch has as many leaves with an example as there are places for them."""
+    mesh = graph.mesh
+    if mesh.leaves is None:
+        return False
+    places = prod(mesh.axis(a).size for a in mesh.leaves.axes)
+    return max((_leaves(node, mesh) for node in graph.inputs.values()), default=0) == places
+
+
+def _leaves(node: Node, mesh: Mesh) -> int:
+    """Into how many leaves an entry of the batch is divided; 0 for one that is whole."""
+    assert mesh.leaves is not None
+    most = 0
+    for dim, (n, extent) in enumerate(zip(node.tensor.shape, node.tensor.extents, strict=False)):
+        if extent is not None and mesh.leaves.axes[-1] in node.type.placement.cuts(dim, True):
+            (*_, width) = mesh.widths(n // extent.unit, mesh.leaves.axes, True)
+            most = max(most, -(-(n // extent.unit) // width))
+    return most
+
+
+def _over_space(node: Node) -> Node:
+    """The node with a conversion over time as the one between the same states over space."""
+    op: Op
+    match node.op:
+        case Microbatch(axis=axis, dim=dim):
+            op = ToSplit(axis, dim)
+        case Stack(axis=axis, dim=dim):
+            op = AllGather(axis, dim)
+        case Accumulation(axis=axis, op=how):
+            op = AllReduce(axis, how, Order.TREE)
+        case _:
+            return node
+    return replace(node, op=op)
