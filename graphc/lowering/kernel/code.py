@@ -246,9 +246,10 @@ class Gemm:
     batch, rows, inner, cols: sizes of the axes of each group (b, m, k, n above). The sum is
     register 0 of `code`, whose accesses have a stride per axis of batch, rows and cols, in this
     order; code holds at least one Store. dtype: of the operands and of register 0; f16 and bf16
-    are multiplied and added in f32 and rounded once, or not at all if dtype is f32. The order of
-    the additions depends on nothing but `inner` and the dtype: not on the other sizes, nor on the
-    instruction set or the number of threads.
+    are multiplied and added in f32 and rounded once, or not at all if dtype is f32; subnormal
+    numbers in products of bf16 may be taken for 0. The order of the additions depends on nothing
+    but `inner` and the dtype: not on the other sizes, nor on the instruction set or the number of
+    threads.
     """
 
     params: tuple[Parameter, ...]

@@ -128,7 +128,7 @@ def test_an_index_out_of_range_is_the_users_error_as_ever(checked: None) -> None
 # What is not of a kernel's operands: the stack, constant tables, and words of the runtime.
 OTHERS = {
     "addresses", "vectors", "barrier", "call_table", "sequences", "regions", "pool", "payne_hanek",
-    "linked_sums", "nests",
+    "linked_sums", "nests", "dot_products",
 }  # fmt: skip
 MEMORY = {"load", "store", "load_atomic", "store_atomic", "atomic_rmw", "cmpxchg"}
 
@@ -141,13 +141,14 @@ def test_kernels_load_and_store_through_the_printer_alone() -> None:
                     assert name not in MEMORY or path.stem in OTHERS, f"{path.name}:{node.lineno}"
 
 
-@pytest.mark.parametrize("name", ["linked_sums", "nests"])
+@pytest.mark.parametrize("name", ["loops/linked_sums", "loops/nests", "llvm/dot_products"])
 def test_what_else_kernels_load_lies_on_their_stack(name: str) -> None:
-    text = (Path(str(graphc_numpy.native.__file__)).parent / "loops" / f"{name}.py").read_text()
+    text = (Path(str(graphc_numpy.native.__file__)).parent / f"{name}.py").read_text()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-2:] in (
             ["b", "load"], ["b", "store"]
         ):  # fmt: skip
             places = {"levels", "level(at)", "level(k)", "level(low)", "level(where)", "where"}
+            places |= {"before", "changed"}
             places.add("b.gep(array, [index(k)], source_etype=t)")
             assert places & {ast.unparse(x) for x in node.args}, ast.unparse(node)

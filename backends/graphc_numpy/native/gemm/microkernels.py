@@ -5,20 +5,29 @@
 
 Entries of the left operand are read one by one and splat, those of the right by vectors. All steps
 in memory are constants, so the same code works on packed operands and on others.
+
+bf16 is added up by pairs of neighbors along inner, in the order that AVX-512 has for them
+(VDPBF16PS): first the second product, then the first one. No product is rounded; each sum is
+rounded to f32, and subnormal numbers are taken for 0, in operands and in sums. Where the
+instruction is missing, the same numbers are made of f32 by fma, in the processor's mode without
+subnormal numbers (but for aarch64, where they are kept).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from llvmlite import ir
 
-from graphc.ir.types import DType
+from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
+from graphc_numpy.native.llvm.dot_products import dots, without_subnormals
 from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, memory_type
 
 Values = list[ir.Value]
+Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or words of two bf16
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class MicroKernel:
     step:  elements between two rows of the left operand
     loops: over inner, from outside in; the number of turns of the first is an argument
     adds:  whether it adds to the sums of earlier blocks, except in the first block
+    order: how it adds up inner, of which it sees the packed rows
     """
 
     dtype: DType
@@ -39,6 +49,17 @@ class MicroKernel:
     step: int
     loops: tuple[LoopAxis, ...]
     adds: bool
+    order: Order = "single"
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """From one packed row to the next; a turn of the loop takes two of them in pairs."""
+        return tuple(s // 2 if self.order == "pairs" else s for s in self.loops[-1].strides)
+
+    @property
+    def flushes(self) -> bool:
+        """Whether subnormal numbers have to be kept out of it; the products of words are alike."""
+        return self.order == "pairs" or (self.order == "dots" and self.adds)
 
     @property
     def name(self) -> str:
@@ -47,7 +68,7 @@ class MicroKernel:
         )
         shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
         name = f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
-        return name + "_adds" * self.adds
+        return name + "_adds" * self.adds + f"_{self.order}" * (self.order != "single")
 
 
 def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
@@ -59,14 +80,17 @@ def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
     f = helper(module, t, kernel.name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     left, right, sums, count, first = f.args
+    restore = without_subnormals(p) if kernel.flushes else lambda: None
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
     products = _looped(p, kernel, 0, count, start)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, products))
+            restore()
             p.b.ret_void()
     _stored(p, kernel, sums, products)
+    restore()
     p.b.ret_void()
     return f
 
@@ -86,7 +110,10 @@ def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: V
 
     def turn(_: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
         if depth + 1 == len(m.loops):
-            more: Sequence[ir.Value] = _step(p, m, left, right, sums)
+            more: Sequence[ir.Value] = sums
+            for k in (1, 0) if m.order == "pairs" else (0,):
+                x, y = (p.at(a, k * n, m.dtype) for a, n in zip((left, right), m.row, strict=True))
+                more = _step(p, m, x, y, more)
         else:
             following = m.loops[depth + 1].size
             more = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
@@ -99,19 +126,21 @@ def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: V
 def _step(
     p: Printer, m: MicroKernel, left: ir.Value, right: ir.Value, sums: Sequence[ir.Value]
 ) -> Values:
-    """One entry of inner."""
-    ys = []
+    """One entry of inner, or a pair of them in words."""
+    ys, dtype = [], I32 if m.order == "dots" else m.dtype
     for v in range(m.vectors):
         active = m.active if v + 1 == m.vectors else WIDTH
-        ys.append(p.load_lanes(p.at(right, v * WIDTH, m.dtype), m.dtype, 1, active).value)
+        ys.append(p.load_lanes(p.at(right, v * WIDTH, dtype), dtype, 1, active).value)
     more = []
     for r in range(m.rows):
-        x = p.splat(p.load(p.at(left, r * m.step, m.dtype), m.dtype).value)
+        x = p.splat(p.load(p.at(left, r * m.step, dtype), dtype).value)
         more += [_more(p, m, x, y, sums[r * m.vectors + v]) for v, y in enumerate(ys)]
     return more
 
 
 def _more(p: Printer, m: MicroKernel, x: ir.Value, y: ir.Value, sum: ir.Value) -> ir.Value:
+    if m.order == "dots":
+        return dots(p, x, y, sum)
     return p.fma(x, y, sum) if m.dtype.kind == "f" else p.b.add(sum, p.b.mul(x, y))
 
 

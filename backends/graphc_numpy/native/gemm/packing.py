@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
@@ -63,12 +64,13 @@ class Packing:
 Body = Callable[[ir.Value, ir.Value, "ir.Value | int"], None]  # source, target, count
 
 
-def pack_function(module: ir.Module, packing: Packing) -> ir.Function:
-    """`void f(ptr from, ptr to, i64 count)`."""
-    printed: ir.Function | None = module.globals.get(packing.name)
+def pack_function(module: ir.Module, packing: Packing, even: bool = False) -> ir.Function:
+    """`void f(ptr from, ptr to, i64 count)`. even: a row of zeros follows an odd number of rows."""
+    name = packing.name + "_even" * even
+    printed: ir.Function | None = module.globals.get(name)
     if printed is not None:
         return printed
-    f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, INT64]), packing.name)
+    f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, INT64]), name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, count = f.args
     if packing.across == 1 or packing.active == 1:
@@ -77,9 +79,21 @@ def pack_function(module: ir.Module, packing: Packing) -> ir.Function:
         body = lambda *xs: _transposed(p, packing, *xs)  # noqa: E731
     else:
         body = lambda *xs: _gathered(p, packing, *xs)  # noqa: E731
-    _around(p, packing, 0, source, target, count, body)
+    end = _around(p, packing, 0, source, target, count, body)
+    if even:
+        _zeros_after_odd(p, packing, count, end)
     p.b.ret_void()
     return f
+
+
+def _zeros_after_odd(p: Printer, x: Packing, count: ir.Value, end: ir.Value) -> None:
+    rows = p.b.mul(count, index(prod(n for n, _ in x.loops[1:])))
+    zero = p.constant(0, x.copy_dtype)
+
+    def row() -> None:
+        p.loop(0, x.width, 1, lambda k: p.store(zero, p.at(end, k, x.copy_dtype)))
+
+    p.when(p.b.trunc(rows, ir.IntType(1)), row)
 
 
 def _around(

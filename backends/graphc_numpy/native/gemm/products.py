@@ -24,6 +24,7 @@ from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
 from graphc_numpy.native.gemm.masked_tiles import visible_entries
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, tile_function
 from graphc_numpy.native.gemm.packing import Packing, pack_function
+from graphc_numpy.native.gemm.pair_packing import pack_pairs_function
 from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
 from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.llvm.folding import FoldingBuilder, known
@@ -89,7 +90,10 @@ def print_gemm(
 
 
 def _tiling(product: Gemm, instructions: str | None) -> Tiling:
-    return tiling(product, instructions or machine.target().instructions)
+    chosen = machine.target()
+    if instructions is not None:
+        return tiling(product, instructions)
+    return tiling(product, chosen.instructions, chosen.dots)
 
 
 def opaque(p: Printer, x: ir.Value) -> ir.Value:
@@ -239,7 +243,7 @@ class _GemmPrinter:
         def pack(active: int) -> None:
             width = -(-active // WIDTH) * WIDTH
             packing = Packing(dtype, width, active, across, loops, self.lanes)
-            b.call(pack_function(b.module, packing), [here, there, block.count])
+            b.call(self.packs(packing), [here, there, block.count])
 
         self.either(self.is_last_panel(job, panel), t.width, t.last_width, t.wide, pack)
 
@@ -267,7 +271,12 @@ class _GemmPrinter:
         across = side.rows[-1] if side.rows else 0
         loops = tuple((x.size, x.strides[0]) for x in t.blocks.inside)
         packing = Packing(self.dtype(side), active, active, across, loops, self.lanes)
-        self.p.b.call(pack_function(self.p.b.module, packing), [left, self.strip, block.count])
+        self.p.b.call(self.packs(packing), [left, self.strip, block.count])
+
+    def packs(self, packing: Packing) -> ir.Function:
+        if self.t.order == "dots":
+            return pack_pairs_function(self.p.b.module, packing)
+        return pack_function(self.p.b.module, packing, even=self.t.order == "pairs")
 
     def panel(
         self, job: _Job, block: _SumBlock, panel: ir.Value, left: ir.Value, sums: ir.Value,
@@ -286,8 +295,7 @@ class _GemmPrinter:
 
         def multiply(height: int, width: int) -> None:
             kernel = self.microkernel(height, width)
-            times = kernel.loops[0].size // max(1, t.blocks.inside[0].size)
-            count = b.mul(block.count, index(times))
+            count = self.turns(block, kernel)
             b.call(tile_function(b.module, kernel), [left, right, here, count, block.first])
 
         def columns(width: int) -> None:
@@ -306,6 +314,14 @@ class _GemmPrinter:
         self.where_seen(indices, height, width, tile)
         done = [*self.pointers, here, *indices, height, width, self.errors]
         self.p.when(block.last, lambda: b.call(self.epilogue, done))
+
+    def turns(self, block: _SumBlock, kernel: MicroKernel) -> ir.Value:
+        """How often the first loop of a tile turns in a block."""
+        b, first = self.p.b, max(1, self.t.blocks.inside[0].size)
+        if kernel.order == "single":
+            return b.mul(block.count, index(kernel.loops[0].size // first))
+        entries = b.mul(block.count, index(self.t.blocks.length // first))
+        return b.lshr(b.add(entries, index(1)), index(1))
 
     def where_seen(
         self, indices: Values, height: ir.Value, width: ir.Value, tile: Callable[[], None]
@@ -331,10 +347,13 @@ class _GemmPrinter:
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
         adds = t.blocks.number > 1
-        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds)
+        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds, t.order)
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
+        if self.t.order != "single":
+            each = 2 if self.t.order == "pairs" else 1
+            return (LoopAxis(self.t.length // each, (each * height, each * width)),)
         loops: list[LoopAxis] = []
         entries = 1
         for x in reversed(self.t.blocks.inside):

@@ -21,6 +21,7 @@ from graphc_numpy.native.gemm.contractions import (
     transposed,
     without_unit_axes,
 )
+from graphc_numpy.native.gemm.microkernels import Order
 from graphc_numpy.native.llvm.vectors import WIDTH
 
 # bytes of a vector register and the number of registers, by instruction set
@@ -43,6 +44,7 @@ class Tiling:
 
     packs_left, packs_right: whether tiles read a copy of the operand in reading order
     panels: tiles along the columns for which the right operand is packed at a time
+    dots: whether an instruction multiplies bf16 by pairs
     """
 
     product: Gemm
@@ -52,11 +54,26 @@ class Tiling:
     packs_right: bool
     panels: int
     blocks: SumBlocks
+    dots: bool = False
 
     @property
     def dtype(self) -> DType:
         """The dtype in which products are added up."""
         return F32 if self.product.dtype in HALVES else self.product.dtype
+
+    @property
+    def order(self) -> Order:
+        """How a tile adds up."""
+        sides = (self.product.left, self.product.right)
+        if any(self.product.params[side.slot].dtype != BF16 for side in sides):
+            return "single"
+        return "dots" if self.dots else "pairs"
+
+    @property
+    def length(self) -> int:
+        """The number of packed rows of a block."""
+        pairs = -(-self.blocks.length // 2)
+        return {"single": self.blocks.length, "pairs": 2 * pairs, "dots": pairs}[self.order]
 
     # -- rows: the last axis is cut into tiles, the others are gone through one by one -----------
 
@@ -135,7 +152,7 @@ class Tiling:
     @property
     def panel(self) -> int:
         """The elements of a packed panel of the right operand."""
-        return self.blocks.length * self.width
+        return self.length * self.width
 
     @property
     def packed(self) -> int:
@@ -144,7 +161,7 @@ class Tiling:
     @property
     def strip(self) -> int:
         """Of packed rows of the left operand; what is stored past the end stays in it, too."""
-        return _whole(self.blocks.length * self.height + WIDTH) if self.packs_left else 0
+        return _whole(self.length * self.height + WIDTH) if self.packs_left else 0
 
     @property
     def scratch(self) -> int:
@@ -153,8 +170,9 @@ class Tiling:
 
 
 @lru_cache(maxsize=1024)
-def tiling(product: Gemm, instructions: str) -> Tiling:
-    """The cheapest tiling of a product on an instruction set."""
+def tiling(product: Gemm, instructions: str, dots: bool = False) -> Tiling:
+    """The cheapest tiling of a product on an instruction set. dots: whether it has an instruction
+    that multiplies bf16 by pairs."""
     plain = without_unit_axes(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
         return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
@@ -162,7 +180,7 @@ def tiling(product: Gemm, instructions: str) -> Tiling:
         candidate
         for product in (plain, transposed(plain))
         for interchanged in _interchanged(product)
-        for candidate in _tilings(interchanged, instructions)
+        for candidate in _tilings(interchanged, instructions, dots)
     ]
     return _cheapest(tilings, instructions)
 
@@ -195,15 +213,18 @@ def _interchanged(product: Gemm) -> Iterator[Gemm]:
     yield from (ending_with(product, row, col) for row in sorted(rows) for col in sorted(cols))
 
 
-def _tilings(product: Gemm, instructions: str) -> Iterator[Tiling]:
+def _tilings(product: Gemm, instructions: str, dots: bool) -> Iterator[Tiling]:
     half = product.params[product.left.slot].dtype in HALVES
     dtype = F32 if half else product.dtype
-    plain = Tiling(product, 1, 1, half, half, 1, blocks(product))
+    plain = Tiling(product, 1, 1, half, half, 1, blocks(product), dots)
     unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
     for height, vectors in _shapes(dtype, instructions, plain):
         for packs_left in {True, half}:
             for packs_right in {True, half or not unit}:
-                tile = Tiling(product, height, vectors, packs_left, packs_right, 1, plain.blocks)
+                tile = replace(
+                    plain, height=height, vectors=vectors, packs_left=packs_left,
+                    packs_right=packs_right,
+                )  # fmt: skip
                 yield replace(tile, panels=_panels(tile))
 
 
@@ -225,7 +246,7 @@ def _panels(t: Tiling) -> int:
 
     Where the left operand's rows of a block fit beside half as many, they are read from there too.
     """
-    rows = prod(t.product.rows) * t.blocks.length * t.dtype.bytes
+    rows = prod(t.product.rows) * t.length * t.dtype.bytes
     room = PACKED // 2 if PACKED // 2 < rows <= PACKED else PACKED
     fit = max(1, room // (t.panel * t.dtype.bytes)) if t.blocks.length else 1
     groups = ceil(t.wide / min(fit, t.wide))
@@ -247,6 +268,7 @@ def cycles(t: Tiling, instructions: str) -> float:
     batch, inner = prod(t.product.batch), prod(t.product.inner)
     rows, cols = prod(t.product.rows[:-1]), prod(t.product.cols[:-1])
     each = max(1, WIDTH * t.dtype.bytes // REGISTERS[instructions][0])
+    steps = inner / 2 if t.order == "dots" else inner
     work = 0.0
     for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
         for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
@@ -255,7 +277,7 @@ def cycles(t: Tiling, instructions: str) -> float:
             vectors = ceil(width / WIDTH)
             step = max(_step(height, vectors, each), _panel(t, vectors, each))
             step += _reading(t, height, vectors)
-            tile = inner * step + t.blocks.number * (10 + height * vectors * each)
+            tile = steps * step + t.blocks.number * (10 + height * vectors * each)
             work += high * wide * tile
     work *= rows * cols
     right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)

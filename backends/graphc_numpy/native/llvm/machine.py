@@ -64,6 +64,11 @@ class Target:
         kind = self.triple.split("-")[0]
         return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(kind, "")
 
+    @property
+    def dots(self) -> bool:
+        """Whether it has instructions that multiply bf16 by pairs (AVX-512's)."""
+        return self.instructions == "avx512" and "+avx512bf16" in self.features.split(",")
+
     def __str__(self) -> str:
         checked = " checked" * self.checked
         return f"{self.instructions} {self.triple} {self.cpu} {self.features}{checked}"

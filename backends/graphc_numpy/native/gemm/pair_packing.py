@@ -1,0 +1,253 @@
+"""Packing of bf16 by pairs: neighbors along inner share a word, the first of them its low half.
+
+    for k in inner: for i in across: half k % 2 of to[k // 2 * width + i] = from[i * across + k ...]
+
+The half beside the last of an odd number is 0, and so are lanes from `active` to `width`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from graphc.ir.types import BF16, I32
+from graphc_numpy.native.gemm.microkernels import Values, helper
+from graphc_numpy.native.gemm.packing import Packing, transposed
+from graphc_numpy.native.llvm.vectors import (
+    INT32,
+    INT64,
+    POINTER,
+    VOID,
+    WIDTH,
+    Printer,
+    Vector,
+    index,
+    vector,
+)
+
+Body = Callable[[ir.Value, ir.Value, ir.Value], None]  # source, the number of its first row, count
+
+
+def pack_pairs_function(module: ir.Module, x: Packing) -> ir.Function:
+    """`void f(ptr from, ptr to, i64 count)`."""
+    name = f"{x.name}_pairs"
+    printed: ir.Function | None = module.globals.get(name)
+    if printed is not None:
+        return printed
+    f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, INT64]), name)
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    source, target, count = f.args
+
+    def body(here: ir.Value, number: ir.Value, count: ir.Value) -> None:
+        if len(x.loops) > 1 and x.loops[-1][0] % 2:  # pairs lie across its ends
+            _halves(p, x, here, target, number, count)
+        elif x.across == 1 or x.active == 1:
+            _joined(p, x, here, _row(p, x, target, number), count)
+        elif x.loops[-1][1] == 1:
+            _turned(p, x, here, _row(p, x, target, number), count)
+        else:
+            _halves(p, x, here, target, number, count)
+
+    _around(p, x, 0, source, index(0), count, body)
+    p.b.ret_void()
+    return f
+
+
+def _around(
+    p: Printer, x: Packing, depth: int, source: ir.Value, number: ir.Value, count: ir.Value,
+    body: Body,
+) -> ir.Value:  # fmt: skip
+    """All loops but the innermost, which is printed by `body`. Returns the number of rows done."""
+    if depth + 1 == len(x.loops):
+        body(source, number, count)
+        return p.b.add(number, count)
+
+    def turn(_: ir.Value, here: ir.Value, number: ir.Value) -> Values:
+        end = _around(p, x, depth + 1, here, number, index(x.loops[depth + 1][0]), body)
+        return [p.at(here, x.loops[depth][1], x.dtype), end]
+
+    return p.loop(0, count, 1, turn, [source, number])[1]
+
+
+def _row(p: Printer, x: Packing, target: ir.Value, number: ir.Value) -> ir.Value:
+    """Where the pairs lie that entry `number` of inner belongs to."""
+    return p.at(target, p.b.mul(p.b.lshr(number, index(1)), index(x.width)), I32)
+
+
+def _bits(p: Printer, x: Vector) -> ir.Value:
+    """bf16 as the high halves of words."""
+    return p.b.bitcast(x.value, vector(INT32, x.width))
+
+
+def _lowered(p: Printer, bits: ir.Value) -> ir.Value:
+    return p.b.lshr(bits, p.number(16, bits.type))
+
+
+# -- neighbors across are neighbors in memory ------------------------------------------------------
+
+
+def _joined(p: Printer, x: Packing, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
+    """Two rows at a time."""
+    step = x.loops[-1][1]
+
+    def row(here: ir.Value, there: ir.Value, both: bool) -> None:
+        for first in range(0, x.width, WIDTH):
+            words = _lowered(p, _lanes(p, x, here, first))
+            if both:
+                words = p.b.or_(words, _lanes(p, x, p.at(here, step, x.dtype), first))
+            # What a store writes past the width is written again by the next row's, or is padding.
+            p.store_lanes(Vector(words, I32, WIDTH), p.at(there, first, I32))
+
+    def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
+        row(here, there, True)
+        return [p.at(here, 2 * step, x.dtype), p.at(there, x.width, I32)]
+
+    last = p.loop(0, p.b.lshr(count, index(1)), 1, turn, [source, target])
+    p.when(_odd(p, count), lambda: row(last[0], last[1], False))
+
+
+def _lanes(p: Printer, x: Packing, here: ir.Value, first: int) -> ir.Value:
+    active = max(0, min(WIDTH, x.active - first))
+    return _bits(p, p.load_lanes(p.at(here, first, x.dtype), x.dtype, 1, active))
+
+
+def _odd(p: Printer, number: ir.Value) -> ir.Value:
+    return p.b.trunc(number, ir.IntType(1))
+
+
+# -- neighbors along inner are: the pairs are words in memory already ------------------------------
+
+
+def _turned(p: Printer, x: Packing, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
+    """The words, transposed by strips of as many rows of the source as a register has lanes."""
+    for first in range(0, x.width, x.lanes):
+        active = max(0, min(x.lanes, x.active - first))
+        strip = WordStrip(x.lanes, active, min(x.lanes, x.width - first))
+        here, there = p.at(source, first * x.across, x.dtype), p.at(target, first, I32)
+        steps = [index(x.across), index(x.width), count]
+        p.b.call(_strip_function(p.b.module, strip), [here, there, *steps])
+
+
+@dataclass(frozen=True)
+class WordStrip:
+    """`active` rows of the source, and rows of zeros up to `lanes`. Each row of the target gets
+    `width` words."""
+
+    lanes: int
+    active: int
+    width: int
+
+
+def _strip_function(module: ir.Module, x: WordStrip) -> ir.Function:
+    """`void f(ptr from, ptr to, i64 across, i64 step, i64 count)`: squares, then word by word.
+
+    across: between rows of the source; step: between rows of the target, in words
+    """
+    name = f"turn_pairs_{x.lanes}a{x.active}w{x.width}"
+    printed: ir.Function | None = module.globals.get(name)
+    if printed is not None:
+        return printed
+    f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, *[INT64] * 3]), name)
+    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    source, target, across, step, count = f.args
+    words = p.b.lshr(count, index(1))
+    squares = p.b.and_(words, index(-x.lanes))
+
+    def word(address: ir.Value) -> ir.Value:
+        return p.read(address, INT32, BF16.bytes)
+
+    def half(address: ir.Value) -> ir.Value:
+        return _lowered(p, _bits(p, p.load(address, BF16)))
+
+    def source_of(k: ir.Value) -> ir.Value:
+        return p.at(source, p.b.shl(k, index(1)), BF16)
+
+    def row(k: ir.Value, read: Callable[[ir.Value], ir.Value]) -> None:
+        there = p.at(target, p.b.mul(k, step), I32)
+        _word_by_word(p, x, source_of(k), there, across, read)
+
+    def square(k: ir.Value) -> None:
+        _square(p, x, source_of(k), p.at(target, p.b.mul(k, step), I32), across, step)
+
+    p.loop(0, squares, x.lanes, square)
+    p.loop(squares, words, 1, lambda k: row(k, word))
+    p.when(_odd(p, count), lambda: row(words, half))
+    p.b.ret_void()
+    return f
+
+
+def _square(
+    p: Printer, x: WordStrip, source: ir.Value, target: ir.Value, across: ir.Value, step: ir.Value
+) -> None:
+    t = ir.VectorType(INT32, x.lanes)
+    rows: Values = []
+    for i in range(x.lanes):
+        rows.append(p.read(source, t, BF16.bytes) if i < x.active else p.number(0, t))
+        source = p.at(source, across, BF16)
+    kept = ir.Constant(ir.VectorType(INT32, x.width), list(range(x.width)))
+    for row in transposed(p, rows):
+        whole = x.width == x.lanes
+        p.write(row if whole else p.b.shuffle_vector(row, row, kept), target, I32.bytes)
+        target = p.at(target, step, I32)
+
+
+def _word_by_word(
+    p: Printer, x: WordStrip, source: ir.Value, target: ir.Value, across: ir.Value,
+    read: Callable[[ir.Value], ir.Value],
+) -> None:  # fmt: skip
+    """One row of the target."""
+
+    def turn(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
+        p.write(read(here), there, I32.bytes)
+        return [p.at(here, across, BF16), p.at(there, 1, I32)]
+
+    def nothing(_: ir.Value, there: ir.Value) -> Values:
+        p.write(ir.Constant(INT32, 0), there, I32.bytes)
+        return [p.at(there, 1, I32)]
+
+    end = p.loop(0, x.active, 1, turn, [source, target])[1]
+    p.loop(x.active, x.width, 1, nothing, [end])
+
+
+# -- neither, or pairs that two turns of a loop make -----------------------------------------------
+
+
+def _halves(
+    p: Printer, x: Packing, source: ir.Value, target: ir.Value, number: ir.Value, count: ir.Value
+) -> None:
+    """Row by row: those of even number become words with 0 in the high half, which the next row
+    fills."""
+
+    def turn(_: ir.Value, here: ir.Value, number: ir.Value) -> Values:
+        there = _row(p, x, target, number)
+        with p.b.if_else(_odd(p, number)) as (then, otherwise):
+            with then:
+                _high(p, x, here, there)
+            with otherwise:
+                _low(p, x, here, there)
+        return [p.at(here, x.loops[-1][1], x.dtype), p.b.add(number, index(1))]
+
+    p.loop(0, count, 1, turn, [source, number])
+
+
+def _low(p: Printer, x: Packing, source: ir.Value, target: ir.Value) -> None:
+    def element(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
+        p.write(_lowered(p, _bits(p, p.load(here, x.dtype))), there, I32.bytes)
+        return [p.at(here, x.across, x.dtype), p.at(there, 1, I32)]
+
+    def nothing(_: ir.Value, there: ir.Value) -> Values:
+        p.write(ir.Constant(INT32, 0), there, I32.bytes)
+        return [p.at(there, 1, I32)]
+
+    end = p.loop(0, x.active, 1, element, [source, target])[1]
+    p.loop(x.active, x.width, 1, nothing, [end])
+
+
+def _high(p: Printer, x: Packing, source: ir.Value, target: ir.Value) -> None:
+    def element(_: ir.Value, here: ir.Value, there: ir.Value) -> Values:
+        p.store(p.load(here, x.dtype), there)
+        return [p.at(here, x.across, x.dtype), p.at(there, 2, x.dtype)]
+
+    p.loop(0, x.active, 1, element, [source, p.at(target, 1, x.dtype)])
