@@ -12,26 +12,17 @@ the memory above that of the imports. Losses that disagree are told.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import cycle
-from statistics import median
-from typing import Any
 
 from systems import SYSTEMS, installed
+from turns import CHECKED, Runner, apart, asked, environment, say, start, take_turns, timed
 from workloads import WORKLOADS
-
-CHECKED = 5  # steps whose losses are compared
-CLOSE = 1e-3  # relative
-
 
 # -- one system ---------------------------------------------------------------------------------------
 
@@ -46,98 +37,41 @@ def work(system: str, workload: str, threads: int) -> None:
     made = WORKLOADS[workload]()
     import_module(SYSTEMS[system].module)
     before = peak()
-    start = time.perf_counter()
+    begin = time.perf_counter()
     step = SYSTEMS[system].make(made, threads)
     losses = [step(made.batches[0])]
-    first = time.perf_counter() - start
+    first = time.perf_counter() - begin
     batches = cycle(made.batches[1:] + made.batches[:1])
     losses += [step(next(batches)) for _ in range(CHECKED - 1)]
-    print(json.dumps({"first": first, "losses": [] if made.drawn else losses}), flush=True)
-    for line in sys.stdin:
-        times = []
-        for _ in range(int(line)):
-            batch, start = next(batches), time.perf_counter()
-            step(batch)
-            times.append(time.perf_counter() - start)
-        print(json.dumps({"seconds": median(times), "memory": peak() - before}), flush=True)
+    say({"first": first, "losses": [] if made.drawn else losses})
+    for count in asked():
+        say(timed(step, batches, count) | {"memory": peak() - before})
 
 
 # -- all of them --------------------------------------------------------------------------------------
 
 
-@dataclass
-class Runner:
-    """One process, and what it measured."""
-
-    system: str
-    process: subprocess.Popen[str]
-    first: float = 0.0
-    losses: list[float] = field(default_factory=list)
-    rounds: list[float] = field(default_factory=list)
-    memory: float = 0.0
-
-    def ask(self, line: str = "") -> Mapping[str, Any] | None:
-        """The answer to a line; None where the process failed."""
-        assert self.process.stdin and self.process.stdout
-        try:
-            self.process.stdin.write(line)
-            self.process.stdin.flush()
-            return dict(json.loads(self.process.stdout.readline()))
-        except (BrokenPipeError, ValueError):
-            return None
-
-
-def start(system: str, workload: str, threads: int, stack: ExitStack) -> Runner | None:
-    """A runner that is ready, or a line that says that it failed."""
-    names = ("OMP", "OPENBLAS", "MKL", "GRAPHC")
-    env = os.environ | {f"{n}_NUM_THREADS": str(threads) for n in names}
-    env |= {"GRAPHC_THREADS": str(threads), "GRAPHC_CACHE": "0"}
-    command = [sys.executable, __file__, "--work", system, workload, "--threads", str(threads)]
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, text=True, env=env)
-    stack.callback(process.kill)
-    runner = Runner(system, process)
-    found = runner.ask()
-    if found is None:
-        print(f"{workload}: {system} failed", file=sys.stderr)
-        return None
-    runner.first, runner.losses = found["first"], found["losses"]
-    return runner
-
-
 def measure(workload: str, args: argparse.Namespace) -> list[Runner]:
     """All systems on one workload, in turn."""
     with ExitStack() as stack:
-        made = (start(s, workload, args.threads, stack) for s in args.systems if installed(s))
-        runners = [r for r in made if r]
-        counts = {r.system: _steps(r, args.seconds / args.rounds) for r in runners}
-        for _ in range(args.rounds):
-            for r in runners:
-                found = r.ask(f"{counts[r.system]}\n")
-                if found:
-                    r.rounds.append(found["seconds"])
-                    r.memory = found["memory"]
-        return [r for r in runners if r.rounds]
-
-
-def _steps(runner: Runner, seconds: float) -> int:
-    """How many steps fit into some seconds."""
-    found = runner.ask("3\n")
-    return max(3, min(3000, int(seconds / found["seconds"]))) if found else 3
+        runners = list[Runner | None]()
+        for s in filter(installed, args.systems):
+            command = [__file__, "--work", s, workload, "--threads", str(args.threads)]
+            runners.append(start(s, command, stack, environment(args.threads)))
+        return take_turns([r for r in runners if r], args.seconds / args.rounds, args.rounds)
 
 
 def rows(workload: str, runners: list[Runner]) -> Iterator[str]:
     """A line for each system."""
-    times = {r.system: median(r.rounds) for r in runners}
+    times = {r.system: r.median() for r in runners}
     others = [t for s, t in times.items() if not s.startswith("graphc")]
-    right = runners[0].losses
+    right = runners[0].ready["losses"]
     for r in runners:
-        t = times[r.system]
+        t, first, memory = times[r.system], r.ready["first"], r.rounds[-1]["memory"]
         ratio = f"{t / min(others):6.2f}" if others and r.system.startswith("graphc") else " " * 6
-        far = any(abs(a - b) > CLOSE * abs(b) for a, b in zip(r.losses, right, strict=True))
         yield (
-            f"{workload:20} {r.system:22} {t * 1e3:10.3f} {ratio} {r.first:8.2f} {r.memory:8.0f}"
-            f"{'  other losses' if far else ''}"
+            f"{workload:20} {r.system:22} {t * 1e3:10.3f} {ratio} {first:8.2f} {memory:8.0f}"
+            f"{'  other losses' if apart(r.ready['losses'], right) else ''}"
         )
 
 

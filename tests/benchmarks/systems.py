@@ -120,26 +120,37 @@ def jax_words() -> Any:
     return f
 
 
-def jax_step(w: Workload, threads: int) -> Step:
+def jax_state(w: Workload) -> tuple[Any, Any]:
+    """Weights, and what the optimizer keeps for them."""
     import jax
     import jax.numpy as jnp
 
-    f, (kind, rate, *rest) = jax_words(), w.optimizer
-    zeros = partial(jax.tree.map, jnp.zeros_like)
+    zeros, p = partial(jax.tree.map, jnp.zeros_like), jax.tree.map(jnp.array, w.weights)
+    return p, (zeros(p), zeros(p), jnp.float32(0)) if w.optimizer[0] == "adam" else zeros(p)
 
-    def changed(p: Any, s: Any, g: Any) -> Any:
-        if kind == "sgd":
-            momentum = jax.tree.map(lambda m, g: rest[0] * m + g, s, g) if rest[0] else g
-            return jax.tree.map(lambda p, m: p - rate * m, p, momentum), momentum if rest[0] else s
-        m, v, n = s
-        n = n + 1
-        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
-        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)
-        scale = jnp.sqrt(1 - 0.999**n) / (1 - 0.9**n), 1e-8 * jnp.sqrt(1 - 0.999**n)
-        new = jax.tree.map(
-            lambda p, m, v: p - rate * scale[0] * m / (jnp.sqrt(v) + scale[1]), p, m, v
-        )
-        return new, (m, v, n)
+
+def jax_update(w: Workload, p: Any, s: Any, g: Any) -> Any:
+    """Weights and state after an update."""
+    import jax
+    import jax.numpy as jnp
+
+    kind, rate, *rest = w.optimizer
+    if kind == "sgd":
+        momentum = jax.tree.map(lambda m, g: rest[0] * m + g, s, g) if rest[0] else g
+        return jax.tree.map(lambda p, m: p - rate * m, p, momentum), momentum if rest[0] else s
+    m, v, n = s
+    n = n + 1
+    m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
+    v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)
+    scale = jnp.sqrt(1 - 0.999**n) / (1 - 0.9**n), 1e-8 * jnp.sqrt(1 - 0.999**n)
+    new = jax.tree.map(lambda p, m, v: p - rate * scale[0] * m / (jnp.sqrt(v) + scale[1]), p, m, v)
+    return new, (m, v, n)
+
+
+def jax_step(w: Workload, threads: int) -> Step:
+    import jax
+
+    f = jax_words()
 
     @partial(jax.jit, donate_argnums=(0, 1, 2))
     def step(p: Any, s: Any, key: Any, batch: Any) -> Any:
@@ -148,11 +159,9 @@ def jax_step(w: Workload, threads: int) -> Step:
             return w.loss(f, p, batch), f.key
 
         (y, key), g = jax.value_and_grad(loss, has_aux=True)(p)
-        return *changed(p, s, g), key, y
+        return *jax_update(w, p, s, g), key, y
 
-    p = jax.tree.map(jnp.array, w.weights)
-    moments = (zeros(p), zeros(p), jnp.float32(0)) if kind == "adam" else zeros(p)
-    state = [p, moments, jax.random.key(0)]
+    state = [*jax_state(w), jax.random.key(0)]
 
     def run(batch: Any) -> float:
         *state[:], loss = step(*state, batch)
@@ -204,22 +213,33 @@ def torch_words(sparse: bool) -> Any:
     )  # fmt: skip
 
 
-def torch_step(w: Workload, threads: int, compiled: bool = False) -> Step:
+def torch_weights(w: Workload) -> dict[str, Any]:
     import torch
 
-    torch.set_num_threads(threads)
-    f, (kind, rate, *rest) = torch_words(bool(w.rows) and not compiled), w.optimizer
     p = {}
     for name, value in w.weights.items():
         t = torch.from_numpy(value.copy())
         if t.dim() == 4:
             t = t.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
         p[name] = torch.nn.Parameter(t)
-    fused = not w.rows or compiled
+    return p
+
+
+def torch_optimizer(w: Workload, weights: Any, fused: bool = True) -> Any:
+    import torch
+
+    kind, rate, *rest = w.optimizer
     if kind == "adam":
-        o: Any = torch.optim.Adam(p.values(), lr=rate, fused=fused)
-    else:
-        o = torch.optim.SGD(p.values(), lr=rate, momentum=rest[0], fused=fused)
+        return torch.optim.Adam(weights, lr=rate, fused=fused)
+    return torch.optim.SGD(weights, lr=rate, momentum=rest[0], fused=fused)
+
+
+def torch_step(w: Workload, threads: int, compiled: bool = False) -> Step:
+    import torch
+
+    torch.set_num_threads(threads)
+    f, p = torch_words(bool(w.rows) and not compiled), torch_weights(w)
+    o = torch_optimizer(w, p.values(), fused=not w.rows or compiled)
 
     def loss(batch: Any) -> Any:
         return w.loss(f, p, batch)
@@ -296,39 +316,55 @@ def tf_words() -> Any:
     )  # fmt: skip
 
 
+class TFState:
+    """Weights, and what the optimizer keeps for them, in variables of the present scope."""
+
+    def __init__(self, w: Workload) -> None:
+        import tensorflow as tf
+
+        self.optimizer = w.optimizer
+        self.p = {name: tf.Variable(value) for name, value in w.weights.items()}
+        self.m, self.v = (
+            {n: tf.Variable(np.zeros_like(x)) for n, x in w.weights.items()} for _ in range(2)
+        )
+        self.powers = tf.Variable([0.9, 0.999])
+
+    def update(self, p: Any, g: Any, m: Any, v: Any, powers: Any) -> None:
+        """Move one weight."""
+        import tensorflow as tf
+
+        (kind, rate, *rest), ops = self.optimizer, tf.raw_ops
+        if isinstance(g, tf.IndexedSlices) and kind == "sgd" and not rest[0]:
+            p.scatter_sub(tf.IndexedSlices(g.values * rate, g.indices))
+            return
+        g = tf.convert_to_tensor(g)
+        if kind == "adam":
+            ops.ResourceApplyAdam(
+                var=p.handle, m=m.handle, v=v.handle, beta1_power=powers[0],
+                beta2_power=powers[1], lr=rate, beta1=0.9, beta2=0.999, epsilon=1e-8, grad=g,
+            )  # fmt: skip
+        elif rest[0]:
+            ops.ResourceApplyMomentum(
+                var=p.handle, accum=m.handle, lr=rate, grad=g, momentum=rest[0]
+            )
+        else:
+            ops.ResourceApplyGradientDescent(var=p.handle, alpha=rate, delta=g)
+
+
 def tf_step(w: Workload, threads: int, xla: bool = False) -> Step:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    f, (kind, rate, *rest), ops = tf_words(), w.optimizer, tf.raw_ops
-    p = {name: tf.Variable(value) for name, value in w.weights.items()}
-    m, v = ({n: tf.Variable(tf.zeros_like(x)) for n, x in p.items()} for _ in range(2))
-    powers = tf.Variable([0.9, 0.999])
-
-    def update(name: str, g: Any) -> None:
-        h, a, b = p[name].handle, m[name].handle, v[name].handle
-        if isinstance(g, tf.IndexedSlices) and kind == "sgd" and not rest[0]:
-            p[name].scatter_sub(tf.IndexedSlices(g.values * rate, g.indices))
-            return
-        g = tf.convert_to_tensor(g)
-        if kind == "adam":
-            ops.ResourceApplyAdam(
-                var=h, m=a, v=b, beta1_power=powers[0], beta2_power=powers[1], lr=rate,
-                beta1=0.9, beta2=0.999, epsilon=1e-8, grad=g,
-            )  # fmt: skip
-        elif rest[0]:
-            ops.ResourceApplyMomentum(var=h, accum=a, lr=rate, grad=g, momentum=rest[0])
-        else:
-            ops.ResourceApplyGradientDescent(var=h, alpha=rate, delta=g)
+    f, s = tf_words(), TFState(w)
 
     @tf.function(jit_compile=xla)
     def step(batch: Any) -> Any:
         with tf.GradientTape() as tape:
-            loss = w.loss(f, p, batch)
-        for name, g in zip(p, tape.gradient(loss, list(p.values())), strict=True):
-            update(name, g)
-        powers.assign(powers * [0.9, 0.999])
+            loss = w.loss(f, s.p, batch)
+        for name, g in zip(s.p, tape.gradient(loss, list(s.p.values())), strict=True):
+            s.update(s.p[name], g, s.m[name], s.v[name], s.powers)
+        s.powers.assign(s.powers * [0.9, 0.999])
         return loss
 
     return lambda batch: float(step({k: tf.constant(x) for k, x in batch.items()}))
