@@ -16,8 +16,8 @@ from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, R, Replicated, Split
 from graphc.lowering.kernel.positions import PositionNumber
-from graphc.lowering.nodes.conversions import NodeMaker, combine, is_whole, resized
 from graphc.lowering.nodes.joins import where
+from graphc.lowering.nodes.node_maker import NodeMaker, combine, is_whole, resized
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.nodes.section_table import Shift
 from graphc.lowering.nodes.sections import moved_by, section, written

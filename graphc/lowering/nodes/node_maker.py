@@ -1,0 +1,79 @@
+"""Makes the nodes of one instruction one after the other, over one domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graphc.ir.placement import ReduceOp
+from graphc.ir.types import BOOL, I64, DType
+from graphc.lowering.kernel.positions import PositionNumber, every_cut
+from graphc.lowering.nodes.nodes import LoopNode, Read, Version
+from graphc.lowering.nodes.sections import number
+from graphc.lowering.nodes.values import ValueTable
+from graphc.lowering.program.program import Kernel, Range
+from graphc.lowering.program.strides import MemoryLayout
+
+COMBINE: dict[ReduceOp, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
+OF_BOOLS: dict[ReduceOp, str] = {"sum": "or", "max": "or", "min": "and"}
+
+
+def combine(how: ReduceOp, dtype: DType) -> str:
+    """The function of two values that are combined, as NumPy has it."""
+    return (OF_BOOLS if dtype == BOOL else COMBINE)[how]
+
+
+class NodeMaker:
+    """The nodes of one instruction, made one after the other over one domain."""
+
+    def __init__(self, v: ValueTable, x: Kernel, shape: tuple[int, ...] | None = None) -> None:
+        self.v, self.x = v, x
+        self.shape = v.buffers[x.result].shape if shape is None else shape
+        self.nodes: list[LoopNode] = []
+
+    def map(
+        self, function: str, reads: Sequence[Read], dtype: DType, number: float | int | bool = 0
+    ) -> Read:
+        """The read of what a map over the domain gives."""
+        b = self.v.temporary(self.shape, dtype, self.x.result)
+        value = self.v.wrote(b)
+        node = self.v.map(self.x, function, tuple(reads), value, number=number)
+        self.nodes.append(node)
+        return self.v.read(b)
+
+    def end(
+        self, function: str, reads: Sequence[Read], result: Version | None = None,
+        target: MemoryLayout | None = None,
+    ) -> list[LoopNode]:  # fmt: skip
+        """All nodes: the last one makes the result."""
+        value = self.v.wrote(self.x.result) if result is None else result
+        return [*self.nodes, self.v.map(self.x, function, tuple(reads), value, target)]
+
+    def number(self, position: PositionNumber) -> Read:
+        return number(self.v, position, self.shape)
+
+    def below(self, dim: int, length: PositionNumber) -> Read:
+        """Whether the index along a dim is below a number."""
+        index = self.map("iota", (), I64, dim)
+        return self.map("lt", (index, self.number(length)), BOOL)
+
+    def guarded(self, read: Read, where: Read) -> Read:
+        """What is loaded where a condition holds, and 0 elsewhere."""
+        return self.map("guarded", (read, where), read.dtype)
+
+
+def is_whole(v: ValueTable, r: Range, length: int) -> bool:
+    """Whether every device holds so many entries of a dim, in every step."""
+    return not r.extent and {n for _, n in every_cut(r, v.mesh)} == {length}
+
+
+def resized(layout: MemoryLayout, dim: int, n: int) -> MemoryLayout:
+    """The layout with another length of a dim, perhaps a longer one."""
+    shape = layout.shape
+    return replace(layout, shape=(*shape[:dim], n, *shape[dim + 1 :]))
+
+
+def row_of(read: Read) -> MemoryLayout:
+    """The layout of what lies behind the first dim."""
+    layout = read.layout
+    return MemoryLayout(layout.shape[1:], layout.strides[1:], layout.offset)
