@@ -26,7 +26,7 @@ from graphc.passes.placing.place import Place
 from graphc.passes.placing.tile import Tile
 from graphc.strategies import Strategy, layout_of
 from graphc.support import config
-from graphc.support.errors import GraphcError, InternalError
+from graphc.support.errors import GraphcError, GraphcWarning, InternalError
 from graphc.support.files import write_whole
 from graphc.text import parse_ir, print_ir
 from graphc.verify import Stage, verify
@@ -116,6 +116,8 @@ def run_passes(
             if not isinstance(error, InternalError) and not error.code.startswith("G09"):
                 raise
             raise _with_replay(error, graph, passes[i:]) from error
+        except GraphcWarning:
+            raise  # warnings are errors here
         except Exception as error:
             message = f"pass {step} failed: {type(error).__name__}: {error}"
             raise _with_replay(InternalError("G0999", message), graph, passes[i:]) from error

@@ -85,3 +85,13 @@ def test_a_device_of_four_that_share_the_variables_holds_a_quarter() -> None:
 def test_a_program_states_what_it_sends() -> None:
     assert plan(CUT).programs["train"].sent_bytes == round(2 * 3 / 4 * 4 * 8 * 16)
     assert plan("one_device()").programs["train"].sent_bytes == 0
+
+
+# -- warnings --------------------------------------------------------------------------------------
+
+
+def test_a_warning_that_is_an_error_is_no_defect_of_graphc() -> None:
+    """As under `python -W error`, and in these tests."""
+    text = STEP.replace("mse(relu(x @ w1) @ w2, y)", "mean(x @ w1)")
+    with pytest.raises(GraphcWarning, match="does not reach the loss"):
+        plan("one_device()", text=text)

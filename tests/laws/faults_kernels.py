@@ -13,6 +13,7 @@ from graphc.lowering.kernel import axes as kernel_axes
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes import (
     along,
+    collectives,
     facts,
     joins,
     random_numbers,
@@ -23,7 +24,8 @@ from graphc.lowering.nodes import (
     translate,
     views,
 )
-from graphc.lowering.nodes.nodes import ContractNode, MapNode
+from graphc.lowering.nodes.nodes import ContractNode, MapNode, Version
+from graphc.lowering.nodes.section_table import Section
 from graphc.lowering.program.strides import MemoryLayout
 
 
@@ -162,6 +164,18 @@ def _products_overwrite_what_they_read(patch: Patch) -> None:
 def _sections_that_are_not_moved(patch: Patch) -> None:
     """A section begins where its root begins."""
     around(patch, sections, "_known", lambda old, v, shift: ())
+
+
+@fault("in place")
+def _parts_that_are_written_at_any_time(patch: Patch) -> None:
+    """What is written through a section leaves its root as it was."""
+
+    def written(v: Any, root: int, shift: Any) -> Any:
+        value = Version(root, v.versions.get(root, 0))
+        section = Section(root, shift=sections._known(v, shift))
+        return v.wrote(sections._buffer(v, section, value))
+
+    patch.setattr(collectives, "written", written)
 
 
 @fault("native")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from laws import cut_rows, failing, leaf_bits, numerics, square
+from laws import cut_rows, failing, in_place, leaf_bits, numerics, square
 from laws.damage import check_damage
 from laws.differences import WrongGradient, check_gradient
 from laws.execute import NATIVE, PLAIN, runner
@@ -174,6 +174,11 @@ def overwritten(kinds: Kinds) -> None:
             x.check_slope(trainer.params)
 
 
+def variables_in_place(kinds: Kinds) -> None:
+    for step in in_place.STEPS:
+        in_place.check(step, "zero(2, stage=2)")
+
+
 LAWS: dict[str, Callable[[Kinds], None]] = {
     "verifier": verifier, "mesh": mesh, "run": run, "native": native, "passes": passes, "memory": memory,
     "slope": slope, "structure": structure, "bytes": bytes_moved,
@@ -185,7 +190,7 @@ LAWS: dict[str, Callable[[Kinds], None]] = {
     "guard": guard, "address": address, "square": squares,
     "ranges": lambda kinds: numerics.check_ranges(),
     "sizes": lambda kinds: numerics.check_sizes(), "dtypes": lambda kinds: numerics.check_dtypes(),
-    "failing": fails, "rows": rows, "overwritten": overwritten,
+    "failing": fails, "rows": rows, "overwritten": overwritten, "in place": variables_in_place,
 }  # fmt: skip
 
 
@@ -222,7 +227,7 @@ CAUGHT: dict[str, tuple[type[Exception], ...]] = {
     "taken": (AssertionError,),
     "guard": (AssertionError,), "address": (InternalError,), "square": (AssertionError,),
     "ranges": (AssertionError,), "sizes": (AssertionError,), "dtypes": (AssertionError,),
-    "overwritten": (AssertionError,), "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
+    "overwritten": (AssertionError,), "in place": (AssertionError,), "failing": (failing.Broken,), "rows": (cut_rows.Unlike,),
 }  # fmt: skip
 
 
