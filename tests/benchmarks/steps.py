@@ -43,7 +43,8 @@ def work(system: str, workload: str, threads: int) -> None:
     first = time.perf_counter() - begin
     batches = cycle(made.batches[1:] + made.batches[:1])
     losses += [step(next(batches)) for _ in range(CHECKED - 1)]
-    say({"first": first, "losses": [] if made.drawn else losses})
+    told = [] if made.drawn else losses
+    say({"first": first, "losses": told, "close": made.close})
     for count in asked():
         say(timed(step, batches, count) | {"memory": peak() - before})
 
@@ -69,9 +70,10 @@ def rows(workload: str, runners: list[Runner]) -> Iterator[str]:
     for r in runners:
         t, first, memory = times[r.system], r.ready["first"], r.rounds[-1]["memory"]
         ratio = f"{t / min(others):6.2f}" if others and r.system.startswith("graphc") else " " * 6
+        far = apart(r.ready["losses"], right, r.ready["close"])
         yield (
             f"{workload:20} {r.system:22} {t * 1e3:10.3f} {ratio} {first:8.2f} {memory:8.0f}"
-            f"{'  other losses' if apart(r.ready['losses'], right) else ''}"
+            f"{'  other losses' if far else ''}"
         )
 
 

@@ -213,12 +213,21 @@ def torch_words(sparse: bool) -> Any:
     )  # fmt: skip
 
 
+def torch_tensor(x: Any) -> Any:
+    """The array as a tensor that shares its memory."""
+    import torch
+
+    if x.dtype.name == "bfloat16":
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
+
+
 def torch_weights(w: Workload) -> dict[str, Any]:
     import torch
 
     p = {}
     for name, value in w.weights.items():
-        t = torch.from_numpy(value.copy())
+        t = torch_tensor(value.copy())
         if t.dim() == 4:
             t = t.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
         p[name] = torch.nn.Parameter(t)
@@ -249,7 +258,7 @@ def torch_step(w: Workload, threads: int, compiled: bool = False) -> Step:
 
     def step(batch: Any) -> float:
         o.zero_grad(set_to_none=True)
-        y = loss({name: torch.from_numpy(x) for name, x in batch.items()})
+        y = loss({name: torch_tensor(x) for name, x in batch.items()})
         y.backward()
         o.step()
         return float(y)

@@ -132,6 +132,6 @@ def timed(step: Callable[[Any], object], batches: cycle[Any], count: int) -> dic
     return {"seconds": median(times), "processor": median(worked)}
 
 
-def apart(losses: Sequence[float], right: Sequence[float]) -> bool:
+def apart(losses: Sequence[float], right: Sequence[float], close: float = CLOSE) -> bool:
     """Whether losses are not those of another system."""
-    return any(abs(a - b) > CLOSE * abs(b) for a, b in zip(losses, right, strict=True))
+    return any(abs(a - b) > close * abs(b) for a, b in zip(losses, right, strict=True))

@@ -3,13 +3,13 @@
 A loss is written once, over a table of operations `f` that every system fills with its own best
 words; so all of them train the same weights on the same numbers. Weights are [in, out], images
 [batch, height, width, channels], convolutions [height, width, in, out], gates in the order i, f,
-g, o. All floats are f32.
+g, o. Floats are f32, or bf16 where the name says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +21,8 @@ BATCHES = 4  # fed in turn
 @dataclass(frozen=True)
 class Workload:
     """optimizer: ('sgd', rate, momentum) or ('adam', rate). rows: tables that are only looked up.
-    drawn: the loss has random numbers, which are other ones in each system."""
+    drawn: the loss has random numbers, which are other ones in each system. close: how far losses
+    may differ, relative."""
 
     weights: dict[str, Any]
     batches: Sequence[dict[str, Any]]
@@ -30,6 +31,7 @@ class Workload:
     rows: tuple[str, ...] = ()
     whole: bool = False
     drawn: bool = False
+    close: float = 1e-3
 
 
 class Draw:
@@ -108,6 +110,27 @@ def wide() -> Workload:
 
     weights = draw.dense("", 1024, 4096, 4096, 1024)
     return Workload(weights, draw.batches(x=x, y=x), ("sgd", 0.1, 0.9), loss)
+
+
+def _in_bf16(made: Workload) -> Workload:
+    """The same with weights and inputs in bf16. Losses are rounded to it, too, in some systems."""
+    from ml_dtypes import bfloat16
+
+    def cast(given: dict[str, Any]) -> dict[str, Any]:
+        return {n: x.astype(bfloat16) if x.dtype == np.float32 else x for n, x in given.items()}
+
+    batches = [cast(b) for b in made.batches]
+    return replace(made, weights=cast(made.weights), batches=batches, close=5e-2)
+
+
+def mlp_bf16() -> Workload:
+    """Two hidden layers in bf16."""
+    return _in_bf16(replace(mlp(), optimizer=("sgd", 0.01, 0.9)))
+
+
+def wide_bf16() -> Workload:
+    """Products of bf16 and little else."""
+    return _in_bf16(wide())
 
 
 def elementwise() -> Workload:
@@ -267,6 +290,6 @@ WORKLOADS = {
     w.__name__: w
     for w in (
         tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual, ranked,
-        dropout, dropped_transformer,
+        dropout, dropped_transformer, mlp_bf16, wide_bf16,
     )
 }  # fmt: skip

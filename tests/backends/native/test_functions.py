@@ -218,6 +218,16 @@ def test_half_precision_is_rounded_once(dtype: DType) -> None:
     assert np.array_equal(y, once, equal_nan=True)
 
 
+@pytest.mark.parametrize("function", ["add", "sub", "mul", "div", "sqrt"])
+def test_arithmetic_on_bf16_is_rounded_as_a_cast_is_and_keeps_every_nan(function: str) -> None:
+    x = np.arange(2**16, dtype=np.uint16).view(BF16.numpy)
+    for factor in (1.0, 1.0078125, 3.0):
+        xs = [x] if function == "sqrt" else [x, np.full(x.size, factor, BF16.numpy)]
+        wide = call(function, [a.astype(np.float32) for a in xs], F32)
+        made = call(function, xs, BF16).view(np.uint16)
+        assert np.array_equal(made, call("cast", [wide], BF16).view(np.uint16))
+
+
 # -- instruction sets ------------------------------------------------------------------------------
 
 

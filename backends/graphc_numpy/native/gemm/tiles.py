@@ -247,7 +247,9 @@ def _panels(t: Tiling) -> int:
     Where the left operand's rows of a block fit beside half as many, they are read from there too.
     """
     rows = prod(t.product.rows) * t.length * t.dtype.bytes
-    room = PACKED // 2 if PACKED // 2 < rows <= PACKED else PACKED
+    # Pairs take half the memory of f32, but their sums take as much.
+    sums = t.order == "dots" and t.blocks.number > 1
+    room = PACKED // 2 if sums or PACKED // 2 < rows <= PACKED else PACKED
     fit = max(1, room // (t.panel * t.dtype.bytes)) if t.blocks.length else 1
     groups = ceil(t.wide / min(fit, t.wide))
     if groups == 1 and prod(t.product.batch) * t.tiles < 16 and t.wide > 1:
@@ -280,8 +282,8 @@ def cycles(t: Tiling, instructions: str) -> float:
             tile = steps * step + t.blocks.number * (10 + height * vectors * each)
             work += high * wide * tile
     work *= rows * cols
-    right = inner * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
-    left = inner * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, 4 * each)
+    right = steps * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
+    left = steps * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, 4 * each)
     chunks = ceil(t.tiles / t.chunk)
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
     low, narrow = t.last_height != t.height, t.last_width != t.width

@@ -1,7 +1,9 @@
-"""f16 to f32 and back: by the machine's instruction, or with integer operations if it has none.
+"""f16 to f32 and back: by the machine's instruction, or with integer operations if it has none. And
+f32 rounded to bf16.
 
-Without the instruction, LLVM would call a function of a compiler's library, which may be missing in
-the process. The method is F. Giesen's ("Half to float done quick", "float to half", 2012).
+Without the instruction for f16, LLVM would call a function of a compiler's library, which may be
+missing in the process. The method is F. Giesen's ("Half to float done quick", "float to half",
+2012).
 """
 
 from __future__ import annotations
@@ -58,6 +60,21 @@ def narrowed(p: Printer, x: ir.Value) -> ir.Value:
     magnitude = b.select(b.icmp_unsigned(">=", size, p.number(143 << 23, t)), endless, magnitude)
     sign = b.and_(b.lshr(bits, p.number(16, t)), p.number(0x8000, t))
     return b.bitcast(b.trunc(b.or_(magnitude, sign), _like(x, ir.IntType(16))), _like(x, _HALF))
+
+
+def rounded(p: Printer, x: ir.Value, nans: bool = True) -> ir.Value:
+    """The nearest bf16 of an f32, ties to even, as an f32.
+
+    nans: whether there may be a signaling NaN, or one with bits that bf16 does not have
+    """
+    b, t = p.b, _like(x, ir.IntType(32))
+    bits = b.bitcast(x, t)
+    odd = b.and_(b.lshr(bits, p.number(16, t)), p.number(1, t))
+    up = b.add(bits, b.add(odd, p.number(0x7FFF, t)))
+    if nans:
+        nan = b.fcmp_unordered("uno", x, x)
+        up = b.select(nan, b.or_(bits, p.number(0x400000, t)), up)
+    return b.bitcast(b.and_(up, p.number(-65536, t)), x.type)
 
 
 def _converts() -> bool:

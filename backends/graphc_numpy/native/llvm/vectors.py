@@ -299,21 +299,16 @@ class Printer:
             return self.b.trunc(self.b.lshr(bits, self.number(16, bits.type)), vector(I16, width))
         return halves.narrowed(self, x) if dtype == F16 else x
 
-    def rounded(self, x: Vector) -> Vector:
-        """The nearest value that half precision has (ties to even); others are as they are."""
-        b = self.b
+    def rounded(self, x: Vector, computed: bool = False) -> Vector:
+        """The nearest value that half precision has (ties to even); others are as they are.
+
+        computed: arithmetic has just made it of half precision, so no NaN has bits to be cut off
+        """
         if x.dtype == F16:
             return Vector(halves.widened(self, halves.narrowed(self, x.value)), F16, x.width)
         if x.dtype != BF16:
             return x
-        t = vector(INT32, x.width)
-        bits = b.bitcast(x.value, t)
-        odd = b.and_(b.lshr(bits, self.number(16, t)), self.number(1, t))
-        up = b.add(bits, b.add(odd, self.number(0x7FFF, t)))
-        nan = b.fcmp_unordered("uno", x.value, x.value)
-        kept = b.select(nan, b.or_(bits, self.number(0x400000, t)), up)
-        high = b.and_(kept, self.number(-65536, t))
-        return Vector(b.bitcast(high, x.type), BF16, x.width)
+        return Vector(halves.rounded(self, x.value, nans=not computed), BF16, x.width)
 
     # -- loops ----------------------------------------------------------------------------------
 

@@ -56,7 +56,8 @@ def apply(p: Printer, function: str, xs: Sequence[Vector], dtype: DType) -> Vect
             called = _is_called(p, function)
             y = outlined(f"few.{function}", made_by, *operands) if called else made_by(*operands)
     vector = Vector(y.value, dtype, y.width)
-    return vector if function in _EXACT else p.rounded(vector)
+    plain = function.startswith("aggregate") or function in _ARITHMETIC
+    return vector if function in _EXACT else p.rounded(vector, computed=plain)
 
 
 def _is_called(p: Printer, function: str) -> bool:
@@ -199,5 +200,7 @@ _FUNCTIONS: dict[str, Function] = {
 }
 _BY_NAME = {"cast", "aggregate"}
 
+# A NaN that these make of half precision is one of an operand's, or the processor's own.
+_ARITHMETIC = {"add", "sub", "mul", "div", "sqrt"}
 # Half precision needs no rounding after these: their result is an operand, or a small integer.
 _EXACT = {"neg", "abs", "sign", "floor", "round", "maximum", "minimum", "select"}
