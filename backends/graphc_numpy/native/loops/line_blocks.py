@@ -10,8 +10,17 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
+from graphc.ir.types import BOOL
 from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import WIDTH, Printer, Vector, index
+from graphc_numpy.native.llvm.vectors import (
+    INT32,
+    WIDTH,
+    Printer,
+    Vector,
+    index,
+    register_type,
+    vector,
+)
 
 Body: TypeAlias = Callable[["LineBlock"], None]
 
@@ -78,6 +87,50 @@ class LineBlock:
             p.store(x, at)
         else:
             p.store_lanes(x, at, step, min(self.count - first, WIDTH))
+
+    def load_tile(self, k: ir.Value, first: int, many: int) -> list[Vector]:
+        """Entries k, k + 1, .. of a vector of lines: as many (at most WIDTH) vectors."""
+        p, step, dtype = self.p, self.grid.axes[-1][1], self.kernel.params[0].dtype
+        if self.kernel.source[-1] != 1 or step in (0, 1) or dtype == BOOL:
+            return [self.load(p.b.add(k, index(i)), first, WIDTH) for i in range(many)]
+        xs = list[ir.Value]()
+        for line in range(first, min(self.count, first + WIDTH)):
+            at = p.at(p.at(self.starts[0], k, dtype), line * step, dtype)
+            xs.append(p.load_lanes(at, dtype, 1, many).value)
+        nothing = p.number(0, vector(register_type(dtype), WIDTH))
+        xs += [nothing] * (WIDTH - len(xs))
+        return [Vector(x, dtype, WIDTH) for x in transposed(p, xs)[:many]]
+
+    def store_tile(self, xs: list[Vector], k: ir.Value, first: int) -> None:
+        """Results k, k + 1, .. of a vector of lines."""
+        p, step, dtype = self.p, self.grid.axes[-1][2], self.kernel.params[1].dtype
+        if self.kernel.result[-1] != 1 or step == 1 or dtype == BOOL:
+            for i, x in enumerate(xs):
+                self.store(x, p.b.add(k, index(i)), first)
+            return
+        values = [x.value for x in xs]
+        values += [p.number(0, values[0].type)] * (WIDTH - len(xs))
+        lines = range(first, min(self.count, first + WIDTH))
+        for line, x in zip(lines, transposed(p, values), strict=False):
+            at = p.at(p.at(self.starts[1], k, dtype), line * step, dtype)
+            p.store_lanes(Vector(x, dtype, WIDTH), at, 1, len(xs))
+
+
+def transposed(p: Printer, xs: list[ir.Value]) -> list[ir.Value]:
+    """Lane i of vector k, of WIDTH vectors, comes to lane k of vector i: blocks of half the size
+    change places, and then those inside of them."""
+    xs, half = list(xs), WIDTH // 2
+    while half:
+        lanes = range(WIDTH)
+        left = [i + WIDTH - half if i & half else i for i in lanes]
+        right = [i + WIDTH if i & half else i + half for i in lanes]
+        choose = [ir.Constant(vector(INT32, WIDTH), x) for x in (left, right)]
+        for i in lanes:
+            if not i & half:
+                x, y = xs[i], xs[i + half]
+                xs[i], xs[i + half] = (p.b.shuffle_vector(x, y, c) for c in choose)
+        half //= 2
+    return xs
 
 
 def print_blocks(

@@ -1,24 +1,33 @@
 """Short lines sorted side by side: a line in each lane, by a network of comparisons.
 
-Which entries are compared does not depend on them: Batcher's merge exchange (Knuth, The Art of
-Computer Programming, 5.2.2, algorithm M). A network keeps no order of equal keys, so a key is one
-number with the index below it. Where only the entries are asked for, and equal keys are equal
-entries, the index is left out: not where a line holds -0.0 or a NaN.
+Which entries are compared does not depend on them. Runs of as many keys as there are registers for
+are sorted by Batcher's merge exchange (Knuth, The Art of Computer Programming, 5.2.2, algorithm M),
+and then merged in pairs: the first key of one is compared with the last of the other, and so on to
+their middle, so that no key of the lower half comes after one of the upper half; the halves are
+merged in the same way by comparisons over half the distance (Batcher, Sorting networks and their
+applications, 1968). Those over the shortest distances are made in registers again.
+
+A network keeps no order of equal keys, so a key is one number with the index below it. Where only
+the entries are asked for, and equal keys are equal entries, the index is left out: not where a line
+holds -0.0 or a NaN. Whole numbers of 64 bits have no room for an index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from llvmlite import ir
 
 from graphc.ir.types import I32, I64, DType
 from graphc.lowering.kernel.lines import LineKernel
+from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.llvm.vectors import (
     I1,
     INT32,
     INT64,
+    POINTER,
+    VOID,
     WIDTH,
     Printer,
     Vector,
@@ -27,16 +36,18 @@ from graphc_numpy.native.llvm.vectors import (
     vector,
 )
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
-from graphc_numpy.native.loops.sort_keys import entry_of, key
+from graphc_numpy.native.loops.sort_keys import entry_of, key, key_dtype
 
 LONGEST = 512  # entries of a line
+RUNS = {4: 16, 8: 8}  # keys that are sorted in registers, by the bytes of a key
 FEWEST = WIDTH // 2  # lines that are worth it
 
 
 def suits(kernel: LineKernel) -> bool:
     """Whether lines are short, and there are enough of them."""
     dtype, lines = kernel.params[0].dtype, LineGrid.of(kernel).lines
-    return dtype.bytes < 8 and kernel.length <= LONGEST and lines >= FEWEST
+    alone = kernel.function == "sorted" and dtype.kind != "f"
+    return (dtype.bytes < 8 or alone) and kernel.length <= LONGEST and lines >= FEWEST
 
 
 def units(kernel: LineKernel) -> int:
@@ -46,7 +57,7 @@ def units(kernel: LineKernel) -> int:
 
 def scratch_bytes(kernel: LineKernel) -> int:
     """A key for each entry of the lines of a block."""
-    return 8 * WIDTH * kernel.length
+    return 8 * WIDTH * -(-kernel.length // WIDTH) * WIDTH
 
 
 def print_units(
@@ -68,44 +79,59 @@ class _Block:
         if self.block.kernel.function == "order":
             self._with_index()
             return
-        odd = self._fill_keys()
+        alone = key_dtype(self.dtype)
+        odd = self._fill_keys(alone)
         if self.dtype.kind != "f":
-            self._alone()
+            self._alone(alone)
             return
         some = self.p.intrinsic("vector.reduce.or", odd, result=I1)
         self.p.when(some, self._with_index)
-        self.p.when(self.p.b.not_(some), self._alone)
+        self.p.when(self.p.b.not_(some), partial(self._alone, alone))
 
-    def _at(self, k: ir.Value, dtype: DType) -> ir.Value:
-        return self.p.at(self.scratch, self.p.b.mul(k, index(WIDTH)), dtype)
+    def _at(self, k: ir.Value | int, dtype: DType) -> ir.Value:
+        where = index(k) if isinstance(k, int) else k
+        return self.p.at(self.scratch, self.p.b.mul(where, index(WIDTH)), dtype)
+
+    def _tiles(
+        self, body: Callable[..., list[ir.Value] | None], *carried: ir.Value
+    ) -> list[ir.Value]:
+        """Some entries of all lines at a time: body(the first, how many, *carried)."""
+        whole = self.n // WIDTH * WIDTH
+        turn = lambda k, *xs: body(k, WIDTH, *xs)  # noqa: E731
+        found = self.p.loop(0, whole, WIDTH, turn, carried)
+        if whole < self.n:
+            found = body(index(whole), self.n - whole, *found) or []
+        return found
 
     # -- keys alone -------------------------------------------------------------------------------
 
-    def _fill_keys(self) -> ir.Value:
+    def _fill_keys(self, alone: DType) -> ir.Value:
         """Write the keys down; in which lanes equal keys may be different entries."""
         p, b = self.p, self.p.b
 
-        def entry(k: ir.Value, odd: ir.Value) -> list[ir.Value]:
-            x = self.block.load(k, 0, WIDTH)
-            p.store_lanes(Vector(key(p, x), I32, WIDTH), self._at(k, I32))
-            if self.dtype.kind != "f":
-                return [odd]
-            bits = b.bitcast(x.value, vector(INT32, WIDTH))
-            zero = b.icmp_signed("==", bits, p.number(-(1 << 31), bits.type))
-            nan = b.fcmp_unordered("uno", x.value, x.value)
-            return [b.or_(odd, b.or_(zero, nan))]
+        def tile(k: ir.Value, many: int, odd: ir.Value) -> list[ir.Value]:
+            for i, x in enumerate(self.block.load_tile(k, 0, many)):
+                keys = Vector(key(p, x), alone, WIDTH)
+                p.store_lanes(keys, self._at(b.add(k, index(i)), alone))
+                if self.dtype.kind == "f":
+                    bits = b.bitcast(x.value, vector(INT32, WIDTH))
+                    zero = b.icmp_signed("==", bits, p.number(-(1 << 31), bits.type))
+                    nan = b.fcmp_unordered("uno", x.value, x.value)
+                    odd = b.or_(odd, b.or_(zero, nan))
+            return [odd]
 
-        (odd,) = p.loop(0, self.n, 1, entry, [p.number(0, vector(I1, WIDTH))])
+        (odd,) = self._tiles(tile, p.number(0, vector(I1, WIDTH)))
         return odd
 
-    def _alone(self) -> None:
-        self._sort(I32)
+    def _alone(self, alone: DType) -> None:
+        self._sort(alone)
 
-        def put(k: ir.Value) -> None:
-            keys = self.p.load_lanes(self._at(k, I32), I32)
-            self.block.store(entry_of(self.p, keys, self.dtype), k, 0)
+        def put(k: ir.Value, many: int) -> None:
+            places = [self._at(self.p.b.add(k, index(i)), alone) for i in range(many)]
+            keys = [self.p.load_lanes(place, alone) for place in places]
+            self.block.store_tile([entry_of(self.p, x, self.dtype) for x in keys], k, 0)
 
-        self.p.loop(0, self.n, 1, put)
+        self._tiles(put)
 
     # -- keys with an index -----------------------------------------------------------------------
 
@@ -113,22 +139,28 @@ class _Block:
         p, b = self.p, self.p.b
         wide = vector(INT64, WIDTH)
 
-        def fill(k: ir.Value) -> None:
-            keys = b.zext(key(p, self.block.load(k, 0, WIDTH)), wide)
-            both = b.or_(b.shl(keys, p.number(32, wide)), p.splat(k))
-            p.store_lanes(Vector(both, I64, WIDTH), self._at(k, I64))
+        def fill(first: ir.Value, many: int) -> None:
+            for i, x in enumerate(self.block.load_tile(first, 0, many)):
+                k = b.add(first, index(i))
+                both = b.or_(b.shl(b.zext(key(p, x), wide), p.number(32, wide)), p.splat(k))
+                p.store_lanes(Vector(both, I64, WIDTH), self._at(k, I64))
 
-        def put(k: ir.Value) -> None:
+        def put(first: ir.Value, many: int) -> None:
+            places = [b.add(first, index(i)) for i in range(many)]
+            both = [p.load_lanes(self._at(k, I64), I64).value for k in places]
+            orders = [Vector(b.trunc(x, vector(INT32, WIDTH)), I32, WIDTH) for x in both]
+            self.block.store_tile(orders, first, 0)
+
+        def look_up(k: ir.Value) -> None:
             both = p.load_lanes(self._at(k, I64), I64).value
-            if self.block.kernel.function == "order":
-                order = b.trunc(both, vector(INT32, WIDTH))
-                self.block.store(Vector(order, I32, WIDTH), k, 0)
-            else:
-                self._look_up(b.and_(both, p.number((1 << 32) - 1, wide)), k)
+            self._look_up(b.and_(both, p.number((1 << 32) - 1, wide)), k)
 
-        p.loop(0, self.n, 1, fill)
+        self._tiles(fill)
         self._sort(I64)
-        p.loop(0, self.n, 1, put)
+        if self.block.kernel.function == "order":
+            self._tiles(put)
+        else:
+            p.loop(0, self.n, 1, look_up)
 
     def _look_up(self, indices: ir.Value, k: ir.Value) -> None:
         """Entry k of each line is the one at its index."""
@@ -144,40 +176,102 @@ class _Block:
     # -- the network ------------------------------------------------------------------------------
 
     def _sort(self, dtype: DType) -> None:
-        """Knuth's variables: p = 1 << level; in its first pass d = p and r = 0, in later ones
-        d = q - p and r = p, where q goes down from half of the length."""
-        levels = (self.n - 1).bit_length()
-        if levels:
-            self.p.loop(0, levels, 1, partial(self._level, dtype, levels))
+        """Keys behind the last one of a line are the largest there are, and stay where they are."""
+        p, run = self.p, RUNS[dtype.bytes]
+        least, whole = run, -(-self.n // run) * run
+        t = vector(INT64 if dtype == I64 else INT32, WIDTH)
+        most = Vector(p.number((1 << (8 * dtype.bytes - 1)) - 1, t), dtype, WIDTH)
+        for k in range(self.n, whole):
+            p.store_lanes(most, self._at(k, dtype))
+        short = [(i, i + d) for d in _halves(run) for i in range(run) if not i & d]
+        self._runs(dtype, whole, "sort", list(merge_exchange(run)))
+        while run < whole:
+            passes = [(run, True), *((far, False) for far in _halves(run) if far >= least)]
+            for first, *rest in _in_twos(passes, whole):
+                self._pass(dtype, whole, *first, then_half=bool(rest))
+            self._runs(dtype, whole, "merge", short)
+            run *= 2
 
-    def _level(self, dtype: DType, levels: int, number: ir.Value) -> None:
-        b = self.p.b
-        level = b.sub(index(levels - 1), number)
-        step = b.shl(index(1), level)
+    def _pass(self, dtype: DType, whole: int, run: int, mirrored: bool, then_half: bool) -> None:
+        """Of each two runs, compare each key with the one at its place, or mirrored the first with
+        the last one, and so on; then_half: and each key with the one half a run further."""
+        p, b, half = self.p, self.p.b, run // 2
 
-        def one(turn: ir.Value) -> None:
-            is_first = b.icmp_signed("==", turn, index(0))
-            far = b.sub(b.shl(index(1), b.sub(index(levels), turn)), step)
-            d, r = b.select(is_first, step, far), b.select(is_first, index(0), step)
-            self._pass(dtype, (level, step), d, r)
+        def pair(first: ir.Value) -> None:
+            second = b.add(first, index(2 * run - 1 if mirrored else run))
 
-        self.p.loop(0, b.add(number, index(1)), 1, one)
+            def some(i: ir.Value) -> None:
+                quads = list[list[ir.Value]]()
+                for k in range(RUNS[dtype.bytes] // (4 if then_half else 2)):
+                    at = b.add(i, index(k))
+                    ends = b.add(first, at), (b.sub if mirrored else b.add)(second, at)
+                    quads.append([self._at(x, dtype) for x in ends])
+                    if then_half:
+                        at = b.add(at, index(half))
+                        ends = b.add(first, at), (b.sub if mirrored else b.add)(second, at)
+                        quads[-1] += [self._at(x, dtype) for x in ends]
+                self._compared(dtype, quads, mirrored)
 
-    def _pass(self, dtype: DType, of: Sequence[ir.Value], d: ir.Value, r: ir.Value) -> None:
-        """Exchange entries i and i + d, where they are not in order, for all i with i & p = r."""
-        p, b, (level, step) = self.p, self.p.b, of
-        room = p.larger(b.sub(index(self.n), b.add(d, r)), index(0))
-        below = b.sub(step, index(1))
-        double = b.add(level, index(1))
-        rest = b.and_(room, b.sub(b.shl(step, index(1)), index(1)))
-        count = b.add(b.shl(b.lshr(room, double), level), p.smaller(rest, step))
+            there = b.sub(index(whole), b.add(first, index(run)))  # keys of the second run
+            missing = p.larger(b.sub(index(run), there), index(0)) if mirrored else index(0)
+            count = index(run) if mirrored else p.smaller(index(run), there)
+            step = RUNS[dtype.bytes] // (4 if then_half else 2)
+            if then_half:
+                missing, count = index(0), index(half)
+            p.loop(missing, count, step, some)
 
-        def exchange(c: ir.Value) -> None:
-            outer = b.shl(b.lshr(c, level), double)
-            i = b.add(b.add(outer, b.and_(c, below)), r)
-            places = [self._at(k, dtype) for k in (i, b.add(i, d))]
-            x, y = (p.load_lanes(place, dtype).value for place in places)
-            for name, place in zip(("smin", "smax"), places, strict=True):
-                p.store_lanes(Vector(p.intrinsic(name, x, y), dtype, WIDTH), place)
+        p.loop(0, whole, 2 * run, pair)
 
-        p.loop(0, count, 1, exchange)
+    def _compared(self, dtype: DType, places: Sequence[Sequence[ir.Value]], mirrored: bool) -> None:
+        """Put keys at two places in order: a, c. At four: a, c and b, d; then a, b and c, d."""
+        keys = [[self.p.load_lanes(x, dtype).value for x in some] for some in places]
+        for some, xs in zip(places, keys, strict=True):
+            pairs = [(0, 1)]
+            if len(xs) == 4:  # a, its partner, b, its partner
+                pairs += [(2, 3), (0, 2), (3, 1) if mirrored else (1, 3)]
+            for i, j in pairs:
+                xs[i], xs[j] = (self.p.intrinsic(n, xs[i], xs[j]) for n in ("smin", "smax"))
+            for x, place in zip(xs, some, strict=True):
+                self.p.store_lanes(Vector(x, dtype, WIDTH), place)
+
+    def _runs(self, dtype: DType, whole: int, name: str, pairs: list[tuple[int, int]]) -> None:
+        """Compare keys of each run in registers; the function is printed at its first use."""
+        p, run = self.p, RUNS[dtype.bytes]
+        full = f"{name}.{dtype}.{run}"
+        function = p.b.module.globals.get(full)
+        if function is None:
+            function = helper(p.b.module, ir.FunctionType(VOID, [POINTER]), full)
+            inside = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+            places = [inside.at(function.args[0], k * WIDTH, dtype) for k in range(run)]
+            xs = [inside.load_lanes(place, dtype).value for place in places]
+            for i, j in pairs:
+                xs[i], xs[j] = (inside.intrinsic(n, xs[i], xs[j]) for n in ("smin", "smax"))
+            for x, place in zip(xs, places, strict=True):
+                inside.store_lanes(Vector(x, dtype, WIDTH), place)
+            inside.b.ret_void()
+        p.loop(0, whole, run, lambda k: p.b.call(function, [self._at(k, dtype)]) and None)
+
+
+def _in_twos(passes: list[tuple[int, bool]], whole: int) -> Iterator[list[tuple[int, bool]]]:
+    """A pass, or two of them that are made at once: where no run ends early."""
+    while passes:
+        many = 2 if len(passes) > 1 and whole % (2 * passes[0][0]) == 0 else 1
+        yield passes[:many]
+        passes = passes[many:]
+
+
+def _halves(n: int) -> list[int]:
+    return [n >> k for k in range(1, n.bit_length())]
+
+
+def merge_exchange(n: int) -> Iterator[tuple[int, int]]:
+    """Pairs of places that sort n keys, where each pair is put in order; Knuth's variables."""
+    levels = (n - 1).bit_length()
+    for level in reversed(range(levels)):
+        p = 1 << level
+        q, r, d = 1 << levels >> 1, 0, p
+        while True:
+            yield from ((i, i + d) for i in range(n - d) if i & p == r)
+            if q == p:
+                break
+            d, q, r = q - p, q >> 1, p
