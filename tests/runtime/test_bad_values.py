@@ -108,7 +108,7 @@ def test_a_wrong_index_in_the_short_way_is_found_in_one_native_call() -> None:
     with made("mirrored(2) * accumulate(2)", loss=by_hits) as trainer:
         trainer.step(batch())
         trainer.step(batch())
-        fast_path = trainer.trainer.fast_path.__self__  # type: ignore[union-attr]
+        fast_path = trainer.trainer.fast_path.__self__.full  # type: ignore[union-attr]
         assert fast_path.done == 1
         assert (
             len(fast_path._runs) == 3

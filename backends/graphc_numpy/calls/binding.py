@@ -23,7 +23,7 @@ from graphc.ops.source import DimSize
 from graphc.runtime.backends.executor import dim_size
 from graphc.runtime.backends.local_conversions import convert
 from graphc.runtime.backends.site import Site
-from graphc.runtime.data.supply import FullBatch, Supply
+from graphc.runtime.data.supply import Counted, Supply
 from graphc.runtime.transports.transport import Communicator, Handle
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.kernels import bind
@@ -39,7 +39,7 @@ class Binding:
         self.program, self.site, self.comm = site.program, site, comm
         self.arrays = arrays
         self.turn = 0
-        self.supply: Supply = FullBatch()
+        self.supply: Supply = Counted()
         self.handles: dict[int, Handle] = {}
         self.kernels: dict[int, Kernel] = {}  # id of a call -> where it comes from
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.llvm.addresses import NAME, Addresses
 from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, share
+from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.positions import PositionWords
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
@@ -287,13 +288,19 @@ class BoundStep:
             self._copies[buffer] = array_on(b, self._fed(b), 0)
         return self._copies[buffer]
 
+    def room_for(self, b: Buffer) -> Array:
+        """Memory for examples that parts are copied from, as many as there is room for."""
+        rows = replace(b, shape=(room(self.program, b) // b.bytes * b.shape[0], *b.shape[1:]))
+        return array_on(rows, self._fed(b), 0)
+
     def _fed(self, b: Buffer) -> Bytes:
         """The memory that is planned for a part of the batch, or if there is none, more of it."""
         memory = self.made.memory
+        size = room(self.program, b)
         if b.id not in memory.fed or self.device.apart:
-            return self.device.block(b.bytes)
+            return self.device.block(size)
         start = memory.thread * self.device.threads + memory.fed[b.id]
-        return self.scratch[start : start + b.bytes]
+        return self.scratch[start : start + size]
 
     def _block(self, number: int, site: Site) -> Bytes:
         memory = self.made.lowered.memories[number]

@@ -1,40 +1,31 @@
-"""The fast path: a whole step as one native call, for full batches of programs that the host has no
-part in.
+"""The fast path: a whole step as one native call, for programs that the host has no part in.
 
 Python only looks at each entry of the batch. The loops over microbatches and over the devices of
 the process are native, too. Each device has a frame (a table of words) for every turn, in which
-pointers to its shard of the batch are set.
+pointers to its shard of the batch are set (`feeding.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy import ndarray
-from numpy.typing import NDArray
-
-from graphc.lowering.program.program import Buffer, Feed, Instruction
+from graphc.lowering.program.program import Feed, Instruction
 from graphc.runtime.data.batches import Batch
-from graphc.runtime.data.supply import FullBatch, WholeBatch
+from graphc.runtime.data.supply import Counted, WholeBatch
 from graphc.support.errors import GraphcError
-from graphc_numpy.memory import block
+from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
 from graphc_numpy.native.step.error_checks import FailedChecks
-from graphc_numpy.native.step.regions import ERRORS, MEMORIES, TURN
+from graphc_numpy.native.step.regions import ERRORS, TURN
 from graphc_numpy.native.step.sequences import Job, Look, RegionCall, sequence
 from graphc_numpy.native.threads.pool import LINE, Pool, Words, new_words
 
 if TYPE_CHECKING:
     from graphc_numpy.native.device import BoundStep
 
-Array: TypeAlias = NDArray[Any]
-COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -47,13 +38,11 @@ class NativeFastPath:
     runs.
 
     steps: of all devices, by rank
-    fed: of each entry, what is read of it, by the word that points there
     """
 
     def __init__(
-        self, steps: Sequence[BoundStep], names: tuple[str, ...], turn: threading.Lock,
-        fed: Mapping[str, Mapping[int, Shards]],
-    ) -> None:  # fmt: skip
+        self, steps: Sequence[BoundStep], names: tuple[str, ...], turn: threading.Lock, fed: Fed
+    ) -> None:
         self.open, self.names = True, names
         self._steps, self._turn, self._step = steps, turn, steps[0]
         self._counts = new_words(len(self._step.made.regions.found) + 1)
@@ -62,14 +51,13 @@ class NativeFastPath:
         self._frames = self._new_frames()
         common = self._step.across.common
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
-        self._arrays: dict[str, Array] = {}  # what words of the frames point to
-        self._entries = [(name, *self._entry(name, fed[name])) for name in names]
-        self._padded = [
-            (name, x) for name in names for word, s in fed[name].items() for x in self._pad(word, s)
-        ]
+        self._feeding = Feeding(steps, fed, self._frames)
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
         self._runs = list(self._calls())
         self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
+        program = self._step.program
+        ranges = {n: program.buffers[b].ranges for n, b in program.outputs.items()}
+        self._shortened = [(n, rs) for n, rs in ranges.items() if any(r.extent for r in rs)]
 
     @property
     def done(self) -> int:
@@ -81,18 +69,8 @@ class NativeFastPath:
         if type(batch) is not dict or tuple(batch) != self.names or self._turn.locked():
             return None
         with self._turn:  # no signal is raised between its being taken and the block
-            if not self.open:
+            if not self.open or not self._feeding.feed(batch):
                 return None
-            for name, shape, dtype, own, words in self._entries:
-                x = batch[name]
-                if type(x) is not ndarray or x.shape != shape or x.dtype != dtype:
-                    return None
-                if own is not None:
-                    own[...] = x
-                elif self._arrays.get(name) is not x and not self._point(name, words, x):
-                    return None
-            for name, (rest, start) in self._padded:
-                rest[...] = batch[name][start : start + len(rest)]
             try:
                 for run in self._runs:
                     run()
@@ -104,9 +82,12 @@ class NativeFastPath:
             outputs = {}
             for name, take in self._results:
                 outputs[name] = take()
+            for name, ranges in self._shortened:
+                ends = (self._feeding.lengths.cut(r, {})[1] for r in ranges)
+                outputs[name] = outputs[name][tuple(map(slice, ends))]
             return outputs
 
-    # -- what is fed ------------------------------------------------------------------------------
+    # -- frames -----------------------------------------------------------------------------------
 
     def _new_frames(self) -> Words:
         """A frame for each turn of each device, one in a row."""
@@ -117,8 +98,6 @@ class NativeFastPath:
         for k, row in enumerate(table):
             row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
             row[ERRORS] = self._noted.words[k].ctypes.data
-            if positions := self._steps[k // turns].positions:
-                positions.put(row, k % turns, FullBatch(), 0)
         return table
 
     def _new_noted(self) -> FailedChecks:
@@ -127,38 +106,6 @@ class NativeFastPath:
 
     def _counts_of(self, step: BoundStep) -> Words:
         return self._counts if step is self._step else step.counts
-
-    def _entry(
-        self, name: str, parts: Mapping[int, Shards]
-    ) -> tuple[tuple[int, ...], np.dtype[Any], Array | None, Mapping[int, Shards]]:
-        """(shape, dtype, where a small entry is copied to, its shards)."""
-        t = self._step.program.inputs[name]
-        if t.bytes > COPIED:
-            return t.shape, t.dtype.numpy, None, parts
-        own = block(t.bytes).view(t.dtype.numpy).reshape(t.shape)
-        self._point(name, parts, own)
-        return t.shape, t.dtype.numpy, own, parts
-
-    def _pad(self, word: int, shards: Shards) -> list[tuple[Array, int]]:
-        """Where the examples of padded shards are copied to, and the first of them; the padding is
-        0. The frames point there."""
-        rests, turns = list[tuple[Array, int]](), self._step.program.mesh.turns
-        for frame, (start, length) in shards.padded.items():
-            place = self._steps[frame // turns].copy_of(shards.buffer)
-            place[length:] = 0
-            self._frames[frame, word] = place.ctypes.data
-            rests.append((place[:length], start))
-        return rests
-
-    def _point(self, name: str, parts: Mapping[int, Shards], x: Array) -> bool:
-        """Let the pointers of the frames point into x, if x has the right layout in memory."""
-        flags = x.flags
-        if not (flags.c_contiguous and flags.aligned):
-            return False
-        for word, shards in parts.items():
-            self._frames[shards.frames, word] = x.ctypes.data + shards.begins
-        self._arrays[name] = x
-        return True
 
     # -- what is run ------------------------------------------------------------------------------
 
@@ -229,7 +176,7 @@ def _call(
 
 def _region_calls(step: BoundStep, frames: Words) -> Iterator[RegionCall]:
     """What a device runs before the first write."""
-    turns = step.bound.site.turns(FullBatch())
+    turns = step.bound.site.turns(Counted())
     for i, part in enumerate(step.made.parts[:-1]):
         for frame in frames[:turns] if i % 2 else frames[:1]:
             yield from _regions(step, part, frame)
@@ -253,7 +200,7 @@ def fast_path(
     """The fast path of a program on all devices of a mesh. None unless feeding is all that the
     host does, and no error can be found after the first write."""
     first, compiled = steps[0], steps[0].made
-    *body, commit = compiled.parts
+    commit = compiled.parts[-1]
     if (
         first.hosted
         or first.addresses is not None
@@ -262,50 +209,7 @@ def fast_path(
         or not compiled.checked.isdisjoint(commit)
     ):
         return None
-    fed: dict[str, dict[int, Shards]] = {}
-    for feed in (x for part in body for x in part if isinstance(x, Feed)):
-        shards = _shards(steps, feed.source, first.program.buffers[feed.result])
-        if shards is None or feed.result not in first.pointed:
-            return None
-        word = MEMORIES + compiled.lowered.pointer_of[feed.result].memory
-        fed.setdefault(feed.source, {})[word] = shards
-    return NativeFastPath(steps, names, turn, fed) if sorted(fed) == sorted(names) else None
-
-
-@dataclass(frozen=True)
-class Shards:
-    """What the devices read of an entry of the batch at each turn, in the order of frames.
-
-    frames: those whose shard is read where it lies, from byte `begins` of the entry on
-    padded: (first example, how many) of the others, of each device one at most
-    """
-
-    buffer: int
-    frames: Words
-    begins: Words
-    padded: Mapping[int, tuple[int, int]]
-
-
-def _shards(steps: Sequence[BoundStep], name: str, b: Buffer) -> Shards | None:
-    """The shards of an entry. None unless each is contiguous, and none is cast."""
-    t, begins, padded = (
-        steps[0].program.inputs[name],
-        dict[int, int](),
-        dict[int, tuple[int, int]](),
-    )
-    each = prod(b.shape[1:]) * b.dtype.bytes
-    coordinates = [at for step in steps for at in step.bound.site.coordinates]
-    for frame, at in enumerate(coordinates):
-        spans = [r.at(at, {}) for r in b.ranges]
-        whole = all((o, n) == (0, m) for (o, n), m in zip(spans[1:], t.shape[1:], strict=True))
-        if not whole or b.shape[1:] != t.shape[1:] or b.dtype != t.dtype:
-            return None
-        if spans and spans[0][1] != b.shape[0]:
-            padded[frame] = spans[0]
-        else:
-            begins[frame] = spans[0][0] * each if spans else 0
-    turns = steps[0].program.mesh.turns
-    if len({frame // turns for frame in padded}) < len(padded):
+    fed = fed_buffers(steps)
+    if fed is None or sorted(fed) != sorted(names):
         return None
-    frames, offsets = (np.array([*x], np.int64) for x in (begins.keys(), begins.values()))
-    return Shards(b.id, frames, offsets, padded)
+    return NativeFastPath(steps, names, turn, fed)

@@ -57,9 +57,21 @@ def step_memory(
     fed, end = dict[int, int](), 0
     for b in (program.buffers[m.buffer] for m in lowered.memories if m.kind == "feed"):
         if b.id not in inside or _is_copied(program, program.inputs[sources[b.id]], b):
-            fed[b.id], end = end, end + -(-b.bytes // ALIGN) * ALIGN
+            fed[b.id], end = end, end + -(-room(program, b) // ALIGN) * ALIGN
     constants = tuple(m.buffer for m in lowered.memories if m.kind == "constant")
     return StepMemory(lowered.arena, constants, thread, fed, end)
+
+
+def room(program: Program, b: Buffer) -> int:
+    """The bytes that are planned for the copies of parts of the batch.
+
+    One part is copied for the normal path. For the fast path, those of all turns lie behind each
+    other where the batch ends too early: they begin within the length of one, and so end within
+    twice that.
+    """
+    times = {a.name for a in program.mesh.time}
+    in_turns = any(a in times for r in b.ranges[:1] for a, _ in r.axes)
+    return b.bytes * (2 if in_turns else 1)
 
 
 def pointed(

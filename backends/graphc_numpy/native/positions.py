@@ -35,6 +35,10 @@ class PositionWords:
         self._known: dict[object, tuple[Words, list[int]]] = {}
         self._place = np.array([MEMORIES + i for i, _, _ in self._bases], np.int64)
 
+    def apart(self) -> PositionWords:
+        """The same with rows of its own, for frames that are called apart from others."""
+        return PositionWords(self._site, self._lowered, {i: base for i, _, base in self._bases})
+
     def __bool__(self) -> bool:
         return bool(self._bases or self._loaded)
 

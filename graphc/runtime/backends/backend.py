@@ -38,9 +38,9 @@ class FastPath(Protocol):
     def step(self, batch: Any) -> dict[str, Any] | None:
         """The outputs of a step, scalars as Python numbers.
 
-        Returns None, and does nothing, if the batch is not full, or is not a dict of arrays of the
-        right dtypes in the agreed order, or if another step is running. A signal is raised before
-        the step or after it.
+        Returns None, and does nothing, if the batch has not as many examples as the program takes,
+        or is not a dict of arrays of the right dtypes in the agreed order, or if another step is
+        running. A signal is raised before the step or after it.
         """
         ...
 

@@ -49,16 +49,23 @@ class Supply(Protocol):
         ...
 
 
-class FullBatch:
-    """The supply of what does not depend on a batch: every count is the static one."""
+class Counted:
+    """The supply of what depends on no array of a batch: only the number of units of each extent is
+    known. counts: where it is not the static one
+    """
 
-    key: object | None = ()
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.counts = counts or {}
+
+    @property
+    def key(self) -> object | None:
+        return tuple(sorted(self.counts.items()))
 
     def count(self, extent: str, static: int) -> int:
-        return static
+        return self.counts.get(extent, static)
 
     def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
-        return r.at(at, {})
+        return r.at(at, self.counts)
 
     def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         raise AssertionError(f"nothing is known of '{source}' before the first step")

@@ -23,6 +23,7 @@ from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
+from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
@@ -283,16 +284,30 @@ class Engine:
             return self._session.run(run)
 
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
-        """The fast path for batches of these entries, if there is one."""
-        devices = [self._devices[rank] for rank in sorted(self._devices)]
-        if len(devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
+        """The fast path for batches of these entries, if there is one: for short ones, too, once
+        one of them has taken the normal path."""
+        if len(self._devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
             return None
         with Uninterrupted():
             self._prepare(program)
-        fast_path = devices[0].fast_path(program, names, self._turn, devices)
-        if fast_path is not None:
-            self._fast_paths[program] = fast_path
-        return fast_path
+        full, short = self._fast_path(program, names), program + SHORT
+        if full is None:
+            return None
+        tried: list[FastPath | None] = []
+
+        def find() -> FastPath | None:
+            if not tried and short in self._prepared and not self._turn.locked():
+                tried.append(self._fast_path(short, names))
+            return tried[0] if tried else None
+
+        found = FastPaths(full, find) if short in self.programs else full
+        self._fast_paths[program] = found
+        return found
+
+    def _fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
+        """The fast path of a prepared program, if it has one."""
+        devices = [self._devices[rank] for rank in sorted(self._devices)]
+        return devices[0].fast_path(program, names, self._turn, devices)
 
     def lost(self) -> None:
         """This process is a fork: see graphc.runtime.transports.forks."""

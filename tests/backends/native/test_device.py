@@ -35,6 +35,7 @@ from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.lower import lower
 from graphc.lowering.program.program import Feed
 from graphc.ops.source import Random
+from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.strategies import parse_strategy
 from graphc.support import config
 from graphc.support.errors import GraphcError
@@ -73,8 +74,11 @@ def compiled(
     )  # fmt: skip
 
 
-def quick_of(trainer: graphc.StepTrainer) -> NativeFastPath | None:
+def quick_of(trainer: graphc.StepTrainer, short: bool = False) -> NativeFastPath | None:
+    """The fast path of full batches, or that of short ones."""
     found = getattr(trainer.trainer.fast_path, "__self__", None)
+    if isinstance(found, FastPaths):
+        found = found.short if short else found.full
     assert found is None or isinstance(found, NativeFastPath)
     return found
 
@@ -119,7 +123,7 @@ def test_one_thread_and_two_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) 
 # -- the short way ------------------------------------------------------------------------------
 
 
-def test_whole_batches_take_the_short_way_and_others_do_not() -> None:
+def test_batches_take_the_short_way_from_the_second_step_of_their_program_on() -> None:
     with compiled(NATIVE) as trainer:
         trainer.step(data(12))
         fast_path = quick_of(trainer)
@@ -127,7 +131,15 @@ def test_whole_batches_take_the_short_way_and_others_do_not() -> None:
         trainer.step(data(12))
         assert fast_path.done == 1
         trainer.step(data(7))
+        assert quick_of(trainer, short=True) is None
         assert (fast_path.done, trainer.steps) == (1, 3)
+        trainer.step(data(7))
+        shorter = quick_of(trainer, short=True)
+        assert shorter is not None
+        assert (fast_path.done, shorter.done, trainer.steps) == (1, 1, 4)
+        trainer.step(data(11))
+        trainer.step(data(12))
+        assert (fast_path.done, shorter.done, trainer.steps) == (2, 2, 6)
 
 
 SHORT = [
@@ -154,6 +166,30 @@ def test_turns_and_devices_go_the_short_way_to_the_same_bits(
             long.trainer.fast_path = lambda batch: None
         fast_path = quick_of(short)
         assert fast_path is not None and fast_path.done == 3
+        assert short.params_sha256() == long.params_sha256()
+    config.get.cache_clear()
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "6"])
+@pytest.mark.parametrize("width", [6, 600])  # an entry that is copied, one that is pointed to
+@pytest.mark.parametrize("strategy", [s for s in SHORT if "reproducible" not in s])
+def test_short_batches_go_the_short_way_to_the_same_bits(
+    strategy: str, width: int, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHC_THREADS", threads)
+    config.get.cache_clear()
+    with (
+        compiled(NATIVE, strategy, width=width, hidden=90) as short,
+        compiled(NATIVE, strategy, width=width, hidden=90) as long,
+    ):
+        for k, n in enumerate((12, 5, *range(12, 0, -1), 7, 7, 12, 1, 8, 1)):
+            made = short.step(data(n, k, width)), long.step(data(n, k, width))
+            assert made[0] == made[1]
+            long.trainer.fast_path = lambda batch: None
+        fast_path, shorter = quick_of(short), quick_of(short, short=True)
+        assert fast_path is not None and fast_path.done == 2
+        assert shorter is not None and shorter.done == 16
+        assert short.steps == long.steps == 20
         assert short.params_sha256() == long.params_sha256()
     config.get.cache_clear()
 

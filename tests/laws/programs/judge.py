@@ -195,6 +195,10 @@ class _Judge:
         with fresh_arrays(), Trainer(plan, backend, values=values) as trainer:
             for size in self.sizes:
                 self._guarded(f"{where}, {size}", self._step, trainer, guard, where, size)
+            # Again, on the fast path, except where replicas would meet in between.
+            for size in self.sizes if path == "native" and self.interpreted is None else ():
+                again = f"{where}, again"
+                self._guarded(f"{again}, {size}", self._step, trainer, guard, again, size)
             self._guarded(f"{where}, memory", guard.check)
 
     def _interpreted(self, program: Any) -> None:

@@ -1,0 +1,255 @@
+"""What the fast path does with a batch: the frames of all devices and turns point to their parts.
+
+A part is read where it lies in the user's array. Where it is shorter than its buffer, what lies
+behind it are other examples, which kernels mask as they do padding. Only where the array itself
+ends too early, its last examples are copied to memory with room behind them. So a batch of any
+number of examples is fed by setting pointers, which are known for each number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from graphc.lowering.program.program import Buffer, Feed, Program
+from graphc.runtime.backends.site import CACHE_SIZE
+from graphc.runtime.data.supply import Counted, WholeBatch
+from graphc.support.errors import GraphcError
+from graphc_numpy.memory import block
+from graphc_numpy.native.step.regions import MEMORIES
+from graphc_numpy.native.threads.pool import Words
+
+if TYPE_CHECKING:
+    from graphc_numpy.native.device import BoundStep
+
+Array: TypeAlias = NDArray[Any]
+Fed: TypeAlias = Mapping[str, Mapping[int, Buffer]]  # by entry, then by the word that points there
+COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a pointer to it
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """The last examples of an entry, as one device copies them: those from `first` on.
+
+    frames: that point there, at byte `begins` of the copy
+    """
+
+    word: int
+    place: Array
+    first: int
+    frames: Words
+    begins: Words
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """How an entry of some length is fed.
+
+    own: the first part of memory that the entry is copied to; None if it is read where it lies
+    words: for each word of the frames, those that point into the entry, and at which byte
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    own: Array | None
+    words: tuple[tuple[int, Words, Words], ...]
+    tails: tuple[_Tail, ...]
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """How batches of one number of examples are fed."""
+
+    supply: Counted
+    entries: tuple[_Entry, ...]
+
+
+class Feeding:
+    """Points the frames of all devices and turns to a batch. steps: of all devices, by rank."""
+
+    def __init__(self, steps: Sequence[BoundStep], fed: Fed, frames: Words) -> None:
+        self._steps, self._fed, self._frames = steps, fed, frames
+        self._program: Program = steps[0].program
+        self._turns = self._program.mesh.turns
+        self._positions = [s.positions.apart() for s in steps]
+        self._own = {name: own for name in fed if (own := self._memory(name)) is not None}
+        self._arrays: dict[str, Array] = {}  # what words of the frames point to
+        self._rooms: dict[tuple[int, int], Array] = {}  # by device and buffer
+        self._known: dict[tuple[tuple[int, ...], ...], _Dealt | None] = {}
+        self._now: _Dealt | None = None
+        if not self._program.counts:
+            self._place(self._dealt(Counted()))
+
+    def feed(self, batch: Mapping[str, Any]) -> bool:
+        """Point to the entries of a batch; False if it must be fed in another way."""
+        if not self._fits(batch) and not (self._program.counts and self._takes(batch)):
+            return False
+        arrays, now = self._arrays, self._now
+        assert now is not None
+        for entry in now.entries:
+            x = batch[entry.name]
+            if entry.own is not None:
+                entry.own[...] = x
+            elif arrays.get(entry.name) is not x and not self._point(entry, x):
+                return False
+            for tail in entry.tails:
+                tail.place[...] = x[tail.first :]
+        return True
+
+    @property
+    def lengths(self) -> Counted:
+        """How many examples the last batch had."""
+        assert self._now is not None
+        return self._now.supply
+
+    def _fits(self, batch: Mapping[str, Any]) -> bool:
+        """Whether a batch is like the one before."""
+        if self._now is None:
+            return False
+        for entry in self._now.entries:
+            x = batch[entry.name]
+            if type(x) is not ndarray or x.shape != entry.shape or x.dtype != entry.dtype:
+                return False
+        return True
+
+    # -- batches of another length ----------------------------------------------------------------
+
+    def _takes(self, batch: Mapping[str, Any]) -> bool:
+        """Whether this can be fed, though it has another length than the batch before."""
+        inputs = self._program.inputs
+        for name in self._fed:
+            x = batch[name]
+            if type(x) is not ndarray or x.dtype != inputs[name].dtype.numpy:
+                return False
+        key = tuple(batch[name].shape for name in self._fed)
+        if key not in self._known:
+            if len(self._known) >= CACHE_SIZE:
+                self._known.clear()
+            self._known[key] = self._measured(batch)
+        if (dealt := self._known[key]) is None:
+            return False
+        self._place(dealt)
+        return self._fits(batch)
+
+    def _measured(self, batch: Mapping[str, Any]) -> _Dealt | None:
+        """How batches of this length are fed; None of one that the program does not take."""
+        try:
+            supply = WholeBatch(self._program, batch)
+        except GraphcError:
+            return None
+        full = all(n == self._program.counts[x] for x, n in supply.counts.items())
+        return None if full else self._dealt(Counted(supply.counts))
+
+    def _place(self, dealt: _Dealt) -> None:
+        """Set what frames say of the number of examples."""
+        self._now = dealt
+        self._arrays.clear()
+        for k, row in enumerate(self._frames):
+            device, turn = divmod(k, self._turns)
+            if positions := self._positions[device]:
+                positions.put(row, turn, dealt.supply, 0)
+        for entry in dealt.entries:
+            if entry.own is not None:
+                self._point(entry, entry.own)
+            for tail in entry.tails:
+                self._frames[tail.frames, tail.word] = tail.place.ctypes.data + tail.begins
+
+    def _point(self, entry: _Entry, x: Array) -> bool:
+        """Let frames point into x, if x has the right layout in memory."""
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return False
+        for word, frames, begins in entry.words:
+            self._frames[frames, word] = x.ctypes.data + begins
+        self._arrays[entry.name] = x
+        return True
+
+    # -- where parts lie --------------------------------------------------------------------------
+
+    def _memory(self, name: str) -> Array | None:
+        """The memory that a small entry is copied to, with room behind; None for a large one."""
+        t, fed = self._program.inputs[name], self._fed[name].values()
+        room = max((b.bytes for b in fed), default=0)
+        return None if t.bytes > COPIED else block(t.bytes + room).view(t.dtype.numpy)
+
+    def _dealt(self, supply: Counted) -> _Dealt:
+        return _Dealt(supply, tuple(self._entry(name, supply) for name in self._fed))
+
+    def _entry(self, name: str, supply: Counted) -> _Entry:
+        t, own = self._program.inputs[name], self._own.get(name)
+        shape = _shape(self._program, name, supply)
+        if own is not None:
+            own = own[: prod(shape)].reshape(shape)
+        words, tails = list[tuple[int, Words, Words]](), list[_Tail]()
+        for word, b in self._fed[name].items():
+            starts = np.array([*self._starts(b, supply)], np.int64)
+            each = prod(b.shape[1:]) * b.dtype.bytes
+            inside = np.ones(len(starts), bool)
+            if own is None and b.shape:
+                inside = starts + b.shape[0] <= shape[0]
+            words.append((word, np.flatnonzero(inside), starts[inside] * each))
+            tails += self._tails(word, b, shape[0] if shape else 1, starts, ~inside).values()
+        return _Entry(name, shape, t.dtype.numpy, own, tuple(words), tuple(tails))
+
+    def _starts(self, b: Buffer, supply: Counted) -> Iterator[int]:
+        """The first example of each part, in the order of frames."""
+        for step in self._steps:
+            for at in step.bound.site.coordinates:
+                yield supply.cut(b.ranges[0], at)[0] if b.ranges else 0
+
+    def _tails(
+        self, word: int, b: Buffer, count: int, starts: Words, beyond: Words
+    ) -> dict[int, _Tail]:
+        """What devices copy of an entry with so many examples, by its first one: parts that go
+        beyond it. Where several need the same examples, they share the copy of the first."""
+        tails, owner = dict[int, _Tail](), np.arange(len(starts)) // self._turns
+        each = prod(b.shape[1:]) * b.dtype.bytes
+        for k, step in enumerate(self._steps):
+            frames = np.flatnonzero(beyond & (owner == k))
+            if not len(frames):
+                continue
+            first = int(starts[frames].min())
+            begins = (starts[frames] - first) * each
+            if (tail := tails.get(first)) is not None:
+                frames, begins = (
+                    np.concatenate(x) for x in ((tail.frames, frames), (tail.begins, begins))
+                )
+            if (k, b.id) not in self._rooms:
+                self._rooms[k, b.id] = step.room_for(b)
+            place = self._rooms[k, b.id][: count - first] if tail is None else tail.place
+            tails[first] = _Tail(word, place, first, frames, begins)
+        return tails
+
+
+def _shape(program: Program, name: str, supply: Counted) -> tuple[int, ...]:
+    """The shape of an entry in a batch of so many examples."""
+    t = program.inputs[name]
+    extents = t.extents or (None,) * t.rank
+    return tuple(
+        supply.count(e.name, n // e.unit) * e.unit if e and e.unit else n
+        for n, e in zip(t.shape, extents, strict=True)
+    )
+
+
+def fed_buffers(steps: Sequence[BoundStep]) -> Fed | None:
+    """What is fed to native code by pointers only. None unless each part of an entry is contiguous,
+    and none is cast."""
+    first, found = steps[0], dict[str, dict[int, Buffer]]()
+    for feed in (x for x in first.program.instructions if isinstance(x, Feed)):
+        t, b = first.program.inputs[feed.source], first.program.buffers[feed.result]
+        whole = not any(r.axes for r in b.ranges[1:])
+        counted = t.extents and any(t.extents[1:])
+        if b.shape[1:] != t.shape[1:] or b.dtype != t.dtype or not whole or counted:
+            return None
+        if feed.result not in first.pointed:
+            return None
+        word = MEMORIES + first.made.lowered.pointer_of[feed.result].memory
+        found.setdefault(feed.source, {})[word] = b
+    return found
