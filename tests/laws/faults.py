@@ -26,6 +26,7 @@ that notices it first:
     dtypes     a step of f64 computes in f64
     failing    law 9: a step that fails leaves no trace
     rows       a table that is cut has the bits of the whole one
+    short      a step of any number of examples is that of the reference
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from graphc_numpy.native.call_flags import CallFlags
+from graphc_numpy.native.feeding import Feeding
 from laws.fault import Patch, around, fault
 
 from graphc.lowering.fusion import fuse, indirect
@@ -27,6 +29,7 @@ from graphc.lowering.nodes import (
 from graphc.lowering.nodes.nodes import ContractNode, MapNode, Version
 from graphc.lowering.nodes.section_table import Section
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.runtime.data.supply import Counted
 
 
 @fault("kernels", "view")
@@ -188,6 +191,30 @@ def _an_entry_of_the_padding(patch: Patch) -> None:
 def _a_piece_that_is_not_joined(patch: Patch) -> None:
     """A turn joins one piece less than its leaf ends."""
     _changed(patch, "carries", lambda n: max(0, n - 1))
+
+
+@fault("short")
+def _a_leaf_without_examples(patch: Patch) -> None:
+    """A sum takes in a leaf that has no example."""
+    _changed(patch, "present", lambda n: n + 1)
+
+
+@fault("short")
+def _a_row_that_is_not_joined(patch: Patch) -> None:
+    """Of what a device has kept of a short batch, the last row is left out."""
+    _changed(patch, "rows", lambda n: n - 1)
+
+
+@fault("short")
+def _parts_where_a_full_batch_has_them(patch: Patch) -> None:
+    """The parts of a short batch are read from where those of a full one begin."""
+    around(patch, Feeding, "_starts", lambda old, self, b, supply: old(self, b, Counted()))
+
+
+@fault("short")
+def _turns_without_a_leaf_are_run(patch: Patch) -> None:
+    """A device without a leaf computes what others wait for."""
+    around(patch, CallFlags, "address", lambda old, self, leaf=True: old(self))
 
 
 def _changed(patch: Patch, kind: str, change: Callable[[int], int]) -> None:

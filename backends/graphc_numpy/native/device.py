@@ -23,8 +23,10 @@ from graphc.runtime.transports.transport import Communicator, PeerFailed
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, array_on
+from graphc_numpy.native.call_flags import CallFlags
 from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
+from graphc_numpy.native.feeding import FeedCall
 from graphc_numpy.native.llvm.addresses import NAME, Addresses
 from graphc_numpy.native.llvm.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
@@ -220,16 +222,14 @@ class BoundStep:
         self.across = Across(comm, any(s.across for s in compiled.regions.found))
         bases = self.across.bases(site, lowered.memories, self.blocks)
         self.positions = PositionWords(site, lowered, bases)
-        self.here = new_words(len(compiled.homes))
-        self.here[:] = [all(site.coordinates[0][a] == k for a, k in h) for h in compiled.homes]
+        self.flags = CallFlags(site, compiled.homes)
         self.frame = self.new_frame(self.counts)
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
         *body, commit = (self._calls(i, part) for i, part in enumerate(compiled.parts))
         self.body, self.writes = body, commit
-        parts = self.program.parts
-        self.idle = [bound.calls(site.idle(part)) for part in parts[: len(self.body)]]
+        self.idle = [self._idle(part) for part in compiled.parts[:-1]]
         self.outputs = [(n, self.arrays[b]) for n, b in self.program.outputs.items()]
         kinds = (x for part in compiled.parts for x in part if not isinstance(x, int | Feed))
         self.hosted = any(True for _ in kinds)
@@ -241,6 +241,7 @@ class BoundStep:
         self.bound.begin(supply)
         self.barrier[:] = 0  # where a run that failed has left some waiting
         self.noted.forget()
+        self._run_calls(True)
         for i, part in enumerate(self.body):
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
@@ -346,7 +347,7 @@ class BoundStep:
         frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
         frame[[COMMON, DEVICE, DEVICES]] = self.across.words
-        frame[HERE] = self.here.ctypes.data
+        frame[HERE] = self.flags.address()
         return frame
 
     # -- calls ------------------------------------------------------------------------------------
@@ -359,10 +360,26 @@ class BoundStep:
                     calls += [*self._place(number), *self.region(x, self.frame)]
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.pointer_of[b].memory
-                    calls.append(_Feed(x, self, MEMORIES + memory))
+                    calls.append(FeedCall(x, self, MEMORIES + memory))
                 case _:
                     calls += self.bound.calls([x])
         return calls
+
+    def _idle(self, part: Iterable[Instruction | int]) -> list[Call]:
+        """What this device runs of a loop in a turn in which it has no leaf, and others do."""
+        part, calls = tuple(part), list[Call]()
+        hosted = self.bound.site.idle([x for x in part if not isinstance(x, int)])
+        for x in part:
+            if not isinstance(x, int):
+                calls += self.bound.calls([x] if x in hosted else [])
+            elif self.made.regions.found[x].across:
+                off, on = (partial(self._run_calls, leaf) for leaf in (False, True))
+                calls += [off, *self.region(x, self.frame), on]
+        return calls
+
+    def _run_calls(self, leaf: bool) -> None:
+        """Set whether calls are run, or only waited for."""
+        self.frame[HERE] = self.flags.address(leaf)
 
     def region(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
         """A region, called with a frame, and a look at what its checks have noted."""
@@ -391,27 +408,3 @@ class BoundStep:
         if self.program.mesh.turns == 1:
             return []
         return [lambda: self.frame.__setitem__(TURN, self.bound.turn)]
-
-
-class _Feed:
-    """Points a word of the frame to an entry of the batch, or to a copy of its part."""
-
-    def __init__(self, feed: Feed, step: BoundStep, word: int) -> None:
-        self.source, self.buffer = feed.source, step.program.buffers[feed.result]
-        self.step, self.word = step, word
-        self.value: Array | None = None  # what the word points to, and so must be kept
-
-    def __call__(self) -> None:
-        bound = self.step.bound
-        at_turn = bound.site.coordinates[bound.turn]
-        value = bound.supply.shard(self.source, self.buffer, at_turn)
-        if value is None or not (value.flags.c_contiguous and value.flags.aligned):
-            value = self._copied(at_turn)
-        if value is not self.value:
-            self.step.frame[self.word] = value.__array_interface__["data"][0]
-            self.value = value
-
-    def _copied(self, at_turn: Any) -> Array:
-        copy = self.step.copy_of(self.buffer.id)
-        self.step.bound.supply.fill(self.source, self.buffer, at_turn, copy)
-        return copy

@@ -19,7 +19,7 @@ from graphc.runtime.data.supply import Counted, WholeBatch
 from graphc.support.errors import GraphcError
 from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
 from graphc_numpy.native.step.error_checks import FailedChecks
-from graphc_numpy.native.step.regions import ERRORS, TURN
+from graphc_numpy.native.step.regions import ERRORS, HERE, TURN
 from graphc_numpy.native.step.sequences import Job, Look, RegionCall, sequence
 from graphc_numpy.native.threads.pool import LINE, Pool, Words, new_words
 
@@ -47,13 +47,16 @@ class NativeFastPath:
         self._steps, self._turn, self._step = steps, turn, steps[0]
         self._counts = new_words(len(self._step.made.regions.found) + 1)
         self._noted = self._new_noted()
-        self._look: Look | None = None
+        self._look = Look(self._noted.words) if self._step.made.checked else None
         self._frames = self._new_frames()
+        self._idle = self._idle_frames()
         common = self._step.across.common
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
         self._feeding = Feeding(steps, fed, self._frames)
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
-        self._runs = list(self._calls())
+        self._pool = self._new_pool()
+        self._runs: dict[int, list[Callable[[], object]]] = {}  # by how many leaves there are
+        self._runs_of(self._step.bound.site.present(Counted()))  # what is compiled, before steps
         self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
         program = self._step.program
         ranges = {n: program.buffers[b].ranges for n, b in program.outputs.items()}
@@ -72,7 +75,7 @@ class NativeFastPath:
             if not self.open or not self._feeding.feed(batch):
                 return None
             try:
-                for run in self._runs:
+                for run in self._runs_of(self._feeding.dealt.present):
                     run()
             except _Stopped:
                 raise self._error(batch) from None
@@ -83,7 +86,7 @@ class NativeFastPath:
             for name, take in self._results:
                 outputs[name] = take()
             for name, ranges in self._shortened:
-                ends = (self._feeding.lengths.cut(r, {})[1] for r in ranges)
+                ends = (self._feeding.dealt.supply.cut(r, {})[1] for r in ranges)
                 outputs[name] = outputs[name][tuple(map(slice, ends))]
             return outputs
 
@@ -100,6 +103,16 @@ class NativeFastPath:
             row[ERRORS] = self._noted.words[k].ctypes.data
         return table
 
+    def _idle_frames(self) -> Words:
+        """The same for turns in which devices have no leaf: they run no calls."""
+        if self._step.program.mesh.leaves is None:
+            return self._frames
+        table = new_words(self._frames.size).reshape(self._frames.shape)
+        table[:] = self._frames
+        for k, row in enumerate(table):
+            row[HERE] = self._steps[k // self._step.program.mesh.turns].flags.address(leaf=False)
+        return table
+
     def _new_noted(self) -> FailedChecks:
         compiled, rows = self._step.made, len(self._steps) * self._step.program.mesh.turns
         return FailedChecks(compiled.program, compiled.lowered, compiled.limits, rows)
@@ -109,21 +122,37 @@ class NativeFastPath:
 
     # -- what is run ------------------------------------------------------------------------------
 
-    def _calls(self) -> Iterator[Callable[[], object]]:
+    def _runs_of(self, present: int) -> list[Callable[[], object]]:
+        """What a step calls where so many leaves have an example."""
+        if present not in self._runs:
+            self._runs[present] = list(self._calls(present))
+        return self._runs[present]
+
+    def _calls(self, present: int) -> Iterator[Callable[[], object]]:
         """The whole step in one call; a check that fails ends it before the first write."""
-        body = [list(_region_calls(s, self._frames_of(k))) for k, s in enumerate(self._steps)]
+        turns, devices = self._step.program.mesh.turns, range(len(self._steps))
+        body = [list(self._body_of(k, present)) for k in devices]
         commit = [
-            list(_regions(s, s.made.parts[-1], self._frames_of(k)[0]))
+            list(_regions(s, s.made.parts[-1], self._frames[k * turns]))
             for k, s in enumerate(self._steps)
         ]
-        pool = self._new_pool()
         if len(self._steps) > 1:
             yield self._rest
-        look = Look(self._noted.words) if self._step.made.checked else None
-        yield _call(body, commit, pool, look)
-        if look is not None:
-            yield partial(self._check, look)
-            self._look = look
+        yield _call(body, commit, self._pool, self._look)
+        if self._look is not None:
+            yield partial(self._check, self._look)
+
+    def _body_of(self, device: int, present: int) -> Iterator[RegionCall]:
+        """What a device runs before the first write; where it has no leaf, it meets the others."""
+        step, turns = self._steps[device], self._step.program.mesh.turns
+        own, every = step.bound.site.turns_of(present)
+        for i, part in enumerate(step.made.parts[:-1]):
+            for turn in range(every if i % 2 else 1):
+                row = device * turns + turn
+                if i % 2 == 0 or turn < own:
+                    yield from _regions(step, part, self._frames[row])
+                else:
+                    yield from _regions(step, part, self._idle[row], across=True)
 
     def _check(self, look: Look) -> None:
         if look.failed:
@@ -145,10 +174,6 @@ class NativeFastPath:
         """Reset what threads wait on: a run that failed may have left some of it set."""
         for words in self._waited:
             words[:] = 0
-
-    def _frames_of(self, device: int) -> Words:
-        turns = self._step.program.mesh.turns
-        return self._frames[device * turns : (device + 1) * turns]
 
     def _new_pool(self) -> Pool | None:
         """The threads of all devices; None for one."""
@@ -174,20 +199,13 @@ def _call(
     return lambda: pool.run(function, job.address) if pool else single_threaded(job.address, 0, 1)
 
 
-def _region_calls(step: BoundStep, frames: Words) -> Iterator[RegionCall]:
-    """What a device runs before the first write."""
-    turns = step.bound.site.turns(Counted())
-    for i, part in enumerate(step.made.parts[:-1]):
-        for frame in frames[:turns] if i % 2 else frames[:1]:
-            yield from _regions(step, part, frame)
-
-
 def _regions(
-    step: BoundStep, part: Iterable[Instruction | int], frame: Words
+    step: BoundStep, part: Iterable[Instruction | int], frame: Words, across: bool = False
 ) -> Iterator[RegionCall]:
+    """The regions of a part. across: only those in which devices meet"""
     regions = step.made.regions.found
     for x in part:
-        if isinstance(x, int):
+        if isinstance(x, int) and (regions[x].across or not across):
             yield regions[x].address, frame.ctypes.data
 
 

@@ -1,4 +1,4 @@
-"""What the fast path does with a batch: the frames of all devices and turns point to their parts.
+"""How kernels get at a batch: the frames of all devices and turns point to their parts.
 
 A part is read where it lies in the user's array. Where it is shorter than its buffer, what lies
 behind it are other examples, which kernels mask as they do padding. Only where the array itself
@@ -64,10 +64,11 @@ class _Entry:
 
 
 @dataclass(frozen=True)
-class _Dealt:
-    """How batches of one number of examples are fed."""
+class Dealt:
+    """How batches of one number of examples are fed. present: how many leaves have an example"""
 
     supply: Counted
+    present: int
     entries: tuple[_Entry, ...]
 
 
@@ -82,8 +83,8 @@ class Feeding:
         self._own = {name: own for name in fed if (own := self._memory(name)) is not None}
         self._arrays: dict[str, Array] = {}  # what words of the frames point to
         self._rooms: dict[tuple[int, int], Array] = {}  # by device and buffer
-        self._known: dict[tuple[tuple[int, ...], ...], _Dealt | None] = {}
-        self._now: _Dealt | None = None
+        self._known: dict[tuple[tuple[int, ...], ...], Dealt | None] = {}
+        self._now: Dealt | None = None
         if not self._program.counts:
             self._place(self._dealt(Counted()))
 
@@ -104,10 +105,10 @@ class Feeding:
         return True
 
     @property
-    def lengths(self) -> Counted:
-        """How many examples the last batch had."""
+    def dealt(self) -> Dealt:
+        """How the last batch was fed."""
         assert self._now is not None
-        return self._now.supply
+        return self._now
 
     def _fits(self, batch: Mapping[str, Any]) -> bool:
         """Whether a batch is like the one before."""
@@ -138,7 +139,7 @@ class Feeding:
         self._place(dealt)
         return self._fits(batch)
 
-    def _measured(self, batch: Mapping[str, Any]) -> _Dealt | None:
+    def _measured(self, batch: Mapping[str, Any]) -> Dealt | None:
         """How batches of this length are fed; None of one that the program does not take."""
         try:
             supply = WholeBatch(self._program, batch)
@@ -147,9 +148,9 @@ class Feeding:
         full = all(n == self._program.counts[x] for x, n in supply.counts.items())
         return None if full else self._dealt(Counted(supply.counts))
 
-    def _place(self, dealt: _Dealt) -> None:
-        """Set what frames say of the number of examples."""
-        self._now = dealt
+    def _place(self, dealt: Dealt) -> None:
+        """Set what frames say of the number of examples. Ctrl-C may come in between."""
+        self._now = None
         self._arrays.clear()
         for k, row in enumerate(self._frames):
             device, turn = divmod(k, self._turns)
@@ -160,12 +161,14 @@ class Feeding:
                 self._point(entry, entry.own)
             for tail in entry.tails:
                 self._frames[tail.frames, tail.word] = tail.place.ctypes.data + tail.begins
+        self._now = dealt
 
     def _point(self, entry: _Entry, x: Array) -> bool:
         """Let frames point into x, if x has the right layout in memory."""
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned):
             return False
+        self._arrays.pop(entry.name, None)  # while it is open where frames point to
         for word, frames, begins in entry.words:
             self._frames[frames, word] = x.ctypes.data + begins
         self._arrays[entry.name] = x
@@ -179,8 +182,9 @@ class Feeding:
         room = max((b.bytes for b in fed), default=0)
         return None if t.bytes > COPIED else block(t.bytes + room).view(t.dtype.numpy)
 
-    def _dealt(self, supply: Counted) -> _Dealt:
-        return _Dealt(supply, tuple(self._entry(name, supply) for name in self._fed))
+    def _dealt(self, supply: Counted) -> Dealt:
+        entries = tuple(self._entry(name, supply) for name in self._fed)
+        return Dealt(supply, self._steps[0].bound.site.present(supply), entries)
 
     def _entry(self, name: str, supply: Counted) -> _Entry:
         t, own = self._program.inputs[name], self._own.get(name)
@@ -253,3 +257,30 @@ def fed_buffers(steps: Sequence[BoundStep]) -> Fed | None:
         word = MEMORIES + first.made.lowered.pointer_of[feed.result].memory
         found.setdefault(feed.source, {})[word] = b
     return found
+
+
+# -- the normal path ------------------------------------------------------------------------------
+
+
+class FeedCall:
+    """Points a word of the frame to an entry of the batch, or to a copy of its part."""
+
+    def __init__(self, feed: Feed, step: BoundStep, word: int) -> None:
+        self.source, self.buffer = feed.source, step.program.buffers[feed.result]
+        self.step, self.word = step, word
+        self.value: Array | None = None  # what the word points to, and so must be kept
+
+    def __call__(self) -> None:
+        bound = self.step.bound
+        at_turn = bound.site.coordinates[bound.turn]
+        value = bound.supply.shard(self.source, self.buffer, at_turn)
+        if value is None or not (value.flags.c_contiguous and value.flags.aligned):
+            value = self._copied(at_turn)
+        if value is not self.value:
+            self.step.frame[self.word] = value.__array_interface__["data"][0]
+            self.value = value
+
+    def _copied(self, at_turn: Any) -> Array:
+        copy = self.step.copy_of(self.buffer.id)
+        self.step.bound.supply.fill(self.source, self.buffer, at_turn, copy)
+        return copy

@@ -30,16 +30,22 @@ class PositionNumber:
     pieces:     how many pieces the forest of leaves has before this turn (graphc.ir.leaf_tree);
                 with an axis, that of the turns along the axis, which begin with 0
     carries:    how many of these pieces are joined with what this turn adds
+    present:    how many leaves have an example in this step
+    rows:       how many pieces the forest of those among `leaves` has, which are first..stop-1
     """
 
-    kind: Literal["coordinate", "offset", "length", "turn", "pieces", "carries"]
+    kind: Literal["coordinate", "offset", "length", "turn", "pieces", "carries", "present", "rows"]
     axis: str = ""
     range: Range | None = None
+    leaves: tuple[int, int] = (0, 0)
 
-    def at(self, coordinates: Mapping[str, int], first: int, turn: int, cut: Cut) -> int:
+    def at(
+        self, coordinates: Mapping[str, int], first: int, turn: int, present: int, cut: Cut
+    ) -> int:
         """The number for a coordinate of the mesh at a turn.
 
-        first: the number of the device's first leaf; cut: (offset, length) of a range
+        first: the number of the device's first leaf; present: how many leaves have an example;
+        cut: (offset, length) of a range
         """
         first = 0 if self.axis else first
         match self.kind:
@@ -51,6 +57,10 @@ class PositionNumber:
                 return len(pieces(first, first + turn))
             case "carries":
                 return carries(first, first + turn)
+            case "present":
+                return present
+            case "rows":
+                return len(pieces(self.leaves[0], min(self.leaves[1], present)))
             case kind:
                 assert self.range is not None
                 return cut(self.range, coordinates)[kind == "length"]

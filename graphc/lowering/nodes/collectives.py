@@ -12,17 +12,17 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from graphc.ir.leaf_tree import forests, joins
+from graphc.ir.leaf_tree import joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, R, Replicated, Split
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.joins import where
+from graphc.lowering.nodes.leaf_sums import LeafTree, leaf_tree, sum_of_leaves
 from graphc.lowering.nodes.node_maker import NodeMaker, combine, is_whole, resized
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.nodes.section_table import Shift
 from graphc.lowering.nodes.sections import moved_by, section, written
 from graphc.lowering.nodes.values import Facts, ValueTable
-from graphc.lowering.program.leaves import all_present
 from graphc.lowering.program.program import Buffer, Kernel, Program, Range, Start, Write
 from graphc.lowering.program.strides import MemoryLayout
 
@@ -30,13 +30,7 @@ Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each membe
 
 
 def by_kernels(program: Program) -> dict[int, Start]:
-    """The collectives that kernels do, between devices that reach each other's memory.
-
-    None where leaves may have no example: devices would take different numbers of turns, and the
-    kernels of all of them meet.
-    """
-    if not all_present(program):
-        return {}
+    """The collectives that kernels do, between devices that reach each other's memory."""
     starts = (x for x in program.instructions if isinstance(x, Start))
     return {x.token: x for x in starts if _is_by_kernels(program, x)}
 
@@ -130,27 +124,33 @@ class _Collected:
 
     def _total(self, dim: int | None) -> list[LoopNode]:
         """The sum (max, min) of all operands; of a part of a dim, if there is one."""
-        make = NodeMaker(self.v, self.x)
-        terms, order = self._terms()
+        make, leaves = NodeMaker(self.v, self.x), self._leaves()
+        terms, order = self._terms() if leaves is None else (self._rows(leaves), ())
         if dim is not None:
             reads = self._sliced(make, terms, dim)
         else:
             reads = [self._member(k, read) for k, read in terms]
         source = self.op.states[0]
         assert isinstance(source, Partial)
-        return _combined(make, reads, order, combine(source.op, self.read.dtype))
+        function = combine(source.op, self.read.dtype)
+        if leaves is not None:
+            return sum_of_leaves(make, leaves, reads, function)
+        return _combined(make, reads, order, function)
 
     def _terms(self) -> tuple[list[tuple[int, Read]], Sequence[tuple[int, int]]]:
         """What is added, by member, and in which order: sum i += sum j."""
-        v, n = self.v, self.size
-        if self.leaves:
-            turns = v.mesh.turns
-            grown = forests(n, turns, n * turns)
-            rows = [(k, self._row(i)) for k, pieces in enumerate(grown) for i in range(len(pieces))]
-            return rows, joins(n, turns, n * turns)
+        n = self.size
         tree = self.op.order is Order.TREE
         order = joins(n, 1, n) if tree else [(0, k) for k in range(1, n)]
         return [(k, self.read) for k in range(n)], order
+
+    def _leaves(self) -> LeafTree | None:
+        v = self.v
+        return leaf_tree(self.size, v.mesh.turns, v.facts.present) if self.leaves else None
+
+    def _rows(self, leaves: LeafTree) -> list[tuple[int, Read]]:
+        """What is read of each piece of leaves, by member."""
+        return [(p.member, self._row(p.row + k)) for p in leaves.pieces for k in range(p.rows)]
 
     def _row(self, i: int) -> Read:
         layout = self.read.layout

@@ -12,6 +12,7 @@ from graphc.lowering.nodes.joins import insides
 from graphc.lowering.nodes.translate import has_nodes
 from graphc.lowering.nodes.values import Facts, Literals, ValueTable
 from graphc.lowering.nodes.views import box, moves_dims, views_of
+from graphc.lowering.program.leaves import ever_present
 from graphc.lowering.program.program import (
     Feed,
     Instruction,
@@ -39,6 +40,7 @@ def facts_of(program: Program, together: bool = False) -> Facts:
         last_read=last_read,
         overwritten=overwritten,
         native=by_kernels(program) if together else {},
+        present=ever_present(program),
     )  # fmt: skip
     facts = replace(facts, whole=_whole(program, facts))
     every = tuple(program.instructions)

@@ -51,6 +51,7 @@ class Facts:
     last_read:   of a root, the number of the instruction
     overwritten: of a root, the number of the first instruction that writes another value to it
     native:   the collectives that kernels do, by token
+    present:  how many leaves have an example, at least and at most
     """
 
     literals: Literals
@@ -65,6 +66,7 @@ class Facts:
     last_read: Mapping[int, int] = field(default_factory=dict)
     overwritten: Mapping[int, int] = field(default_factory=dict)
     native: Mapping[int, Start] = field(default_factory=dict)
+    present: tuple[int, int] = (1, 1)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 
 from graphc.lowering.program.program import Feed, Program
 
@@ -26,11 +25,7 @@ def present(cuts: list[tuple[str, int, int]], count: Callable[[str, int], int]) 
     return max((-(-n // width) for n, width in counts), default=1)
 
 
-def all_present(program: Program) -> bool:
-    """Whether every device has an example in every turn of every step."""
-    leaves, mesh = program.mesh.leaves, program.mesh
-    if leaves is None:
-        return True
-    places = prod(mesh.axis(a).size for a in leaves.axes)
-    cuts = cuts_by_leaves(program)
-    return not program.counts and present(cuts, lambda _, n: n) == places
+def ever_present(program: Program) -> tuple[int, int]:
+    """How many leaves have an example: in the shortest batch, and in a full one."""
+    most = present(cuts_by_leaves(program), lambda _, n: n)
+    return (1 if program.counts else most), most

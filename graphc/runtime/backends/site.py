@@ -79,7 +79,8 @@ class Site:
 
     def number(self, position: PositionNumber, turn: int, supply: Supply) -> int:
         """A number that kernels read."""
-        return position.at(self.coordinates[turn], self.first_leaf, turn, supply.cut)
+        present = self.present(supply) if self._cuts else 1
+        return position.at(self.coordinates[turn], self.first_leaf, turn, present, supply.cut)
 
     # -- leaves ---------------------------------------------------------------------------------
 
@@ -96,18 +97,21 @@ class Site:
 
     def turns(self, supply: Supply) -> int:
         """How many microbatches this rank runs: those whose leaves are present."""
+        return self.turns_of(self.present(supply))[0]
+
+    def turns_of(self, present: int) -> tuple[int, int]:
+        """The same, and how many the rank with the most leaves runs. present: leaves that are."""
         turns = self.program.mesh.turns
         if self.program.mesh.leaves is None:
-            return turns
-        return min(turns, max(0, self.present(supply) - self.first_leaf))
+            return turns, turns
+        return min(turns, max(0, present - self.first_leaf)), min(turns, present)
 
     def idle_turns(self, supply: Supply) -> range:
         """The microbatches after this rank's last leaf in which others still have one.
 
         In these, a rank runs what `idle` gives: the others wait for it there.
         """
-        most = min(self.program.mesh.turns, self.present(supply))
-        return range(self.turns(supply), most if self.program.mesh.leaves else 0)
+        return range(*self.turns_of(self.present(supply)))
 
     def idle(self, body: Sequence[Instruction]) -> list[Instruction]:
         """The collectives of a loop's body between ranks that may have different numbers of leaves,

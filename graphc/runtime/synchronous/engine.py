@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -284,30 +285,16 @@ class Engine:
             return self._session.run(run)
 
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
-        """The fast path for batches of these entries, if there is one: for short ones, too, once
-        one of them has taken the normal path."""
-        if len(self._devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
+        """The fast path for batches of these entries, if there is one."""
+        devices = [self._devices[rank] for rank in sorted(self._devices)]
+        if len(devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
             return None
         with Uninterrupted():
             self._prepare(program)
-        full, short = self._fast_path(program, names), program + SHORT
-        if full is None:
-            return None
-        tried: list[FastPath | None] = []
-
-        def find() -> FastPath | None:
-            if not tried and short in self._prepared and not self._turn.locked():
-                tried.append(self._fast_path(short, names))
-            return tried[0] if tried else None
-
-        found = FastPaths(full, find) if short in self.programs else full
-        self._fast_paths[program] = found
-        return found
-
-    def _fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
-        """The fast path of a prepared program, if it has one."""
-        devices = [self._devices[rank] for rank in sorted(self._devices)]
-        return devices[0].fast_path(program, names, self._turn, devices)
+        find = partial(devices[0].fast_path, names=names, turn=self._turn, devices=devices)
+        if (full := find(program)) is not None:
+            self._fast_paths[program] = FastPaths(full, program + SHORT, self._prepared, find)
+        return self._fast_paths.get(program)
 
     def lost(self) -> None:
         """This process is a fork: see graphc.runtime.transports.forks."""

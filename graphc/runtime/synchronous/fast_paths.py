@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from graphc.runtime.backends.backend import FastPath
+from graphc.runtime.machine.interrupts import Uninterrupted
 
 
 class FastPaths:
     """Takes the path that is made for a batch.
 
-    find: that of short batches, once one of them has taken the normal path; None before
+    name:     of the program for short batches, if there is one
+    prepared: the programs that have made a step the normal way; find: the path of one of them
     """
 
-    def __init__(self, full: FastPath, find: Callable[[], FastPath | None]) -> None:
-        self.full, self._find = full, find
+    def __init__(
+        self, full: FastPath, name: str, prepared: Container[str],
+        find: Callable[[str], FastPath | None],
+    ) -> None:  # fmt: skip
+        self.full, self._name, self._prepared = full, name, prepared
+        self._find: Callable[[str], FastPath | None] | None = find
         self.short: FastPath | None = None
 
     @property
@@ -37,6 +43,7 @@ class FastPaths:
         found = self.full.step(batch)
         if found is not None or not self.full.open:
             return found
-        if self.short is None:
-            self.short = self._find()
+        if self._find is not None and self._name in self._prepared:
+            with Uninterrupted():
+                self.short, self._find = self._find(self._name), None
         return self.short.step(batch) if self.short is not None else None

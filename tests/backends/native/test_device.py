@@ -172,7 +172,7 @@ def test_turns_and_devices_go_the_short_way_to_the_same_bits(
 
 @pytest.mark.parametrize("threads", ["1", "2", "6"])
 @pytest.mark.parametrize("width", [6, 600])  # an entry that is copied, one that is pointed to
-@pytest.mark.parametrize("strategy", [s for s in SHORT if "reproducible" not in s])
+@pytest.mark.parametrize("strategy", SHORT)
 def test_short_batches_go_the_short_way_to_the_same_bits(
     strategy: str, width: int, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
