@@ -24,7 +24,17 @@ from llvmlite import ir
 from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
 from graphc_numpy.native.llvm.dot_products import dots, without_subnormals
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, memory_type
+from graphc_numpy.native.llvm.vectors import (
+    INT32,
+    INT64,
+    POINTER,
+    VOID,
+    WIDTH,
+    Printer,
+    Vector,
+    index,
+    memory_type,
+)
 
 Values = list[ir.Value]
 Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or words of two bf16
@@ -39,6 +49,8 @@ class MicroKernel:
     loops: over inner, from outside in; the number of turns of the first is an argument
     adds:  whether it adds to the sums of earlier blocks, except in the first block
     order: how it adds up inner, of which it sees the packed rows
+    lies:  the dtype of the right operand if it is in half precision and read where it lies; by
+           pairs, the argument is then the number of entries, of which the last may be odd
     """
 
     dtype: DType
@@ -50,11 +62,19 @@ class MicroKernel:
     loops: tuple[LoopAxis, ...]
     adds: bool
     order: Order = "single"
+    lies: DType | None = None
+
+    @property
+    def right(self) -> DType:
+        """The dtype of the right operand in memory (of packed words: one as large)."""
+        return self.lies or self.dtype
 
     @property
     def row(self) -> tuple[int, ...]:
-        """From one packed row to the next; a turn of the loop takes two of them in pairs."""
-        return tuple(s // 2 if self.order == "pairs" else s for s in self.loops[-1].strides)
+        """From one row of an operand to the next; a turn of the loop may take two."""
+        left, right = self.loops[-1].strides
+        two = self.order != "single" and self.lies is not None
+        return left // (1 + (self.order == "pairs")), right // (1 + (self.order == "pairs" or two))
 
     @property
     def flushes(self) -> bool:
@@ -68,7 +88,8 @@ class MicroKernel:
         )
         shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
         name = f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
-        return name + "_adds" * self.adds + f"_{self.order}" * (self.order != "single")
+        how = "" if self.order == "single" else f"_{self.order}"
+        return name + "_adds" * self.adds + how + (f"_{self.lies}" if self.lies else "")
 
 
 def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
@@ -83,7 +104,7 @@ def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
     restore = without_subnormals(p) if kernel.flushes else lambda: None
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
-    products = _looped(p, kernel, 0, count, start)[2:]
+    products = _products(p, kernel, count, start)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, products))
@@ -104,6 +125,15 @@ def helper(module: ir.Module, t: ir.FunctionType, name: str) -> ir.Function:
     return f
 
 
+def _products(p: Printer, m: MicroKernel, count: ir.Value, start: Values) -> Values:
+    """All products; start: the pointers and the sums."""
+    if m.lies is None or m.order == "single":
+        return _looped(p, m, 0, count, start)
+    one = index(1)
+    pairs = _looped(p, m, 0, p.b.lshr(count, one), start)
+    return p.loop(0, p.b.and_(count, one), 1, lambda _, *xs: _last(p, m, *xs), pairs)
+
+
 def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: Values) -> Values:
     """The loop of that depth and those in it; xs: the pointers and the sums."""
     loop = m.loops[depth]
@@ -112,26 +142,51 @@ def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: V
         if depth + 1 == len(m.loops):
             more: Sequence[ir.Value] = sums
             for k in (1, 0) if m.order == "pairs" else (0,):
-                x, y = (p.at(a, k * n, m.dtype) for a, n in zip((left, right), m.row, strict=True))
-                more = _step(p, m, x, y, more)
+                here = p.at(right, k * m.row[1], m.right)
+                more = _step(p, m, p.at(left, k * m.row[0], m.dtype), _columns(p, m, here), more)
         else:
             following = m.loops[depth + 1].size
             more = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
-        operands = zip((left, right), loop.strides, strict=True)
-        return [*(p.at(x, stride, m.dtype) for x, stride in operands), *more]
+        ends = p.at(left, loop.strides[0], m.dtype), p.at(right, loop.strides[1], m.right)
+        return [*ends, *more]
 
     return p.loop(0, count, 1, turn, xs)
 
 
+def _last(p: Printer, m: MicroKernel, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
+    """The entry beside which there is none: its pair's other product is 0."""
+    more: Sequence[ir.Value] = sums
+    if m.order == "pairs":
+        more = [p.fma(nothing, nothing, x) for x in sums for nothing in [p.number(0, x.type)]]
+    return [left, right, *_step(p, m, left, _columns(p, m, right, alone=True), more)]
+
+
+def _columns(p: Printer, m: MicroKernel, right: ir.Value, alone: bool = False) -> Values:
+    """The right operand's columns of one entry of inner, or of a pair of them in words.
+
+    alone: there is only the first of a pair
+    """
+
+    def lanes(v: int, row: int = 0) -> Vector:
+        active = m.active if v + 1 == m.vectors else WIDTH
+        dtype = I32 if m.order == "dots" and m.lies is None else m.right
+        return p.load_lanes(p.at(right, row + v * WIDTH, dtype), dtype, 1, active)
+
+    def words(v: int) -> ir.Value:
+        t = ir.VectorType(INT32, WIDTH)
+        low = p.b.lshr(p.b.bitcast(lanes(v).value, t), p.number(16, t))
+        return low if alone else p.b.or_(low, p.b.bitcast(lanes(v, m.row[1]).value, t))
+
+    if m.order == "dots" and m.lies is not None:
+        return [words(v) for v in range(m.vectors)]
+    return [lanes(v).value for v in range(m.vectors)]
+
+
 def _step(
-    p: Printer, m: MicroKernel, left: ir.Value, right: ir.Value, sums: Sequence[ir.Value]
+    p: Printer, m: MicroKernel, left: ir.Value, ys: Values, sums: Sequence[ir.Value]
 ) -> Values:
     """One entry of inner, or a pair of them in words."""
-    ys, dtype = [], I32 if m.order == "dots" else m.dtype
-    for v in range(m.vectors):
-        active = m.active if v + 1 == m.vectors else WIDTH
-        ys.append(p.load_lanes(p.at(right, v * WIDTH, dtype), dtype, 1, active).value)
-    more = []
+    more, dtype = list[ir.Value](), I32 if m.order == "dots" else m.dtype
     for r in range(m.rows):
         x = p.splat(p.load(p.at(left, r * m.step, dtype), dtype).value)
         more += [_more(p, m, x, y, sums[r * m.vectors + v]) for v, y in enumerate(ys)]

@@ -287,7 +287,9 @@ class _GemmPrinter:
         if t.packs_right:
             right = self.p.at(self.scratch, b.mul(panel, index(t.panel)), t.dtype)
         else:
-            right = self.p.at(block.right, b.mul(panel, index(t.width)), t.dtype)
+            right = self.p.at(
+                block.right, b.mul(panel, index(t.width)), self.dtype(t.product.right)
+            )
         here = sums
         if t.blocks.number > 1:
             here = self.p.at(sums, b.mul(panel, index(t.tile)), t.dtype)
@@ -321,6 +323,8 @@ class _GemmPrinter:
         if kernel.order == "single":
             return b.mul(block.count, index(kernel.loops[0].size // first))
         entries = b.mul(block.count, index(self.t.blocks.length // first))
+        if kernel.lies is not None:
+            return entries
         return b.lshr(b.add(entries, index(1)), index(1))
 
     def where_seen(
@@ -347,13 +351,16 @@ class _GemmPrinter:
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
         adds = t.blocks.number > 1
-        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, adds, t.order)
+        return MicroKernel(
+            t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies
+        )
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
         if self.t.order != "single":
             each = 2 if self.t.order == "pairs" else 1
-            return (LoopAxis(self.t.length // each, (each * height, each * width)),)
+            right = each * width if self.t.packs_right else 2 * self.t.blocks.inside[0].strides[1]
+            return (LoopAxis(self.t.length // each, (each * height, right)),)
         loops: list[LoopAxis] = []
         entries = 1
         for x in reversed(self.t.blocks.inside):

@@ -36,6 +36,8 @@ SHARED = 1 << 16  # work from which on threads are thought to share it
 FUNCTION = 0.004  # of the time of a product, that one more function has to save
 SECOND = 64 * 1024  # so of a second-level cache, which has 16 lines for each place
 HALVES = (F16, BF16)
+# cycles of WIDTH entries that are converted while they are multiplied, or joined to pairs
+CONVERTED = {"single": 0.3, "pairs": 0.5, "dots": 1.0}
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class Tiling:
         if any(self.product.params[side.slot].dtype != BF16 for side in sides):
             return "single"
         return "dots" if self.dots else "pairs"
+
+    @property
+    def lies(self) -> DType | None:
+        """The dtype of a right operand in half precision that is read where it lies."""
+        dtype: DType = self.product.params[self.product.right.slot].dtype
+        return dtype if dtype in HALVES and not self.packs_right else None
 
     @property
     def length(self) -> int:
@@ -217,10 +225,11 @@ def _tilings(product: Gemm, instructions: str, dots: bool) -> Iterator[Tiling]:
     half = product.params[product.left.slot].dtype in HALVES
     dtype = F32 if half else product.dtype
     plain = Tiling(product, 1, 1, half, half, 1, blocks(product), dots)
+    across = plain.order != "single" and len(plain.blocks.inside) > 1  # pairs of two loops
     unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
     for height, vectors in _shapes(dtype, instructions, plain):
         for packs_left in {True, half}:
-            for packs_right in {True, half or not unit}:
+            for packs_right in {True, across or not unit}:
                 tile = replace(
                     plain, height=height, vectors=vectors, packs_left=packs_left,
                     packs_right=packs_right,
@@ -324,6 +333,7 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
     Rows that lie a multiple of PAGE apart take each other's place in the first-level cache.
     """
     wait, side, last = 0.0, t.product.left, t.blocks.inside[-1]
+    size = (t.lies or t.dtype).bytes
     left, right = last.strides
     if not t.packs_left:
         wait += _apart(abs(left) * t.dtype.bytes, last.size)
@@ -331,9 +341,11 @@ def _reading(t: Tiling, height: int, vectors: int) -> float:
         wait += 0.0 if abs(step) < PAGE else 0.3
         if step and step % PAGE == 0:
             wait += 0.2 * max(0, height - 8)
+    if t.lies is not None:
+        wait += CONVERTED[t.order] * vectors
     if not t.packs_right and right > t.width:
         wait += 0.1 * vectors
-        wait += 0.15 * vectors * (right * t.dtype.bytes % PAGE == 0)
+        wait += 0.15 * vectors * (right * size % PAGE == 0)
     return wait
 
 
