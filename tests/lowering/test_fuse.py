@@ -11,7 +11,7 @@ from graphc.lowering.lower import lower
 
 
 def test_a_group_joins_another_only_where_nothing_must_run_between() -> None:
-    """With leaves a fold runs alone: what it reads can't go with what reads it and the fold."""
+    """What a fold reads can't go with what reads it and the fold."""
 
     def loss(p: Any, b: Any) -> Any:
         w = p["w"]

@@ -35,6 +35,7 @@ from graphc.lowering.kernel.code import (
     reached,
 )
 from graphc.lowering.nodes.nodes import (
+    FEW,
     ContractNode,
     LineNode,
     LinkNode,
@@ -46,7 +47,6 @@ from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
 
 Lanes: TypeAlias = Literal["rows", "columns"]
-FEW = 8  # columns that hardly fill a vector
 CHEAP = 6  # nodes that are rather made again than stored
 DEAR = frozenset(
     ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2",
@@ -188,10 +188,12 @@ def _nest(writer: Writer, exact: bool) -> Nest:
 def _fixed(nest: Nest, fold: ReduceNode) -> Nest:
     """The nest of a fold whose order must not depend on how many entries it makes.
 
-    So which way the lanes go is told by which dims are folded, and dims of one entry count.
+    So which way the lanes go is told by the folded dims, which are the axes of the columns.
     """
-    kept = [d for d in range(len(fold.shape)) if d not in fold.over]
-    if not kept or kept[-1] < fold.over[-1]:
+    loops = axes_of(nest)
+    rows = merged(a for a in loops if a.group == "rows")
+    nest = with_axes(nest, [*rows, *(a for a in loops if a.group != "rows")])
+    if fold.goes_along:
         return replace(nest, lanes="columns")
     if nest.rows:
         return nest

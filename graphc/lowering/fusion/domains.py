@@ -72,6 +72,11 @@ def inside(axis: Interval, columns: frozenset[Interval]) -> bool:
     return any(low <= axis[0] and axis[1] <= high for low, high in columns)
 
 
+def columns_of(cuts: Cuts, columns: frozenset[Interval]) -> list[Interval]:
+    """The axes inside of the intervals, the outermost first."""
+    return [axis for axis in axes(cuts) if inside(axis, columns)]
+
+
 def cut_at(cuts: Cuts, columns: frozenset[Interval]) -> Cuts | None:
     """The cuts with the ends of the intervals in it."""
     return joined(cuts, tuple(sorted({1, *(x for pair in columns for x in pair)})))

@@ -17,6 +17,7 @@ from graphc.lowering.fusion.domains import (
     Cuts,
     Interval,
     axes,
+    columns_of,
     cut_at,
     cuts_of,
     inside,
@@ -88,7 +89,7 @@ class Fusion:
         self, nodes: Sequence[LoopNode], exact: bool = False,
         sections: SectionTable | None = None,
     ) -> None:  # fmt: skip
-        """exact: a fold runs by itself: the order of its additions follows from it alone.
+        """exact: the order of a fold's additions follows from it alone, whatever runs with it.
 
         sections: those that nodes read and write. Before and after what is the value that one is
         a section of, since other devices read this one's sections when it reads theirs
@@ -192,8 +193,6 @@ class Fusion:
         return group
 
     def _is_standalone(self, node: LoopNode) -> bool:
-        if isinstance(node, ReduceNode):
-            return self.exact
         alone = isinstance(node, LinkNode | LineNode)
         return alone or (isinstance(node, MapNode) and node.serial)
 
@@ -230,7 +229,18 @@ class Fusion:
         fit = self._as_elements(node, group) or self._as_row(node, group)
         if fit is None or not all(self._reads_here(node, r, group, fit) for r in node.reads):
             return None
-        return fit
+        return fit if self.keeps_order([*group.nodes, i], fit.cuts, fit.columns) else None
+
+    def keeps_order(
+        self, members: Iterable[int], cuts: Cuts, columns: frozenset[Interval] | None
+    ) -> bool:  # fmt: skip
+        """Whether all folds among nodes add in the order in which each would by itself."""
+        if not self.exact or not columns:
+            return True
+        folds = [x for x in (self.nodes[i] for i in members) if isinstance(x, ReduceNode)]
+        here = columns_of(cuts, columns)
+        alone = (columns_of(cuts_of(x.shape), columns) for x in folds)
+        return all(x == here for x in alone) and len({x.goes_along for x in folds}) < 2
 
     def _as_elements(self, node: LoopNode, group: Group) -> _Fit | None:
         if prod(node.shape) != group.cuts[-1]:
@@ -317,7 +327,9 @@ class Fusion:
         cuts = joined(base.cuts, other.cuts)
         if cuts and columns:
             cuts = cut_at(cuts, columns)
-        return _Fit(cuts, columns, False) if cuts else None
+        if cuts is None or not self.keeps_order([*base.nodes, *other.nodes], cuts, columns):
+            return None
+        return _Fit(cuts, columns, False)
 
     def _absorb(self, base: Group, other: Group, both: Group) -> None:
         base.cuts, base.columns, base.made = both.cuts, both.columns, both.made

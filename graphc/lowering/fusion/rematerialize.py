@@ -176,7 +176,9 @@ def _common(fusion: Fusion, group: Group, cone: _Cone) -> Cuts | None:
     cuts: Cuts | None = group.cuts
     for i in cone.nodes:
         cuts = cuts and joined(cuts, cuts_of(fusion.nodes[i].shape))
-    return cut_at(cuts, group.columns) if cuts and group.columns else cuts
+    if cuts and group.columns:
+        cuts = cut_at(cuts, group.columns)
+    return cuts if cuts and fusion.keeps_order(group.nodes, cuts, group.columns) else None
 
 
 def _take(

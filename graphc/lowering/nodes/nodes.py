@@ -18,6 +18,7 @@ from graphc.lowering.program.program import Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
 
 INDEXED = ("gather", "scatter", "within")  # functions that check an index
+FEW = 8  # entries that hardly fill a vector
 
 
 class Version(NamedTuple):
@@ -132,6 +133,16 @@ class ReduceNode:
     instruction: Instruction
     first: float | int | bool = 0
     target: None = None
+
+    @property
+    def goes_along(self) -> bool:
+        """Whether it adds up neighbors, and enough of them to fill a vector.
+
+        They are neighbors if no dim that it keeps comes after all that it folds.
+        """
+        kept = [d for d in range(len(self.shape)) if d not in self.over]
+        last = self.over[-1]
+        return not kept or (kept[-1] < last and self.shape[last] >= FEW)
 
 
 @dataclass(frozen=True, slots=True)
