@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -23,6 +23,7 @@ from graphc_numpy.native.llvm.vectors import (
 )
 
 Body: TypeAlias = Callable[["LineBlock"], None]
+TileBody: TypeAlias = Callable[..., Sequence[ir.Value] | None]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,15 @@ class LineBlock:
             p.store(x, at)
         else:
             p.store_lanes(x, at, step, min(self.count - first, WIDTH))
+
+    def tiles(self, body: TileBody, *carried: ir.Value) -> list[ir.Value]:
+        """All entries, some at a time: body(the first, how many, *carried)."""
+        n = self.kernel.length
+        whole = n // WIDTH * WIDTH
+        found = self.p.loop(0, whole, WIDTH, lambda k, *xs: body(k, WIDTH, *xs), carried)
+        if whole < n:
+            found = list(body(index(whole), n - whole, *found) or ())
+        return found
 
     def load_tile(self, k: ir.Value, first: int, many: int) -> list[Vector]:
         """Entries k, k + 1, .. of a vector of lines: as many (at most WIDTH) vectors."""

@@ -1,22 +1,50 @@
 """Running sums along a dim: one addition after the other, of many lines side by side.
 
 An addition waits for the one before it, so several lines take turns: in vectors where the entries
-of neighboring lines lie together, else one by one.
+of neighboring lines lie together, or can be transposed in registers; else one by one. Sums of whole
+numbers do not depend on their order: those of a vector of entries are found in four additions, each
+over twice the distance (Hillis and Steele, Data parallel algorithms, 1986).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from llvmlite import ir
 
 from graphc.ir.types import BOOL
 from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import WIDTH, Printer, Vector, register_type, vector
+from graphc_numpy.native.llvm.vectors import (
+    INT32,
+    WIDTH,
+    Printer,
+    Vector,
+    register_type,
+    vector,
+)
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
 
 VECTORS, LINES = 4, 8  # that take turns
+ENOUGH = 6  # lines that are worth transposing
+
+
+def _is_scanned(kernel: LineKernel) -> bool:
+    """Whether a vector of entries of one line is added at once."""
+    dtype = kernel.params[0].dtype
+    dense = kernel.source[-1] == kernel.result[-1] == 1 and not LineGrid.of(kernel).together
+    return dense and dtype.kind != "f" and dtype != BOOL
+
+
+def _is_transposed(kernel: LineKernel) -> bool:
+    """Whether entries of several lines come into one vector by transposing them."""
+    grid, dtype = LineGrid.of(kernel), kernel.params[0].dtype
+    dense = kernel.source[-1] == kernel.result[-1] == 1 and not grid.together
+    return dense and dtype.kind == "f" and grid.lines >= ENOUGH
 
 
 def _each(kernel: LineKernel) -> int:
+    if _is_transposed(kernel):
+        return WIDTH
     return VECTORS * WIDTH if LineGrid.of(kernel).together else LINES
 
 
@@ -35,15 +63,25 @@ def print_units(
     units: tuple[ir.Value, ir.Value], scratch: ir.Value,
 ) -> None:  # fmt: skip
     """The units between two numbers."""
-    print_blocks(p, kernel, _each(kernel), pointers, units, lambda block: _lines(p, block))
+    body = _lines
+    if _is_scanned(kernel):
+        body = _scanned
+    elif _is_transposed(kernel):
+        body = _transposed
+    print_blocks(p, kernel, _each(kernel), pointers, units, partial(body, p))
+
+
+def _nothing(p: Printer, block: LineBlock, width: int) -> ir.Value:
+    """What a sum begins with: 0.0 would change -0.0."""
+    dtype = block.kernel.params[0].dtype
+    zero = -0.0 if dtype.kind == "f" else 0
+    return p.number(zero, vector(register_type(dtype), width))
 
 
 def _lines(p: Printer, block: LineBlock) -> None:
     """Some lines, entry by entry."""
     dtype, width = block.kernel.params[0].dtype, WIDTH if block.grid.together else 1
     firsts = range(0, block.count, width)
-    zero = -0.0 if dtype.kind == "f" else 0  # 0.0 would change -0.0
-    nothing = p.number(zero, vector(register_type(dtype), width))
 
     def entry(k: ir.Value, *totals: ir.Value) -> list[ir.Value]:
         more = list[ir.Value]()
@@ -56,4 +94,43 @@ def _lines(p: Printer, block: LineBlock) -> None:
             block.store(p.rounded(Vector(more[-1], dtype, width)), k, first)
         return more
 
-    p.loop(0, block.kernel.length, 1, entry, [nothing] * len(firsts))
+    p.loop(0, block.kernel.length, 1, entry, [_nothing(p, block, width)] * len(firsts))
+
+
+def _transposed(p: Printer, block: LineBlock) -> None:
+    """A line in each lane: some entries of all of them at a time."""
+    dtype = block.kernel.params[0].dtype
+
+    def tile(k: ir.Value, many: int, total: ir.Value) -> list[ir.Value]:
+        sums = list[Vector]()
+        for x in block.load_tile(k, 0, many):
+            total = p.b.fadd(total, x.value)
+            sums.append(p.rounded(Vector(total, dtype, WIDTH)))
+        block.store_tile(sums, k, 0)
+        return [total]
+
+    block.tiles(tile, _nothing(p, block, WIDTH))
+
+
+def _scanned(p: Printer, block: LineBlock) -> None:
+    """Some entries of each line at a time."""
+    kernel, b = block.kernel, p.b
+    dtype, ends = kernel.params[0].dtype, block.grid.axes[-1]
+    last = ir.Constant(vector(INT32, WIDTH), [WIDTH - 1] * WIDTH)
+    zero = _nothing(p, block, WIDTH)
+
+    def tile(k: ir.Value, many: int, *totals: ir.Value) -> list[ir.Value]:
+        more = list[ir.Value]()
+        for line, total in enumerate(totals):
+            source = p.at(p.at(block.starts[0], k, dtype), line * ends[1], dtype)
+            x = p.load_lanes(source, dtype, 1, many).value
+            for far in (1, 2, 4, 8):
+                lanes = range(WIDTH - far, 2 * WIDTH - far)  # of zeros, and then of x
+                moved = ir.Constant(vector(INT32, WIDTH), list(lanes))
+                x = b.add(x, b.shuffle_vector(zero, x, moved))
+            result = p.at(p.at(block.starts[1], k, dtype), line * ends[2], dtype)
+            p.store_lanes(Vector(b.add(x, total), dtype, WIDTH), result, 1, many)
+            more.append(b.add(total, b.shuffle_vector(x, zero, last)))
+        return more
+
+    block.tiles(tile, *[zero] * block.count)

@@ -1,4 +1,4 @@
-"""Short lines sorted side by side: a line in each lane, by a network of comparisons.
+"""Lines sorted side by side: a line in each lane, by a network of comparisons.
 
 Which entries are compared does not depend on them. Runs of as many keys as there are registers for
 are sorted by Batcher's merge exchange (Knuth, The Art of Computer Programming, 5.2.2, algorithm M),
@@ -14,7 +14,7 @@ holds -0.0 or a NaN. Whole numbers of 64 bits have no room for an index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from llvmlite import ir
@@ -38,16 +38,18 @@ from graphc_numpy.native.llvm.vectors import (
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
 from graphc_numpy.native.loops.sort_keys import entry_of, key, key_dtype
 
-LONGEST = 512  # entries of a line
+LONGEST, SCRATCH = 512, 1 << 20  # entries of a line; bytes for longer ones
 RUNS = {4: 16, 8: 8}  # keys that are sorted in registers, by the bytes of a key
-FEWEST = WIDTH // 2  # lines that are worth it
+FEWEST, MANY = WIDTH // 2, 3 * WIDTH // 4  # lines that are worth it; and of longer ones
 
 
 def suits(kernel: LineKernel) -> bool:
-    """Whether lines are short, and there are enough of them."""
+    """Whether lines are short enough, and there are enough of them."""
     dtype, lines = kernel.params[0].dtype, LineGrid.of(kernel).lines
-    alone = kernel.function == "sorted" and dtype.kind != "f"
-    return (dtype.bytes < 8 or alone) and kernel.length <= LONGEST and lines >= FEWEST
+    if dtype.bytes == 8 and (kernel.function == "order" or dtype.kind == "f"):
+        return False
+    is_short = kernel.length <= LONGEST
+    return lines >= (FEWEST if is_short else MANY) and scratch_bytes(kernel) <= SCRATCH
 
 
 def units(kernel: LineKernel) -> int:
@@ -56,8 +58,10 @@ def units(kernel: LineKernel) -> int:
 
 
 def scratch_bytes(kernel: LineKernel) -> int:
-    """A key for each entry of the lines of a block."""
-    return 8 * WIDTH * -(-kernel.length // WIDTH) * WIDTH
+    """A key for each entry of the lines of a block, if need be with an index."""
+    dtype, places = kernel.params[0].dtype, -(-kernel.length // WIDTH) * WIDTH
+    alone = kernel.function == "sorted" and dtype.kind != "f"
+    return (key_dtype(dtype).bytes if alone else 8) * WIDTH * places
 
 
 def print_units(
@@ -92,17 +96,6 @@ class _Block:
         where = index(k) if isinstance(k, int) else k
         return self.p.at(self.scratch, self.p.b.mul(where, index(WIDTH)), dtype)
 
-    def _tiles(
-        self, body: Callable[..., list[ir.Value] | None], *carried: ir.Value
-    ) -> list[ir.Value]:
-        """Some entries of all lines at a time: body(the first, how many, *carried)."""
-        whole = self.n // WIDTH * WIDTH
-        turn = lambda k, *xs: body(k, WIDTH, *xs)  # noqa: E731
-        found = self.p.loop(0, whole, WIDTH, turn, carried)
-        if whole < self.n:
-            found = body(index(whole), self.n - whole, *found) or []
-        return found
-
     # -- keys alone -------------------------------------------------------------------------------
 
     def _fill_keys(self, alone: DType) -> ir.Value:
@@ -120,7 +113,7 @@ class _Block:
                     odd = b.or_(odd, b.or_(zero, nan))
             return [odd]
 
-        (odd,) = self._tiles(tile, p.number(0, vector(I1, WIDTH)))
+        (odd,) = self.block.tiles(tile, p.number(0, vector(I1, WIDTH)))
         return odd
 
     def _alone(self, alone: DType) -> None:
@@ -131,7 +124,7 @@ class _Block:
             keys = [self.p.load_lanes(place, alone) for place in places]
             self.block.store_tile([entry_of(self.p, x, self.dtype) for x in keys], k, 0)
 
-        self._tiles(put)
+        self.block.tiles(put)
 
     # -- keys with an index -----------------------------------------------------------------------
 
@@ -155,10 +148,10 @@ class _Block:
             both = p.load_lanes(self._at(k, I64), I64).value
             self._look_up(b.and_(both, p.number((1 << 32) - 1, wide)), k)
 
-        self._tiles(fill)
+        self.block.tiles(fill)
         self._sort(I64)
         if self.block.kernel.function == "order":
-            self._tiles(put)
+            self.block.tiles(put)
         else:
             p.loop(0, self.n, 1, look_up)
 
