@@ -208,8 +208,8 @@ def jax_step(case: Case) -> Callable[[], Any]:
             key[0] = k
             return jnp.sum(case.run(f, a | {case.param: p}) * c), key[0]
 
-        g, new = jax.grad(loss, has_aux=True)(a[case.param])
-        return a[case.param] - 0.01 * g, new
+        (y, new), g = jax.value_and_grad(loss, has_aux=True)(a[case.param])
+        return a[case.param] - 0.01 * g, new, y
 
     a = {n: jnp.array(x) for n, x in case.made().items()}
     state = [key[0], a.get(case.param)]
@@ -217,7 +217,7 @@ def jax_step(case: Case) -> Callable[[], Any]:
 
     def run() -> None:
         if case.param:
-            state[1], state[0] = moved(state[0], a | {case.param: state[1]}, weights)
+            state[1], state[0], _ = moved(state[0], a | {case.param: state[1]}, weights)
             state[1].block_until_ready()
         else:
             y, state[0] = forward(state[0], a)
