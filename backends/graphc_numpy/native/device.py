@@ -46,7 +46,7 @@ from graphc_numpy.native.step.regions import (
     TURN,
 )
 from graphc_numpy.native.threads import barrier
-from graphc_numpy.native.threads.pool import Pool, new_words, thread_count
+from graphc_numpy.native.threads.pool import Pool, most_threads, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 SINGLE_THREADED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -71,7 +71,7 @@ class NativeLoaded:
         alike = self._alike if several else None
         with self._lock:
             steps = [(self.programs[n], self._prepared(n, alike).memory) for n in names]
-        return footprints(first, steps, alike or frozenset(), thread_count(first.mesh.devices))
+        return footprints(first, steps, alike or frozenset(), most_threads(first.mesh.devices))
 
     def device(self, rank: int, comm: Communicator) -> NativeDevice:
         with self._lock:
@@ -134,6 +134,7 @@ class NativeDevice:
         self._arena, self._scratch = (SharedBlocks(loaded.allocator) for _ in range(2))
         self._shared = frozenset(shared)
         self.threads = thread_count(program.mesh.devices)
+        self.most_threads = most_threads(program.mesh.devices)  # that it has scratch memory for
         self._pool: Pool | None = None
         self._steps: dict[str, BoundStep] = {}
         self.committing = False
@@ -184,7 +185,7 @@ class NativeDevice:
 
     def scratch(self, memory: StepMemory) -> Bytes:
         """Memory for what such steps use only while they run."""
-        return self._scratch.take(memory.scratch(self.threads))
+        return self._scratch.take(memory.scratch(self.most_threads))
 
     @property
     def unused(self) -> int:
@@ -300,7 +301,7 @@ class BoundStep:
         size = room(self.program, b)
         if b.id not in memory.fed or self.device.apart:
             return self.device.block(size)
-        start = memory.thread * self.device.threads + memory.fed[b.id]
+        start = memory.thread * self.device.most_threads + memory.fed[b.id]
         return self.scratch[start : start + size]
 
     def _block(self, number: int, site: Site) -> Bytes:

@@ -11,7 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphc.lowering.program.program import Feed, Instruction
 from graphc.runtime.data.batches import Batch
@@ -19,13 +19,16 @@ from graphc.runtime.data.supply import Counted, WholeBatch
 from graphc.support.errors import GraphcError
 from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
 from graphc_numpy.native.step.error_checks import FailedChecks
+from graphc_numpy.native.step.groups import GroupedJob, in_groups
 from graphc_numpy.native.step.regions import ERRORS, HERE, TURN
 from graphc_numpy.native.step.sequences import Job, Look, RegionCall, sequence
-from graphc_numpy.native.threads.pool import LINE, Pool, Words, new_words
+from graphc_numpy.native.threads.pool import LINE, Pool, Words, all_threads, new_words
 
 if TYPE_CHECKING:
     from graphc_numpy.native.device import BoundStep
 
+Regions: TypeAlias = list[list[RegionCall]]  # of each device, in order
+MOSTLY = 0.9  # of the work in heavy calls: then devices are worth several threads
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -54,6 +57,7 @@ class NativeFastPath:
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
         self._feeding = Feeding(steps, fed, self._frames)
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
+        self._grouped = len(steps) > all_threads()  # a group of threads runs several devices
         self._pool = self._new_pool()
         self._runs: dict[int, list[Callable[[], object]]] = {}  # by how many leaves there are
         self._runs_of(self._step.bound.site.present(Counted()))  # what is compiled, before steps
@@ -138,12 +142,18 @@ class NativeFastPath:
         ]
         if len(self._steps) > 1:
             yield self._rest
-        yield _call(body, commit, self._pool, self._look)
+        if self._grouped:
+            yield self._in_groups(body, commit)
+        else:
+            yield _call(body, commit, self._pool, self._look)
         if self._look is not None:
             yield partial(self._check, self._look)
 
     def _body_of(self, device: int, present: int) -> Iterator[RegionCall]:
-        """What a device runs before the first write; where it has no leaf, it meets the others."""
+        """What a device runs before the first write; where it has no leaf, it meets the others.
+
+        Devices of a group are at the same region.
+        """
         step, turns = self._steps[device], self._step.program.mesh.turns
         own, every = step.bound.site.turns_of(present)
         for i, part in enumerate(step.made.parts[:-1]):
@@ -152,7 +162,22 @@ class NativeFastPath:
                 if i % 2 == 0 or turn < own:
                     yield from _regions(step, part, self._frames[row])
                 else:
-                    yield from _regions(step, part, self._idle[row], across=True)
+                    yield from _regions(step, part, self._idle[row], across=not self._grouped)
+
+    def _in_groups(self, body: Regions, commit: Regions) -> Callable[[], object]:
+        """All regions of more devices than there are threads."""
+        regions, common = self._step.made.regions.found, self._step.across.common
+        parts = {x.address: x.part for x in regions}
+        lines = [
+            [(parts[address], frame) for address, frame in (*a, *b)]
+            for a, b in zip(body, commit, strict=True)
+        ]
+        work, heavy = sum(x.work for x in regions), sum(x.heavy for x in regions)
+        per = self._step.device.most_threads if heavy > MOSTLY * work else 1
+        groups = (self._pool.threads if self._pool else 1) // per
+        at = common.ctypes.data if common is not None else 0
+        job = GroupedJob(lines, len(body[0]), groups, at, self._look)
+        return _on(self._pool, in_groups(), job)
 
     def _check(self, look: Look) -> None:
         if look.failed:
@@ -178,14 +203,16 @@ class NativeFastPath:
     def _new_pool(self) -> Pool | None:
         """The threads of all devices; None for one."""
         device, n = self._step.device, len(self._steps)
+        if self._grouped:
+            return Pool(all_threads()) if all_threads() > 1 else None
         shared = any(s.shared for s in self._step.made.regions.found)
         threads = n * (device.threads if shared else 1)
         return None if threads == 1 else device.pool() if n == 1 else Pool(threads)
 
 
 def _call(
-    body: list[list[RegionCall]],
-    commit: list[list[RegionCall]],
+    body: Regions,
+    commit: Regions,
     pool: Pool | None,
     look: Look | None,
 ) -> Callable[[], object]:
@@ -194,7 +221,11 @@ def _call(
         function, at = region_calls[0]
         return partial(pool.run, function, at) if pool else partial(KIND(function), at, 0, 1)
     job = Job(body, commit, (pool.threads if pool else 1) // len(body), look)
-    function = sequence()
+    return _on(pool, sequence(), job)
+
+
+def _on(pool: Pool | None, function: int, job: Job | GroupedJob) -> Callable[[], object]:
+    """A job on the threads of a pool, or on this one."""
     single_threaded = KIND(function)
     return lambda: pool.run(function, job.address) if pool else single_threaded(job.address, 0, 1)
 

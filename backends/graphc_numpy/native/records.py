@@ -24,7 +24,8 @@ Part = tuple[Instruction | int, ...]
 class Record:
     """A lowered program; instructions are numbers in the order of the program's instructions.
 
-    code:      of the object with the regions; regions: (scratch, shared, across) of each
+    code:      of the object with the regions; regions: (scratch, shared, across, work,
+               heavy) of each
     pointer_of:    (buffer, memory, offset)
     parts:     (whether it is a region, number) of each item
     """
@@ -34,7 +35,7 @@ class Record:
     pointer_of: tuple[tuple[int, int, int], ...]
     arena: int
     parts: tuple[tuple[tuple[bool, int], ...], ...]
-    regions: tuple[tuple[int, bool, bool], ...]
+    regions: tuple[tuple[int, bool, bool, int, int], ...]
     homes: tuple[Home, ...]
     checks: tuple[int, ...]
     positions: tuple[PositionNumber, ...]
@@ -69,7 +70,7 @@ def write(key: str, program: Program, compiled: LoadedRecord) -> None:
             tuple((True, x) if isinstance(x, int) else (False, number[id(x)]) for x in part)
             for part in compiled.parts
         ),
-        tuple((x.scratch, x.shared, x.across) for x in compiled.regions.found),
+        tuple((x.scratch, x.shared, x.across, x.work, x.heavy) for x in compiled.regions.found),
         compiled.homes,
         tuple(number[id(x)] for x in lowered.checks),
         lowered.positions,
@@ -99,7 +100,8 @@ def _found(record: Record, program: Program) -> LoadedRecord | None:
     pointer_of = {b: Pointer(memory, offset) for b, memory, offset in record.pointer_of}
     pairs = zip(names, record.regions, strict=True)
     regions = [
-        NativeRegion(symbols[n], symbols[single_threaded], *x) for (n, single_threaded), x in pairs
+        NativeRegion(symbols[n], symbols[single_threaded], symbols[part], *x)
+        for (n, single_threaded, part), x in pairs
     ]
     return LoadedRecord(
         Lowered(

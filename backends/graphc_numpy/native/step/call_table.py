@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from graphc_numpy.native.llvm import addresses
 from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, Printer, index
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
@@ -29,6 +29,7 @@ NUMBER, ROOM = POINTERS, POINTERS + 1  # of one that is checked: then PLACES com
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
 OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
 ALL_THREADS, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
+BEGINS, GOES_ON = 1, 2  # how devices that meet apart from the calls run some of them
 NAME = "run_calls"
 
 Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
@@ -56,12 +57,16 @@ def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariab
 
 
 def dispatcher(module: ir.Module) -> ir.Function:
-    """`void f(ptr frame, ptr start, ptr stop, i64 scratch, i64 thread, i64 threads)`: the calls
-    from start to stop, each where its turn has come; scratch: bytes that a thread has."""
+    """`ptr f(ptr frame, ptr start, ptr stop, i64 scratch, i64 thread, i64 threads, i64 apart)`: the
+    calls from start to stop, each where its turn has come; scratch: bytes that a thread has.
+
+    apart: not 0 where the caller lets all devices meet: the result is the call before which they
+    must, or stop; if GOES_ON, they have met before the first call. 0: something has failed.
+    """
     existing = module.globals.get(NAME)
     if isinstance(existing, ir.Function):
         return existing
-    kind = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, INT64, INT64, INT64])
+    kind = ir.FunctionType(POINTER, [POINTER, POINTER, POINTER, INT64, INT64, INT64, INT64])
     function = ir.Function(module, kind, NAME)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -73,20 +78,24 @@ def print_dispatcher(module: ir.Module, kernels: Kernels) -> None:
     function = dispatcher(module)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     printer = _Dispatcher(b, function, max((n for _, n in kernels), default=0))
-    test, body, after = (b.append_basic_block(name) for name in ("test", "body", "after"))
+    test, look, body, after = (
+        b.append_basic_block(name) for name in ("test", "look", "body", "after")
+    )
     before = b.block
     b.branch(test)
     b.position_at_end(test)
     at = b.phi(POINTER)
     at.add_incoming(function.args[1], before)
-    b.cbranch(b.icmp_unsigned("<", at, function.args[2]), body, after)
+    b.cbranch(b.icmp_unsigned("<", at, function.args[2]), look, after)
+    b.position_at_end(look)
+    b.cbranch(printer.meets_apart(at), after, body)
     b.position_at_end(body)
     printer.call(at, kernels)
     following = printer.following(at)
     at.add_incoming(following, b.block)
     b.branch(test)
     b.position_at_end(after)
-    b.ret_void()
+    b.ret(at)
 
 
 class _Dispatcher:
@@ -95,7 +104,7 @@ class _Dispatcher:
     def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
         self.b, self.p = b, Printer(b)
         self.first, self.each = pointers_at()
-        self.frame, _, _, size, self.thread, self.threads = function.args
+        self.frame, self.start, _, size, self.thread, self.threads, self.apart = function.args
         self.errors = self.read(self.frame, ERRORS, POINTER)
         self.here = self.read(self.frame, HERE, POINTER)
         self.barrier = self.read(self.frame, BARRIER, POINTER)
@@ -142,14 +151,26 @@ class _Dispatcher:
             b.call(print_barrier(b.module), [self.barrier, self.threads])
         with b.if_then(b.and_(own, b.not_(single_threaded))):
             self._meet(self.barrier, self.threads)
-        with b.if_then(b.icmp_signed("==", who, index(ALL))):
+        here = b.icmp_signed("==", self.apart, index(0))
+        with b.if_then(b.and_(b.icmp_signed("==", who, index(ALL)), here)):
             self._meet(word(b, self.common, barrier.COMMON), self.workers)
 
     def _meet(self, words: ir.Value, threads: ir.Value) -> None:
         b = self.b
         gone = b.call(print_meeting(b.module), [words, threads, self.common])
         with b.if_then(gone):
-            b.ret_void()
+            b.ret(ir.Constant(POINTER, None))
+
+    def meets_apart(self, at: ir.Value) -> ir.Value:
+        """Whether all devices must meet before a call, and the caller has them do so."""
+        b = self.b
+        meets = b.icmp_signed("==", self.read(at, MEET), index(ALL))
+        now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
+        met = b.and_(
+            b.icmp_signed("==", self.apart, index(GOES_ON)), b.icmp_unsigned("==", at, self.start)
+        )
+        apart = b.icmp_signed("!=", self.apart, index(0))
+        return b.and_(b.and_(apart, b.not_(met)), b.and_(meets, now))
 
     def part(self, at: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Units [units * t / T, units * (t + 1) / T), or all of them on the first thread."""

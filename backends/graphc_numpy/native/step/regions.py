@@ -1,8 +1,10 @@
 """Prints the regions of a step: functions that run one kernel after the other.
 
     void region(ptr frame, i64 thread, i64 threads)
+    i64 part(ptr frame, i64 thread, i64 threads, i64 from)
 
-Every thread calls it, with a number of its own; all is done when all have returned. The frame is a
+Every thread calls it, with a number of its own; all is done when all have returned. A part goes
+from one meeting of all devices to the next (`step/groups.py`). The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each region was run, the
 turn of a loop, what all devices share, the device's number, how many there are, a flag for each
 home that calls have, and then the base of every memory block. The calls are a table, too (`calls`).
@@ -13,7 +15,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
 from llvmlite import ir
 
@@ -28,16 +29,18 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.kernel.lowered import Home, Memory, Native
 from graphc_numpy.native.llvm import addresses, machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, index
+from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, index
 from graphc_numpy.native.step.call_table import (
     ACROSS,
     ALL,
     BARRIER,
+    BEGINS,
     COMMON,
     COUNTS,
     DEVICE,
     DEVICES,
     ERRORS,
+    GOES_ON,
     HERE,
     MEMORIES,
     SCRATCH,
@@ -56,6 +59,8 @@ __all__ = [
     "TURN",
 ]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
+HEAVY = 8 * GRAIN
+ENDED, GONE = -1, -2  # results of a part: the region is over; something has failed
 
 
 @dataclass(frozen=True)
@@ -72,14 +77,19 @@ class NativeRegion:
     """A compiled region. scratch: bytes per thread; shared: more than one thread has work.
 
     single_threaded: of `void f(ptr frame)`, for one thread: each argument more takes ctypes as long
-    as a small kernel takes. across: devices meet in it; they do so at its end, too
+    as a small kernel takes. part: of what it does between two meetings of all devices
+    across: devices meet in it; they do so at its end, too
+    work, heavy: of all calls, and of those that are worth many threads
     """
 
     address: int
     single_threaded: int
+    part: int
     scratch: int
     shared: bool
     across: bool = False
+    work: int = 0
+    heavy: int = 0
 
 
 @dataclass
@@ -122,10 +132,8 @@ def compile_regions(
     sizes = (ctypes.c_int64 * len(names))()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
     native_regions = [
-        NativeRegion(
-            symbols[n], symbols[single_threaded], size, *(_any(dealt, of) for of in _ASKED)
-        )
-        for (n, single_threaded), dealt, size in zip(names, lines, sizes, strict=True)
+        _compiled(symbols, functions, dealt, size)
+        for functions, dealt, size in zip(names, lines, sizes, strict=True)
     ]
     calls = tuple(c for natives in regions for native in natives for c in native.calls)
     return NativeRegions(symbols, native_regions, machine.key_of(description), calls)
@@ -152,16 +160,25 @@ def _bounds_of(memories: Sequence[Memory]) -> dict[int, int]:
     }
 
 
-def names_of(regions: int) -> list[tuple[str, str]]:
-    """What the functions of each are called: for any number of threads, and for one."""
-    return [(f"region{i}", f"single{i}") for i in range(regions)]
+def names_of(regions: int) -> list[tuple[str, str, str]]:
+    """What the functions of each are called: for any number of threads, for one, and of a part."""
+    return [(f"region{i}", f"single{i}", f"part{i}") for i in range(regions)]
 
 
-_ASKED = _ALL_THREADS, _ACROSS = attrgetter("all_threads"), attrgetter("across")
+def _are_across(lines: list[list[Shared]]) -> bool:
+    return any(x.across for line in lines for x in line)
 
 
-def _any(lines: list[list[Shared]], of: Callable[[Shared], bool]) -> bool:
-    return any(of(x) for line in lines for x in line)
+def _compiled(
+    symbols: machine.Symbols, names: Sequence[str], lines: list[list[Shared]], scratch: int
+) -> NativeRegion:
+    """What is known of a region."""
+    address, single_threaded, part = (symbols[n] for n in names)
+    every = [x for line in lines for x in line]
+    shared, across = any(x.all_threads for x in every), _are_across(lines)
+    work = [x.call.kernel.work for x in every]
+    heavy = sum(n for n in work if n >= HEAVY)
+    return NativeRegion(address, single_threaded, part, scratch, shared, across, sum(work), heavy)
 
 
 def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
@@ -266,17 +283,41 @@ class _ModuleWriter:
         for native, dealt in zip(natives, lines, strict=True):
             for x in dealt:
                 words += self.entry(x, native)
-        words += last_meeting() if _any(lines, _ACROSS) else []
+        words += last_meeting() if _are_across(lines) else []
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
         function = ir.Function(self.module, kind, f"region{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
         frame, thread, threads = function.args
         calls = table(self.module, f"calls{number}", words)
         stop = b.gep(calls, [index(len(words))], source_etype=INT64)
-        b.call(dispatcher(self.module), [frame, calls, stop, index(scratch), thread, threads])
+        given = [index(scratch), thread, threads, index(0)]
+        b.call(dispatcher(self.module), [frame, calls, stop, *given])
         _count(b, frame, thread, number)
         b.ret_void()
         self.single_threaded(number, function)
+        self.part(number, calls, len(words), scratch)
+
+    def part(self, number: int, calls: ir.Value, words: int, scratch: int) -> None:
+        """Print what runs a region up to the next meeting of all devices, or to its end.
+
+        from: ENDED at its beginning, or what the part before it gave
+        """
+        kind = ir.FunctionType(INT64, [POINTER, INT64, INT64, INT64])
+        function = ir.Function(self.module, kind, f"part{number}")
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        frame, thread, threads, since = function.args
+        begins = b.icmp_signed("<", since, index(0))
+        start = b.gep(calls, [b.select(begins, index(0), since)], source_etype=I8)
+        stop = b.gep(calls, [index(words)], source_etype=INT64)
+        how = b.select(begins, index(BEGINS), index(GOES_ON))
+        given = [frame, start, stop, index(scratch), thread, threads, how]
+        at = b.call(dispatcher(self.module), given)
+        with b.if_then(b.icmp_unsigned("==", at, ir.Constant(POINTER, None))):
+            b.ret(index(GONE))
+        with b.if_then(b.icmp_unsigned("==", at, stop)):
+            _count(b, frame, thread, number)
+            b.ret(index(ENDED))
+        b.ret(b.sub(b.ptrtoint(at, INT64), b.ptrtoint(calls, INT64)))
 
     def single_threaded(self, number: int, region: ir.Function) -> None:
         """Print the call of a region on one thread."""

@@ -69,17 +69,18 @@ class Job:
     ) -> None:
         self._look = look
         self._lists = [
-            _words(
+            new_table(
                 [len(a) + len(b), len(a) if look else NEVER, *(x for run in (*a, *b) for x in run)]
             )
             for a, b in zip(body, commit, strict=True)
         ]
         at = look.words.ctypes.data if look else 0
-        self._words = _words([per, at, *(x.ctypes.data for x in self._lists)])
+        self._words = new_table([per, at, *(x.ctypes.data for x in self._lists)])
         self.address = int(self._words.ctypes.data)  # valid as long as the job lives
 
 
-def _words(values: Sequence[int]) -> Words:
+def new_table(values: Sequence[int]) -> Words:
+    """Words that code reads."""
     words = new_words(len(values))
     words[:] = values
     return words
@@ -115,7 +116,7 @@ def _module() -> ir.Module:
             b.call(print_barrier(module), [words, per])
         with b.if_then(b.icmp_signed("==", k, writes)):
             look = b.load(word(b, job, LOOK), typ=POINTER, align=8)
-            _look(p, look, thread, threads)
+            print_look(p, look, thread, threads)
         b.call(region, [frame, own, per])
 
     p.loop(0, b.load(word(b, calls, LENGTH), typ=INT64, align=8), 1, turn)
@@ -123,7 +124,7 @@ def _module() -> ir.Module:
     return module
 
 
-def _look(p: Printer, look: ir.Value, thread: ir.Value, threads: ir.Value) -> None:
+def print_look(p: Printer, look: ir.Value, thread: ir.Value, threads: ir.Value) -> None:
     """Meet, and return from the function where a check has failed."""
     b = p.b
     with b.if_then(b.icmp_signed(">", threads, index(1))):

@@ -29,13 +29,38 @@ LINE = 8  # words of a cache line; each thread has one from ASLEEP on
 DONE = ASLEEP + 1  # after it in the line: the last job that the worker has done
 AWAKE, SLEEPING, CALLED = range(3)  # a worker; CALLED: its lock will be opened
 LOOKS = 6000  # at the mailbox before a worker sleeps: about a millisecond
+MOST_OF_GROUP = 4  # threads of a group: each needs scratch memory on each device
+EVEN = 1.1  # groups of this unevenness are as good as any
 REGION = ir.FunctionType(VOID, [POINTER, INT64, INT64])
 
 
 def thread_count(devices: int) -> int:
     """The number of threads of each of `devices` devices: GRAPHC_THREADS, or the process's
     cores, divided among them."""
-    return max(1, (config.get().threads or _cores()) // devices)
+    return max(1, all_threads() // devices)
+
+
+def all_threads() -> int:
+    """The threads of all devices together: GRAPHC_THREADS, or the process's cores."""
+    return config.get().threads or _cores()
+
+
+def most_threads(devices: int) -> int:
+    """The most threads that run a device at a time.
+
+    More devices than threads are run in turn by groups of threads (`step/groups.py`): of so many
+    threads that all groups have about as many devices.
+    """
+    threads = all_threads()
+    if devices <= threads:
+        return thread_count(devices)
+    sizes = [n for n in range(1, MOST_OF_GROUP + 1) if threads % n == 0]
+    return min(sizes, key=lambda n: (max(EVEN, _unevenness(devices, threads // n)), n))
+
+
+def _unevenness(devices: int, groups: int) -> float:
+    """How many devices the largest group has, in proportion to the mean."""
+    return -(-devices // groups) * groups / devices
 
 
 def _cores() -> int:
