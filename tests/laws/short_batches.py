@@ -22,6 +22,7 @@ from graphc.runtime.trainer import Trainer
 
 FULL = 12
 MORE = (
+    'tensor_split(2, {"w": 0})', 'tensor_split(3, {"w": 0}) * accumulate(2)',
     "mirrored(3) * accumulate(4)", "accumulate(2) * zero(3, stage=2)",
     "mirrored(3) * reproducible(8)", "mirrored(5) * reproducible(5)", "mirrored(2) * reproducible(11)",
     "zero(2, stage=3) * reproducible(4)", "zero(3, stage=3) * reproducible(7)",

@@ -37,14 +37,13 @@ COPIED = 1 << 14  # bytes of an entry up to which a copy takes less time than a 
 class _Tail:
     """The last examples of an entry, as one device copies them: those from `first` on.
 
-    frames: that point there, at byte `begins` of the copy
+    frames: that point there, each by some words, at which bytes of the copy
     """
 
-    word: int
     place: Array
     first: int
     frames: Words
-    begins: Words
+    words: tuple[tuple[int, Words], ...]
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,8 @@ class Feeding:
             if entry.own is not None:
                 self._point(entry, entry.own)
             for tail in entry.tails:
-                self._frames[tail.frames, tail.word] = tail.place.ctypes.data + tail.begins
+                for word, begins in tail.words:
+                    self._frames[tail.frames, word] = tail.place.ctypes.data + begins
         self._now = dealt
 
     def _point(self, entry: _Entry, x: Array) -> bool:
@@ -198,9 +198,19 @@ class Feeding:
             inside = np.ones(len(starts), bool)
             if own is None and b.shape:
                 inside = starts + b.shape[0] <= shape[0]
-            words.append((word, np.flatnonzero(inside), starts[inside] * each))
-            tails += self._tails(word, b, shape[0] if shape else 1, starts, ~inside).values()
+            pointers = [(word, starts * each)]
+            pointers += [(at, starts * each + n) for at, n in self._sections(word, supply)]
+            words += [(at, np.flatnonzero(inside), begins[inside]) for at, begins in pointers]
+            tails += self._tails(b, shape[0] if shape else 1, starts, ~inside, pointers)
         return _Entry(name, shape, t.dtype.numpy, own, tuple(words), tuple(tails))
+
+    def _sections(self, word: int, supply: Counted) -> Iterator[tuple[int, Words]]:
+        """The words of sections of what a word points to, and how far behind it they begin."""
+        for i, of, shift in self._positions[0].fed:
+            if MEMORIES + of == word:
+                turns = range(self._turns)
+                moved = [x.moved(shift, t, supply) for x in self._positions for t in turns]
+                yield MEMORIES + i, np.array(moved, np.int64)
 
     def _starts(self, b: Buffer, supply: Counted) -> Iterator[int]:
         """The first example of each part, in the order of frames."""
@@ -209,27 +219,25 @@ class Feeding:
                 yield supply.cut(b.ranges[0], at)[0] if b.ranges else 0
 
     def _tails(
-        self, word: int, b: Buffer, count: int, starts: Words, beyond: Words
-    ) -> dict[int, _Tail]:
-        """What devices copy of an entry with so many examples, by its first one: parts that go
-        beyond it. Where several need the same examples, they share the copy of the first."""
-        tails, owner = dict[int, _Tail](), np.arange(len(starts)) // self._turns
-        each = prod(b.shape[1:]) * b.dtype.bytes
-        for k, step in enumerate(self._steps):
-            frames = np.flatnonzero(beyond & (owner == k))
-            if not len(frames):
-                continue
-            first = int(starts[frames].min())
-            begins = (starts[frames] - first) * each
-            if (tail := tails.get(first)) is not None:
-                frames, begins = (
-                    np.concatenate(x) for x in ((tail.frames, frames), (tail.begins, begins))
-                )
+        self, b: Buffer, count: int, starts: Words, beyond: Words,
+        pointers: Sequence[tuple[int, Words]],
+    ) -> Iterator[_Tail]:  # fmt: skip
+        """What devices copy of an entry with so many examples: parts that go beyond it.
+
+        Where several need the same examples, they share the copy of the first.
+        pointers: words that point to a part, and at which byte of the entry
+        """
+        owner, each = np.arange(len(starts)) // self._turns, prod(b.shape[1:]) * b.dtype.bytes
+        sharing: dict[int, list[int]] = {}  # devices, by the first example that they copy
+        for k in np.unique(owner[beyond]):
+            sharing.setdefault(int(starts[beyond & (owner == k)].min()), []).append(int(k))
+        for first, devices in sharing.items():
+            k = devices[0]
             if (k, b.id) not in self._rooms:
-                self._rooms[k, b.id] = step.room_for(b)
-            place = self._rooms[k, b.id][: count - first] if tail is None else tail.place
-            tails[first] = _Tail(word, place, first, frames, begins)
-        return tails
+                self._rooms[k, b.id] = self._steps[k].room_for(b)
+            frames = np.flatnonzero(beyond & np.isin(owner, devices))
+            words = tuple((at, begins[frames] - first * each) for at, begins in pointers)
+            yield _Tail(self._rooms[k, b.id][: count - first], first, frames, words)
 
 
 def _shape(program: Program, name: str, supply: Counted) -> tuple[int, ...]:

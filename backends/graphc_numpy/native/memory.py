@@ -85,9 +85,7 @@ def pointed(
         written = writes(x)
         if written is not None and not isinstance(x, Feed):
             used.add(program.buffers[written].root)
-    memories = lowered.memories
-    used |= {memories[m.of].buffer for m in memories if m.kind == "section"}  # begin in a block
-    return {m.buffer for m in memories if m.kind == "feed"} - used
+    return {m.buffer for m in lowered.memories if m.kind == "feed"} - used
 
 
 def _is_copied(program: Program, t: TensorType, b: Buffer) -> bool:

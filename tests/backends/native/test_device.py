@@ -145,6 +145,7 @@ def test_batches_take_the_short_way_from_the_second_step_of_their_program_on() -
 SHORT = [
     "accumulate(3)", "mirrored(2)", "mirrored(3) * accumulate(2)", "mirrored(5)", "zero(2, 3)",
     "one_device() * reproducible(4)", "mirrored(2) * reproducible(4)", "central_storage(2)",
+    'tensor_split(2, {"w": 0})', 'mirrored(2) * tensor_split(2, {"w": 0})',
 ]  # fmt: skip
 
 
