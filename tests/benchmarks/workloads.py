@@ -281,6 +281,11 @@ def transformer(rate: float = 0.0) -> Workload:
     return Workload(weights, batches, ("adam", 1e-3), loss, drawn=rate > 0)
 
 
+def transformer_bf16() -> Workload:
+    """The same in bf16."""
+    return _in_bf16(replace(transformer(), optimizer=("sgd", 0.01, 0.9)))
+
+
 def dropped_transformer() -> Workload:
     """The same with dropout."""
     return transformer(0.1)
@@ -290,6 +295,6 @@ WORKLOADS = {
     w.__name__: w
     for w in (
         tiny, mlp, elementwise, embedding, lstm, transformer, cnn, wide, depthwise, residual, ranked,
-        dropout, dropped_transformer, mlp_bf16, wide_bf16,
+        dropout, dropped_transformer, mlp_bf16, wide_bf16, transformer_bf16,
     )
 }  # fmt: skip
