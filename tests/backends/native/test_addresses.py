@@ -149,6 +149,6 @@ def test_what_else_kernels_load_lies_on_their_stack(name: str) -> None:
             ["b", "load"], ["b", "store"]
         ):  # fmt: skip
             places = {"levels", "level(at)", "level(k)", "level(low)", "level(where)", "where"}
-            places |= {"before", "changed"}
+            places |= {"place", "p.at(place, 1, I32)"}
             places.add("b.gep(array, [index(k)], source_etype=t)")
             assert places & {ast.unparse(x) for x in node.args}, ast.unparse(node)

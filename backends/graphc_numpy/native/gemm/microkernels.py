@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
-from graphc_numpy.native.llvm.dot_products import dots, without_subnormals
+from graphc_numpy.native.llvm.dot_products import dots, switch
 from graphc_numpy.native.llvm.vectors import (
     INT32,
     INT64,
@@ -92,28 +92,37 @@ class MicroKernel:
         return name + "_adds" * self.adds + how + (f"_{self.lies}" if self.lies else "")
 
 
-def tile_function(module: ir.Module, kernel: MicroKernel) -> ir.Function:
-    """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products."""
+def tile_function(module: ir.Module, kernel: MicroKernel, modes: bool = False) -> ir.Function:
+    """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products.
+
+    modes: a sixth argument are the processor's modes, with and without subnormal numbers
+    """
     printed: ir.Function | None = module.globals.get(kernel.name)
     if printed is not None:
         return printed
-    t = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, INT64, ir.IntType(1)])
+    arguments = [POINTER, POINTER, POINTER, INT64, ir.IntType(1), *[POINTER] * modes]
+    t = ir.FunctionType(VOID, arguments)
     f = helper(module, t, kernel.name)
     p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
-    left, right, sums, count, first = f.args
-    restore = without_subnormals(p) if kernel.flushes else lambda: None
+    left, right, sums, count, first, *mode = f.args
+    for x in mode:
+        switch(p, x, 1)
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
     products = _products(p, kernel, count, start)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, products))
-            restore()
-            p.b.ret_void()
+            _return(p, mode)
     _stored(p, kernel, sums, products)
-    restore()
-    p.b.ret_void()
+    _return(p, mode)
     return f
+
+
+def _return(p: Printer, modes: Values) -> None:
+    for x in modes:
+        switch(p, x, 0)
+    p.b.ret_void()
 
 
 def helper(module: ir.Module, t: ir.FunctionType, name: str) -> ir.Function:

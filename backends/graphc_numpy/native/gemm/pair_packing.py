@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from graphc.ir.types import BF16, I32
-from graphc_numpy.native.gemm.microkernels import Values, helper
-from graphc_numpy.native.gemm.packing import Packing, transposed
+from graphc_numpy.native.gemm.microkernels import Order, Values, helper
+from graphc_numpy.native.gemm.packing import Packing, pack_function, transposed
 from graphc_numpy.native.llvm.vectors import (
     INT32,
     INT64,
@@ -30,7 +30,14 @@ from graphc_numpy.native.llvm.vectors import (
 Body = Callable[[ir.Value, ir.Value, ir.Value], None]  # source, the number of its first row, count
 
 
-def pack_pairs_function(module: ir.Module, x: Packing) -> ir.Function:
+def packing_function(module: ir.Module, x: Packing, order: Order) -> ir.Function:
+    """`void f(ptr from, ptr to, i64 count)`: what packs an operand for that order of additions."""
+    if order == "dots":
+        return _pairs_function(module, x)
+    return pack_function(module, x, even=order == "pairs")
+
+
+def _pairs_function(module: ir.Module, x: Packing) -> ir.Function:
     """`void f(ptr from, ptr to, i64 count)`."""
     name = f"{x.name}_pairs"
     printed: ir.Function | None = module.globals.get(name)

@@ -23,10 +23,11 @@ from graphc.lowering.kernel.code import Gemm, Parameter, Side
 from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
 from graphc_numpy.native.gemm.masked_tiles import visible_entries
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, tile_function
-from graphc_numpy.native.gemm.packing import Packing, pack_function
-from graphc_numpy.native.gemm.pair_packing import pack_pairs_function
+from graphc_numpy.native.gemm.packing import Packing
+from graphc_numpy.native.gemm.pair_packing import packing_function
 from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
 from graphc_numpy.native.llvm import machine
+from graphc_numpy.native.llvm.dot_products import modes
 from graphc_numpy.native.llvm.folding import FoldingBuilder, known
 from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
 
@@ -78,9 +79,9 @@ def print_gemm(
     entries = f.args[-1] if until else None
     lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
     if t.units:
-        printer = _GemmPrinter(
-            p, t, epilogue, pointers, scratch, errors, min(WIDTH, max(1, lanes)), entries
-        )
+        lanes = min(WIDTH, max(1, lanes))
+        mode = modes(p) if t.order != "single" else None
+        printer = _GemmPrinter(p, t, epilogue, pointers, scratch, errors, lanes, entries, mode)
         if t.units == 1:
             p.when(p.b.icmp_signed("<", begin, end), lambda: printer.jobs(index(0), index(1)))
         else:
@@ -141,6 +142,7 @@ class _GemmPrinter:
     errors: ir.Value
     lanes: int
     entries: ir.Value | None
+    modes: ir.Value | None
 
     # -- scratch memory: packed panels, packed rows, sums ----------------------------------------
 
@@ -243,7 +245,7 @@ class _GemmPrinter:
         def pack(active: int) -> None:
             width = -(-active // WIDTH) * WIDTH
             packing = Packing(dtype, width, active, across, loops, self.lanes)
-            b.call(self.packs(packing), [here, there, block.count])
+            b.call(packing_function(b.module, packing, self.t.order), [here, there, block.count])
 
         self.either(self.is_last_panel(job, panel), t.width, t.last_width, t.wide, pack)
 
@@ -271,12 +273,8 @@ class _GemmPrinter:
         across = side.rows[-1] if side.rows else 0
         loops = tuple((x.size, x.strides[0]) for x in t.blocks.inside)
         packing = Packing(self.dtype(side), active, active, across, loops, self.lanes)
-        self.p.b.call(self.packs(packing), [left, self.strip, block.count])
-
-    def packs(self, packing: Packing) -> ir.Function:
-        if self.t.order == "dots":
-            return pack_pairs_function(self.p.b.module, packing)
-        return pack_function(self.p.b.module, packing, even=self.t.order == "pairs")
+        f = packing_function(self.p.b.module, packing, t.order)
+        self.p.b.call(f, [left, self.strip, block.count])
 
     def panel(
         self, job: _Job, block: _SumBlock, panel: ir.Value, left: ir.Value, sums: ir.Value,
@@ -298,7 +296,9 @@ class _GemmPrinter:
         def multiply(height: int, width: int) -> None:
             kernel = self.microkernel(height, width)
             count = self.turns(block, kernel)
-            b.call(tile_function(b.module, kernel), [left, right, here, count, block.first])
+            mode = [self.modes] if kernel.flushes and self.modes is not None else []
+            f = tile_function(b.module, kernel, bool(mode))
+            b.call(f, [left, right, here, count, block.first, *mode])
 
         def columns(width: int) -> None:
             self.either(low, t.height, t.last_height, t.high, lambda h: multiply(h, width))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from llvmlite import ir
 
+from graphc.ir.types import I32
 from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.llvm.vectors import INT32, VOID, Printer
 
@@ -32,24 +31,24 @@ def dots(p: Printer, x: ir.Value, y: ir.Value, sums: ir.Value) -> ir.Value:
     return p.call("llvm.x86.avx512bf16.dpbf16ps.512", [sums, *both], sums.type)
 
 
-def without_subnormals(p: Printer) -> Callable[[], None]:
-    """Take subnormal numbers for 0 from here on, in operands and in results. It stands at the entry
-    of a function; what is returned prints the way back.
+def modes(p: Printer) -> ir.Value | None:
+    """Two words of the stack, at the entry of a function: the mode of the processor, and the one
+    that takes subnormal numbers for 0, in operands and in results.
 
     Only for x86-64: other processors keep subnormal numbers.
     """
     if machine.target().family != "x86":
-        return lambda: None
-    b = p.b
-    before, changed = b.alloca(INT32), b.alloca(INT32)
-    p.call("llvm.x86.sse.stmxcsr", [before], VOID)
-    b.store(b.or_(b.load(before, typ=INT32), ir.Constant(INT32, _FLUSHED)), changed)
-    p.call("llvm.x86.sse.ldmxcsr", [changed], VOID)
-
-    def restore() -> None:
-        p.call("llvm.x86.sse.ldmxcsr", [before], VOID)
-
-    return restore
+        return None
+    place = p.b.alloca(INT32, 2)
+    p.call("llvm.x86.sse.stmxcsr", [place], VOID)
+    mode = p.b.load(place, typ=INT32)
+    p.b.store(p.b.or_(mode, ir.Constant(INT32, _FLUSHED)), p.at(place, 1, I32))
+    return place
 
 
-__all__ = ["dots", "without_subnormals"]
+def switch(p: Printer, modes: ir.Value, which: int) -> None:
+    """Go on in the first or the second mode."""
+    p.call("llvm.x86.sse.ldmxcsr", [p.at(modes, which, I32)], VOID)
+
+
+__all__ = ["dots", "modes", "switch"]
