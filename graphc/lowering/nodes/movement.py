@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from graphc.ir.op import Op
-from graphc.ir.types import BOOL
+from graphc.ir.types import BOOL, F32, I32
 from graphc.lowering.nodes.along import add_entries_at, add_rows_at, entries_at, rows_at
 from graphc.lowering.nodes.contractions import narrowed
 from graphc.lowering.nodes.joins import joined
@@ -25,6 +25,7 @@ from graphc.lowering.nodes.windows import (
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.indexing import AddAlong, Gather, ScatterAdd, TakeAlong, Within
+from graphc.ops.replicas import OwnEntry
 from graphc.ops.reshape import Reshape
 from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Concat, Pad
@@ -58,8 +59,11 @@ def movement(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
             if v.read_in_place(x.result, view):
                 return []
             return [v.map(x, "copy", (view,), v.wrote(x.result))]
-        case FoldWindows() if v.buffers[x.result].dtype != BOOL:
+        case FoldWindows():
             return _fold_windows(v, x, op, reads[0], whole)
+        case OwnEntry():
+            first = MemoryLayout((), (), reads[0].layout.offset)
+            return [v.map(x, "copy", (replace(reads[0], layout=first),), v.wrote(x.result))]
         case Op(view=True):
             return _copied(v, x, op, reads[0])
         case _:
@@ -82,19 +86,26 @@ def _copied(v: ValueTable, x: Kernel, op: Op, read: Read) -> list[LoopNode] | No
 def _over_zeros(
     v: ValueTable, x: Kernel, parts: Sequence[tuple[Read, MemoryLayout]], adds: bool
 ) -> list[LoopNode]:
-    """Zeros, and over them (or added to them) the parts."""
-    result = v.wrote(x.result)
-    whole = MemoryLayout.dense(v.buffers[x.result].shape)
+    """Zeros, and over them (or added to them) the parts. Bools are counted, and halves are added in
+    f32: the sums are rounded once."""
+    b, dtype = x.result, v.buffers[x.result].dtype
+    added = I32 if dtype == BOOL else F32 if dtype.bytes == 2 else dtype
+    if adds and added != dtype:
+        b = v.temporary(v.buffers[x.result].shape, added, x.result)
+    result, function = v.wrote(b), "copy" if b == x.result else "cast"
+    whole = MemoryLayout.dense(v.buffers[b].shape)
     nodes: list[LoopNode] = [v.map(x, "fill", (), result, whole)]
     for read, target in parts:
         if 0 not in read.layout.shape:
-            nodes.append(v.map(x, "copy", (read,), result, target, adds=adds))
+            nodes.append(v.map(x, function, (read,), result, target, adds=adds))
+    if b != x.result:
+        nodes.append(v.map(x, "cast", (v.read(b),), v.wrote(x.result)))
     return nodes
 
 
 def _fold_windows(
     v: ValueTable, x: Kernel, op: FoldWindows, read: Read, whole: MemoryLayout
-) -> list[LoopNode] | None:
+) -> list[LoopNode]:
     rank = len(whole.shape)
     taps = read.layout.shape[rank:]
     spans = list(zip(op.at, taps, op.strides, op.dilations, strict=True))
@@ -105,8 +116,6 @@ def _fold_windows(
         transpose = transposed(contract, read, op, whole.shape)
         if transpose is not None:
             return _correlated(v, x, op, transpose, whole)
-    if v.buffers[x.result].dtype.bytes == 2:
-        return None
     return _over_zeros(v, x, folded(read, op, whole), adds=True)
 
 

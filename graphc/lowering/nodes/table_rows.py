@@ -26,7 +26,7 @@ def of_rows(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
     reads = [v.read(b) for b in x.operands]
     match op:
         case RowSum() | RowAdd() if v.buffers[x.result].dtype == BOOL:
-            return None  # a sum of bools is no number
+            return _any(v, x, op, reads)
         case RowSum():
             return _sum(v, x, op, reads)
         case RowJoin():
@@ -93,12 +93,34 @@ def _along(x: Version | Read, ids: Read, shape: Sequence[int]) -> MemoryLayout:
     return MemoryLayout(tuple(shape), (*seen.strides, *(0,) * rest), seen.offset)
 
 
-def _sum(v: ValueTable, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[LoopNode]:
+def _any(
+    v: ValueTable, x: Kernel, op: RowSum | RowAdd, reads: Sequence[Read]
+) -> list[LoopNode] | None:
+    """The sum of bools says whether one of them holds: they are counted."""
+    *table, ids, rows = reads
+    one = v.temporary(rows.layout.shape, I32, x.result)
+    count = v.temporary(v.buffers[x.result].shape, I32, x.result)
+    counted: LoopNode = v.map(x, "cast", (rows,), v.wrote(one))
+    given = (*table, ids, v.read(one))
+    match op:
+        case RowSum():
+            nodes: list[LoopNode] | None = _sum(v, x, op, given, count)
+        case RowAdd():
+            nodes = _add(v, x, given, count)
+    if nodes is None:
+        return None
+    return [counted, *nodes, v.map(x, "cast", (v.read(count),), v.wrote(x.result))]
+
+
+def _sum(
+    v: ValueTable, x: Kernel, op: RowSum, reads: Sequence[Read], into: int | None = None
+) -> list[LoopNode]:
+    """into: what is written, if not the result"""
     ids, rows = reads
     nodes, links = _linked(v, x, ids, op.size)
     shape, count = rows.layout.shape, prod(ids.layout.shape)
     seen = Read(links, _along(links, ids, shape), I32)
-    result = v.wrote(x.result)
+    result = v.wrote(x.result if into is None else into)
     name = "chain:tree" if op.order is Order.TREE else "chain"
     nodes.append(v.map(x, name, (rows, seen), result, limit=count))
     if _is_dense(ids):
@@ -106,19 +128,23 @@ def _sum(v: ValueTable, x: Kernel, op: RowSum, reads: Sequence[Read]) -> list[Lo
     return nodes
 
 
-def _add(v: ValueTable, x: Kernel, reads: Sequence[Read]) -> list[LoopNode] | None:
+def _add(
+    v: ValueTable, x: Kernel, reads: Sequence[Read], into: int | None = None
+) -> list[LoopNode] | None:
+    """into: what is written, if not the result"""
     table, ids, rows = reads
-    buffer, shape = v.buffers[x.result], rows.layout.shape
+    buffer, shape = v.buffers[x.result if into is None else into], rows.layout.shape
     whole = MemoryLayout.dense(buffer.shape)
     joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == _source_of(ids)
     if 0 not in shape and not joined and buffer.dtype != rows.dtype:
         return None  # rounded at every addition, in an order of its own
     nodes = list[LoopNode]()
     if table.value.buffer != buffer.id or not _is_dense(table):
-        result = v.wrote(x.result)
-        nodes.append(v.map(x, "copy", (table,), result, whole))
+        result = v.wrote(buffer.id)
+        copied = "copy" if table.dtype == buffer.dtype else "cast"
+        nodes.append(v.map(x, copied, (table,), result, whole))
     elif 0 not in shape:
-        result = v.wrote(x.result)
+        result = v.wrote(buffer.id)
     if 0 in shape:
         return nodes
     linking, links = _linked(v, x, ids, buffer.shape[0])
