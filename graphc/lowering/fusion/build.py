@@ -103,7 +103,7 @@ def _lines(node: LineNode) -> Built:
     source, result = ((*(a.strides[k] for a in rows), line[k]) for k in range(2))
     params = Parameter(read.dtype), Parameter(node.dtype, written=True)
     sizes = tuple(a.size for a in rows)
-    kernel = LineKernel(params, node.function, sizes, length, source, result)
+    kernel = LineKernel(params, node.function, sizes, length, source, result, node.part)
     buffers = read.value.buffer, node.result.buffer
     return Built(kernel, buffers, (read.layout.offset * read.dtype.bytes, 0))
 

@@ -46,6 +46,7 @@ class LineKernel:
                  -0.0 equals 0.0, and every NaN comes after all numbers.
     sorted:      the entries in that order
     rows: the sizes of the axes besides the line; strides: in elements, of rows and then of the line
+    part: from which result of a line to which (exclusive) they are asked for; all where None
     """
 
     params: tuple[Parameter, ...]
@@ -54,6 +55,7 @@ class LineKernel:
     length: int
     source: tuple[int, ...]
     result: tuple[int, ...]
+    part: tuple[int, int] | None = None
 
     @property
     def work(self) -> int:

@@ -108,7 +108,7 @@ class LinkNode:
 @dataclass(frozen=True, slots=True)
 class LineNode:
     """`result` = a function of every line of what is read along a dim of the domain; see
-    graphc.lowering.kernel.lines.LineKernel."""
+    graphc.lowering.kernel.lines.LineKernel, also for `part`."""
 
     shape: tuple[int, ...]
     function: LineFunction
@@ -118,6 +118,7 @@ class LineNode:
     dtype: DType
     instruction: Instruction
     target: None = None
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

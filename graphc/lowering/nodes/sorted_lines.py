@@ -2,6 +2,8 @@
 
 order  = order along 1 of x            sorted along 1 of x
 sorted = gather x, order         ->
+
+Of the order, or of what is sorted, only a part may be read: the largest entries, say.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from math import prod
 
 from graphc.lowering.nodes.nodes import LineNode, LoopNode, MapNode, Version
+from graphc.lowering.program.strides import MemoryLayout
 
 
 def with_sorted_lines(nodes: Sequence[LoopNode], shared: Collection[int]) -> list[LoopNode]:
@@ -44,4 +48,51 @@ def _order(node: LoopNode, orders: dict[Version, LineNode]) -> LineNode | None:
     return order if same == here and ids.layout.shape == order.shape else None
 
 
-__all__ = ["with_sorted_lines"]
+def with_parts(nodes: Sequence[LoopNode], shared: Collection[int]) -> list[LoopNode]:
+    """The nodes, of which those that sort know which of their results are read."""
+    writers = Counter(n.result.buffer for n in nodes)
+    sorting = {
+        n.result: n
+        for n in nodes
+        if isinstance(n, LineNode) and n.function != "running sum" and 0 not in n.shape
+        and n.result.buffer not in shared and writers[n.result.buffer] == 1
+    }  # fmt: skip
+    parts = dict[Version, list[range]]()
+    for node in nodes:
+        for k, read in enumerate(node.reads):
+            if read.value in sorting:
+                anywhere = isinstance(node, MapNode) and node.reads_anywhere and k == 0
+                part = _part(read.layout, sorting[read.value], anywhere)
+                parts.setdefault(read.value, []).append(part)
+    changed = list[LoopNode]()
+    for node in nodes:
+        found = parts.get(node.result) if isinstance(node, LineNode) else None
+        if found and isinstance(node, LineNode):
+            begin, end = min(x.start for x in found), max(x.stop for x in found)
+            if end - begin < node.shape[node.dim]:
+                node = replace(node, part=(begin, end))
+        changed.append(node)
+    return changed
+
+
+def _part(layout: MemoryLayout, node: LineNode, anywhere: bool) -> range:
+    """Which results of each line are read: all of them where that cannot be told."""
+    n, inner = node.shape[node.dim], prod(node.shape[node.dim + 1 :])
+    every = range(n)
+    low, beside = layout.offset // inner % n, layout.offset % inner
+    high = low
+    for size, stride in zip(layout.shape, layout.strides, strict=True):
+        reach = (size - 1) * stride
+        if stride % (n * inner) == 0:
+            continue  # to the same result of another line
+        if stride % inner == 0:
+            low, high = low + min(reach // inner, 0), high + max(reach // inner, 0)
+        elif stride > 0:
+            beside += reach
+        else:
+            return every
+    within = low >= 0 and high < n and beside < inner
+    return range(low, high + 1) if within and not anywhere and 0 not in layout.shape else every
+
+
+__all__ = ["with_parts", "with_sorted_lines"]

@@ -21,12 +21,13 @@ from backends.native.entries import (
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import Op
-from graphc.ir.types import BF16, F32, F64, I32, U8, DType
+from graphc.ir.types import BF16, F32, F64, I32, I64, U8, DType
 from graphc.lowering.kernel.lines import LineKernel
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.lower import lower
 from graphc.lowering.program.program import Program
 from graphc.ops.ordering import Argsort, Cumsum
+from graphc.ops.slicing import Slice
 from graphc.testing.running import run
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [
@@ -57,6 +58,11 @@ SHAPES: list[tuple[tuple[int, ...], int]] = [
 
 def sort(dim: int) -> Function:
     return lambda f, x: f.sort(x, axis=dim)
+
+
+def least(f: Builder, x: Value) -> Value:
+    """The least entries of each line."""
+    return f.neg(f.add(Slice(1, 0, 20), (f.sort(x, axis=1),)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -104,14 +110,42 @@ def test_sorting_writes_no_order_that_nobody_reads() -> None:
     check_bits(lambda f, x: f.take_along(x, f.argsort(-x), dim=1), [x], F32)
 
 
+ENDS = {"least": (0, 3), "largest": (-20, 0), "many": (-70, 0), "middle": (60, 64)}
+
+
+@pytest.mark.parametrize("dtype", [F32, I32, I64, F64, BF16], ids=str)
+@pytest.mark.parametrize("end", ENDS)
+def test_only_those_results_are_made_that_are_read(end: str, dtype: DType) -> None:
+    for shape, dim in (((17, 130), 1), ((300, 20), 0), ((3, 150), 1)):
+        n, (first, last) = shape[dim], ENDS[end]
+        part = (first % n, last % n or n)
+        for sorting in ("sort", "argsort"):
+
+            def op(
+                f: Builder, x: Value, sorting: str = sorting, dim: int = dim,
+                part: tuple[int, int] = part,
+            ) -> Value:  # fmt: skip
+                ordered = getattr(f, sorting)(x, axis=dim)
+                return f.neg(f.add(Slice(dim, *part), (ordered,)))  # else it is a view
+
+            x = values(np.random.default_rng(n), shape, dtype)
+            (kernel,) = kernels(program_of(op, [x], dtype))
+            assert kernel.part == part
+            check_bits(op, [x], dtype, ("dense", "transposed")[dim])
+
+
 def functions(program: Program) -> list[str]:
     """Of the lines that are gone through."""
+    return [k.function for k in kernels(program)]
+
+
+def kernels(program: Program) -> list[LineKernel]:
     lines = (x for part in lower(program).parts for x in part if isinstance(x, Native))
-    kernels = [c.kernel for x in lines for c in x.calls]
-    return [k.function for k in kernels if isinstance(k, LineKernel)]
+    found = [c.kernel for x in lines for c in x.calls]
+    return [k for k in found if isinstance(k, LineKernel)]
 
 
-@pytest.mark.parametrize("op", [Cumsum(1), Cumsum(0), Argsort(1), Argsort(0), sort(0)])
+@pytest.mark.parametrize("op", [Cumsum(1), Cumsum(0), Argsort(1), Argsort(0), sort(0), least])
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_threads_and_instruction_sets_change_no_bit(op: Op | Function, dtype: DType) -> None:
     xs = [values(np.random.default_rng(4), (150, 140), dtype)]

@@ -177,7 +177,8 @@ class _Sorting:
             return [b.select(some, x, y) for x, y in zip(swapped, pointers, strict=True)]
 
         last = p.loop(0, digits, 1, turn, every)
-        p.loop(0, self.n, 1, lambda k: self._put(result, k, self._index(last[::2], k)))
+        begin, end = self.kernel.part or (0, self.n)
+        p.loop(begin, end, 1, lambda k: self._put(result, k, self._index(last[::2], k)))
 
     def _entered(
         self, source: ir.Value, to: list[ir.Value], counts: ir.Value, digits: int, k: ir.Value

@@ -1,33 +1,26 @@
 """Lines sorted side by side: a line in each lane, by a network of comparisons.
 
-Which entries are compared does not depend on them. Runs of as many keys as there are registers for
-are sorted by Batcher's merge exchange (Knuth, The Art of Computer Programming, 5.2.2, algorithm M),
-and then merged in pairs: the first key of one is compared with the last of the other, and so on to
-their middle, so that no key of the lower half comes after one of the upper half; the halves are
-merged in the same way by comparisons over half the distance (Batcher, Sorting networks and their
-applications, 1968). Those over the shortest distances are made in registers again.
-
 A network keeps no order of equal keys, so a key is one number with the index below it. Where only
 the entries are asked for, and equal keys are equal entries, the index is left out: not where a line
 holds -0.0 or a NaN. Whole numbers of 64 bits have no room for an index.
+
+If only the first or the last results are asked for, no more keys are kept than that: as many as
+come next are sorted, and the best of both are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from llvmlite import ir
 
 from graphc.ir.types import I32, I64, DType
 from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.llvm.vectors import (
     I1,
     INT32,
     INT64,
-    POINTER,
-    VOID,
     WIDTH,
     Printer,
     Vector,
@@ -36,10 +29,10 @@ from graphc_numpy.native.llvm.vectors import (
     vector,
 )
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
+from graphc_numpy.native.loops.networks import RUNS, Network
 from graphc_numpy.native.loops.sort_keys import entry_of, key, key_dtype
 
 LONGEST, SCRATCH = 512, 1 << 20  # entries of a line; bytes for longer ones
-RUNS = {4: 16, 8: 8}  # keys that are sorted in registers, by the bytes of a key
 FEWEST, MANY = WIDTH // 2, 3 * WIDTH // 4  # lines that are worth it; and of longer ones
 
 
@@ -59,7 +52,8 @@ def units(kernel: LineKernel) -> int:
 
 def scratch_bytes(kernel: LineKernel) -> int:
     """A key for each entry of the lines of a block, if need be with an index."""
-    dtype, places = kernel.params[0].dtype, -(-kernel.length // WIDTH) * WIDTH
+    dtype, count = kernel.params[0].dtype, 2 * _kept(kernel) or kernel.length
+    places = -(-count // WIDTH) * WIDTH
     alone = kernel.function == "sorted" and dtype.kind != "f"
     return (key_dtype(dtype).bytes if alone else 8) * WIDTH * places
 
@@ -73,87 +67,121 @@ def print_units(
 
 
 class _Block:
-    """Prints what is done with a block of lines."""
+    """Prints what is done with a block of lines.
+
+    kept: how many keys stand in scratch memory at most, if only some at an end are asked for
+    """
 
     def __init__(self, block: LineBlock, scratch: ir.Value) -> None:
         self.p, self.block, self.scratch = block.p, block, scratch
         self.n, self.dtype = block.kernel.length, block.kernel.params[0].dtype
+        self.begin, self.end = block.kernel.part or (0, self.n)
+        self.kept, self.least = _kept(block.kernel), self.begin == 0
+        self.first = 0 if self.least or not self.kept else self.n - self.kept  # in place 0
 
     def run(self) -> None:
         if self.block.kernel.function == "order":
             self._with_index()
             return
-        alone = key_dtype(self.dtype)
-        odd = self._fill_keys(alone)
+        odd = self._sorted(_Keys(key_dtype(self.dtype)))
         if self.dtype.kind != "f":
-            self._alone(alone)
+            self._alone()
             return
         some = self.p.intrinsic("vector.reduce.or", odd, result=I1)
         self.p.when(some, self._with_index)
-        self.p.when(self.p.b.not_(some), partial(self._alone, alone))
+        self.p.when(self.p.b.not_(some), self._alone)
 
-    def _at(self, k: ir.Value | int, dtype: DType) -> ir.Value:
-        where = index(k) if isinstance(k, int) else k
+    def _at(self, place: ir.Value | int, dtype: DType) -> ir.Value:
+        where = index(place) if isinstance(place, int) else place
         return self.p.at(self.scratch, self.p.b.mul(where, index(WIDTH)), dtype)
 
-    # -- keys alone -------------------------------------------------------------------------------
+    # -- keys -------------------------------------------------------------------------------------
 
-    def _fill_keys(self, alone: DType) -> ir.Value:
-        """Write the keys down; in which lanes equal keys may be different entries."""
-        p, b = self.p, self.p.b
+    def _sorted(self, keys: _Keys) -> ir.Value:
+        """Keys stand in their order; in which lanes equal keys may be different entries."""
+        p, n, kept = self.p, self.n, self.kept
+        odd = p.number(0, vector(I1, WIDTH))
+        network = Network(p, self.scratch, keys.dtype)
+        if not kept:
+            odd = self._filled(keys, index(0), 0, n, odd)
+            whole = -(-n // network.run) * network.run
+            network.padded(0, n, whole, largest=True)
+            network.sort(0, whole)
+            return odd
 
-        def tile(k: ir.Value, many: int, odd: ir.Value) -> list[ir.Value]:
-            for i, x in enumerate(self.block.load_tile(k, 0, many)):
-                keys = Vector(key(p, x), alone, WIDTH)
-                p.store_lanes(keys, self._at(b.add(k, index(i)), alone))
-                if self.dtype.kind == "f":
-                    bits = b.bitcast(x.value, vector(INT32, WIDTH))
-                    zero = b.icmp_signed("==", bits, p.number(-(1 << 31), bits.type))
-                    nan = b.fcmp_unordered("uno", x.value, x.value)
-                    odd = b.or_(odd, b.or_(zero, nan))
+        def chunk(number: ir.Value, odd: ir.Value, many: int = kept) -> list[ir.Value]:
+            odd = self._filled(keys, p.b.mul(number, index(kept)), kept, many, odd)
+            network.padded(kept, many, kept, largest=self.least)
+            network.sort(kept, kept)
+            network.select(kept, self.least)
             return [odd]
 
-        (odd,) = self.block.tiles(tile, p.number(0, vector(I1, WIDTH)))
-        return odd
+        odd = self._filled(keys, index(0), 0, kept, odd)
+        network.sort(0, kept)
+        (odd,) = p.loop(1, n // kept, 1, chunk, [odd])
+        return chunk(index(n // kept), odd, n % kept)[0] if n % kept else odd
 
-    def _alone(self, alone: DType) -> None:
-        self._sort(alone)
+    def _filled(
+        self, keys: _Keys, first: ir.Value, place: int, many: int, odd: ir.Value
+    ) -> ir.Value:
+        """Write down the keys of entries from `first` on."""
+        b, whole = self.p.b, many // WIDTH * WIDTH
 
-        def put(k: ir.Value, many: int) -> None:
-            places = [self._at(self.p.b.add(k, index(i)), alone) for i in range(many)]
-            keys = [self.p.load_lanes(place, alone) for place in places]
-            self.block.store_tile([entry_of(self.p, x, self.dtype) for x in keys], k, 0)
+        def tile(i: ir.Value, odd: ir.Value, some: int = WIDTH) -> list[ir.Value]:
+            at, to = b.add(first, i), b.add(i, index(place))
+            for k, x in enumerate(self.block.load_tile(at, 0, some)):
+                written = keys.of(self.p, x, b.add(at, index(k)))
+                self.p.store_lanes(written, self._at(b.add(to, index(k)), keys.dtype))
+                odd = self._odd(x, odd)
+            return [odd]
 
-        self.block.tiles(put)
+        (odd,) = self.p.loop(0, whole, WIDTH, tile, [odd])
+        return tile(index(whole), odd, many - whole)[0] if whole < many else odd
 
-    # -- keys with an index -----------------------------------------------------------------------
+    def _odd(self, x: Vector, odd: ir.Value) -> ir.Value:
+        """Or is an entry of these -0.0 or NaN?"""
+        b = self.p.b
+        if self.dtype.kind != "f":
+            return odd
+        bits = b.bitcast(x.value, vector(INT32, WIDTH))
+        zero = b.icmp_signed("==", bits, self.p.number(-(1 << 31), bits.type))
+        nan = b.fcmp_unordered("uno", x.value, x.value)
+        return b.or_(odd, b.or_(zero, nan))
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _put(self, dtype: DType, result: Callable[[Vector], Vector]) -> None:
+        """Results that are asked for, of the keys in their places."""
+        p, b = self.p, self.p.b
+        whole = self.begin + (self.end - self.begin) // WIDTH * WIDTH
+
+        def tile(k: ir.Value, many: int = WIDTH) -> None:
+            places = [b.add(k, index(i - self.first)) for i in range(many)]
+            keys = [p.load_lanes(self._at(place, dtype), dtype) for place in places]
+            self.block.store_tile([result(x) for x in keys], k, 0)
+
+        p.loop(self.begin, whole, WIDTH, tile)
+        if whole < self.end:
+            tile(index(whole), self.end - whole)
+
+    def _alone(self) -> None:
+        self._put(key_dtype(self.dtype), lambda keys: entry_of(self.p, keys, self.dtype))
 
     def _with_index(self) -> None:
         p, b = self.p, self.p.b
-        wide = vector(INT64, WIDTH)
+        self._sorted(_Keys(I64, indexed=True))
 
-        def fill(first: ir.Value, many: int) -> None:
-            for i, x in enumerate(self.block.load_tile(first, 0, many)):
-                k = b.add(first, index(i))
-                both = b.or_(b.shl(b.zext(key(p, x), wide), p.number(32, wide)), p.splat(k))
-                p.store_lanes(Vector(both, I64, WIDTH), self._at(k, I64))
-
-        def put(first: ir.Value, many: int) -> None:
-            places = [b.add(first, index(i)) for i in range(many)]
-            both = [p.load_lanes(self._at(k, I64), I64).value for k in places]
-            orders = [Vector(b.trunc(x, vector(INT32, WIDTH)), I32, WIDTH) for x in both]
-            self.block.store_tile(orders, first, 0)
+        def order(keys: Vector) -> Vector:
+            return Vector(b.trunc(keys.value, vector(INT32, WIDTH)), I32, WIDTH)
 
         def look_up(k: ir.Value) -> None:
-            both = p.load_lanes(self._at(k, I64), I64).value
-            self._look_up(b.and_(both, p.number((1 << 32) - 1, wide)), k)
+            both = p.load_lanes(self._at(b.sub(k, index(self.first)), I64), I64).value
+            self._look_up(b.and_(both, p.number((1 << 32) - 1, both.type)), k)
 
-        self.block.tiles(fill)
-        self._sort(I64)
         if self.block.kernel.function == "order":
-            self.block.tiles(put)
+            self._put(I64, order)
         else:
-            p.loop(0, self.n, 1, look_up)
+            p.loop(self.begin, self.end, 1, look_up)
 
     def _look_up(self, indices: ir.Value, k: ir.Value) -> None:
         """Entry k of each line is the one at its index."""
@@ -166,105 +194,31 @@ class _Block:
             found = b.insert_element(found, x.value, index(lane))
         self.block.store(Vector(found, self.dtype, WIDTH), k, 0)
 
-    # -- the network ------------------------------------------------------------------------------
 
-    def _sort(self, dtype: DType) -> None:
-        """Keys behind the last one of a line are the largest there are, and stay where they are."""
-        p, run = self.p, RUNS[dtype.bytes]
-        least, whole = run, -(-self.n // run) * run
-        t = vector(INT64 if dtype == I64 else INT32, WIDTH)
-        most = Vector(p.number((1 << (8 * dtype.bytes - 1)) - 1, t), dtype, WIDTH)
-        for k in range(self.n, whole):
-            p.store_lanes(most, self._at(k, dtype))
-        short = [(i, i + d) for d in _halves(run) for i in range(run) if not i & d]
-        self._runs(dtype, whole, "sort", list(merge_exchange(run)))
-        while run < whole:
-            passes = [(run, True), *((far, False) for far in _halves(run) if far >= least)]
-            for first, *rest in _in_twos(passes, whole):
-                self._pass(dtype, whole, *first, then_half=bool(rest))
-            self._runs(dtype, whole, "merge", short)
-            run *= 2
+@dataclass(frozen=True)
+class _Keys:
+    """What stands for an entry: its key, or `indexed` with the index below it."""
 
-    def _pass(self, dtype: DType, whole: int, run: int, mirrored: bool, then_half: bool) -> None:
-        """Of each two runs, compare each key with the one at its place, or mirrored the first with
-        the last one, and so on; then_half: and each key with the one half a run further."""
-        p, b, half = self.p, self.p.b, run // 2
+    dtype: DType
+    indexed: bool = False
 
-        def pair(first: ir.Value) -> None:
-            second = b.add(first, index(2 * run - 1 if mirrored else run))
-
-            def some(i: ir.Value) -> None:
-                quads = list[list[ir.Value]]()
-                for k in range(RUNS[dtype.bytes] // (4 if then_half else 2)):
-                    at = b.add(i, index(k))
-                    ends = b.add(first, at), (b.sub if mirrored else b.add)(second, at)
-                    quads.append([self._at(x, dtype) for x in ends])
-                    if then_half:
-                        at = b.add(at, index(half))
-                        ends = b.add(first, at), (b.sub if mirrored else b.add)(second, at)
-                        quads[-1] += [self._at(x, dtype) for x in ends]
-                self._compared(dtype, quads, mirrored)
-
-            there = b.sub(index(whole), b.add(first, index(run)))  # keys of the second run
-            missing = p.larger(b.sub(index(run), there), index(0)) if mirrored else index(0)
-            count = index(run) if mirrored else p.smaller(index(run), there)
-            step = RUNS[dtype.bytes] // (4 if then_half else 2)
-            if then_half:
-                missing, count = index(0), index(half)
-            p.loop(missing, count, step, some)
-
-        p.loop(0, whole, 2 * run, pair)
-
-    def _compared(self, dtype: DType, places: Sequence[Sequence[ir.Value]], mirrored: bool) -> None:
-        """Put keys at two places in order: a, c. At four: a, c and b, d; then a, b and c, d."""
-        keys = [[self.p.load_lanes(x, dtype).value for x in some] for some in places]
-        for some, xs in zip(places, keys, strict=True):
-            pairs = [(0, 1)]
-            if len(xs) == 4:  # a, its partner, b, its partner
-                pairs += [(2, 3), (0, 2), (3, 1) if mirrored else (1, 3)]
-            for i, j in pairs:
-                xs[i], xs[j] = (self.p.intrinsic(n, xs[i], xs[j]) for n in ("smin", "smax"))
-            for x, place in zip(xs, some, strict=True):
-                self.p.store_lanes(Vector(x, dtype, WIDTH), place)
-
-    def _runs(self, dtype: DType, whole: int, name: str, pairs: list[tuple[int, int]]) -> None:
-        """Compare keys of each run in registers; the function is printed at its first use."""
-        p, run = self.p, RUNS[dtype.bytes]
-        full = f"{name}.{dtype}.{run}"
-        function = p.b.module.globals.get(full)
-        if function is None:
-            function = helper(p.b.module, ir.FunctionType(VOID, [POINTER]), full)
-            inside = Printer(ir.IRBuilder(function.append_basic_block("entry")))
-            places = [inside.at(function.args[0], k * WIDTH, dtype) for k in range(run)]
-            xs = [inside.load_lanes(place, dtype).value for place in places]
-            for i, j in pairs:
-                xs[i], xs[j] = (inside.intrinsic(n, xs[i], xs[j]) for n in ("smin", "smax"))
-            for x, place in zip(xs, places, strict=True):
-                inside.store_lanes(Vector(x, dtype, WIDTH), place)
-            inside.b.ret_void()
-        p.loop(0, whole, run, lambda k: p.b.call(function, [self._at(k, dtype)]) and None)
+    def of(self, p: Printer, x: Vector, k: ir.Value) -> Vector:
+        """Of entry k of each line."""
+        value, wide = key(p, x), vector(INT64, WIDTH)
+        if self.indexed:
+            high = p.b.shl(p.b.zext(value, wide), p.number(32, wide))
+            value = p.b.or_(high, p.splat(k))
+        return Vector(value, self.dtype, WIDTH)
 
 
-def _in_twos(passes: list[tuple[int, bool]], whole: int) -> Iterator[list[tuple[int, bool]]]:
-    """A pass, or two of them that are made at once: where no run ends early."""
-    while passes:
-        many = 2 if len(passes) > 1 and whole % (2 * passes[0][0]) == 0 else 1
-        yield passes[:many]
-        passes = passes[many:]
+def _kept(kernel: LineKernel) -> int:
+    """How many keys are kept of those that have been seen; 0: all of them.
 
-
-def _halves(n: int) -> list[int]:
-    return [n >> k for k in range(1, n.bit_length())]
-
-
-def merge_exchange(n: int) -> Iterator[tuple[int, int]]:
-    """Pairs of places that sort n keys, where each pair is put in order; Knuth's variables."""
-    levels = (n - 1).bit_length()
-    for level in reversed(range(levels)):
-        p = 1 << level
-        q, r, d = 1 << levels >> 1, 0, p
-        while True:
-            yield from ((i, i + d) for i in range(n - d) if i & p == r)
-            if q == p:
-                break
-            d, q, r = q - p, q >> 1, p
+    As many as are asked for, in whole runs of which each has twice the length of the one before.
+    """
+    begin, end = kernel.part or (0, kernel.length)
+    size = max(RUNS.values())
+    while size < end - begin:
+        size *= 2
+    at_an_end = begin == 0 or end == kernel.length
+    return size if at_an_end and 2 * size <= kernel.length else 0
