@@ -42,7 +42,7 @@ def reduced(
     if 0 in shape:
         return [v.map(x, "fill", (), v.wrote(x.result), number=first)]
     fold = _fold(v, x, read, op.over, kind, first)
-    return [fold] if v.facts.exact or isinstance(fold, MapNode) else in_parts(v, fold)
+    return [fold] if isinstance(fold, MapNode) else in_parts(v, fold)
 
 
 def _fold(
@@ -112,10 +112,8 @@ def _in_blocks(v: ValueTable, x: Kernel, op: ReduceSum) -> list[LoopNode] | None
 def in_parts(v: ValueTable, fold: ReduceNode) -> list[LoopNode]:
     """A fold of many entries to few: first of equal parts, which can run in parallel."""
     shape, d, read = fold.shape, fold.over[0], fold.reads[0]
-    kept = prod(n for i, n in enumerate(shape) if i not in fold.over)
     parts = max((p for p in range(2, PARTS + 1) if shape[d] % p == 0), default=1)
-    most, least = (WIDEST, WIDEST // 4) if _goes_across(fold) and kept >= WIDE else (WIDE, LONG)
-    if kept >= most or parts < 8 or prod(shape) < kept * least:
+    if parts < 8 or not (_is_long_anywhere(fold) if v.facts.exact else _is_long(fold)):
         return [fold]
     cut = (*shape[:d], parts, shape[d] // parts, *shape[d + 1 :])
     over = tuple(x + (x >= d) for x in fold.over)
@@ -125,6 +123,22 @@ def in_parts(v: ValueTable, fold: ReduceNode) -> list[LoopNode]:
     first = replace(fold, shape=cut, over=over, reads=(seen,), result=v.wrote(part))
     at = sum(i not in over for i in range(d))
     return [first, replace(fold, shape=left, over=(at,), reads=(v.read(part),))]
+
+
+def _is_long(fold: ReduceNode) -> bool:
+    """Whether a fold makes few entries of many each."""
+    kept = prod(n for i, n in enumerate(fold.shape) if i not in fold.over)
+    most, least = (WIDEST, WIDEST // 4) if _goes_across(fold) and kept >= WIDE else (WIDE, LONG)
+    return kept < most and prod(fold.shape) >= kept * least
+
+
+def _is_long_anywhere(fold: ReduceNode) -> bool:
+    """The same, where the order of additions must not depend on how many entries are made.
+
+    A fold of the outermost dims makes few, as a rule: it adds up over the examples.
+    """
+    least = WIDEST // 4 if len(fold.over) < len(fold.shape) else LONG
+    return fold.over[0] == 0 and prod(fold.shape[d] for d in fold.over) >= least
 
 
 def _goes_across(fold: ReduceNode) -> bool:

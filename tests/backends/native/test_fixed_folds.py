@@ -94,3 +94,14 @@ def test_a_fold_of_few_neighbors_goes_through_them_one_by_one() -> None:
     x = np.ones((4, 8, 8, 3), np.float32)
     pooled = [n for n in nests(loss, np.ones(3, np.float32), x) if n.columns == (2, 2)]
     assert pooled and all(n.lanes == "rows" for n in pooled)
+
+
+def test_a_long_sum_over_the_examples_is_shared_by_threads() -> None:
+    """In parts, which the folded dims alone tell: a wide sum is done in as many as a narrow one."""
+
+    def columns(width: int) -> list[tuple[int, ...]]:
+        x = np.ones((4096, width), np.float32)
+        found = nests(lambda p, b: np.mean(np.sum(b["x"] * p["w"], axis=0)), x[0], x)
+        return [n.columns for n in found if n.columns and n.rows[-1:] == (width,)]
+
+    assert columns(24)[0] == columns(5000)[0] == (32,)
