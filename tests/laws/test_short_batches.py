@@ -17,7 +17,6 @@ def test_a_step_of_any_number_of_examples_is_that_of_the_reference(
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("strategy", ALL)
+@pytest.mark.parametrize("width, strategy", [(WIDTHS[i % 2], s) for i, s in enumerate(ALL)])
 def test_and_so_it_is_under_every_strategy(strategy: str, width: int) -> None:
     check(strategy, width)

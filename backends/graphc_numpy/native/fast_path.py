@@ -79,7 +79,8 @@ class NativeFastPath:
             if not self.open or not self._feeding.feed(batch):
                 return None
             try:
-                for run in self._runs_of(self._feeding.dealt.present):
+                present = self._feeding.present
+                for run in self._runs.get(present) or self._runs_of(present):
                     run()
             except _Stopped:
                 raise self._error(batch) from None
@@ -90,7 +91,7 @@ class NativeFastPath:
             for name, take in self._results:
                 outputs[name] = take()
             for name, ranges in self._shortened:
-                ends = (self._feeding.dealt.supply.cut(r, {})[1] for r in ranges)
+                ends = (self._feeding.supply.cut(r, {})[1] for r in ranges)
                 outputs[name] = outputs[name][tuple(map(slice, ends))]
             return outputs
 
@@ -128,8 +129,7 @@ class NativeFastPath:
 
     def _runs_of(self, present: int) -> list[Callable[[], object]]:
         """What a step calls where so many leaves have an example."""
-        if present not in self._runs:
-            self._runs[present] = list(self._calls(present))
+        self._runs[present] = list(self._calls(present))
         return self._runs[present]
 
     def _calls(self, present: int) -> Iterator[Callable[[], object]]:

@@ -62,8 +62,11 @@ class _Entry:
     tails: tuple[_Tail, ...]
 
 
+_Item: TypeAlias = tuple[str, Any, Any, Array | None, Any]  # an entry, taken apart
+
+
 @dataclass(frozen=True)
-class Dealt:
+class _Dealt:
     """How batches of one number of examples are fed. present: how many leaves have an example"""
 
     supply: Counted
@@ -72,7 +75,10 @@ class Dealt:
 
 
 class Feeding:
-    """Points the frames of all devices and turns to a batch. steps: of all devices, by rank."""
+    """Points the frames of all devices and turns to a batch.
+
+    steps: of all devices, by rank; supply, present: those of the last batch, as in `_Dealt`
+    """
 
     def __init__(self, steps: Sequence[BoundStep], fed: Fed, frames: Words) -> None:
         self._steps, self._fed, self._frames = steps, fed, frames
@@ -82,47 +88,36 @@ class Feeding:
         self._own = {name: own for name in fed if (own := self._memory(name)) is not None}
         self._arrays: dict[str, Array] = {}  # what words of the frames point to
         self._rooms: dict[tuple[int, int], Array] = {}  # by device and buffer
-        self._known: dict[tuple[tuple[int, ...], ...], Dealt | None] = {}
-        self._now: Dealt | None = None
+        self._known: dict[tuple[tuple[int, ...], ...], _Dealt | None] = {}
+        self._forget()
         if not self._program.counts:
             self._place(self._dealt(Counted()))
 
+    def _forget(self) -> None:
+        """Nothing is known of the frames: no entry of a batch has the shape None."""
+        self._items: list[_Item] = [(name, None, None, None, None) for name in self._fed]
+
     def feed(self, batch: Mapping[str, Any]) -> bool:
         """Point to the entries of a batch; False if it must be fed in another way."""
-        if not self._fits(batch) and not (self._program.counts and self._takes(batch)):
-            return False
-        arrays, now = self._arrays, self._now
-        assert now is not None
-        for entry in now.entries:
-            x = batch[entry.name]
-            if entry.own is not None:
-                entry.own[...] = x
-            elif arrays.get(entry.name) is not x and not self._point(entry, x):
+        arrays = self._arrays
+        for name, shape, dtype, own, entry in self._items:
+            x = batch[name]
+            if type(x) is not ndarray or x.shape != shape or x.dtype != dtype:
+                return self._takes(batch) and self.feed(batch)
+            if own is not None:
+                own[...] = x
+            elif arrays.get(name) is not x and not self._point(entry, x):
                 return False
-            for tail in entry.tails:
-                tail.place[...] = x[tail.first :]
-        return True
-
-    @property
-    def dealt(self) -> Dealt:
-        """How the last batch was fed."""
-        assert self._now is not None
-        return self._now
-
-    def _fits(self, batch: Mapping[str, Any]) -> bool:
-        """Whether a batch is like the one before."""
-        if self._now is None:
-            return False
-        for entry in self._now.entries:
-            x = batch[entry.name]
-            if type(x) is not ndarray or x.shape != entry.shape or x.dtype != entry.dtype:
-                return False
+        for name, place, first in self._copies:
+            place[...] = batch[name][first:]
         return True
 
     # -- batches of another length ----------------------------------------------------------------
 
     def _takes(self, batch: Mapping[str, Any]) -> bool:
         """Whether this can be fed, though it has another length than the batch before."""
+        if not self._program.counts:
+            return False
         inputs = self._program.inputs
         for name in self._fed:
             x = batch[name]
@@ -136,9 +131,9 @@ class Feeding:
         if (dealt := self._known[key]) is None:
             return False
         self._place(dealt)
-        return self._fits(batch)
+        return True
 
-    def _measured(self, batch: Mapping[str, Any]) -> Dealt | None:
+    def _measured(self, batch: Mapping[str, Any]) -> _Dealt | None:
         """How batches of this length are fed; None of one that the program does not take."""
         try:
             supply = WholeBatch(self._program, batch)
@@ -147,9 +142,9 @@ class Feeding:
         full = all(n == self._program.counts[x] for x, n in supply.counts.items())
         return None if full else self._dealt(Counted(supply.counts))
 
-    def _place(self, dealt: Dealt) -> None:
+    def _place(self, dealt: _Dealt) -> None:
         """Set what frames say of the number of examples. Ctrl-C may come in between."""
-        self._now = None
+        self._forget()
         self._arrays.clear()
         for k, row in enumerate(self._frames):
             device, turn = divmod(k, self._turns)
@@ -161,7 +156,10 @@ class Feeding:
             for tail in entry.tails:
                 for word, begins in tail.words:
                     self._frames[tail.frames, word] = tail.place.ctypes.data + begins
-        self._now = dealt
+        entries = dealt.entries
+        self._copies = [(x.name, tail.place, tail.first) for x in entries for tail in x.tails]
+        self.supply, self.present = dealt.supply, dealt.present
+        self._items = [(x.name, x.shape, x.dtype, x.own, x) for x in entries]
 
     def _point(self, entry: _Entry, x: Array) -> bool:
         """Let frames point into x, if x has the right layout in memory."""
@@ -182,9 +180,9 @@ class Feeding:
         room = max((b.bytes for b in fed), default=0)
         return None if t.bytes > COPIED else block(t.bytes + room).view(t.dtype.numpy)
 
-    def _dealt(self, supply: Counted) -> Dealt:
+    def _dealt(self, supply: Counted) -> _Dealt:
         entries = tuple(self._entry(name, supply) for name in self._fed)
-        return Dealt(supply, self._steps[0].bound.site.present(supply), entries)
+        return _Dealt(supply, self._steps[0].bound.site.present(supply), entries)
 
     def _entry(self, name: str, supply: Counted) -> _Entry:
         t, own = self._program.inputs[name], self._own.get(name)

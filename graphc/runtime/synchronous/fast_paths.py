@@ -21,6 +21,7 @@ class FastPaths:
         find: Callable[[str], FastPath | None],
     ) -> None:  # fmt: skip
         self.full, self._name, self._prepared = full, name, prepared
+        self._step = full.step
         self._find: Callable[[str], FastPath | None] | None = find
         self.short: FastPath | None = None
 
@@ -40,7 +41,7 @@ class FastPaths:
 
     def step(self, batch: Any) -> dict[str, Any] | None:
         """See graphc.runtime.backends.backend.FastPath."""
-        found = self.full.step(batch)
+        found = self._step(batch)
         if found is not None or not self.full.open:
             return found
         if self._find is not None and self._name in self._prepared:

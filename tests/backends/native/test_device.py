@@ -340,8 +340,10 @@ INTERRUPTED = """
 import signal, sys, threading, time
 sys.path[:0] = [{here!r}]
 import test_device as t
-trainer, plain, batch, caught = t.compiled(t.NATIVE), t.compiled(t.NATIVE), t.data(12), 0
-trainer.step(batch)
+trainer, plain, caught = t.compiled(t.NATIVE), t.compiled(t.NATIVE), 0
+batches = [t.data(n) for n in (12, 7, 12, 5)]
+for k in range(4):
+    trainer.step(batches[k])
 begun = threading.Event()
 def enough():
     return caught > 5 and trainer.steps > 100
@@ -352,13 +354,13 @@ while not enough():
     try:
         begun.set()
         while not enough():
-            trainer.step(batch)
+            trainer.step(batches[trainer.steps % 4])
     except KeyboardInterrupt:
         caught += 1
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 steps = trainer.steps
-for _ in range(steps):
-    plain.step(batch)
+for k in range(steps):
+    plain.step(batches[k % 4])
 assert plain.params_sha256() == trainer.params_sha256(), "a step was counted that was not made"
 print(caught > 5, steps > 100)
 """
