@@ -103,6 +103,17 @@ def _sorted_along_the_last_dim(patch: Patch) -> None:
 
 
 @fault("kernels", "lookup")
+def _one_result_too_few(patch: Patch) -> None:
+    """Of what is sorted, the last result that is read is not made."""
+
+    def change(old: Any, layout: Any, node: Any, anywhere: bool) -> Any:
+        part = old(layout, node, anywhere)
+        return part if len(part) == node.shape[node.dim] else part[:-1]
+
+    around(patch, sorted_lines, "_part", change)
+
+
+@fault("kernels", "lookup")
 def _sums_along_the_last_dim(patch: Patch) -> None:
     """Running sums go along the last dim, whichever is meant."""
 

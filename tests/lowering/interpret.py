@@ -98,6 +98,7 @@ def links(kernel: IndexLinks, ids: Array, found: Array) -> list[tuple[int, int]]
 
 def lines(kernel: LineKernel, source: Array, result: Array) -> None:
     """A function of each line."""
+    part = slice(*kernel.part or (None,))
     for row in np.ndindex(kernel.rows):
         at = [
             np.dot(row, strides[:-1]).astype(int) + np.arange(kernel.length) * strides[-1]
@@ -109,9 +110,9 @@ def lines(kernel: LineKernel, source: Array, result: Array) -> None:
             case "running sum":
                 result[at[1]] = np.cumsum(x, dtype=x.dtype)
             case "order":
-                result[at[1]] = np.argsort(x, kind="stable")
+                result[at[1][part]] = np.argsort(x, kind="stable")[part]
             case "sorted":
-                result[at[1]] = x[np.argsort(x, kind="stable")]
+                result[at[1][part]] = x[np.argsort(x, kind="stable")][part]
 
 
 class _Code:

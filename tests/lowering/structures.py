@@ -265,6 +265,14 @@ for size in (2, 70):
     LOOKUPS[f"in {size} rows"] = Structure(
         times_a_fold, {"w": of(5), "t": of(1, 5)[0]}, {"x": of(size, 5)}
     )
+LOOKUPS["of the largest of many"] = Structure(
+    lambda p, b: squares(np.sort(b["x"], axis=1)[:, -3:] * p["w"]), {"w": of(3)}, {"x": of(12, 70)}
+)
+LOOKUPS["of the least of many, down"] = Structure(
+    lambda p, b: squares(np.sort(b["x"].T, axis=0)[4:1:-1] * p["w"]),
+    {"w": of(12)},
+    {"x": of(12, 70)},
+)
 
 
 def in_two_tables(first: int, second: int) -> Structure:
