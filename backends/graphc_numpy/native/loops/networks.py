@@ -20,6 +20,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I64, DType
 from graphc_numpy.native.gemm.microkernels import helper
+from graphc_numpy.native.llvm.machine import target
 from graphc_numpy.native.llvm.vectors import (
     INT32,
     INT64,
@@ -32,7 +33,7 @@ from graphc_numpy.native.llvm.vectors import (
     vector,
 )
 
-RUNS = {4: 16, 8: 8}  # keys that are sorted in registers, by the bytes of a key
+LONGEST_RUN = 16  # keys that are sorted in registers, at most
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Network:
 
     @property
     def run(self) -> int:
-        """Keys that are sorted in registers."""
-        return RUNS[self.dtype.bytes]
+        """Keys that are sorted in registers: of these, AVX-512 has the bytes for twice as many."""
+        many = LONGEST_RUN if target().instructions == "avx512" else LONGEST_RUN // 2
+        return many * 4 // self.dtype.bytes
 
     def at(self, place: ir.Value | int) -> ir.Value:
         """The address of a place."""

@@ -29,7 +29,7 @@ from graphc_numpy.native.llvm.vectors import (
     vector,
 )
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
-from graphc_numpy.native.loops.networks import RUNS, Network
+from graphc_numpy.native.loops.networks import LONGEST_RUN, Network
 from graphc_numpy.native.loops.sort_keys import entry_of, key, key_dtype
 
 LONGEST, SCRATCH = 512, 1 << 20  # entries of a line; bytes for longer ones
@@ -217,7 +217,7 @@ def _kept(kernel: LineKernel) -> int:
     As many as are asked for, in whole runs of which each has twice the length of the one before.
     """
     begin, end = kernel.part or (0, kernel.length)
-    size = max(RUNS.values())
+    size = LONGEST_RUN
     while size < end - begin:
         size *= 2
     at_an_end = begin == 0 or end == kernel.length
