@@ -45,7 +45,7 @@ class Stray(AssertionError):
 
 @dataclass
 class Region:
-    """The pages of a block, with those around it. strays: how far from the block's first byte."""
+    """The pages of a block, with those around it. strays: how far from the block's first byte; memory: what owns them."""
 
     first: int  # address of the first page without rights
     last: int  # of the byte behind the last one
@@ -54,6 +54,7 @@ class Region:
     number: int
     strays: list[int] = field(default_factory=list)
     freed: bool = False
+    memory: weakref.ref[mmap.mmap] | None = None
 
     @property
     def pages(self) -> tuple[int, int]:
@@ -74,7 +75,8 @@ class Region:
         for at in self.strays[:5]:
             side = "before it" if at < 0 else "behind it"
             yield f"block {self.number} of {self.size} bytes: byte {at} was touched, {side}"
-        if self.freed:
+        alive = self.memory() if self.memory is not None else None  # until this has been read
+        if self.freed or alive is None:
             return
         low, high = self.pages
         for begin, end in ((low, self.start), (self.start + self.size, high)):
@@ -136,6 +138,7 @@ class Guard:
         own = np.frombuffer(memory, np.uint8, whole, AROUND)
         own[:] = CANARY
         region = Region(first, first + len(memory), first + at, size, self._count)
+        region.memory = weakref.ref(memory)
         _TRAP.watch(region, memory)
         self._regions.append(region)
         return _filled(np.frombuffer(memory, np.uint8, size, at))
