@@ -35,6 +35,13 @@ def in_the_loss(params: Any, batch: Any) -> Any:
     return np.mean(batch["x"] * batch["x"]) + np.mean(np.square(w)) + np.sum(u), {}
 
 
+def by_one_number(params: Any, batch: Any) -> Any:
+    """What each of three devices has of t is as large as u, which is whole everywhere: one kernel
+    updates both."""
+    scale = np.mean(np.square(batch["x"]))
+    return scale * (np.sum(params["t"] * params["t"]) + np.sum(params["u"])), {}
+
+
 def in_a_report(params: Any, batch: Any) -> Any:
     w, u = params["w"], params["u"]
     loss = np.mean((batch["x"] @ w) * u[0])
@@ -52,13 +59,13 @@ def through_windows(params: Any, batch: Any) -> Any:
     return np.sum(nn.conv2d(image, params["v"]) ** 2) * np.mean(batch["x"]), {}
 
 
-STEPS: tuple[Step, ...] = (in_the_loss, in_a_report, in_each_other, through_windows)
+STEPS: tuple[Step, ...] = (in_the_loss, by_one_number, in_a_report, in_each_other, through_windows)
 
 
 def values() -> tuple[Arrays, Arrays]:
     """Variables and a batch of 6 examples."""
     rng = np.random.default_rng(7)
-    shapes = {"w": (4, 6), "u": (1, 1), "v": (3, 3, 1, 2)}
+    shapes = {"w": (4, 6), "u": (1, 1), "v": (3, 3, 1, 2), "t": (3,)}
     params = {k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()}
     return params, {"x": rng.normal(size=(6, 4)).astype(np.float32)}
 

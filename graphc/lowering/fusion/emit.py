@@ -133,9 +133,7 @@ class Writer:
 
     def must_store(self, i: int) -> bool:
         """Whether a node's result must be written to memory."""
-        if i in self.group.copies:
-            return False
-        return self.nodes[i].result in self.stored or self.nodes[i].target is not None
+        return i not in self.group.copies and self.nodes[i].result in self.stored
 
     def store(self, node: LoopNode, access: Access, register: int, at: Spot) -> None:
         """Write what a node has made to its place."""

@@ -40,7 +40,9 @@ def fuse_region(draft: Draft, region: Region) -> None:
     fusion = Fusion(region.nodes, draft.facts.exact, draft.values.sections)
     rematerialize(fusion, draft.shared)
     region.groups, region.order = fusion.ordered(), fusion.order
-    region.stored = {n.result for n in region.nodes if n.result.buffer in draft.shared}
+    region.stored = {
+        n.result for n in region.nodes if n.result.buffer in draft.shared or n.target is not None
+    }
     region.stored |= set(readers(region.nodes, region.groups))
 
 
