@@ -210,7 +210,7 @@ def _a_leaf_without_examples(patch: Patch) -> None:
     _changed(patch, "present", lambda n: n + 1)
 
 
-@fault("short")
+@fault("short", late=True)
 def _a_row_that_is_not_joined(patch: Patch) -> None:
     """Of what a device has kept of a short batch, the last row is left out."""
     _changed(patch, "rows", lambda n: n - 1)
@@ -222,7 +222,7 @@ def _parts_where_a_full_batch_has_them(patch: Patch) -> None:
     around(patch, Feeding, "_starts", lambda old, self, b, supply: old(self, b, Counted()))
 
 
-@fault("short")
+@fault("short", late=True)
 def _turns_without_a_leaf_are_run(patch: Patch) -> None:
     """A device without a leaf computes what others wait for."""
     around(patch, CallFlags, "address", lambda old, self, leaf=True: old(self))

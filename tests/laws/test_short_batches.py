@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from laws.short_batches import ALL, MORE, check
 
-FEW = (*ALL[:: len(MORE) // 2], *MORE[::2])
+FEW = (*ALL[:: len(MORE)], *MORE[::3])
 WIDTHS = (5, 600)  # of an entry that is copied, and of one that is pointed to
 
 

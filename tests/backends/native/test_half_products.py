@@ -102,7 +102,9 @@ def drawn(kind: str, n: int, seed: int) -> Array:
     return bits.astype(np.uint16).view(BF16.numpy)
 
 
-@pytest.mark.parametrize("kind", ["normal", "any", "tiny", "tinier"])
+@pytest.mark.parametrize(
+    "kind", ["any", "tiny", *(pytest.param(x, marks=pytest.mark.ci) for x in ("normal", "tinier"))]
+)
 @pytest.mark.parametrize("inner", [1, 7, 600, 1023])
 @pytest.mark.parametrize("right", [(0, 1), (1, 0)], ids=["where it lies", "packed"])
 def test_pairs_are_added_second_product_first_on_every_processor(
@@ -147,7 +149,7 @@ def result_room(product: Gemm) -> int:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("lies", ["nn", "tt"])
+@pytest.mark.parametrize("lies", ["nn", pytest.param("tt", marks=pytest.mark.ci)])
 def test_matrices_of_every_size_and_order(shape: tuple[int, int, int], lies: str) -> None:
     rows, inner, cols = shape
     left, right = ((1, 0) if c == "t" else (0, 1) for c in lies)
